@@ -1,14 +1,14 @@
-"""Walks through a Produce request and a Fetch response that note each partition's bytes and records, for capture.
+"""Walks through Produce requests and Fetch responses that collect each partition's bytes and records, for capture.
 
-They are `ProduceWalk` and `FetchWalk` with a sink (`PartitionRows`). A batch's header says how many records it has
-(KIP-98), 61 bytes, and those are looked at only where they are at hand anyway: of a Produce, which has one batch a
-partition, nearly always; of a Fetch where the partition's records are all in the buffer. Else, and for messages older
-than Kafka 0.11, the number is not known.
+They are `ProduceWalk` and `FetchWalk` with a sink (`PartitionRows`). The number of records is in the header of each
+batch (KIP-98). Its 61 bytes are read only if they are in the buffer already: nearly always in a Produce, which has one
+batch per partition; in a Fetch if all records of the partition are in the buffer. Otherwise, and for messages older
+than Kafka 0.11, the number of records is unknown.
 
-What follows the last partition's header is needed only to rewrite addresses or to charge topics; otherwise the walk is
-over there, and the rest of the frame passes unseen. And headers between large payloads are dear: to read them those
-have to be moved one by one. So a frame is walked beyond what is at hand only where that is little, or was asked for;
-what is not told apart then is summed, under OTHER_TOPICS and UNCOUNTED.
+The bytes after the last partition's header are needed only to rewrite addresses or to charge topics. If neither is
+done, the walk ends there and the rest of the frame passes through. Reading headers between large payloads is expensive,
+since each payload must be moved by itself. So a large frame is walked beyond the buffered bytes only if it is sampled
+(`whole`); its other partitions are summed under OTHER_TOPICS and UNCOUNTED.
 """
 
 from struct import Struct
@@ -26,26 +26,26 @@ __all__ = [
     "UNCOUNTED",
     "CapturedFetchWalk",
     "CapturedProduceWalk",
-    "Found",
+    "PartitionRecords",
     "PartitionRows",
 ]
 
 UNCOUNTED: Final = -1
-"""In place of a number of records that is not known, and of the partition that many are summed under."""
+"""The number of records if it is unknown; the partition index of a sum over many partitions."""
 
-# A frame of 100 MB could name millions; what is beyond is summed, under OTHER_TOPICS and UNCOUNTED.
+# A frame of 100 MB could name millions of partitions; further ones are summed under OTHER_TOPICS and UNCOUNTED.
 PARTITIONS_MAX: Final = 2000
-# So much of a frame is not at hand that its payload passes by `splice`, unless headers between are to be read.
+# If this many bytes of a frame are outstanding, they pass by `splice`, unless headers among them must be read.
 REST_BYTES_MIN: Final = 32 * 1024
-# Of one partition of a Fetch response; a Produce has one.
+# The most batches read in one partition of a Fetch response; a Produce has one.
 _BATCHES_MAX: Final = 64
 
-Found = tuple[bytes, int, int, int]
-"""Topic's name as it stands, or its id; partition; bytes of its records; how many."""
+PartitionRecords = tuple[bytes, int, int, int]
+"""The topic's name or id as bytes of the frame, the partition, the size of its records in bytes, their number."""
 
-_BATCH: Final = Struct(">i4xb").unpack_from  # length, leader epoch, magic; behind the base offset
+_BATCH: Final = Struct(">i4xb").unpack_from  # length, leader epoch, magic; after the base offset
 _BATCH_LENGTH_AT: Final = 8
-_BATCH_PREFIX: Final = 12  # base offset and length, which the length does not count
+_BATCH_PREFIX: Final = 12  # base offset and length, not included in the length
 _COUNT_AT: Final = 57
 _BATCH_HEADER: Final = 61
 _MAGIC: Final = 2
@@ -54,38 +54,38 @@ _INT32_MAX: Final = 0x7FFFFFFF
 
 
 def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
-    """How many records lie in buf[pos:stop], as the headers at hand before `limit` say."""
+    """Return the number of records in buf[pos:stop], from the batch headers before `limit`."""
     total = 0
     for _ in range(_BATCHES_MAX):
         if pos + _BATCH_HEADER > limit:
-            # A broker cuts the last batch of a response wherever max_bytes ends.
-            return _believed(total) if limit >= stop else UNCOUNTED
+            # A broker cuts off the last batch of a response at max_bytes.
+            return _plausible(total) if limit >= stop else UNCOUNTED
         length, magic = _BATCH(buf, pos + _BATCH_LENGTH_AT)
         if magic != _MAGIC or length < _BATCH_HEADER - _BATCH_PREFIX:
             return UNCOUNTED
         total += _INT32(buf, pos + _COUNT_AT)[0]
         pos += _BATCH_PREFIX + length
         if pos >= stop:
-            return _believed(total)
+            return _plausible(total)
     return UNCOUNTED
 
 
-def _believed(total: int) -> int:
-    """The number of records if it can be one: batches may say anything."""
+def _plausible(total: int) -> int:
+    """Return the number of records, or UNCOUNTED if it is impossible: a batch may contain any number."""
     return total if 0 <= total <= _INT32_MAX else UNCOUNTED
 
 
 class PartitionRows:
-    """A sink that notes each partition's bytes and records.
+    """A sink that collects each partition's bytes and number of records.
 
     Attributes:
-        found: the partitions, growing as the walk goes.
+        partitions: the partitions so far, at most PARTITIONS_MAX.
     """
 
-    __slots__ = ("found",)
+    __slots__ = ("partitions",)
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.partitions: list[PartitionRecords] = []
 
     def partition(
         self,
@@ -98,27 +98,27 @@ class PartitionRows:
         size: int,
         limit: int,
     ) -> None:
-        """`PartitionSink.partition`."""
+        """Add a partition of the frame (see `PartitionSink`)."""
         if size > 0:
             stop = records_at + size
-            self.note(topic, index, size, _records(buf, records_at, stop, min(stop, limit)))
+            self.add(topic, index, size, _records(buf, records_at, stop, min(stop, limit)))
         else:
-            self.note(topic, index, 0, 0)
+            self.add(topic, index, 0, 0)
 
-    def note(self, topic: bytes, partition: int, size: int, records: int) -> None:
-        """Add one partition."""
-        found = self.found
-        if len(found) < PARTITIONS_MAX:
-            found.append((topic, partition, size, records))
+    def add(self, topic: bytes, partition: int, size: int, records: int) -> None:
+        """Add a partition; from PARTITIONS_MAX on, all are summed in the last entry."""
+        partitions = self.partitions
+        if len(partitions) < PARTITIONS_MAX:
+            partitions.append((topic, partition, size, records))
             return
-        rest = found[-1]
+        rest = partitions[-1]
         if rest[0] != OTHER_TOPICS:
             rest = (OTHER_TOPICS, UNCOUNTED, rest[2], UNCOUNTED)
-        found[-1] = (OTHER_TOPICS, UNCOUNTED, rest[2] + size, UNCOUNTED)
+        partitions[-1] = (OTHER_TOPICS, UNCOUNTED, rest[2] + size, UNCOUNTED)
 
 
 class _Captured(Walk):
-    """A walk for the sake of notes, which may end early."""
+    """A walk for capture, which may end before the end of its frame."""
 
     __slots__ = ()
 
@@ -126,37 +126,36 @@ class _Captured(Walk):
     whole: bool
 
     def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
-        """As `Walk.feed`, and where nothing but notes is taken two things end the walk and not the connection.
+        """Continue the walk as `Walk.feed` does; it ends early in two cases, unless the rest is needed otherwise.
 
-        A frame that is not as it should be: the broker or the client will say so, and no note of it is kept. And a
-        large rest that is not at hand, unless the frame is one of those that are walked to their end (`whole`): its
-        bytes are summed.
+        A malformed frame ends the walk instead of the connection, without any partition: the receiver will reject it.
+        A large rest that has not arrived is summed as one partition, unless the whole frame is walked (`whole`).
         """
         frame_end = start + self._left
         try:
             passed = super().feed(buf, start, end, address_map)
             if self.done or self.whole or frame_end - end < REST_BYTES_MIN or self._rest_is_read():
                 return passed
-            self.rows.note(OTHER_TOPICS, UNCOUNTED, self._left, UNCOUNTED)
+            self.rows.add(OTHER_TOPICS, UNCOUNTED, self._left, UNCOUNTED)
         except WireError:
-            self.rows.found.clear()  # a length may have been larger than the frame
+            self.rows.partitions.clear()  # a length may have been larger than the frame
             if self._rest_is_read():
                 raise
         self.done = True
-        self.unseen = max(0, frame_end - end)
+        self.passthrough = max(0, frame_end - end)
         return min(frame_end, end) - start
 
     @property
-    def found(self) -> list[Found]:
-        """The partitions that are noted."""
-        return self.rows.found
+    def partitions(self) -> list[PartitionRecords]:
+        """The partitions so far."""
+        return self.rows.partitions
 
 
 class CapturedProduceWalk(_Captured, ProduceWalk):
-    """A walk through a Produce request that is captured.
+    """A walk through a captured Produce request.
 
     Attributes:
-        whole: whether it goes to the end of a frame that is large, and not at hand.
+        whole: whether a large frame is walked to its end.
     """
 
     __slots__ = ("rows", "whole")
@@ -173,10 +172,10 @@ class CapturedProduceWalk(_Captured, ProduceWalk):
 
 
 class CapturedFetchWalk(_Captured, FetchWalk):
-    """A walk through a Fetch response that is captured.
+    """A walk through a captured Fetch response.
 
     Attributes:
-        whole: whether it goes to the end of a frame that is large, and not at hand.
+        whole: whether a large frame is walked to its end.
     """
 
     __slots__ = ("rows", "whole")

@@ -1,11 +1,9 @@
-"""The walk through a Fetch response of versions 0 to 18, around its records: to the addresses at its end (KIP-951), and
-for the bytes of each topic if topics have quotas.
+"""The walk through a Fetch response, versions 0 to 18: rewrites the addresses at its end (KIP-951), and counts the
+bytes of each topic if topics have quotas.
 
-Only the partitions' headers and the tag sections are read; records are skipped by their length, unseen. Only responses
-since version 16 may end with addresses, and only these are changed. A sink reads further fields of partitions
-(`captured`, `replica`).
-
-Usage: `protocol.walks.walk`.
+Only the partitions' headers and the tag sections are read; records are skipped by their length. Only responses since
+version 16 may end with addresses, and only these are changed. A sink reads further fields of each partition
+(`captured`, `replica`). `protocol.walks.walk` describes how to feed a walk.
 """
 
 from collections.abc import Callable
@@ -30,7 +28,7 @@ from protocol.walks.walk import (
 ENDPOINTS_SINCE: Final = 16
 _TOPIC_IDS_SINCE: Final = 13
 
-# States of its own, after those that every walk has.
+# The states in addition to those of every walk.
 _ABORTED, _RECORDS = 6, 7
 
 # A flexible partition: 30 bytes to the count of aborted transactions, that count, the preferred replica's 4
@@ -43,14 +41,14 @@ _HEAD_BYTES: Final = 14
 
 
 class FetchWalk(Walk):
-    """One walk through one Fetch response."""
+    """A walk through one Fetch response."""
 
-    __slots__ = ("_aborted", "_fixed", "_head_seen", "_version")
+    __slots__ = ("_aborted", "_fixed", "_partition_head", "_version")
 
     def __init__(
         self, version: int, frame_length: int, sizes: Sizes | None = None, sink: PartitionSink | None = None
     ) -> None:
-        """Take a response by its request's version and the number in its length prefix."""
+        """Create a walk from the request's version and the response's length prefix."""
         if not 0 <= version <= VERSION_MAX:
             raise UnknownVersionError(f"the layout of Fetch version {version} is not known")
         super().__init__(frame_length, version >= FLEXIBLE, sizes, sink, by_id=version >= _TOPIC_IDS_SINCE)
@@ -58,7 +56,7 @@ class FetchWalk(Walk):
         # Index, error code, high watermark; last stable offset since version 4, log start offset since 5.
         self._fixed = _HEAD_BYTES + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
         self._aborted = 0
-        self._head_seen = (0, 0, -1)  # of the partition under way: index, error code, high watermark
+        self._partition_head = (0, 0, -1)  # the current partition's index, error code, high watermark
 
     def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         version = self._version
@@ -70,14 +68,13 @@ class FetchWalk(Walk):
         return pos
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        after = self._plain_partitions(buf, pos, limit) if self._compact else pos
-        return after if after != pos else self._careful_partition(buf, pos, limit)
+        after = self._fast_partitions(buf, pos, limit) if self._compact else pos
+        return after if after != pos else self._slow_partition(buf, pos, limit)
 
-    def _plain_partitions(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        """As many partitions as are at hand without aborted transactions and tags; `pos` itself for none.
+    def _fast_partitions(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """Pass all buffered partitions without aborted transactions and tags; returns `pos` if there is none.
 
-        Most of a response's time is spent here, so the records' length is read inline, in up to three bytes (2
-        MiB).
+        Most of a walk's time is spent here, so the length of the records is decoded inline, up to three bytes (2 MiB).
         """
         began = pos
         left = self._partitions
@@ -100,7 +97,7 @@ class FetchWalk(Walk):
                 break
             # The varint is one more than the length, and `last` is its last byte.
             after = last + size
-            if sink is not None and not self._tell(
+            if sink is not None and not self._report(
                 buf, pos, last + 1, size - 1, limit, pos == began, left == 1
             ):
                 break
@@ -117,7 +114,7 @@ class FetchWalk(Walk):
         self._partitions = left
         return pos
 
-    def _tell(
+    def _report(
         self,
         buf: bytearray | memoryview,
         pos: int,
@@ -127,8 +124,13 @@ class FetchWalk(Walk):
         first: bool,
         last: bool,
     ) -> bool:
-        """Tell the sink of the partition at `pos`, the first of a step or the last of its topic; whether to go on."""
-        assert self.sink is not None, "the caller asks"
+        """Report the partition at `pos` to the sink; returns whether to continue.
+
+        Args:
+            first: whether it is the first partition of this step, so that an error of the sink ends the step.
+            last: whether it is the last partition of its topic.
+        """
+        assert self.sink is not None, "checked by the caller"
         index, error_code, high_watermark = _HEAD(buf, pos)
         try:
             self.sink.partition(self._name, index, error_code, high_watermark, buf, records_at, size, limit)
@@ -136,12 +138,12 @@ class FetchWalk(Walk):
             if first:
                 raise
             return False
-        return not (last and self._over(records_at + size))
+        return not (last and self._ends_early(records_at + size))
 
-    def _careful_partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        """A partition's fields up to its aborted transactions, wherever they are cut."""
+    def _slow_partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """Pass one partition's fields up to its aborted transactions; any field may be cut off at `limit`."""
         start, pos = pos, skip(pos, self._fixed, limit)
-        self._head_seen = _HEAD(buf, start)
+        self._partition_head = _HEAD(buf, start)
         self._aborted = 0
         if self._version >= 4:
             self._aborted, pos = streamed_count(buf, pos, limit, self._compact)
@@ -149,7 +151,7 @@ class FetchWalk(Walk):
         return pos
 
     def _aborted_transactions(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        """Producer id and first offset each, and tags where versions are flexible; there may be thousands."""
+        """Pass aborted transactions (producer id, first offset, tags in flexible versions); there may be thousands."""
         left = self._aborted
         if not self._compact:
             self._state = _RECORDS
@@ -169,7 +171,7 @@ class FetchWalk(Walk):
         if self._version >= 11:
             pos = skip(pos, 4, limit)
         size, pos = bytes_size(buf, pos, limit, self._compact)
-        return self._records_at(self._head_seen, buf, pos, size, limit)
+        return self._records_at(self._partition_head, buf, pos, size, limit)
 
     def _tail(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         if self._version < ENDPOINTS_SINCE or not buf[pos]:

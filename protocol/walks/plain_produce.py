@@ -1,23 +1,23 @@
-"""The partition of a Produce request that is as plain as nearly all are, in one `unpack`, for capture.
+"""Reads the partition of an ordinary Produce request in one `unpack`, for capture. Versions 9 to 13.
 
-Versions 9 to 13. A walk (`captured`) reads any request part by part; most of a producer's are alike but for the
-index of the partition and the batch, so what stands before is compared with the last one's, and the rest lies at known
-places. Whatever does not fit exactly is left to the walk.
+A walk (`captured`) reads any request part by part. But most requests of a producer differ only in the partition's index
+and the batch: the bytes before these are compared with those of the last request, and the fields after them are at
+known offsets. Every other request is walked.
 """
 
 from struct import Struct
 from typing import Final
 
-from protocol.walks.captured import UNCOUNTED, Found
+from protocol.walks.captured import UNCOUNTED, PartitionRecords
 
 __all__ = ["PlainProduce"]
 
 _FLEXIBLE_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 13
 _MAGIC: Final = 2
-_BATCH_PREFIX: Final = 12  # base offset and length, which the length does not count
+_BATCH_PREFIX: Final = 12  # base offset and length, not included in the length
 _BATCH_HEADER_BYTES: Final = 61
-# A partition with its only batch, by how many bytes the size of that takes: index; length, magic, records.
+# A partition with one batch, by the number of bytes that its size takes: index; length, magic, number of records.
 _ONE_BATCH: Final = Struct(">i1x8xi4xb40xi").unpack_from
 _ONE_BATCH_SIZE_2: Final = Struct(">i2x8xi4xb40xi").unpack_from
 _ONE_BATCH_SIZE_3: Final = Struct(">i3x8xi4xb40xi").unpack_from
@@ -25,10 +25,10 @@ _ONE_BATCH_BYTES: Final = 4 + 3 + _BATCH_HEADER_BYTES
 
 
 class PlainProduce:
-    """Finds what a walk would, in those Produces of a connection that are like nearly all.
+    """Reads the ordinary Produce requests of one connection, with the same result as a walk.
 
-    They name one partition, with one batch whose header is at hand, and begin as the last one did: without tags and
-    transaction, with the same acks, timeout and topic.
+    An ordinary request has one partition with one batch, whose header has arrived, and begins like the last one: no
+    tags, no transactional id, and the same acks, timeout and topic.
     """
 
     __slots__ = ("_name", "_prefix", "_version")
@@ -37,22 +37,22 @@ class PlainProduce:
         self._version = UNCOUNTED
         self._prefix = self._name = b""
 
-    def found(
+    def read(
         self, buf: bytes | bytearray, body: int, end: int, frame_end: int, version: int
-    ) -> list[Found] | None:
-        """The partition; None where the request has to be walked.
+    ) -> list[PartitionRecords] | None:
+        """Return the partition, as a list of one; None if the request must be walked.
 
         Args:
-            body: where the client id ends.
+            body: the end of the client id.
         """
-        if (version != self._version or not buf.startswith(self._prefix, body)) and not self._learned(
+        if (version != self._version or not buf.startswith(self._prefix, body)) and not self._learn_prefix(
             buf, body, min(end, frame_end), version
         ):
             return None
         start = body + len(self._prefix)
         if start + _ONE_BATCH_BYTES > end:
             return None
-        # The batch lies between its length, a varint that is one more, and three counts of tags, all 0.
+        # Before the batch is its length plus one, as a varint; after it are three counts of tags, all 0.
         unpack = _ONE_BATCH
         size = frame_end - start - 8
         if size > 126:
@@ -66,8 +66,8 @@ class PlainProduce:
             return [(self._name, index, size, records)]
         return None
 
-    def _learned(self, buf: bytes | bytearray, body: int, limit: int, version: int) -> bool:
-        """Take what stands before the partition, if that is plain."""
+    def _learn_prefix(self, buf: bytes | bytearray, body: int, limit: int, version: int) -> bool:
+        """Note the bytes before the partition if the request is an ordinary one; returns whether it is."""
         self._version = UNCOUNTED
         topic_at = body + 9
         if version < _FLEXIBLE_SINCE or topic_at >= limit or buf[body] or buf[body + 1]:

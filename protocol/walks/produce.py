@@ -1,9 +1,8 @@
-"""The walk through a Produce request of versions 0 to 13, around its records, for the bytes of each topic.
+"""The walk through a Produce request, versions 0 to 13: counts the bytes of each topic.
 
-Kafka has no topic quotas, so there is no KIP for this. It reads lengths and the topics' names, or their ids since
-version 13 (KIP-516); records are skipped by their length, unseen, and nothing is changed or copied.
-
-Usage: `protocol.walks.walk`; the first byte is that of the length prefix, as in responses.
+Kafka has no topic quotas, so there is no KIP for this. Lengths and the topics' names are read, or their ids since
+version 13 (KIP-516); records are skipped by their length, and nothing is changed or copied.
+`protocol.walks.walk` describes how to feed a walk; the first byte is that of the length prefix, as in responses.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from protocol.header import REQUEST_HEAD, skip_header_tags
 from protocol.primitives import bytes_size, int16, int32, skip, skip_string, streamed_count
 from protocol.walks.walk import PartitionSink, Sizes, Walk
 
-# A state of its own, after those that every walk has.
+# The state in addition to those of every walk.
 _FIELDS = 6
 
 _CLIENT_ID_AT: Final = REQUEST_HEAD.size
@@ -25,14 +24,14 @@ _TOPIC_IDS_SINCE: Final = 13
 
 
 class ProduceWalk(Walk):
-    """One walk through one Produce request."""
+    """A walk through one Produce request."""
 
     __slots__ = ("_version",)
 
     def __init__(
         self, version: int, frame_length: int, sizes: Sizes | None, sink: PartitionSink | None = None
     ) -> None:
-        """Take a request by its version and the number in its length prefix."""
+        """Create a walk from the request's version and its length prefix."""
         if not 0 <= version <= MAX_VERSION[PRODUCE]:
             raise UnknownVersionError(f"the layout of Produce version {version} is not known")
         compact, by_id = version >= _FLEXIBLE_SINCE, version >= _TOPIC_IDS_SINCE
@@ -40,7 +39,7 @@ class ProduceWalk(Walk):
         self._version = version
 
     def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        """The header: its fixed part, the client id, and tags."""
+        """Pass the header: its fixed part, the client id, and tags."""
         size = int16(buf, pos + _CLIENT_ID_AT - 2, limit)
         pos = skip(pos, _CLIENT_ID_AT + max(size, 0), limit)
         if self._compact:
@@ -51,7 +50,7 @@ class ProduceWalk(Walk):
     def _fields(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         if self._version >= _TRANSACTIONS_SINCE:
             pos = skip_string(buf, pos, limit, self._compact)
-        # Behind acks and timeout.
+        # After acks and timeout.
         topics, pos = streamed_count(buf, skip(pos, 6, limit), limit, self._compact)
         self._begin_topics(topics)
         return pos
@@ -62,7 +61,7 @@ class ProduceWalk(Walk):
         return self._records_at((index, 0, -1), buf, pos, size, limit)
 
     def _tail(self, _buf: bytearray | memoryview, _pos: int, _limit: int) -> int:
-        """Tags, of which none is known."""
+        """Pass the tags; none is defined."""
         self.done = True
         return self._frame_end
 

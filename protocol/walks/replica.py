@@ -1,8 +1,7 @@
-"""The walk through a leader's Fetch response that notes where each replica stands (KIP-73, KIP-227).
+"""The walk through a leader's Fetch response that collects the status of each replica (KIP-73, KIP-227).
 
-It is `FetchWalk` with a sink (`Standings`). Of every partition: the error, the high watermark, how many bytes of
-records there are and how large the first batch is (from its own first bytes). Everything passes as it came. Versions
-12 to 18; how to feed it: `walk`.
+It is `FetchWalk` with a sink (`ReplicaStatuses`): of every partition the error, the high watermark, the size of the
+records, and the size of the first batch, from its header. Nothing is changed. Versions 12 to 18.
 """
 
 from struct import Struct
@@ -13,17 +12,17 @@ from protocol.primitives import skip
 from protocol.walks.fetch import FetchWalk
 from protocol.walks.walk import FullError
 
-__all__ = ["FOUND_MAX", "ReplicaWalk", "Standing", "Standings"]
+__all__ = ["STATUSES_MAX", "ReplicaStatus", "ReplicaStatuses", "ReplicaWalk"]
 
 # A batch's base offset, and the bytes that follow its length.
 _BATCH: Final = Struct(">qi").unpack_from
 _BATCH_HEAD_BYTES: Final = 12
-# Partitions that are found before they have to be taken away: one costs up to 6 us where it counts against two rates.
-FOUND_MAX: Final = 250
+# The most statuses before the reader must take them: one costs up to 6 us if it counts against two rates.
+STATUSES_MAX: Final = 250
 
 
-class Standing(NamedTuple):
-    """What a response says of one partition; `batch_bytes` 0 where there are no records."""
+class ReplicaStatus(NamedTuple):
+    """One partition of a response. `batch_bytes` is the size of its first batch, 0 without records."""
 
     key: TopicPartition
     error_code: int
@@ -32,17 +31,17 @@ class Standing(NamedTuple):
     batch_bytes: int
 
 
-class Standings:
-    """A sink that notes where each replica stands.
+class ReplicaStatuses:
+    """A sink that collects the status of each replica.
 
     Attributes:
-        found: its reader empties it; with FOUND_MAX of them the walk is `full`.
+        statuses: emptied by its reader; with STATUSES_MAX of them the walk is `full`.
     """
 
-    __slots__ = ("found",)
+    __slots__ = ("statuses",)
 
     def __init__(self) -> None:
-        self.found: list[Standing] = []
+        self.statuses: list[ReplicaStatus] = []
 
     def partition(
         self,
@@ -55,27 +54,29 @@ class Standings:
         size: int,
         limit: int,
     ) -> None:
-        """`PartitionSink.partition`."""
-        if len(self.found) >= FOUND_MAX:
+        """Add a partition of the frame (see `PartitionSink`)."""
+        if len(self.statuses) >= STATUSES_MAX:
             raise FullError
         batch_bytes = 0
         if size >= _BATCH_HEAD_BYTES:
             skip(records_at, _BATCH_HEAD_BYTES, limit)
             batch_bytes = max(0, _BATCH(buf, records_at)[1]) + _BATCH_HEAD_BYTES
-        self.found.append(Standing((topic, index), error_code, high_watermark, max(size, 0), batch_bytes))
+        self.statuses.append(
+            ReplicaStatus((topic, index), error_code, high_watermark, max(size, 0), batch_bytes)
+        )
 
 
 class ReplicaWalk(FetchWalk):
     """A walk through a leader's response to a follower.
 
     Attributes:
-        found: the partitions seen since its reader emptied it.
+        statuses: the partitions since its reader emptied the list.
     """
 
-    __slots__ = ("found",)
+    __slots__ = ("statuses",)
 
     def __init__(self, version: int, frame_length: int) -> None:
-        """Take a response by its request's version and the number in its length prefix."""
-        standings = Standings()
-        self.found = standings.found
-        super().__init__(version, frame_length, sink=standings)
+        """Create a walk from the request's version and the response's length prefix."""
+        statuses = ReplicaStatuses()
+        self.statuses = statuses.statuses
+        super().__init__(version, frame_length, sink=statuses)

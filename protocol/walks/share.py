@@ -1,10 +1,9 @@
-"""The walk through ShareFetch and ShareAcknowledge responses, to the addresses after their topics (KIP-932), and for
-the bytes of each topic; and the fields of a ShareFetch request: its limits, and whether it must reach its broker.
+"""The walk through ShareFetch and ShareAcknowledge responses (KIP-932), which rewrites the addresses after their topics
+and counts the bytes of each topic; and the fields of a ShareFetch request.
 
-Both are flexible and use topic ids. Records are skipped by their length, unseen; the acquired ranges after them are
-read because of their tags. NodeEndpoints is an array before the body's tags.
-
-Usage: `protocol.walks.walk`. Share sessions are not kept: a ShareFetch never has a local response.
+Both APIs are flexible and use topic ids. Records are skipped by their length; the acquired ranges after them are read
+because of their tags. NodeEndpoints is an array before the body's tags. `protocol.walks.walk` describes how to feed a
+walk. Share sessions are not kept: a ShareFetch never has a local response.
 """
 
 from struct import Struct
@@ -17,7 +16,7 @@ from protocol.messages.endpoints import fit_array
 from protocol.primitives import Buffer, int32, skip, skip_string, skip_tags, uvarint
 from protocol.walks.walk import PARTITION_TAGS, Sizes, Walk
 
-# States of its own, after those that every walk has.
+# The states in addition to those of every walk.
 _ACQUIRED, _ACQUIRED_RANGES = 6, 7
 
 _LOCK_TIMEOUT_SINCE: Final = {SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 2}
@@ -32,16 +31,16 @@ _TWO_INT32: Final = Struct(">ii")
 _THREE_INT32: Final = Struct(">iii")
 _ACQUIRE_MODE_SINCE: Final = 2
 _FINAL_EPOCH: Final = -1
-# Partitions that are looked at for acknowledgements: 2 ms. A request with more is taken for one that has some.
+# The most partitions searched for acknowledgements: 2 ms. A request with more counts as one with acknowledgements.
 PARTITIONS_MAX: Final = 10_000
 
 
 class ShareFetchFields(NamedTuple):
-    """What a ShareFetch asks for.
+    """The fields of a ShareFetch request.
 
     Attributes:
-        numbers_at: where its numbers stand, which `limit` and `leave_no_room` change.
-        acknowledges: whether it acknowledges, renews, or ends its session: whatever it may bring, it is to pass.
+        numbers_at: the offset of its numbers, which `limit` and `request_no_records` change.
+        acknowledges: whether it acknowledges or renews records, or ends its session, and must reach the broker.
     """
 
     max_wait_ms: int
@@ -52,18 +51,18 @@ class ShareFetchFields(NamedTuple):
 
 
 def fetch_waits(buf: Buffer, body_pos: int, end: int) -> tuple[int, int]:
-    """The max_wait_ms and min_bytes of a ShareFetch request whose body begins at `body_pos`.
+    """Return max_wait_ms and min_bytes of a ShareFetch request whose fields begin at `body_pos`.
 
     Raises:
         WireError: the frame ends before them.
     """
-    # Group, member, session epoch; the same in every version.
+    # After group, member and session epoch, in every version.
     pos = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
     return int32(buf, pos + 4, end), int32(buf, pos + 8, end)
 
 
 def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetchFields:
-    """Read a whole ShareFetch request whose fields begin at `body_pos`.
+    """Return the fields of a complete ShareFetch request; they begin at `body_pos`.
 
     Raises:
         WireError: the frame ends before them.
@@ -80,19 +79,19 @@ def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetch
 
 
 def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int, max_wait_ms: int) -> None:
-    """Have it ask for at most so many bytes, and wait no longer."""
+    """Reduce the request's limits to `max_bytes` and `max_wait_ms`."""
     min_bytes = min(fields.min_bytes, max_bytes)
     _THREE_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, max_wait_ms, min_bytes, max_bytes)
 
 
-def leave_no_room(buf: bytearray, fields: ShareFetchFields) -> None:
-    """Have it ask for no record, and not wait for one: a broker acquires none for it, and does all else it says."""
+def request_no_records(buf: bytearray, fields: ShareFetchFields) -> None:
+    """Set max_records and the wait to 0: a broker acquires no record for it, and processes its acknowledgements."""
     _TWO_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, 0, 0)  # max_wait_ms, min_bytes
     _INT32.pack_into(buf, fields.numbers_at + _MAX_RECORDS_AT, 0)
 
 
 def _acknowledges(buf: Buffer, pos: int, end: int) -> bool:
-    """Whether any of the partitions named from `pos` on has acknowledgements."""
+    """Whether any of the partitions from `pos` on has acknowledgements."""
     topics, pos = uvarint(buf, pos, end)
     left = PARTITIONS_MAX
     for _ in range(topics - 1):
@@ -110,17 +109,17 @@ def _acknowledges(buf: Buffer, pos: int, end: int) -> bool:
 
 
 class ShareWalk(Walk):
-    """One walk through one ShareFetch or ShareAcknowledge response."""
+    """A walk through one ShareFetch or ShareAcknowledge response."""
 
     __slots__ = ("_acquired", "_api_key", "_head_size")
 
     def __init__(self, api_key: int, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
-        """Take a response by its request's key and version and the number in its length prefix."""
+        """Create a walk from the request's API key and version, and the response's length prefix."""
         if api_key not in _LOCK_TIMEOUT_SINCE or version not in _VERSIONS:
             raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
         super().__init__(frame_length, True, sizes, by_id=True)
         self._api_key = api_key
-        # What follows the error message and comes before the topics.
+        # The bytes between the error message and the topics.
         self._head_size = 4 if version >= _LOCK_TIMEOUT_SINCE[api_key] else 0
         self._acquired = 0
 
@@ -136,7 +135,7 @@ class ShareWalk(Walk):
         stop = skip(pos, 16, limit)
         partitions, after = uvarint(buf, stop, limit)
         if self.sizes is not None:
-            self._topic_begins(buf, pos, stop, pos)
+            self._open_topic(buf, pos, stop, pos)
         self._begin_partitions(partitions - 1)
         return after
 
@@ -161,7 +160,7 @@ class ShareWalk(Walk):
         return pos
 
     def _acquired_ranges(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        """First offset, last offset, delivery count and tags each; there may be thousands."""
+        """Pass acquired ranges: first offset, last offset, delivery count and tags. There may be thousands."""
         left = self._acquired
         while left and pos + 19 <= limit and not buf[pos + 18]:
             pos += 19

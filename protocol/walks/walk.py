@@ -1,30 +1,28 @@
-"""A resumable walk through a message that is forwarded as it arrives: through a response to the addresses at its end
-(KIP-951), and through a response or a request for the bytes of each topic.
+"""A resumable walk through a message that is forwarded while it arrives: rewrites the addresses at the end of a
+response (KIP-951), and counts the bytes of each topic in a request or a response.
 
-How a relay walks::
+How a relay uses it::
 
     walk = FetchWalk(version, frame_length)
     while not walk.done:
-        n = walk.feed(buf, start, end, address_map)   # the first time, `start` is at the length prefix
-        # send buf[start:start + n]; keep what follows, it is shown again at the front of the next feed
-        # pass walk.unseen bytes more without showing them; they follow buf[start + n] once n reached `end`
+        n = walk.feed(buf, start, end, address_map)   # in the first call, `start` is at the length prefix
+        # send buf[start:start + n]; keep the rest, and show it again at the beginning of the next feed
+        # then forward the next walk.passthrough bytes of the stream without showing them
 
-A feed that gives 0 and leaves `unseen` 0 needs more bytes behind those it was shown: never more than
-`PART_MAX` in all, so a buffer of that size is enough. One that leaves `resting` set has taken STEPS_MAX steps and has
-bytes at hand for more: the loop may do something else before the next. `done` is set as soon as no feed is needed any
-more; `unseen` bytes may be left then.
+If a feed returns 0 and leaves `passthrough` 0, it needs more bytes after those shown, never more than `PART_MAX` in
+all, so a buffer of that size is enough. `paused` means that it has taken STEPS_MAX steps and could continue: the loop
+may do other work first. `done` is set as soon as no further feed is needed; `passthrough` bytes may remain.
 
-The walk is a table of steps, one state each, between which only numbers are kept. A step reads a whole part,
-gives the position after it, which may lie beyond the bytes at hand, and sets the next state; or it raises
-TruncatedError and has changed nothing, so that it is tried again with more bytes. Everything is passed on as
-it came; only the last step writes, and as many bytes as it found, because the frame's length has long been
-sent.
+A walk is a table of steps, one per state; only numbers are kept between them. A step reads one complete part of the
+message, returns the position after it, which may be beyond the buffered bytes, and sets the next state. Or it raises
+TruncatedError without any change, and is repeated with more bytes. Everything is forwarded unchanged, except that the
+last step may rewrite addresses, to the same number of bytes, because the frame's length was sent before.
 
-With `sizes` given it notes there how many bytes each topic's part has: name or id, partitions, records, tags. The
-sum is the same however the stream is cut. A topic's is complete when its last byte is passed, all of them when
-`done`. With `full` set, a feed has ended early: the relay takes what is noted (`take_sizes`) and goes on.
+If `sizes` is given, the walk counts the bytes of each topic there: name or id, partitions, records, tags. The sums do
+not depend on how the stream is cut. A topic's sum is complete when its last byte was passed, all of them when the walk
+is `done`. `full` means that a feed has ended early: the relay calls `take_sizes`, and continues.
 
-With a `sink` given, it is told of each partition as soon as the length of its records is known.
+If a `sink` is given, each partition is reported to it as soon as the length of its records is known.
 """
 
 from collections.abc import Callable
@@ -34,38 +32,36 @@ from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
 from protocol.messages.endpoints import AddressMap
 from protocol.primitives import skip, skip_tags, streamed_count, string_span
 
-# The states every walk has. A frame begins in HEAD and ends in TAIL; after a topic's last partition come its
-# tags where versions are flexible, then the next topic. A walk's own states follow from 6.
+# The states of every walk. A frame begins in HEAD and ends in TAIL. In flexible versions, tags follow a topic's last
+# partition; then the next topic. Further states of a subclass begin at 6.
 HEAD, TOPIC, PARTITION, PARTITION_TAGS, TOPIC_TAGS, TAIL = range(6)
 
-# The largest part that is kept until it is whole. A tail of 64 KiB names more than 500 brokers with long
-# names.
+# The largest part that is kept until it is complete. A tail of 64 KiB has more than 500 brokers with long names.
 PART_MAX: Final = 65536
 
-# Steps of one feed. One takes about 1 us, and 64 KiB hold up to 30,000 of the smallest parts; of what clients and
-# brokers send, a few hundred.
+# The most steps of one feed. A step takes about 1 us. 64 KiB may have 30,000 of the smallest parts; those of real
+# clients and brokers have a few hundred.
 STEPS_MAX: Final = 1500
 
-# Topics that are noted before they have to be taken away: a frame of 100 MB could name millions.
+# The most topics before `take_sizes` must be called: a frame of 100 MB could name millions.
 TOPICS_MAX: Final = 250
-# What no topic can be called for its length (Kafka: 249 characters of ASCII) is noted under OTHER_TOPICS, which is no
-# topic's name.
+# A longer name cannot be a topic's (Kafka: 249 ASCII characters); its bytes are counted under OTHER_TOPICS.
 NAME_BYTES_MAX: Final = 249
-TOPIC_SIZE_BYTES: Final = 512  # what a topic takes in memory while a frame that names it is walked
+TOPIC_SIZE_BYTES: Final = 512  # the memory of a topic while its frame is walked
 OTHER_TOPICS: Final = b""
 
 _STEPS: Final = range(STEPS_MAX)
 
 Sizes = dict[bytes, int]
-"""Bytes by the topic's name as it stands, or its id."""
+"""The bytes of each topic, by its name or id as bytes of the frame."""
 
 
 class FullError(Exception):
-    """So much is noted that it has to be taken away first; the step has changed nothing."""
+    """The collected values must be taken before the walk can continue; the step has changed nothing."""
 
 
 class PartitionSink(Protocol):
-    """What a walk tells of each partition, once."""
+    """The receiver of a walk's partitions; each is reported once."""
 
     def partition(
         self,
@@ -81,20 +77,20 @@ class PartitionSink(Protocol):
         """Take a partition.
 
         Args:
-            topic: name or id, as it stands in the frame; OTHER_TOPICS if it is too long for a name.
+            topic: the name or id, as bytes of the frame; OTHER_TOPICS if it is too long for a name.
             error_code: 0 in a request.
             high_watermark: -1 in a request.
-            records_at: where the records begin in `buf`; of `size` bytes those before `limit` are at hand.
-            size: of the records in bytes; -1 for null.
+            records_at: the offset of the records in `buf`; their bytes before `limit` have arrived.
+            size: the size of the records in bytes; -1 for null.
 
         Raises:
-            FullError: the relay has to take away first what is noted. The walk tells of the partition again.
-            TruncatedError: more of the records has to be at hand. The same.
+            FullError: earlier partitions must be taken first; the walk will report this one again.
+            TruncatedError: more of the records must arrive first; the walk will report this one again.
         """
 
 
 class Walk:
-    """The common part: counts off the frame's bytes and runs the steps of a subclass."""
+    """The base class: counts the frame's bytes and runs the steps of a subclass."""
 
     __slots__ = (
         "_address_map",
@@ -102,19 +98,19 @@ class Walk:
         "_frame_end",
         "_left",
         "_name",
-        "_noted",
         "_partitions",
         "_state",
         "_topic_key",
         "_topic_left",
         "_topics",
+        "_topics_noted",
         "by_id",
         "done",
         "full",
-        "resting",
+        "passthrough",
+        "paused",
         "sink",
         "sizes",
-        "unseen",
     )
 
     # Steps by state: (walk, buf, pos, limit) -> the position after the part.
@@ -129,26 +125,27 @@ class Walk:
         *,
         by_id: bool = False,
     ) -> None:
-        """Take a frame by the number in its length prefix.
+        """Create a walk through a frame.
 
         Args:
+            frame_length: the number in the frame's length prefix.
             compact: whether its version is flexible.
-            sizes: where topics' sizes are noted; None for not at all.
-            sink: what is told of each partition; None for nothing.
+            sizes: counts the bytes of topics; None if they are not counted.
+            sink: receives the partitions; None if they are not reported.
             by_id: whether its version names topics by id.
         """
         self.sizes = sizes
         self.sink = sink
-        self._name = OTHER_TOPICS  # of the topic under way, for the sink
+        self._name = OTHER_TOPICS  # the current topic, for the sink
         self.by_id = by_id
         self._topic_key: bytes | None = (
-            None  # the topic under way, and what was left of the frame at its begin
+            None  # the current topic, and the bytes of the frame that were left at its beginning
         )
         self._topic_left = 0
-        self._noted = 0
-        self.unseen = 0
+        self._topics_noted = 0
+        self.passthrough = 0
         self.done = False
-        self.resting = False
+        self.paused = False
         self.full = False
         self._compact = compact
         self._left = frame_length + 4
@@ -159,10 +156,10 @@ class Walk:
         self._address_map: AddressMap | None = None
 
     def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
-        """Walk on through `buf[start:end]`, where `start` is the first byte not yet passed.
+        """Continue the walk through buf[start:end]; `start` is the first byte not yet passed.
 
         Returns:
-            How many bytes from `start` may be sent on.
+            The number of bytes from `start` that may be forwarded.
 
         Raises:
             WireError: the frame ends before its fields do, or a part of it is larger than `PART_MAX`.
@@ -173,14 +170,14 @@ class Walk:
         self._address_map = address_map
         steps = self.STEPS
         pos = start
-        self.resting = False
+        self.paused = False
         try:
             for _ in _STEPS:
                 if pos >= limit or self.done:
                     break
                 pos = steps[self._state](self, buf, pos, limit)
             else:
-                self.resting = pos < limit and not self.done
+                self.paused = pos < limit and not self.done
         except FullError:
             self.full = True
         except TruncatedError:
@@ -192,37 +189,41 @@ class Walk:
             self._finish(pos)
         self._left = frame_end - pos
         if pos <= limit:
-            self.unseen = 0
+            self.passthrough = 0
             return pos - start
-        self.unseen = pos - limit
+        self.passthrough = pos - limit
         return limit - start
 
     def take_sizes(self) -> Sizes:
-        """What is noted by now, for the relay to act on; noting begins anew."""
+        """Return the sizes so far, and begin again with none."""
         taken = self.sizes or {}
         if self.sizes is not None:
             self.sizes = {}
-        self._noted = 0
+        self._topics_noted = 0
         self.full = False
         return taken
 
     @property
     def left(self) -> int:
-        """Bytes of the frame that were not yet passed when it was fed last."""
+        """The bytes of the frame that were not passed at the end of the last feed."""
         return self._left
 
     def _finish(self, pos: int) -> None:
-        """The frame's last byte is passed: nothing may be missing."""
+        """End the walk at the end of the frame.
+
+        Raises:
+            WireError: the frame ends before or after its fields.
+        """
         if pos > self._frame_end:
             raise MalformedFieldError(
                 f"a field ends {pos - self._frame_end} bytes after the end of its frame"
             )
-        # Versions that are not flexible have nothing behind the last topic.
+        # Versions that are not flexible have nothing after the last topic.
         if not self.done and (self._compact or self._state != TAIL):
             raise TruncatedError("the frame ends before its fields do")
         self.done = True
         if self.sizes is not None:
-            self._topic_over(pos)
+            self._close_topic(pos)
 
     def _begin_topics(self, topics: int) -> None:
         self._topics = topics
@@ -253,29 +254,29 @@ class Walk:
         pos = skip_tags(buf, pos, limit)
         self._begin_topics(self._topics - 1)
         if self.sizes is not None:
-            self._topic_over(pos)
+            self._close_topic(pos)
         return pos
 
     def _rest_is_read(self) -> bool:
-        """Whether anything behind the last partition's records is of interest."""
+        """Whether any bytes after the last partition's records are needed."""
         return True
 
-    def _over(self, after: int) -> bool:
-        """Whether the walk ends with the topic's last partition, whose records end at `after`."""
+    def _ends_early(self, after: int) -> bool:
+        """Whether the walk ends at this last partition of its topic, whose records end at `after`."""
         if self._topics != 1 or after > self._frame_end or self._rest_is_read():
             return False
         self.done = True
         return True
 
     def _topic_at(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        """Begin the topic at `pos`: its name or id, and the number of its partitions, whose first one follows."""
+        """Pass the head of the topic at `pos`: its name or id, and the number of its partitions."""
         if self.by_id:
             start, stop = pos, skip(pos, 16, limit)
         else:
             start, stop = string_span(buf, pos, limit, self._compact)
         partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
         if self.sizes is not None:
-            self._topic_begins(buf, start, stop, pos)
+            self._open_topic(buf, start, stop, pos)
         if self.sink is not None:
             self._name = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
         self._begin_partitions(partitions)
@@ -289,12 +290,12 @@ class Walk:
         size: int,
         limit: int,
     ) -> int:
-        """Pass a partition's records of `size` bytes at `pos`; `head`: index, error code, high watermark."""
+        """Pass a partition's records of `size` bytes at `pos`; `head` has its index, error code and high watermark."""
         after = pos + max(size, 0)
         if self.sink is not None:
             index, error_code, high_watermark = head
             self.sink.partition(self._name, index, error_code, high_watermark, buf, pos, size, limit)
-            if self._partitions == 1 and self._over(after):
+            if self._partitions == 1 and self._ends_early(after):
                 return self._frame_end
         if self._compact:
             self._state = PARTITION_TAGS
@@ -302,21 +303,21 @@ class Walk:
             self._end_partition()
         return after
 
-    def _topic_begins(self, buf: bytearray | memoryview, start: int, stop: int, pos: int) -> None:
-        """From `pos` on the bytes are the topic's whose name or id lies there.
+    def _open_topic(self, buf: bytearray | memoryview, start: int, stop: int, pos: int) -> None:
+        """Count the bytes from `pos` on for the topic whose name or id is buf[start:stop].
 
         Raises:
-            FullError: too many are noted; nothing has changed.
+            FullError: too many topics were counted; nothing has changed.
         """
-        if self._noted >= TOPICS_MAX and self.sizes is not None:
+        if self._topics_noted >= TOPICS_MAX and self.sizes is not None:
             raise FullError
-        self._noted += 1
-        self._topic_over(pos)
+        self._topics_noted += 1
+        self._close_topic(pos)
         self._topic_key = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
         self._topic_left = self._frame_end - pos
 
-    def _topic_over(self, pos: int) -> None:
-        """The topic under way, if there is one, ends here."""
+    def _close_topic(self, pos: int) -> None:
+        """Add the bytes of the current topic, which ends at `pos`; nothing without one."""
         key, sizes = self._topic_key, self.sizes
         if key is None or sizes is None:
             return
@@ -330,9 +331,7 @@ class Walk:
         limit: int,
         fit: Callable[[bytearray | memoryview, int, int, AddressMap], bytes | None],
     ) -> int:
-        """Replace the addresses in all that is left of the frame, once it is at hand; without a map it
-        passes.
-        """
+        """Rewrite the addresses in the rest of the frame, once all of it has arrived; without a map it passes."""
         frame_end = self._frame_end
         if self._address_map is not None:
             if limit < frame_end:

@@ -5,7 +5,7 @@ one verdict. The shell (`proxy.net`) passes the bytes that it has read to a dire
 `proxy.channel.contract` lists the shell's other calls; `proxy.channel.verdict` describes the verdict's fields.
 
     receive(buffer, start, end, now_ns)    forward the first `passing` bytes from start; then, by `order`:
-        PASS      all bytes were handled; `unseen` more bytes of the frame may be forwarded without a look at them
+        PASS      all bytes were handled; `passthrough` more bytes of the frame may be forwarded without a look at them
         MORE      keep the rest and pass it again with what follows, once `need` bytes have been read
         REPLACE   drop the next `drop` bytes and send the insert in their place; then call again
         WAIT      read nothing more before `until_ms`; then pass the rest again (mute or hold). If there is a job, run

@@ -328,7 +328,7 @@ class Capture(Observer):
         if flexible(FETCH, version):  # Kafka charges without the tag section of the header
             row[Row.RESPONSE_BYTES] -= 1
         if isinstance(walk, CapturedFetchWalk):
-            row[_PARTITIONS] = walk.found
+            row[_PARTITIONS] = walk.partitions
             self._walked = row
         else:
             self._write(row)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from protocol.header import RequestHead
-from protocol.walks.captured import REST_BYTES_MIN, CapturedFetchWalk, CapturedProduceWalk, Found
+from protocol.walks.captured import REST_BYTES_MIN, CapturedFetchWalk, CapturedProduceWalk, PartitionRecords
 from protocol.walks.plain_produce import PlainProduce
 from protocol.walks.walk import Sizes
 from proxy.channel.capture_rows import Tap
@@ -33,7 +33,7 @@ class CapturedWalks:
         self._sample = tap.partition_sample
         # Connections start at different points of the sequence, so that many short ones also have their share.
         self._share = tap.connection * _GOLDEN_RATIO % 1
-        self.produced: list[Found] = []
+        self.produced: list[PartitionRecords] = []
 
     def produce(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
@@ -41,12 +41,12 @@ class CapturedWalks:
         """Return a walk, unless all partitions are in the buffer; to the end if topics are charged."""
         charged = self._engine.charges_produced_topics
         if not charged:
-            found = self._plain.found(buf, body, end, pos + 4 + head[0], head[2])
+            found = self._plain.read(buf, body, end, pos + 4 + head[0], head[2])
             if found is not None:
                 self.produced = found
                 return None
         walk = CapturedProduceWalk(head[2], head[0], {} if charged else None, whole=self._whole(head[0]))
-        self.produced = walk.found
+        self.produced = walk.partitions
         return walk
 
     def fetch(self, version: int, length: int) -> CapturedFetchWalk:

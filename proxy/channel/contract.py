@@ -4,7 +4,7 @@
 (tests/unit/proxy/channel/test_contract.py) finds every write. The shell's rules:
 
     1. Read bytes, pass them to `receive`, and carry out the verdict: forward, keep, replace or wait.
-    2. Forward unseen bytes in portions of any size and report them with `passed`; if the verdict says
+    2. Forward passthrough bytes in portions of any size and report them with `passed`; if the verdict says
        `charged_ahead`, call `late` before.
     3. Call `moved` when pending output has been written, or the source is connected.
     4. Take each result once: `take_insert` with REPLACE, `take_job` with WAIT, `take_signal` at any time. After a
@@ -36,7 +36,7 @@ class Direction(Protocol):
         """
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` of the unseen bytes were forwarded."""
+        """Report that `count` of the passthrough bytes were forwarded."""
 
     def moved(self, now_ns: int) -> None:
         """Report that the source is connected, or that the destination has taken pending output."""

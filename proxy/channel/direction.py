@@ -1,10 +1,4 @@
-"""The common part of both directions of a channel: verdicts, and work on one frame that continues later.
-
-Non-obvious:
-
-- A request that is walked is under way with `unseen` below 0. The direction must then see the bytes that come, so that
-  the check of every read stays one; the shell passes bytes unseen only if there are some.
-"""
+"""The common part of both directions of a channel: verdicts, and work on one frame that continues later."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -86,22 +80,22 @@ class ChannelDirection(ABC):
 
     def mid_frame(self) -> bool:
         """Whether a frame is partly forwarded."""
-        return self.verdict.unseen > 0 or self.walk is not None
+        return self.verdict.passthrough > 0 or self.walk is not None
 
     def late(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
         """Whether the frame under way must be decided on again before more of it is forwarded."""
         return False
 
-    def past_unseen(self, start: int, end: int) -> int:
-        """Return where in buf[start:end] the unseen bytes end, and count them as passed."""
-        count = min(self.verdict.unseen, end - start)
-        self.verdict.unseen -= count
+    def skip_passthrough(self, start: int, end: int) -> int:
+        """Return where in buf[start:end] the passthrough bytes end, and count them as passed."""
+        count = min(self.verdict.passthrough, end - start)
+        self.verdict.passthrough -= count
         self.moved_ns = self.state.now_ns
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` of the unseen bytes were forwarded."""
-        self.verdict.unseen -= count
+        """Report that `count` of the passthrough bytes were forwarded."""
+        self.verdict.passthrough -= count
         self.moved_ns = now_ns
 
     def moved(self, now_ns: int) -> None:
@@ -199,11 +193,11 @@ class ChannelDirection(ABC):
         job, self.job = self.job, None
         return job
 
-    def replace(self, drop: int, insert: bytes | bytearray | memoryview, unseen: int = 0) -> int:
-        """Order REPLACE: drop `drop` bytes, send `insert` instead; then `unseen` bytes of the frame pass unseen."""
+    def replace(self, drop: int, insert: bytes | bytearray | memoryview, passthrough: int = 0) -> int:
+        """Order REPLACE: drop `drop` bytes, send `insert` instead; then pass `passthrough` bytes of the frame."""
         self.verdict.drop = drop
         self.verdict.insert = insert
-        self.verdict.unseen = unseen
+        self.verdict.passthrough = passthrough
         self.verdict.order = REPLACE
         return REPLACE
 

@@ -18,7 +18,7 @@ from protocol.messages.fetch import FetchFields, TopicPartition
 from protocol.messages.follower_request import FollowerRequest
 from protocol.messages.replica_session import WRONG_EPOCH, ReplicaSession
 from protocol.portions import Portions, each, emptied
-from protocol.walks.replica import Standing
+from protocol.walks.replica import ReplicaStatus
 from proxy.stats import Stats
 from quotas.replication.claims import Claim, Sharing
 from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
@@ -153,7 +153,7 @@ class ReplicaLink:
         self.taken = False
         self.under_way = True
 
-    def seen(self, standings: Sequence[Standing], now_ms: int) -> None:
+    def seen(self, standings: Sequence[ReplicaStatus], now_ms: int) -> None:
         """Update the state of some partitions from a response."""
         for key, error_code, high_watermark, size, batch_bytes in standings:
             replica = self.session.replicas.get(key)

@@ -105,10 +105,10 @@ class ReplicaRequests(RequestReader):
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
         pos = start
-        if verdict.unseen:
-            pos = self.past_unseen(start, end)
+        if verdict.passthrough:
+            pos = self.skip_passthrough(start, end)
         verdict.order = PASS
-        while not verdict.unseen:
+        while not verdict.passthrough:
             if len(state.in_flight) >= state.in_flight_max:
                 self.await_responses()
                 break
@@ -123,7 +123,7 @@ class ReplicaRequests(RequestReader):
                 break
             pos += 4 + head[0]
             if pos >= end:
-                verdict.unseen = pos - end
+                verdict.passthrough = pos - end
                 verdict.order = PASS
                 pos = end
                 break
@@ -252,9 +252,9 @@ class _Onlooker(Observer):
         """Update the partitions' state; at the end of the response, note that no more follows."""
         assert isinstance(direction, ResponseDirection), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"
-        if walk.found:
-            self._link.seen(walk.found, now_ms)
-            walk.found.clear()
+        if walk.statuses:
+            self._link.seen(walk.statuses, now_ms)
+            walk.statuses.clear()
         if direction.walk is None:
             self._link.response_ended(now_ms)
             if direction.state.awaits_responses:  # a second Fetch waits

@@ -59,9 +59,9 @@ class RequestDirection(RequestReader):
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
         pos = start
-        if verdict.unseen or self.walk is not None:
+        if verdict.passthrough or self.walk is not None:
             pos = self._go_on(buf, start, end, now_ms)
-            if verdict.unseen or self.walk is not None:
+            if verdict.passthrough or self.walk is not None:
                 verdict.passing = pos - start
                 return verdict
         in_flight = state.in_flight
@@ -116,7 +116,7 @@ class RequestDirection(RequestReader):
                 break
             pos = next_pos
             if pos > end or (pos == end and state.mute_until_ms <= now_ms):
-                verdict.unseen = pos - end
+                verdict.passthrough = pos - end
                 verdict.order = PASS
                 pos = end
                 break
@@ -124,7 +124,7 @@ class RequestDirection(RequestReader):
         return verdict
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` of the unseen bytes were forwarded."""
+        """Report that `count` of the passthrough bytes were forwarded."""
         super().passed(count, now_ns)
         if self._arriving is not None:
             self._arrived(self._arriving, count)
@@ -150,9 +150,9 @@ class RequestDirection(RequestReader):
         return flow.lost > 0
 
     def _pass_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        if self.verdict.unseen > 0:
-            pos = self.past_unseen(pos, end)
-            if self.verdict.unseen:
+        if self.verdict.passthrough > 0:
+            pos = self.skip_passthrough(pos, end)
+            if self.verdict.passthrough:
                 self.verdict.order = PASS
                 return pos
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
@@ -190,7 +190,7 @@ class RequestDirection(RequestReader):
         verdict = self.verdict
         self.moved_ns = self.state.now_ns
         pos += walk.feed(buf, pos, end, None)
-        verdict.unseen = walk.unseen  # of bytes after the buffer's end
+        verdict.passthrough = walk.passthrough  # of bytes after the buffer's end
         verdict.order = PASS
         if walk.done:
             self.walk = None
@@ -198,9 +198,9 @@ class RequestDirection(RequestReader):
         elif walk.full:
             produced(self.state, walk, now_ms, response_owed=self.response_owed)
             self.next_turn()
-        elif walk.resting:
+        elif walk.paused:
             self.next_turn()
-        elif not walk.unseen and pos < end:
+        elif not walk.passthrough and pos < end:
             verdict.need = end - pos + 1
             verdict.order = MORE
         if self.state.observer is not None:

@@ -39,7 +39,7 @@ class ResponseDirection(ChannelDirection):
         state = self.state
         state.now_ns = now_ns
         pos = start
-        if verdict.unseen or self.walk is not None:
+        if verdict.passthrough or self.walk is not None:
             pos = self._go_on(buf, start, end, now_ns // NS_PER_MS)
             if self.mid_frame():
                 verdict.passing = pos - start
@@ -87,7 +87,7 @@ class ResponseDirection(ChannelDirection):
                 continue
             pos += length + 4
             if pos > end:
-                verdict.unseen = pos - end
+                verdict.passthrough = pos - end
                 verdict.order = PASS
                 pos = end
                 break
@@ -174,8 +174,8 @@ class ResponseDirection(ChannelDirection):
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Continue the response under way; returns where it stops, and sets the order unless the response is over."""
-        pos = self.past_unseen(pos, end)
-        if self.verdict.unseen:
+        pos = self.skip_passthrough(pos, end)
+        if self.verdict.passthrough:
             self.verdict.order = PASS
             return end
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
@@ -186,7 +186,7 @@ class ResponseDirection(ChannelDirection):
         assert walk is not None, "a walk is under way"
         address_map = self.state.settings.address_map
         pos += walk.feed(buf, pos, end, address_map)
-        verdict.unseen = walk.unseen  # of bytes after the buffer's end
+        verdict.passthrough = walk.passthrough  # of bytes after the buffer's end
         verdict.order = PASS
         if walk.done:
             self.walk = None
@@ -197,9 +197,9 @@ class ResponseDirection(ChannelDirection):
             if fetched(self.state, walk, now_ms):
                 verdict.signal = True
             self.next_turn()
-        elif walk.resting:
+        elif walk.paused:
             self.next_turn()
-        elif not walk.unseen and pos < end:
+        elif not walk.passthrough and pos < end:
             verdict.need = end - pos + 1
             verdict.order = MORE
         if self.state.observer is not None:

@@ -25,7 +25,7 @@ class Verdict:
         order: PASS (no bytes are left), MORE, REPLACE, WAIT or REFUSE.
         patches: the number of patched fields in forwarded frames: throttle times, session ids, limits, addresses.
             If it has not grown, the forwarded bytes are those received, unchanged.
-        unseen: the number of further bytes of the current frame that may be forwarded without a look at them.
+        passthrough: the number of further bytes of the current frame that may be forwarded without a look at them.
         need: with MORE, the number of bytes, from the first kept one, that the next call needs.
         drop, insert: with REPLACE, the number of bytes to drop, and the bytes to send in their place.
         until_ms: with WAIT, when to read again; 0: when responses have arrived, or the direction's job is done.
@@ -44,9 +44,9 @@ class Verdict:
         "need",
         "order",
         "passing",
+        "passthrough",
         "patches",
         "signal",
-        "unseen",
         "until_ms",
     )
 
@@ -54,7 +54,7 @@ class Verdict:
         self.passing = 0
         self.order = PASS
         self.patches = 0
-        self.unseen = 0
+        self.passthrough = 0
         self.need = 0
         self.drop = 0
         self.insert: bytes | bytearray | memoryview = b""

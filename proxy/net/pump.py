@@ -158,7 +158,7 @@ class Pump(Splicer):
 
     def _on_readable(self) -> None:
         verdict = self.direction.verdict
-        if verdict.unseen >= SPLICE_BYTES_MIN:
+        if verdict.passthrough >= SPLICE_BYTES_MIN:
             if verdict.charged_ahead and self.direction.late(monotonic_ns() // _NS_PER_MS):
                 self.show_kept()  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
@@ -181,7 +181,7 @@ class Pump(Splicer):
             self._show(self._buffer, self._view, count, started_ns)
         else:
             self._show_more(self._kept, self._view[:count], started_ns)
-        if self._tuned or verdict.unseen >= SPLICE_BYTES_MIN:
+        if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
             self._tune()
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
@@ -203,7 +203,7 @@ class Pump(Splicer):
                 count = verdict.passing
                 if count:
                     # The rest of a large frame follows at once: send it in one packet with its beginning.
-                    flags = _MSG_MORE if verdict.unseen >= SPLICE_BYTES_MIN else 0
+                    flags = _MSG_MORE if verdict.passthrough >= SPLICE_BYTES_MIN else 0
                     self._send(view[start : start + count], count, flags)
                 order = verdict.order
                 if order == PASS:
@@ -218,7 +218,7 @@ class Pump(Splicer):
                     if self._put_in(self.direction) and self._replaced < _REPLACED_MAX:
                         continue
                     self._replaced = 0
-                    start += self._pass_unseen(self.direction, view[start:end], now_ns)
+                    start += self._forward_passthrough(self.direction, view[start:end], now_ns)
                 self._kept = buf if buf is self._kept and not start else buf[start:end] or None
                 if order >= REPLACE:
                     self._set_aside(order, now_ns)
@@ -260,15 +260,15 @@ class Pump(Splicer):
                 sent = 0
             if sent < len(insert):
                 self._write_later(memoryview(insert)[sent:])  # not copied: it does not change
-        return bool(direction.verdict.drop or direction.verdict.unseen or self._unsent is None)
+        return bool(direction.verdict.drop or direction.verdict.passthrough or self._unsent is None)
 
-    def _pass_unseen(self, direction: Direction, data: memoryview, now_ns: int) -> int:
+    def _forward_passthrough(self, direction: Direction, data: memoryview, now_ns: int) -> int:
         """Forward the available bytes of the frame under way, none of which are kept bytes; returns their number.
 
         Raises:
             OSError: the destination has failed.
         """
-        count = min(direction.verdict.unseen, len(data))
+        count = min(direction.verdict.passthrough, len(data))
         if count:
             self._send(data[:count], count, 0)
             direction.passed(count, now_ns)
@@ -355,7 +355,7 @@ class Pump(Splicer):
 
     def _frame_may_be_over(self) -> None:
         """Let the direction continue after a frame that ended by splice, or a wait that has ended."""
-        if not self.direction.verdict.unseen and not self.paused:
+        if not self.direction.verdict.passthrough and not self.paused:
             self.show_kept()
 
     def _end(self) -> None:

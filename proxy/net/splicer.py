@@ -113,14 +113,14 @@ class Splicer(ABC):
         splices cost less than many small ones. After the frame, a short read: a header follows, whose payload should be
         spliced too. In an encrypted stream both would count the wrong bytes.
         """
-        unseen = self.direction.verdict.unseen
+        passthrough = self.direction.verdict.passthrough
         was_large = self._low_water > 1
-        large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
+        large = not self._encrypted and (passthrough >= SPLICE_BYTES_MIN or (passthrough > 0 and was_large))
         # Without a pipe the payload goes through the buffer too.
         short = large or was_large
         self._tuned = short
-        self._read_bytes = min(unseen + _SHORT_READ_BYTES, READ_BYTES_MAX) if short else READ_BYTES_MAX
-        low_water = min(unseen, _LOW_WATER_BYTES_MAX) if large else 1
+        self._read_bytes = min(passthrough + _SHORT_READ_BYTES, READ_BYTES_MAX) if short else READ_BYTES_MAX
+        low_water = min(passthrough, _LOW_WATER_BYTES_MAX) if large else 1
         if low_water != self._low_water and self.src is not None:
             self._low_water = low_water
             self.src.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
@@ -136,7 +136,7 @@ class Splicer(ABC):
         direction = self.direction
         try:
             count = os.splice(
-                self.src_fd, pipe.write_fd, min(direction.verdict.unseen, pipe.width), flags=SPLICE_FLAGS
+                self.src_fd, pipe.write_fd, min(direction.verdict.passthrough, pipe.width), flags=SPLICE_FLAGS
             )
         except BlockingIOError:
             return True
@@ -179,7 +179,7 @@ class Splicer(ABC):
             return False
         if self._piped:
             return False
-        if self.direction.verdict.unseen < SPLICE_BYTES_MIN:
+        if self.direction.verdict.passthrough < SPLICE_BYTES_MIN:
             self._return_pipe()
         self._tune()
         return True

@@ -1,4 +1,4 @@
-"""Shows bytes to a channel as `proxy.net.pump` does, each call timed: kept bytes again, unseen ones not at all.
+"""Shows bytes to a channel as `proxy.net.pump` does, each call timed: kept bytes again, passthrough bytes not at all.
 
 What goes out is thrown away. Time stands still but where a script moves it, or a request has to wait.
 """
@@ -52,10 +52,10 @@ class _Stream:
 
     def _take(self, piece: bytes, now_ms: int) -> int:
         direction = self.direction
-        if direction.verdict.unseen > 0 and not self.kept:
-            passed = min(len(piece), direction.verdict.unseen)
+        if direction.verdict.passthrough > 0 and not self.kept:
+            passed = min(len(piece), direction.verdict.passthrough)
             direction.passed(passed, now_ms * 1_000_000)
-            if not direction.verdict.unseen:
+            if not direction.verdict.passthrough:
                 self.show(now_ms)
             return passed
         known = bool(self.kept)

@@ -109,7 +109,7 @@ def test_share_fetch_may_wait_as_kafka_wrote(judge: Judge, version: int) -> None
         assert (fields.max_wait_ms, fields.min_bytes) == seen
         assert fields.max_bytes == judge.number("request", api.SHARE_FETCH, version, "maxBytes", frame)
         without_room = bytearray(frame)
-        share.leave_no_room(without_room, fields)
+        share.request_no_records(without_room, fields)
         for name in (*names, "maxRecords"):
             frame = judge.frame("set", "request", api.SHARE_FETCH, version, name, 0, frame)
         assert without_room == frame

@@ -17,7 +17,7 @@ class FakeDirection(Direction):
         return self._verdict
 
     def passed(self, count: int, now_ns: int) -> None:
-        self._verdict.unseen -= count
+        self._verdict.passthrough -= count
 
     def moved(self, now_ns: int) -> None: ...
 
@@ -25,7 +25,7 @@ class FakeDirection(Direction):
         return False
 
     def mid_frame(self) -> bool:
-        return self._verdict.unseen > 0
+        return self._verdict.passthrough > 0
 
     def take_signal(self) -> bool:
         return False

@@ -1,7 +1,7 @@
 """A shell in memory: carries out a channel's orders over two byte streams, with a broker that is a function.
 
-What `proxy.net` does with sockets, in the plainest way: unseen bytes are passed without being shown, kept bytes are
-shown again, nothing is read while a WAIT is in force. Time stands still while there is anything to do, so that how
+What `proxy.net` does with sockets, in the plainest way: passthrough bytes are passed without being shown, kept bytes
+are shown again, nothing is read while a WAIT is in force. Time stands still while there is anything to do, so that how
 the streams are cut cannot change when things happen; it jumps to the end of a wait when there is not.
 """
 
@@ -32,15 +32,15 @@ class _Stream:
     refused: bool = False
 
     def read(self, size: int, now_ms: int) -> None:
-        """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
+        """Take at most `size` bytes of the source, or of the passthrough bytes, and carry out what is ordered."""
         assert size > 0, "a read brings something"
         piece = bytes(self.source[:size])
-        if self.direction.verdict.unseen > 0 and not self.kept:
-            piece = piece[: self.direction.verdict.unseen]
+        if self.direction.verdict.passthrough > 0 and not self.kept:
+            piece = piece[: self.direction.verdict.passthrough]
             del self.source[: len(piece)]
             self.out += piece
             self.direction.passed(len(piece), now_ms * 1_000_000)
-            if not self.direction.verdict.unseen:
+            if not self.direction.verdict.passthrough:
                 self.show(b"", now_ms)  # a frame may be over: the direction acts on it
             return
         del self.source[: len(piece)]

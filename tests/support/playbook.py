@@ -44,7 +44,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class Passthrough:
     """So many bytes that follow may pass without being looked at."""
 
     count: int
@@ -91,7 +91,7 @@ class Ends:
     cause: str
 
 
-Order = Pass | Unseen | More | Insert | Drop | Wait | Refused | Ends
+Order = Pass | Passthrough | More | Insert | Drop | Wait | Refused | Ends
 
 
 def gateway_address(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
@@ -195,7 +195,7 @@ class Playbook:
         """Whether the response direction has something for the request direction."""
         return self.channel.responses.verdict.signal
 
-    def unseen(self, who: str, now_ms: int, count: int) -> None:
+    def passthrough(self, who: str, now_ms: int, count: int) -> None:
         """Pass so many bytes of the frame under way on, as the shell does without showing them."""
         direction = self.channel.requests if who == "client" else self.channel.responses
         direction.passed(count, self._now_ns(now_ms))
@@ -277,7 +277,7 @@ def _last(verdict: Verdict, left: int) -> list[Order]:
     if verdict.order == REFUSE:
         return [Refused()]
     assert not left, "PASS leaves nothing over"
-    return [Unseen(verdict.unseen)] if verdict.unseen > 0 else []
+    return [Passthrough(verdict.passthrough)] if verdict.passthrough > 0 else []
 
 
 def _worked(direction: Direction) -> bool:

@@ -97,8 +97,8 @@ def _show(channel: Channel, who: str, data: bytes, taken: Taken) -> None:
     while at < len(data):
         piece = data[at : at + READ_BYTES]
         at += len(piece)
-        if direction.verdict.unseen > 0 and not kept:
-            count = min(direction.verdict.unseen, len(piece))
+        if direction.verdict.passthrough > 0 and not kept:
+            count = min(direction.verdict.passthrough, len(piece))
             direction.passed(count, 0)
             piece = piece[count:]
         kept += piece

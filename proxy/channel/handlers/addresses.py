@@ -3,7 +3,7 @@
 Behavior: in a gateway every broker address is replaced by Sluice's own; otherwise clients would bypass the proxy. A
 sidecar's responses already contain the sidecars' addresses and are forwarded unchanged. ApiVersions is reduced to the
 versions that Sluice supports in both. In Metadata the brokers precede the topics, so only the head of the frame is
-rewritten, and thousands of partitions pass unseen. DescribeQuorum and DescribeConfigs are in `descriptions`. Metadata
+rewritten, and thousands of partitions pass through. DescribeQuorum and DescribeConfigs are in `descriptions`. Metadata
 requests that may create topics are also handled by `proxy.channel.auto_created`.
 
 Version notes: a later version of the first three has an unknown layout and ends the connection (ApiVersions never
@@ -59,7 +59,7 @@ class _Brokers(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Rewrite the brokers at the head of the response; the topics after them pass unseen."""
+        """Rewrite the brokers at the head of the response; the topics after them pass through."""
         length = direction.frame_bytes - 4
         shown = min(end - pos, 4 + length)
         address_map = _address_map(direction.state.settings)
@@ -70,7 +70,7 @@ class _Brokers(Owed):
                 return direction.verdict.order
             consumed, head = rewritten
             if consumed:
-                return direction.replace(consumed, head, unseen=length + 4 - consumed)
+                return direction.replace(consumed, head, passthrough=length + 4 - consumed)
             if shown <= most:
                 return direction.more(end - pos, length)
         raise PeerError(direction.too_long, f"more than {BROKERS_BYTES_MAX} bytes of brokers")

@@ -33,7 +33,7 @@ def request(
 
 
 def _named(buf: Buffer, body: int, end: int, version: int) -> int | None:
-    """Return the session timeout of a JoinGroup, or None if it has not arrived; the fields after it pass unseen."""
+    """Return the session timeout of a JoinGroup, or None if it has not arrived; the fields after it pass through."""
     fields_at = skip_header_tags(buf, body, end, flexible=flexible(JOIN_GROUP, version))
     if fields_at is None:
         return None

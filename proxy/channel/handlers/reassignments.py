@@ -5,7 +5,7 @@ goes to the broker in the caller's name and with the caller's rights: first an e
 caller may reassign partitions, then one with the first steps. Each response goes to the shell, which records the
 broker's result and makes the response for the caller. One alteration is handled at a time on a channel, and no request
 after it, as in a broker.
-A list is the broker's own response with moves in place of their steps. With `mode = "pass"` both are forwarded unseen;
+A list is the broker's own response with moves in place of their steps. With `mode = "pass"` both are forwarded unread;
 with SASL, so is a request before authentication, which a broker refuses by closing.
 
 Version notes: version 1 of the list is KIP-435's; brokers are asked in version 0. A later version was never offered and

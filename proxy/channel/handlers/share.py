@@ -109,12 +109,12 @@ def fetch_request(
         return direction.verdict.order
     fields = _fields(buf, body, pos + 4 + length, head)
     if state.mute_until_ms > now_ms:
-        _leave_no_room(direction, buf, fields)
+        _request_no_records(direction, buf, fields)
         return _owe(state, head, room=False)
     if state.fetch_owed:
         if not fields.acknowledges:
             return direction.await_responses()
-        _leave_no_room(direction, buf, fields)
+        _request_no_records(direction, buf, fields)
         return _owe(state, head, room=False)
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
@@ -122,7 +122,7 @@ def fetch_request(
         if longest_ms > now_ms and not fields.acknowledges:
             state.share_held_until_ms = longest_ms
             return direction.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
-        _leave_no_room(direction, buf, fields)
+        _request_no_records(direction, buf, fields)
         return _owe(state, head, room=False)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
     max_wait_ms = min(fields.max_wait_ms, identity.fetch.wait_ms_max)
@@ -187,9 +187,9 @@ def _fields(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> ShareF
     return share.read_fetch(buf, fields_at, frame_end, head[2])
 
 
-def _leave_no_room(direction: ChannelDirection, buf: Buffer, fields: ShareFetchFields) -> None:
+def _request_no_records(direction: ChannelDirection, buf: Buffer, fields: ShareFetchFields) -> None:
     """Patch a ShareFetch so that its response contains no records."""
-    share.leave_no_room(buf, fields)
+    share.request_no_records(buf, fields)
     direction.verdict.patches += 1
 
 

@@ -7,7 +7,7 @@ versions are always accepted. In both cases the response contains the time for w
 channel is muted; a strict request without rejected topics is not throttled, however much it overdraws.
 Topics that fail at the broker cost nothing: their tokens are returned with the response, unless the request only timed
 out. A topic that is named twice costs nothing either, since brokers refuse it. One such request is handled at a time on
-a channel, as in brokers, so that pipelining does not bypass the mute. Without a quota all requests pass unseen.
+a channel, as in brokers, so that pipelining does not bypass the mute. Without a quota all requests pass through.
 
 Differences from Kafka: a broker checks the bucket last, so a topic that cannot be created has its own error even if
 the bucket is overdrawn; here error 89 comes first.

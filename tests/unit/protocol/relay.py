@@ -16,26 +16,26 @@ def relay(
     around = bytes((stale,)) * 7
     sent = bytearray()
     waiting = bytearray()
-    arrived = turn = unseen = 0
+    arrived = turn = passthrough = 0
     while len(sent) < len(frame):
         size = pieces[turn] if turn < len(pieces) else len(frame)
         turn += 1
         piece = frame[arrived : arrived + size]
         assert piece, "the walk waits for more than the frame has"
         arrived += len(piece)
-        passed = piece[:unseen]
+        passed = piece[:passthrough]
         sent += passed
-        unseen -= len(passed)
+        passthrough -= len(passed)
         waiting += piece[len(passed) :]
-        if unseen or walk.done:
+        if passthrough or walk.done:
             continue
         # Neither what lies before the bytes at hand nor what lies behind them may matter.
         buf = bytearray(around + waiting + around)
         count = walk.feed(memoryview(buf), len(around), len(around) + len(waiting), address_map)
         sent += buf[len(around) : len(around) + count]
         waiting = buf[len(around) + count : len(around) + len(waiting)]
-        unseen = walk.unseen
-        assert not (unseen and waiting), "bytes that are at hand are not unseen"
+        passthrough = walk.passthrough
+        assert not (passthrough and waiting), "bytes that are at hand need no passthrough"
     assert walk.done, "every byte is sent and the walk wants more"
-    assert not unseen
+    assert not passthrough
     return bytes(sent)

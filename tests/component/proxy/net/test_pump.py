@@ -212,7 +212,7 @@ async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
 
 
 class _EachReplaced(FakeDirection):
-    """Puts a capital in place of the head of each frame, or more of them, and passes the rest of it unseen."""
+    """Puts a capital in place of the head of each frame, or more of them, and passes the rest of it through."""
 
     frame = head = 1
     times = 1
@@ -221,13 +221,13 @@ class _EachReplaced(FakeDirection):
     def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
         self.calls += 1
         verdict = self.verdict
-        passing = verdict.passing = min(verdict.unseen, end - start)
-        verdict.unseen -= passing
+        passing = verdict.passing = min(verdict.passthrough, end - start)
+        verdict.passthrough -= passing
         verdict.order = PASS
         pos = start + passing
         if pos < end:
             verdict.insert = bytes(buf[pos : pos + 1]).upper() * self.times
-            verdict.drop, verdict.unseen = self.head, self.frame - self.head
+            verdict.drop, verdict.passthrough = self.head, self.frame - self.head
             verdict.order = REPLACE
         return verdict
 
@@ -278,6 +278,6 @@ async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) ->
     receiving = asyncio.ensure_future(client.receive(4 * 200))
     broker.sock.send(b"a" * (4 * 200 - 1))  # one read
     await until(lambda: direction.calls == 201, "the turn after this one has begun")
-    assert (direction.verdict.unseen, rig.connection.requests.paused) == (1, False)
+    assert (direction.verdict.passthrough, rig.connection.requests.paused) == (1, False)
     await broker.send(b"a")
     assert await receiving == b"Aaaa" * 200

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.walks import captured
-from protocol.walks.captured import UNCOUNTED, CapturedFetchWalk, CapturedProduceWalk, Found
+from protocol.walks.captured import UNCOUNTED, CapturedFetchWalk, CapturedProduceWalk, PartitionRecords
 from protocol.walks.walk import OTHER_TOPICS, Sizes
 from tests.support.batches import batch
 from tests.support.frames import fetched_from, produce_to, topic_id
@@ -28,10 +28,12 @@ def with_batches(frame: bytes, size: int, *batches: bytes) -> bytes:
     return frame.replace(filler[:size], records)
 
 
-def noted(kind: Walks, version: int, frame: bytes, *pieces: int, sizes: Sizes | None = None) -> list[Found]:
+def noted(
+    kind: Walks, version: int, frame: bytes, *pieces: int, sizes: Sizes | None = None
+) -> list[PartitionRecords]:
     walk = kind(version, len(frame) - 4, sizes)
     assert relay(walk, frame, pieces, None) == frame
-    return walk.found
+    return walk.partitions
 
 
 @pytest.mark.parametrize(("kind", "version"), VERSIONS)
@@ -109,7 +111,7 @@ def test_walk_ends_with_the_last_partitions_header() -> None:
     frame = produce_to(9, {"a": [10], "b": [1_000_000]})
     walk = CapturedProduceWalk(9, len(frame) - 4)
     assert walk.feed(bytearray(frame[:200]), 0, 200, None) == 200
-    assert (walk.done, walk.unseen) == (True, len(frame) - 200)
+    assert (walk.done, walk.passthrough) == (True, len(frame) - 200)
 
 
 @pytest.mark.parametrize("kind", [CapturedProduceWalk, CapturedFetchWalk])
@@ -118,7 +120,7 @@ def test_large_rest_is_summed_unless_all_is_asked_for(kind: Walks) -> None:
     assert [entry[1:3] for entry in noted(kind, 12, frame, 4096)] == [(0, 20_000), (1, 30_000), (2, 10_000)]
     walk = kind(12, len(frame) - 4, whole=False)
     assert relay(walk, frame, (4096,), None) == frame
-    first, rest = walk.found
+    first, rest = walk.partitions
     fields = rest[2] - 30_000 - 10_000  # between the payloads, and behind them
     assert first[1:3] == (0, 20_000)
     assert (rest[0], rest[1], rest[3], 0 < fields < 100) == (OTHER_TOPICS, UNCOUNTED, UNCOUNTED, True)
@@ -128,21 +130,21 @@ def test_small_rest_is_always_walked() -> None:
     frame = produce_to(12, {"a": [20_000, 3_000]})
     walk = CapturedProduceWalk(12, len(frame) - 4, whole=False)
     relay(walk, frame, (4096,), None)
-    assert [entry[1] for entry in walk.found] == [0, 1]
+    assert [entry[1] for entry in walk.partitions] == [0, 1]
 
 
 def test_rest_that_is_walked_for_topics_is_separate() -> None:
     frame = produce_to(12, {"a": [20_000, 30_000]})
     walk = CapturedProduceWalk(12, len(frame) - 4, {}, whole=False)
     relay(walk, frame, (4096,), None)
-    assert [entry[1] for entry in walk.found] == [0, 1]
+    assert [entry[1] for entry in walk.partitions] == [0, 1]
 
 
 def test_answer_is_walked_to_its_end_where_addresses_are_rewritten() -> None:
     frame = fetched_from(16, {"a": [1_000_000]})
     walk = CapturedFetchWalk(16, len(frame) - 4)
     walk.feed(bytearray(frame[:200]), 0, 200, lambda node, _host, _port: ("h", node))
-    assert (walk.done, walk.unseen) == (False, len(frame) - 200 - 3)
+    assert (walk.done, walk.passthrough) == (False, len(frame) - 200 - 3)
     sidecar = CapturedFetchWalk(16, len(frame) - 4)
     sidecar.feed(bytearray(frame[:200]), 0, 200, None)
-    assert (sidecar.done, sidecar.unseen) == (True, len(frame) - 200)
+    assert (sidecar.done, sidecar.passthrough) == (True, len(frame) - 200)

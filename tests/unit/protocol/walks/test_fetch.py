@@ -47,8 +47,8 @@ def test_records_that_have_not_come_are_unseen() -> None:
     buf = bytearray(frame[:1000])
     # Behind the records: no tags of the partition, of the topic, of the body.
     behind = len(frame) - 1000 - 3
-    assert (walk.feed(buf, 0, 1000, ours), walk.unseen, walk.done) == (1000, behind, False)
-    assert (walk.feed(bytearray(b"\0\0\0"), 0, 3, ours), walk.unseen, walk.done) == (3, 0, True)
+    assert (walk.feed(buf, 0, 1000, ours), walk.passthrough, walk.done) == (1000, behind, False)
+    assert (walk.feed(bytearray(b"\0\0\0"), 0, 3, ours), walk.passthrough, walk.done) == (3, 0, True)
 
 
 def test_old_versions_end_in_records_that_need_no_feed() -> None:
@@ -56,7 +56,7 @@ def test_old_versions_end_in_records_that_need_no_feed() -> None:
     walk = FetchWalk(11, len(frame) - 4)
     assert walk.feed(bytearray(frame[:100]), 0, 100, ours) == 100
     assert walk.done
-    assert walk.unseen == len(frame) - 100
+    assert walk.passthrough == len(frame) - 100
 
 
 def test_part_that_is_cut_is_shown_again() -> None:
@@ -65,7 +65,7 @@ def test_part_that_is_cut_is_shown_again() -> None:
     # Length, correlation id, tags, throttle time, error, session, one topic, its id, two partitions.
     head = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 16 + 1
     assert walk.feed(bytearray(frame[: head + 10]), 0, head + 10, ours) == head
-    assert walk.unseen == 0
+    assert walk.passthrough == 0
     rest = bytearray(frame[head:])
     assert walk.feed(rest, 0, len(rest), ours) == len(rest)
     assert walk.done

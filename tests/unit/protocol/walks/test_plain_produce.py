@@ -23,10 +23,10 @@ def test_plain_produce_gives_the_same_as_a_walk(version: int, size: int) -> None
     walked = noted(CapturedProduceWalk, version, frame)
     plain = PlainProduce()
     for _ in range(2):
-        found = plain.found(frame, BODY, len(frame), len(frame), version)
+        found = plain.read(frame, BODY, len(frame), len(frame), version)
         assert found == (walked if size < 2_000_000 else None)  # whose size takes four bytes
     for limit in range(BODY, min(len(frame), 300)):
-        found = PlainProduce().found(frame, BODY, limit, len(frame), version)
+        found = PlainProduce().read(frame, BODY, limit, len(frame), version)
         assert found is None or found == walked
 
 
@@ -36,8 +36,8 @@ def test_plain_produce_that_begins_otherwise_than_the_last_is_learned() -> None:
         size = 100 + version + acks
         frame = with_batches(produce_to(version, {"a": [size]}, acks=acks), size, batch(3, size))
         walked = noted(CapturedProduceWalk, version, frame)
-        assert plain.found(frame, BODY, len(frame), len(frame), version) == walked
-    assert plain.found(produce_to(12, {"b": [100, 100]}), BODY, 300, 300, 12) is None
+        assert plain.read(frame, BODY, len(frame), len(frame), version) == walked
+    assert plain.read(produce_to(12, {"b": [100, 100]}), BODY, 300, 300, 12) is None
 
 
 def test_other_produce_is_left_to_the_walk() -> None:
@@ -57,4 +57,4 @@ def test_other_produce_is_left_to_the_walk() -> None:
     frames[12] += [produce_to(12, {}), produce_to(12, {"a": []}), produce_to(12, {"a": [70], "b": [70]})]
     for version, those in frames.items():
         for frame in those:
-            assert PlainProduce().found(frame, BODY, len(frame), len(frame), version) is None, frame
+            assert PlainProduce().read(frame, BODY, len(frame), len(frame), version) is None, frame

@@ -77,8 +77,8 @@ def test_records_that_have_not_come_are_unseen() -> None:
     walk = ProduceWalk(9, len(frame) - 4, {})
     # Behind the records: no tags of the partition, of the topic, of the body.
     assert walk.feed(bytearray(frame[:200]), 0, 200, None) == 200
-    assert (walk.unseen, walk.done) == (len(frame) - 200 - 3, False)
-    assert (walk.feed(bytearray(3), 0, 3, None), walk.unseen, walk.done) == (3, 0, True)
+    assert (walk.passthrough, walk.done) == (len(frame) - 200 - 3, False)
+    assert (walk.feed(bytearray(3), 0, 3, None), walk.passthrough, walk.done) == (3, 0, True)
 
 
 def test_old_versions_end_in_records_that_need_no_feed() -> None:
@@ -86,7 +86,7 @@ def test_old_versions_end_in_records_that_need_no_feed() -> None:
     sizes: dict[bytes, int] = {}
     walk = ProduceWalk(8, len(frame) - 4, sizes)
     assert walk.feed(bytearray(frame[:100]), 0, 100, None) == 100
-    assert (walk.unseen, walk.done) == (len(frame) - 100, True)
+    assert (walk.passthrough, walk.done) == (len(frame) - 100, True)
     assert sizes == {b"a": 2 + 1 + 4 + 4 + 4 + 5000}
 
 

@@ -80,7 +80,7 @@ def test_records_that_have_not_come_are_unseen() -> None:
     walk = ShareWalk(SHARE_FETCH, 1, len(frame) - 4)
     assert walk.feed(bytearray(frame[:100]), 0, 100, ours) == 100
     # Behind the records: nothing acquired, three empty tag sections, no endpoints.
-    assert walk.unseen == len(frame) - 100 - 5
+    assert walk.passthrough == len(frame) - 100 - 5
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(SHARE_FETCH, 0), (SHARE_FETCH, 3), (FETCH, 1)])

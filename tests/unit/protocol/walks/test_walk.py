@@ -11,7 +11,7 @@ from protocol.walks.walk import PART_MAX, STEPS_MAX
 def test_feed_of_nothing_passes_nothing() -> None:
     walk = FetchWalk(18, 17)
     assert walk.feed(bytearray(), 0, 0, None) == 0
-    assert (walk.unseen, walk.done) == (0, False)
+    assert (walk.passthrough, walk.done) == (0, False)
 
 
 def test_smallest_answer_is_done_at_once() -> None:
@@ -27,7 +27,7 @@ def test_bytes_behind_the_fields_pass() -> None:
     walk = FetchWalk(18, 19)
     assert walk.feed(frame, 0, 21, None) == 21
     assert walk.done
-    assert walk.unseen == 2
+    assert walk.passthrough == 2
 
 
 def test_part_that_never_ends_is_refused() -> None:
@@ -50,6 +50,6 @@ def test_feed_rests_after_so_many_steps() -> None:
         assert count > 0
         at += count
         feeds += 1
-        assert walk.resting == (not walk.done)
-    assert (at, walk.unseen) == (len(frame), 0)
+        assert walk.paused == (not walk.done)
+    assert (at, walk.passthrough) == (len(frame), 0)
     assert feeds == 3  # one step for the head and one for the tail, two a topic

@@ -19,8 +19,8 @@ from tests.support.playbook import (
     Drop,
     Insert,
     Pass,
+    Passthrough,
     Playbook,
-    Unseen,
     Wait,
     channel_machine,
     gateway_address,
@@ -109,7 +109,7 @@ def test_large_produce_is_sent_when_its_last_byte_is() -> None:
     talk = captured(rows)
     request, answer = frames.produce_to(9, {"a": [50_000]}), frames.produce_answer(9)
     head, rest = request[:1000], request[1000:]
-    talk.client(0, head, Pass(head), Unseen(len(rest)))
+    talk.client(0, head, Pass(head), Passthrough(len(rest)))
     talk.client(30, rest, Pass(rest))
     talk.broker(42, answer, Pass(answer))
     (row,) = rows.rows
@@ -122,7 +122,7 @@ def test_produce_without_answer_is_a_row_at_its_end() -> None:
     talk = captured(rows)
     request = frames.produce_to(9, {"a": [100], "b": [50_000]}, acks=0)
     head, rest = request[:200], request[200:]
-    talk.client(0, head, Pass(head), Unseen(len(rest)))
+    talk.client(0, head, Pass(head), Passthrough(len(rest)))
     row = rows.rows[0]
     assert (row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) == (-1, NONE_NS)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"b", 0, 50_000)]
@@ -186,7 +186,7 @@ def test_fetch_answer_names_its_partitions() -> None:
             (frames.topic_id("a"), 0, 100),
             (frames.topic_id("a"), 1, 40_000),
         ]
-        assert sum(order.count if isinstance(order, Unseen) else 0 for order in orders) > 0
+        assert sum(order.count if isinstance(order, Passthrough) else 0 for order in orders) > 0
 
 
 def test_fetch_answered_here_asked_no_broker() -> None:

@@ -8,7 +8,7 @@ import pytest
 from protocol import portions
 from protocol.messages.follower_request import Replica
 from protocol.portions import PORTION
-from protocol.walks.replica import FOUND_MAX, Standing
+from protocol.walks.replica import STATUSES_MAX, ReplicaStatus
 from proxy.channel import AGAIN, PASS, REPLACE, WAIT
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
@@ -99,9 +99,9 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
     taken: list[int] = []
     seen = ReplicaLink.seen
 
-    def noted(link: ReplicaLink, standings: Sequence[Standing], now_ms: int) -> None:
-        taken.append(len(standings))
-        seen(link, standings, now_ms)
+    def noted(link: ReplicaLink, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
+        taken.append(len(statuses))
+        seen(link, statuses, now_ms)
 
     monkeypatch.setattr(ReplicaLink, "seen", noted)
     direction, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
@@ -110,7 +110,7 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
         turns += 1
         assert len(taken) <= turns
         direction.take_job()
-    assert (sum(taken), max(taken)) == (COUNT, FOUND_MAX)
+    assert (sum(taken), max(taken)) == (COUNT, STATUSES_MAX)
     assert quotas_of(channel).leader(LEADER, 0).total == COUNT * 100
 
 

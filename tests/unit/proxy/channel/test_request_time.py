@@ -34,7 +34,7 @@ from tests.support.frames import (
 )
 from tests.support.mutation_frames import answer as mutated
 from tests.support.mutation_frames import create
-from tests.support.playbook import Drop, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.playbook import Drop, Insert, More, Pass, Passthrough, Playbook, Wait, channel_machine
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 
 FLEXIBLE_AT = 9  # length, correlation id, no tags
@@ -135,7 +135,7 @@ def test_request_behind_a_large_answer_is_charged_from_its_end() -> None:
     both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
     talk.client(0, both, Pass(both))
     large = zeros(1000)
-    talk.broker(10, large[:100], Pass(large[:100]), Unseen(904))
+    talk.broker(10, large[:100], Pass(large[:100]), Passthrough(904))
     talk.broker(300, large[100:], Pass(large[100:]))
     talk.broker(305, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
     assert spent_us(talk) == 15_000
@@ -144,7 +144,7 @@ def test_request_behind_a_large_answer_is_charged_from_its_end() -> None:
 def test_slow_upload_is_not_charged() -> None:
     talk = dialogue()
     asked = produce(9, 1000)
-    talk.client(0, asked[:500], Pass(asked[:500]), Unseen(504))
+    talk.client(0, asked[:500], Pass(asked[:500]), Passthrough(504))
     talk.client(5000, asked[500:], Pass(asked[500:]))
     talk.broker(5004, produce_answer(9), Pass(produce_answer(9)))
     assert spent_us(talk) == 4_000
@@ -153,9 +153,9 @@ def test_slow_upload_is_not_charged() -> None:
 def test_slow_upload_of_the_next_request_is_not_taken_from_this_one() -> None:
     talk = dialogue()
     first, second = produce(9, 1000), produce(9, 1000, correlation_id=2)
-    talk.client(0, first[:500], Pass(first[:500]), Unseen(504))
-    talk.client(10, first[500:] + second[:100], Pass(first[500:] + second[:100]), Unseen(904))
-    talk.client(30, second[100:200], Pass(second[100:200]), Unseen(804))
+    talk.client(0, first[:500], Pass(first[:500]), Passthrough(504))
+    talk.client(10, first[500:] + second[:100], Pass(first[500:] + second[:100]), Passthrough(904))
+    talk.client(30, second[100:200], Pass(second[100:200]), Passthrough(804))
     talk.broker(50, produce_answer(9), Pass(produce_answer(9)))
     talk.client(60, second[200:], Pass(second[200:]))
     answered = produce_answer(9, correlation_id=2)
@@ -469,7 +469,7 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
     # Some 12,000 bytes at 1,000/s: about 2 s, and the answer tells what is left of them.
     asked = produce_to(version, {"t": [11_989]})
     talk.orders("client", 0, asked[:100])
-    talk.unseen("client", 5, len(asked) - 100 - 3)
+    talk.passthrough("client", 5, len(asked) - 100 - 3)
     talk.orders("client", 5, asked[-3:])
     left_ms = talk.channel.mute_left_ms(45)
     assert 1900 < left_ms <= 1965

@@ -12,8 +12,8 @@ from tests.support.playbook import (
     Ends,
     More,
     Pass,
+    Passthrough,
     Playbook,
-    Unseen,
     Wait,
     channel_machine,
     engine_of,
@@ -53,13 +53,13 @@ def test_pipelined_answers_pass_in_one_order() -> None:
 def test_payload_passes_unseen() -> None:
     talk = Playbook(channel_machine())
     asked = produce(9, 100_000)
-    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(100_004 - 60))
+    talk.client(0, asked[:60], Pass(asked[:60]), Passthrough(100_004 - 60))
 
 
 def test_next_frame_is_read_where_an_unseen_payload_ends() -> None:
     talk = Playbook(channel_machine())
     first, second = produce(9, 1_000), request(LIST_OFFSETS, 7, size=100, correlation_id=2)
-    talk.client(0, first[:60], Pass(first[:60]), Unseen(1_004 - 60))
+    talk.client(0, first[:60], Pass(first[:60]), Passthrough(1_004 - 60))
     talk.client(0, first[60:] + second, Pass(first[60:] + second))
 
 
@@ -148,7 +148,7 @@ def test_impossible_length_ends_the_connection(length: int) -> None:
 def test_longest_frame_passes() -> None:
     talk = Playbook(channel_machine())
     head = struct.pack(">ihhih", FRAME_BYTES_MAX, LIST_OFFSETS, 7, 1, 0)
-    talk.client(0, head, Pass(head), Unseen(FRAME_BYTES_MAX - 10))
+    talk.client(0, head, Pass(head), Passthrough(FRAME_BYTES_MAX - 10))
 
 
 def test_client_id_longer_than_its_frame_ends_the_connection() -> None:

@@ -7,7 +7,17 @@ import pytest
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from proxy.channel.settings import RESPONSE_BYTES_MAX
 from tests.support.frames import LIST_OFFSETS, answer, fetch, frame, request
-from tests.support.playbook import Drop, Ends, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.playbook import (
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    Wait,
+    channel_machine,
+)
 
 
 def asked_two() -> Playbook:
@@ -45,7 +55,7 @@ def test_impossible_length_of_an_answer_ends_the_connection(length: int) -> None
 def test_answer_is_as_long_as_the_limit_at_most() -> None:
     talk = asked_two()
     most = struct.pack(">ii", RESPONSE_BYTES_MAX, 1)
-    talk.broker(0, most, Pass(most), Unseen(RESPONSE_BYTES_MAX - 4))
+    talk.broker(0, most, Pass(most), Passthrough(RESPONSE_BYTES_MAX - 4))
     asked_two().broker(0, struct.pack(">ii", RESPONSE_BYTES_MAX + 1, 1), Ends("broker_frame_length"))
 
 
@@ -65,7 +75,7 @@ def test_answer_without_a_body_passes() -> None:
 def test_rest_of_an_answer_passes_unseen() -> None:
     talk = asked_two()
     answered = answer(100_000)
-    talk.broker(0, answered[:20], Pass(answered[:20]), Unseen(100_004 - 20))
+    talk.broker(0, answered[:20], Pass(answered[:20]), Passthrough(100_004 - 20))
 
 
 def test_channel_with_an_answer_owed_is_not_idle() -> None:
@@ -75,7 +85,7 @@ def test_channel_with_an_answer_owed_is_not_idle() -> None:
 def test_channel_with_a_half_passed_answer_is_not_idle() -> None:
     talk = asked_two()
     both = answer(correlation_id=1) + answer(100, correlation_id=2)
-    talk.broker(0, both[:-10], Pass(both[:-10]), Unseen(10))
+    talk.broker(0, both[:-10], Pass(both[:-10]), Passthrough(10))
     assert not talk.channel.idle()
 
 
@@ -89,7 +99,7 @@ def test_channel_with_all_answered_is_idle() -> None:
 def test_channel_with_a_half_passed_request_is_not_idle() -> None:
     talk = Playbook(channel_machine())
     asked = request(LIST_OFFSETS, 7, size=100)
-    talk.client(0, asked[:50], Pass(asked[:50]), Unseen(54))
+    talk.client(0, asked[:50], Pass(asked[:50]), Passthrough(54))
     assert not talk.channel.idle()
 
 
@@ -99,7 +109,7 @@ def test_what_a_broker_adds_behind_a_walked_answer_passes_with_it() -> None:
     talk.client(0, asked, Pass(asked))
     # No topic, no tag, and 20 bytes that no version has.
     answered = frame(struct.pack(">ixihibx", 1, 0, 0, 0, 1) + bytes(20))
-    talk.broker(0, answered[:-15], Pass(answered[:-15]), Unseen(15))
+    talk.broker(0, answered[:-15], Pass(answered[:-15]), Passthrough(15))
     following = answer(correlation_id=2)
     talk.broker(0, answered[-15:] + following, Pass(answered[-15:] + following))
 
@@ -116,6 +126,6 @@ def test_local_answer_is_put_in_when_its_turn_comes() -> None:
 def test_local_answer_does_not_cut_into_a_brokers() -> None:
     talk = answered_second()
     answered = answer(100, correlation_id=1)
-    talk.broker(0, answered[:50], Pass(answered[:50]), Unseen(54))
+    talk.broker(0, answered[:50], Pass(answered[:50]), Passthrough(54))
     assert not talk.channel.has_local_response()
     talk.broker(0, answered[50:], Pass(answered[50:]), Insert(b"made here"))

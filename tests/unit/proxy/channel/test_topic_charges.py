@@ -35,8 +35,8 @@ from tests.support.playbook import (
     Insert,
     More,
     Pass,
+    Passthrough,
     Playbook,
-    Unseen,
     Wait,
     channel_machine,
     gateway_address,
@@ -101,8 +101,8 @@ def test_mute_begins_where_the_request_ends_however_much_is_pipelined() -> None:
 def test_payload_that_has_not_come_is_not_looked_at() -> None:
     talk = limited()
     asked = produce_to(9, OVER)
-    talk.client(0, asked[:100], Pass(asked[:100]), Unseen(len(asked) - 100 - 3))
-    talk.unseen("client", 0, len(asked) - 100 - 3)
+    talk.client(0, asked[:100], Pass(asked[:100]), Passthrough(len(asked) - 100 - 3))
+    talk.passthrough("client", 0, len(asked) - 100 - 3)
     assert not talk.channel.idle()
     talk.client(5, asked[-3:], Pass(asked[-3:]), Wait(2005))
 
@@ -122,11 +122,11 @@ def test_mute_of_an_answer_waits_for_the_request_under_way() -> None:
     talk = limited(quotas)
     asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
     posted = produce_to(9, OVER, correlation_id=2)
-    talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Unseen(len(posted) - 60 - 3))
+    talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Passthrough(len(posted) - 60 - 3))
     talk.broker(0, answered, Pass(answered))
     assert talk.channel.mute_left_ms(0) > 2000
     until_ms = talk.channel.mute_left_ms(0)
-    talk.unseen("client", 0, len(posted) - 60 - 3)
+    talk.passthrough("client", 0, len(posted) - 60 - 3)
     talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
 
 
@@ -280,9 +280,9 @@ def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
     talk = limited(engine(key=FETCH), gateway=False)
     asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answered[:100], Pass(answered[:100]), Unseen(len(answered) - 100 - 3))
+    talk.broker(0, answered[:100], Pass(answered[:100]), Passthrough(len(answered) - 100 - 3))
     assert not talk.channel.mute_left_ms(0)
-    talk.unseen("broker", 0, len(answered) - 100 - 3)
+    talk.passthrough("broker", 0, len(answered) - 100 - 3)
     talk.broker(7, answered[-3:], Pass(answered[-3:]))
     assert talk.channel.mute_left_ms(7) > 2000
 
@@ -316,7 +316,7 @@ def test_raised_quota_frees_a_muted_channel() -> None:
 def test_without_a_topic_quota_nothing_is_walked() -> None:
     talk = limited(Engine(EngineOptions(), Definitions()))
     asked = produce_to(9, OVER)
-    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(len(asked) - 60))
+    talk.client(0, asked[:60], Pass(asked[:60]), Passthrough(len(asked) - 60))
 
 
 # The rate of a user's connections: 1/s, 11 windows of 1 s, so the twelfth waits a second.

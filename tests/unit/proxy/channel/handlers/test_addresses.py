@@ -6,7 +6,7 @@ import pytest
 
 from protocol.api import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, MAX_VERSION, METADATA
 from tests.support.frames import api_versions, frame, request
-from tests.support.playbook import Drop, Ends, Insert, More, Pass, Playbook, Unseen, channel_machine
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, channel_machine
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
 HOST = "broker.internal.example"
@@ -63,7 +63,7 @@ def test_topics_behind_the_brokers_pass_unseen(version: int) -> None:
     whole = metadata(version, [1], topics=5000)
     head = 200
     orders = talk.orders("broker", 0, whole[:head])
-    assert Unseen(len(whole) - head) in orders
+    assert Passthrough(len(whole) - head) in orders
 
 
 def test_cut_brokers_are_kept_until_they_are_whole() -> None:
@@ -161,5 +161,5 @@ def test_rest_of_a_rewritten_answer_passes_unseen() -> None:
     head = empty[:14]
     consumed = 14 + len(whole) - len(empty)
     talk.broker(
-        0, whole[:300], Insert(head), Drop(consumed), Pass(whole[consumed:300]), Unseen(len(whole) - 300)
+        0, whole[:300], Insert(head), Drop(consumed), Pass(whole[consumed:300]), Passthrough(len(whole) - 300)
     )

@@ -29,8 +29,8 @@ from tests.support.playbook import (
     Insert,
     More,
     Pass,
+    Passthrough,
     Playbook,
-    Unseen,
     Wait,
     channel_machine,
     engine_of,
@@ -166,7 +166,7 @@ def test_unlimited_fetch_passes_untouched() -> None:
 def test_unlimited_fetch_is_not_kept_until_it_is_whole() -> None:
     talk = Playbook(channel_machine())
     asked = fetch(11)
-    talk.client(0, asked[:20], Pass(asked[:20]), Unseen(len(asked) - 20))
+    talk.client(0, asked[:20], Pass(asked[:20]), Passthrough(len(asked) - 20))
 
 
 @pytest.mark.parametrize("version", range(19))
@@ -183,7 +183,7 @@ def test_rest_of_a_charged_answer_passes_unseen() -> None:
     talk = Playbook(channel_machine(gateway=False))
     talk.client(0, fetch(11), Pass(fetch(11)))
     answered = fetch_answer(11, 100_000)
-    talk.broker(0, answered[:19], Pass(answered[:19]), Unseen(100_004 - 19))
+    talk.broker(0, answered[:19], Pass(answered[:19]), Passthrough(100_004 - 19))
 
 
 def test_cut_answer_head_is_kept_until_the_throttle_time_is_there() -> None:
@@ -225,7 +225,7 @@ def test_batch_larger_than_the_window_arrives() -> None:
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
     answered = fetch_answer(11, 1_000_000)
-    talk.broker(0, answered[:100], Pass(told(answered, 8, 20_000)[:100]), Unseen(1_000_004 - 100))
+    talk.broker(0, answered[:100], Pass(told(answered, 8, 20_000)[:100]), Passthrough(1_000_004 - 100))
 
 
 def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
@@ -470,9 +470,9 @@ def test_records_pass_unseen_and_addresses_behind_them_are_ours(version: int) ->
     answered = with_new_leader(version, 50_000)
     head, rest = talk.orders("broker", 0, answered[:200])
     assert isinstance(head, Pass)
-    assert isinstance(rest, Unseen)
+    assert isinstance(rest, Passthrough)
     assert (len(head.data), rest.count) >= (200, 49_000)
-    talk.unseen("broker", 0, rest.count)
+    talk.passthrough("broker", 0, rest.count)
     start = 200 + rest.count
     (tail,) = talk.orders("broker", 0, answered[start:])
     assert isinstance(tail, Pass)

@@ -5,7 +5,7 @@ import pytest
 from protocol import api
 from protocol.primitives import uvarint_bytes
 from tests.support.frames import filler, frame, heartbeat, join_group, produce, request
-from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Playbook, Unseen, channel_machine
+from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Passthrough, Playbook, channel_machine
 
 GROUP_APIS = (
     api.HEARTBEAT,
@@ -69,8 +69,8 @@ def test_large_join_passes_behind_its_front() -> None:
     front = asked[4:] + filler(500_000)
     large = frame(front)
     first = large[: len(asked)]
-    talk.client(0, first, Pass(first), Unseen(500_000))
-    talk.unseen("client", 0, 500_000)
+    talk.client(0, first, Pass(first), Passthrough(500_000))
+    talk.passthrough("client", 0, 500_000)
     assert longest_mute_ms(talk) == 1200  # 6,000 / 5
 
 

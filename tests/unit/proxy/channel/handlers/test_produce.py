@@ -23,9 +23,9 @@ from tests.support.playbook import (
     Insert,
     More,
     Pass,
+    Passthrough,
     Playbook,
     Refused,
-    Unseen,
     Wait,
     channel_machine,
     engine_of,
@@ -103,7 +103,7 @@ def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
 def test_mute_begins_behind_the_frame_that_is_under_way() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, 20_000)
-    talk.client(0, asked[:16_384], Pass(asked[:16_384]), Unseen(20_004 - 16_384))
+    talk.client(0, asked[:16_384], Pass(asked[:16_384]), Passthrough(20_004 - 16_384))
     talk.client(5, asked[16_384:], Pass(asked[16_384:]), Wait(10_000))
 
 
@@ -146,7 +146,7 @@ def test_request_that_arrives_in_pieces_is_charged_once() -> None:
     talk = Playbook(channel)
     asked = produce(9, 20_000)
     talk.client(0, asked[:60], More(WEIGHED))
-    talk.client(0, asked[60:WEIGHED], Pass(asked[:WEIGHED]), Unseen(20_004 - WEIGHED))
+    talk.client(0, asked[60:WEIGHED], Pass(asked[:WEIGHED]), Passthrough(20_004 - WEIGHED))
     talk.client(0, asked[WEIGHED:], Pass(asked[WEIGHED:]))
     assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == 20_000
 
@@ -304,7 +304,7 @@ def late() -> tuple[Playbook, Playbook, bytes]:
     engine = Engine(EngineOptions(policy="schedule"), Definitions(static=StaticQuotas(producer_default=1000)))
     slow, other = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
     asked = produce(9, 20_000)
-    slow.client(0, asked[:16_384], Pass(asked[:16_384]), Unseen(3620))
+    slow.client(0, asked[:16_384], Pass(asked[:16_384]), Passthrough(3620))
     return slow, other, asked
 
 
@@ -411,7 +411,7 @@ def test_sidecar_does_not_keep_an_answer() -> None:
     asked = produce(10, 100)
     talk.client(0, asked, Pass(asked))
     answered = produce_answer(10)
-    talk.broker(1, answered[:9], Pass(answered[:9]), Unseen(len(answered) - 9))
+    talk.broker(1, answered[:9], Pass(answered[:9]), Passthrough(len(answered) - 9))
 
 
 def test_flows_are_given_back_at_the_end() -> None:

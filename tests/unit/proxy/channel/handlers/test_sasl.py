@@ -13,7 +13,7 @@ from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
 from quotas.options import UnknownUsers
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
-from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
 from tests.support.reachable import reachable
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
 
@@ -253,7 +253,7 @@ def test_users_with_one_client_id_are_held_apart() -> None:
     exchange(bob, token(b"\0bob\0x"), verdict())
     sent = produce(9, 20_000)[:16_384]
     for talk in (alice, bob):
-        talk.client(0, sent, Pass(sent), Unseen(20_004 - 16_384))
+        talk.client(0, sent, Pass(sent), Passthrough(20_004 - 16_384))
     assert alice.channel.mute_left_ms(0) == 10_000  # 20,000 B / 1,000 B/s - 10 s
     assert bob.channel.mute_left_ms(0) == 0
 

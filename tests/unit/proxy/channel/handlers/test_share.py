@@ -14,7 +14,7 @@ from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
 from quotas.options import Policy
 from tests.support.frames import LIST_OFFSETS, frame, request, told
-from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
 from tests.support.share_frames import Acknowledged, share_acknowledge, share_fetch
 
 THROTTLE_AT = 9
@@ -139,7 +139,7 @@ def test_rest_of_a_charged_answer_passes_unseen() -> None:
     asked = request(SHARE_FETCH, 2, size=60)
     talk.client(0, asked, Pass(asked))
     answered = share_answer(SHARE_FETCH, 2, 50_000)
-    talk.broker(0, answered[:100], Pass(answered[:100]), Unseen(50_004 - 100))
+    talk.broker(0, answered[:100], Pass(answered[:100]), Passthrough(50_004 - 100))
 
 
 def test_answer_without_a_throttle_time_ends_the_connection() -> None:

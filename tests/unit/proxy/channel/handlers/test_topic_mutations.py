@@ -33,8 +33,8 @@ from tests.support.playbook import (
     Insert,
     More,
     Pass,
+    Passthrough,
     Playbook,
-    Unseen,
     Wait,
     channel_machine,
 )
@@ -87,7 +87,7 @@ def forwarded(talk: Playbook, now_ms: int, data: bytes) -> bytes:
 def test_without_a_quota_everything_passes_unseen() -> None:
     talk = dialogue(None)
     asked = create(STRICT, {"t": 1000})
-    talk.client(0, asked[:30], Pass(asked[:30]), Unseen(len(asked) - 30))
+    talk.client(0, asked[:30], Pass(asked[:30]), Passthrough(len(asked) - 30))
     talk.client(0, asked[30:], Pass(asked[30:]))
     answered = answer(CREATE_TOPICS, STRICT, [("t", 0)])
     talk.broker(0, answered, Pass(answered))
