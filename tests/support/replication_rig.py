@@ -85,7 +85,7 @@ class ReplicationRig:
         )
         self._proxied = proxied
         self._bootstrap_internal = bootstrap_internal
-        self._upstreams = {str(node): f"{HOST}:{port}" for node, port in enumerate(real, 1)}
+        self.upstreams = {str(node): f"{HOST}:{port}" for node, port in enumerate(real, 1)}
         self.sluice: SluiceProcess | None = None
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class ReplicationRig:
         """Sluice's configuration, with these keys of `[replication]` changed."""
         self._replication |= replication
         sections: dict[str, Mapping[str, object]] = {
-            "listeners.upstreams": self._upstreams,
+            "listeners.upstreams": self.upstreams,
             "replication": {
                 name: value for name, value in self._replication.items() if not isinstance(value, dict)
             },

@@ -62,7 +62,7 @@ class SidecarRig(ReplicationRig):
         }
         if node == HOLDER:
             leases["bind"] = self._holder
-        upstream = {str(node): self._upstreams[str(node)]}
+        upstream = {str(node): self.upstreams[str(node)]}
         sections = {**settings.sections, "listeners.upstreams": upstream, "leases": leases}
         return replace(settings, ports=self.fronts[node], sections=sections)
 
