@@ -1,0 +1,117 @@
+"""What a lessor and a lessee have agreed on, and what they send each other; all values are pure.
+
+A *lessor* leases the shares of quotas to *lessees*: the holder of a fleet to its members, a member to its workers.
+A *key* names one quota at one place, as text; `DEFAULT_KEY` stands for every key that has no shares of its own.
+
+A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and speak in differences, so
+a missing one ends the session, and the next session begins with everything. All transmitted times are durations.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+__all__ = ["DEFAULT_KEY", "KEYS_MAX", "Grants", "LeaseTerms", "LesseeId", "Report", "Wish"]
+
+DEFAULT_KEY: Final = ""
+KEYS_MAX: Final = 10_000  # with shares of their own; the clients of further keys have the default share
+
+
+@dataclass(frozen=True)  # without slots: cached properties
+class LeaseTerms:
+    """The length of a lease and the number of lessees.
+
+    Args:
+        period_ms: the longest time between two reports.
+        lessees_max: how many lessees share a budget; each has 1 / lessees_max of a key that no lessee has named.
+        never_lent: the part of each budget that no lessee gets: processes that begin use the least share of it.
+
+    >>> terms = LeaseTerms(15_000, 1000, 8)
+    >>> terms.equal, terms.least, terms.slack_ms
+    (0.125, 0.0003125, 310)
+    """
+
+    lease_ms: int
+    period_ms: int
+    lessees_max: int
+    never_lent: float = 0.005
+
+    @cached_property
+    def equal(self) -> float:
+        """The share of a lessee of a key that is not named, and of one that is cut off."""
+        return 1 / self.lessees_max
+
+    @cached_property
+    def least(self) -> float:
+        """The share of a process that begins. Twice as many may begin at once as there are lessees."""
+        return self.never_lent / (2 * self.lessees_max)
+
+    @cached_property
+    def slack_ms(self) -> int:
+        """The time by which a lease ends earlier at the lessee: each clock may deviate by 1 % of a lease."""
+        return self.lease_ms // 50 + 10
+
+
+class LesseeId(NamedTuple):
+    """One life of one process; a process that was started again is another lessee."""
+
+    name: str
+    run: int
+
+
+class Wish(NamedTuple):
+    """A lessee's demand for one key.
+
+    Args:
+        wanted: the share that it could use; 1 while its connections wait for more.
+        weight: the number of connections that want it, so that connections are equal wherever they are.
+    """
+
+    wanted: float
+    weight: float
+
+
+class Report(NamedTuple):
+    """A lessee's message.
+
+    Args:
+        session: the session that the lessor has opened; 0 opens one, with all wishes and `held`.
+        number: counts the reports of the lessee, without gaps within a session.
+        applied: the version of the last grants that are in force here, and in all processes below.
+        wishes: the wishes that have changed; None ends one.
+        held: at the opening, the shares that the lessee may be using, with `DEFAULT_KEY`.
+        lessees_max: as the lessee is configured.
+    """
+
+    lessee: LesseeId
+    session: int
+    number: int
+    applied: int
+    wishes: Mapping[str, Wish | None]
+    held: Mapping[str, float]
+    lessees_max: int
+
+
+class Grants(NamedTuple):
+    """A lessor's message.
+
+    Args:
+        run: identifies the life of the lessor.
+        session: the session to which it belongs; a number above 0.
+        version: counts the grants of a session, without gaps.
+        number: the number of the last report that has arrived: the lease counts from when that was sent.
+        lease_ms: the length of the lease.
+        shares: the shares that have changed; None: the key has no share of its own any more.
+        complete: the first grants of a session: keys that are not in it have no share of their own.
+        lessees_max: the largest that any process is configured with.
+    """
+
+    run: int
+    session: int
+    version: int
+    number: int
+    lease_ms: int
+    shares: Mapping[str, float | None]
+    complete: bool
+    lessees_max: int

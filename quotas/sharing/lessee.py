@@ -1,0 +1,175 @@
+"""The lessee: the shares of one process, from its lessor's grants.
+
+    just begun         the least share of every key, until the first grants; after a lease without any it is cut off
+    a lease            the granted shares; the default share of keys that have none of their own
+    cut off            no grants for a lease: the cut-off share of every key, until the lessor is reached again
+
+The deadline of a lease counts from when the report was sent that the grants answer. It is compared with the clock
+whenever a share is read, so a process that was suspended uses nothing that has been given to others meanwhile.
+
+A lowered share is in force here at once, but acknowledged (`confirm`) only when it is in force in all processes below.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+
+__all__ = ["Lessee"]
+
+GAP_MS_MIN: Final = 20  # between two reports
+_SENT_MAX: Final = 64  # reports whose time is remembered
+
+
+class Lessee:
+    """One process's leases.
+
+    Args:
+        name: of this process and of this life of it.
+        cut_off: the share of each key without a lease, once it has had one; None: the equal share.
+        first: the share of each key before the first lease; None: the least share.
+
+    Attributes:
+        session: the open session; 0 without one.
+        version: of the last grants that were taken.
+    """
+
+    def __init__(
+        self,
+        terms: LeaseTerms,
+        name: LesseeId,
+        now_ms: int,
+        cut_off: float | None = None,
+        first: float | None = None,
+    ) -> None:
+        self.terms = terms
+        self.name = name
+        self.session = 0
+        self.version = 0
+        self._cut_off = cut_off
+        self._lessees_max = terms.lessees_max
+        self._first = terms.least if first is None else first
+        self._begins_until_ms = now_ms + terms.lease_ms + terms.slack_ms
+        self._until_ms = -1  # of the lease; -1: there was none since it began or was cut off
+        self._shares: dict[str, float] = {}
+        self._number = 0
+        self._applied = 0
+        self._acknowledged = 0  # the version that was reported as applied
+        self._sent: deque[tuple[int, int]] = deque(maxlen=_SENT_MAX)
+        self._opening = 0  # the number of the report that opens the session; 0: none was sent
+        self._wishes: dict[str, Wish] = {}
+        self._reported: dict[str, Wish] = {}
+        self._due_ms = now_ms
+
+    @property
+    def until_ms(self) -> int:
+        """The end of the lease; in the past without one."""
+        return self._until_ms
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether grants are in force here that are not confirmed."""
+        return self._applied < self.version
+
+    def leased(self, now_ms: int) -> bool:
+        """Whether there is a lease."""
+        return now_ms < self._until_ms
+
+    def cut_off(self, now_ms: int) -> bool:
+        """Whether there is none, and has been none for so long that others have what this process had."""
+        return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
+
+    def share(self, key: str, now_ms: int) -> float:
+        """The share of a key that may be used now, 0 to 1."""
+        if now_ms < self._until_ms:
+            share = self._shares.get(key)
+            return self._shares[DEFAULT_KEY] if share is None else share
+        if self._until_ms < 0 and now_ms < self._begins_until_ms:
+            return self._first
+        return 1 / self._lessees_max if self._cut_off is None else self._cut_off
+
+    @property
+    def named(self) -> Iterable[str]:
+        """The keys with shares of their own, and the default key."""
+        return self._shares.keys()
+
+    def wish(self, wishes: Mapping[str, Wish]) -> None:
+        """Set the demands, of all keys that have one."""
+        self._wishes = dict(wishes)
+
+    def due(self, now_ms: int) -> bool:
+        """Whether to report now: the period is over, there is something to confirm, or demands have changed."""
+        if now_ms >= self._due_ms:
+            return True
+        last_ms = self._sent[-1][1] if self._sent else -GAP_MS_MIN
+        return now_ms >= last_ms + GAP_MS_MIN and bool(self.session) and self._changed()
+
+    def report(self, now_ms: int) -> Report:
+        """Create the next report. Without a session it opens one, and answers to earlier ones are ignored."""
+        self._number += 1
+        self._sent.append((self._number, now_ms))
+        self._due_ms = now_ms + self.terms.period_ms
+        self._acknowledged = self._applied
+        if not self.session:
+            self._opening = self._number
+            self._reported = dict(self._wishes)
+            held = (
+                dict(self._shares) if self.leased(now_ms) else {DEFAULT_KEY: self.share(DEFAULT_KEY, now_ms)}
+            )
+            return Report(self.name, 0, self._number, 0, dict(self._wishes), held, self.terms.lessees_max)
+        changed: dict[str, Wish | None] = {
+            key: wish for key, wish in self._wishes.items() if wish != self._reported.get(key)
+        }
+        changed |= {key: None for key in self._reported if key not in self._wishes}
+        self._reported = dict(self._wishes)
+        return Report(
+            self.name, self.session, self._number, self._applied, changed, {}, self.terms.lessees_max
+        )
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        """Apply grants; returns whether they belong here. The caller applies the shares, then calls `confirm`."""
+        if grants.complete:
+            # Of a session that this process has opened with its last opening report, and that is not over.
+            if self.session or not self._opening or grants.number < self._opening or grants.version != 1:
+                return False
+        elif grants.session != self.session or grants.version != self.version + 1:
+            if grants.session == self.session and grants.version > self.version:
+                self.lose()  # one is missing
+            return False
+        sent_ms = next((at for number, at in self._sent if number == grants.number), None)
+        if sent_ms is None or now_ms >= max(self._until_ms, sent_ms + grants.lease_ms):
+            self.lose()
+            return False
+        if grants.complete:
+            self.session, self._shares = grants.session, {}
+            self._applied = self._acknowledged = 0
+        self.version = grants.version
+        self._until_ms = max(self._until_ms, sent_ms + grants.lease_ms)
+        self._lessees_max = max(grants.lessees_max, self.terms.lessees_max)
+        for key, share in grants.shares.items():
+            if share is None:
+                self._shares.pop(key, None)
+            else:
+                self._shares[key] = share
+        self._due_ms = min(self._due_ms, sent_ms + self.terms.period_ms)
+        return True
+
+    def confirm(self) -> None:
+        """Acknowledge the grants taken so far: the shares are in force here, and in all processes below."""
+        self._applied = self.version
+
+    def lose(self) -> None:
+        """End the session: the connection has ended, or something is missing. The lease goes on until its end."""
+        self.session = self._opening = 0
+
+    def expire(self, now_ms: int) -> bool:
+        """Note the end of the lease; returns whether it has ended since the last call."""
+        if self._until_ms < 0 or now_ms < self._until_ms or not self._shares:
+            return False
+        self.lose()
+        self._shares = {}
+        return True
+
+    def _changed(self) -> bool:
+        return self._applied > self._acknowledged or self._wishes != self._reported

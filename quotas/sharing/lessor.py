@@ -1,0 +1,368 @@
+"""The lessor: leases the shares of all keys to its lessees, so that together they never exceed what there is.
+
+    report(…)   a lessee has reported: its demands, and what it has applied
+    grants(…)   what to send now: an answer to each report, and changes that others wait for
+    leave(…)    a lessee is known to be gone: its shares are free at once
+
+A lessee that has not reported for one lease (and `slack_ms`) is gone: its own deadline has passed before, since it
+counts from when it sent the report. From then on it uses the cut-off share at most (`lessee`), which is the only way
+over a budget.
+
+A lessor that begins knows nothing of the lessees of its predecessor. Each tells at its first report what it may be
+using, and keeps it; nothing is raised until `learning_ms` is over, by when every lessee has reported here, or is gone.
+A predecessor that goes on for a while is harmless: it gives away what a silent lessee had only after it was confirmed
+as the lessor (`confirm`) later than the end of that lease, and it ends itself if it is not confirmed for
+`learning_ms` less one lease (`proxy.fleet`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Final
+
+from quotas.errors import QuotaError
+from quotas.sharing.key_shares import Change, KeyShares, Part
+from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LeaseTerms, LesseeId, Report, Wish
+
+__all__ = ["LeaseRefusedError", "Lessor", "SessionLostError"]
+
+IDLE_MS: Final = 10_000  # a key without a demand for this time loses its shares
+
+
+class LeaseRefusedError(QuotaError):
+    """A report is refused.
+
+    Args:
+        cause: one word, for a counter.
+        problem: a sentence for the lessee's operator.
+    """
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
+
+
+class SessionLostError(QuotaError):
+    """A report of a session that is not open here, or one is missing: the lessee opens a new session."""
+
+
+class _Lessee:
+    """The session of one lessee.
+
+    Attributes:
+        until_ms: when the lessor takes it for gone.
+        unacknowledged: the versions that were sent, with their keys.
+        changes: what the next grants say.
+    """
+
+    __slots__ = (
+        "changes",
+        "complete",
+        "lessees_max",
+        "number",
+        "owed",
+        "session",
+        "unacknowledged",
+        "until_ms",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.session = 0
+        self.number = 0
+        self.version = 0
+        self.until_ms = 0
+        self.lessees_max = 1
+        self.owed = False
+        self.complete = False
+        self.changes: dict[str, float | None] = {}
+        self.unacknowledged: deque[tuple[int, tuple[str, ...]]] = deque()
+
+
+class Lessor:
+    """Leases shares.
+
+    Args:
+        run: identifies this life of the lessor.
+        capacity: returns the share of a key that there is to lease: 1 for the holder of a fleet.
+        learning_ms: for how long nothing is raised.
+    """
+
+    def __init__(
+        self, terms: LeaseTerms, run: int, capacity: Callable[[str], float], now_ms: int, learning_ms: int
+    ) -> None:
+        self.terms = terms
+        self._run = run
+        self._capacity = capacity
+        self._learning_until_ms = now_ms + learning_ms
+        self._confirmed_ms: float = inf
+        self._lessees: dict[LesseeId, _Lessee] = {}
+        self._default = KeyShares(None, now_ms)
+        self._keys: dict[str, KeyShares] = {}
+        self._changed: set[str] = set()  # keys to divide again
+        self._pinned: frozenset[str] | set[str] = frozenset()
+        self._sessions = 0
+        self._even = True  # whether all lessees have their default share
+
+    @property
+    def lessees(self) -> list[LesseeId]:
+        """The lessees that are not gone."""
+        return list(self._lessees)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys with shares of their own."""
+        return list(self._keys)
+
+    def used(self, key: str) -> float:
+        """The largest share of a key that all lessees together may be using."""
+        shares = self._keys.get(key)
+        return self._default.used() if shares is None else shares.used()
+
+    def shares(self, key: str) -> dict[LesseeId, float]:
+        """The largest share of a key that each lessee may be using."""
+        shares = self._keys.get(key, self._default)
+        return {lessee: shares.upper(lessee) for lessee in shares.parts}
+
+    def demand(self, key: str) -> Wish | None:
+        """The demand of all lessees together; None if there is none."""
+        shares = self._keys.get(key)
+        wishes = (
+            () if shares is None else [part.wish for part in shares.parts.values() if part.wish is not None]
+        )
+        if not wishes:
+            return None
+        return Wish(min(1.0, sum(wish.wanted for wish in wishes)), sum(wish.weight for wish in wishes))
+
+    def configure(self, terms: LeaseTerms) -> None:
+        """Change the terms; shares follow with the next grants."""
+        self.terms = terms
+        self._even = False
+
+    def confirm(self, now_ms: int) -> None:
+        """Register that this process was still the lessor at this time. Until the first call it always is."""
+        self._confirmed_ms = now_ms
+
+    def report(self, report: Report, now_ms: int) -> None:
+        """Take a lessee's report.
+
+        Raises:
+            LeaseRefusedError: there are too many lessees.
+            SessionLostError: the lessee has to open a new session.
+        """
+        lessee = self._opened(report, now_ms) if not report.session else self._continued(report)
+        lessee.number = report.number
+        lessee.owed = True
+        lessee.until_ms = now_ms + self.terms.lease_ms + self.terms.slack_ms
+        if lessee.lessees_max != report.lessees_max:
+            lessee.lessees_max = report.lessees_max
+            self._even = False
+        self._acknowledge(report.lessee, lessee, report.applied)
+        for key, wish in report.wishes.items():
+            self._wish(report.lessee, key, wish, now_ms)
+
+    def leave(self, lessee: LesseeId) -> None:
+        """Remove a lessee that is known to have ended."""
+        if self._lessees.pop(lessee, None) is None:
+            return
+        del self._default.parts[lessee]
+        self._even = False
+        for key, shares in self._keys.items():
+            del shares.parts[lessee]
+            self._changed.add(key)
+
+    def pin(self, keys: frozenset[str] | set[str], now_ms: int) -> None:
+        """Set the keys that always have shares of their own, since the capacity of each is not the default one."""
+        self._pinned = keys
+        for key in keys:
+            self._named(key, now_ms, KEYS_MAX)
+
+    def resized(self, key: str) -> None:
+        """Divide a key again: its capacity has changed."""
+        if key == DEFAULT_KEY:
+            self._even = False
+            self._changed.update(self._keys)
+        elif key in self._keys:
+            self._changed.add(key)
+
+    def within(self, key: str, capacity: float) -> bool:
+        """Whether all lessees together use at most this share of a key."""
+        return self.used(key) <= capacity * (1 + 1e-9)
+
+    def grants(self, now_ms: int, lease_ms: int | None = None) -> Iterator[tuple[LesseeId, Grants]]:
+        """Yield what to send now.
+
+        Args:
+            lease_ms: the length of the leases, if it is shorter than the terms'.
+        """
+        self.expire(now_ms)
+        if now_ms >= self._learning_until_ms:
+            self._divide(now_ms)
+        else:
+            self._reduce()
+        length_ms = self.terms.lease_ms if lease_ms is None else min(lease_ms, self.terms.lease_ms)
+        most = self._lessees_max
+        for name, lessee in self._lessees.items():
+            if not lessee.owed and not lessee.changes:
+                continue
+            lessee.version += 1
+            changes, lessee.changes = lessee.changes, {}
+            if changes:
+                lessee.unacknowledged.append((lessee.version, tuple(changes)))
+            complete, lessee.complete, lessee.owed = lessee.complete, False, False
+            yield (
+                name,
+                Grants(
+                    self._run,
+                    lessee.session,
+                    lessee.version,
+                    lessee.number,
+                    length_ms,
+                    changes,
+                    complete,
+                    most,
+                ),
+            )
+
+    @property
+    def _lessees_max(self) -> int:
+        """The largest number of lessees that any process is configured with."""
+        return max((lessee.lessees_max for lessee in self._lessees.values()), default=self.terms.lessees_max)
+
+    def _opened(self, report: Report, now_ms: int) -> _Lessee:
+        """Begin a session. What was sent in an earlier one, and not applied, never will be."""
+        name = report.lessee
+        lessee = self._lessees.get(name)
+        if lessee is None:
+            if len(self._lessees) >= 2 * self.terms.lessees_max:
+                raise LeaseRefusedError("lessees_max", f"{len(self._lessees)} lessees hold shares already")
+            lessee = self._lessees[name] = _Lessee()
+            self._even = False
+        elif report.number <= lessee.number:
+            raise SessionLostError(f"report {report.number} comes after {lessee.number}")
+        self._sessions += 1
+        lessee.session, lessee.version, lessee.complete = self._sessions, 0, True
+        lessee.unacknowledged.clear()
+        held = report.held
+        default = held.get(DEFAULT_KEY, self.terms.equal)
+        self._default.parts[name] = Part(default)
+        for key in held:
+            if key != DEFAULT_KEY:
+                self._named(key, now_ms)
+        for key, shares in self._keys.items():
+            shares.parts[name] = Part(held.get(key, default))
+            self._changed.add(key)
+        lessee.changes = {DEFAULT_KEY: default}
+        lessee.changes |= {key: shares.parts[name].share for key, shares in self._keys.items()}
+        return lessee
+
+    def _continued(self, report: Report) -> _Lessee:
+        lessee = self._lessees.get(report.lessee)
+        if lessee is None or lessee.session != report.session:
+            raise SessionLostError("the session is not open here")
+        if report.number != lessee.number + 1:
+            raise SessionLostError(f"report {report.number} comes after {lessee.number}")
+        return lessee
+
+    def _acknowledge(self, name: LesseeId, lessee: _Lessee, applied: int) -> None:
+        waiting = lessee.unacknowledged
+        while waiting and waiting[0][0] <= applied:
+            version, keys = waiting.popleft()
+            for key in keys:
+                if key == DEFAULT_KEY:
+                    self._default.acknowledge(name, version)
+                    self._even = False
+                elif key in self._keys:
+                    self._keys[key].acknowledge(name, version)
+                    self._changed.add(key)
+
+    def _wish(self, name: LesseeId, key: str, wish: Wish | None, now_ms: int) -> None:
+        if key == DEFAULT_KEY:
+            return
+        if wish is None and key not in self._keys:
+            return
+        shares = self._named(key, now_ms)
+        if shares is not None:
+            shares.wish(name, wish, now_ms)
+            self._changed.add(key)
+
+    def _named(self, key: str, now_ms: int, further: int = 0) -> KeyShares | None:
+        """Return the shares of a key, which all lessees' default shares are at first; None if there are too many."""
+        shares = self._keys.get(key)
+        if shares is None and len(self._keys) < KEYS_MAX + further:
+            shares = self._keys[key] = KeyShares(self._default, now_ms)
+            shares.parts = {lessee: Part(None) for lessee in self._default.parts}
+            self._changed.add(key)
+        return shares
+
+    def _part(self, name: LesseeId, key: str) -> Part | None:
+        shares = self._default if key == DEFAULT_KEY else self._keys.get(key)
+        return None if shares is None else shares.parts.get(name)
+
+    def expire(self, now_ms: int) -> None:
+        """Remove the lessees that are gone."""
+        known_ms = min(now_ms, self._confirmed_ms)
+        for name in [name for name, lessee in self._lessees.items() if lessee.until_ms <= known_ms]:
+            self.leave(name)
+
+    def _divide(self, now_ms: int) -> None:
+        if not self._even:
+            self._equalize()
+        changed, self._changed = self._changed, set()
+        for key in changed:
+            shares = self._keys[key]
+            capacity = self._capacity(key) * (1 - self.terms.never_lent)
+            shares.note_idle(now_ms)
+            if shares.idle_since_ms >= 0 and key not in self._pinned:
+                self._changed.add(key)  # until it is released
+                if now_ms >= shares.idle_since_ms + IDLE_MS and shares.used() <= capacity:
+                    self._send(key, shares.release())
+                    if shares.released:
+                        del self._keys[key]
+                        self._changed.discard(key)
+                    continue
+            self._send(key, shares.divide(capacity, self.terms.least * self._capacity(key)))
+
+    def _reduce(self) -> None:
+        """Lower shares, and raise none: lessees that were cut off have come back with more than there is."""
+        for key in self._changed:
+            shares, capacity = self._keys[key], self._capacity(key)
+            if shares.used() > capacity:
+                lowered = shares.divide(capacity * (1 - self.terms.never_lent), self.terms.least * capacity)
+                self._send(key, lowered)
+
+    def _equalize(self) -> None:
+        """Give all lessees the same default share; before one is raised, keys that follow it get their own."""
+        capacity = self._capacity(DEFAULT_KEY) * (1 - self.terms.never_lent)
+        count = max(self._lessees_max, len(self._lessees))
+        changes = self._default.equalize(capacity / count, capacity)
+        kept: list[Change] = []
+        for name, share in changes:
+            assert share is not None, "a default share is a number"
+            if share <= self._default.upper(name) or not self._follows(name):
+                kept.append((name, share))
+        self._send(DEFAULT_KEY, kept)
+        self._even = all(
+            not part.version and abs((part.share or 0.0) - capacity / count) <= 1e-12
+            for part in self._default.parts.values()
+        )
+
+    def _follows(self, name: LesseeId) -> bool:
+        """Whether a key of a lessee follows its default share; if so, it is given a share of its own."""
+        follows = False
+        for key, shares in self._keys.items():
+            part = shares.parts[name]
+            if part.share is None or (part.version and part.sent is None):
+                follows = True
+                if not part.version:
+                    self._send(key, [(name, shares.upper(name))])
+        return follows
+
+    def _send(self, key: str, changes: list[Change]) -> None:
+        """Put changes into the next grants; from now on they count."""
+        for name, share in changes:
+            lessee = self._lessees[name]
+            lessee.changes[key] = share
+            part = self._part(name, key)
+            assert part is not None, "a lessee has a part of every key"
+            part.sent, part.version = share, lessee.version + 1

@@ -1,0 +1,72 @@
+"""A member of a fleet: leases shares from the holder, and leases them on to its workers.
+
+What the workers may be using together is at most the member's share. A lowered share is acknowledged to the holder
+when each worker has acknowledged its part or is past its own lease; and a worker's lease ends no later than its
+member's. Without workers, a process uses its `Lessee` directly.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
+
+__all__ = ["Member"]
+
+
+class Member:
+    """One member's shares, and those of its workers.
+
+    Args:
+        lessee: this member at the holder.
+        terms: between this member and its workers.
+    """
+
+    def __init__(self, lessee: Lessee, terms: LeaseTerms, now_ms: int) -> None:
+        self.lessee = lessee
+        self.workers = Lessor(terms, lessee.name.run, self._capacity, now_ms, 0)
+        self._now_ms = now_ms
+        self._lowered: set[str] = set()  # keys whose workers have more than the member's share, maybe
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        """Apply the holder's grants; returns whether they belong here."""
+        self._now_ms = now_ms
+        taken = self.lessee.take(grants, now_ms)
+        if taken:
+            self._resize(None if grants.complete or DEFAULT_KEY in grants.shares else grants.shares)
+        return taken
+
+    def report(self, now_ms: int) -> Report | None:
+        """Return the report to send to the holder now, if one is due."""
+        self._step(now_ms)
+        return self.lessee.report(now_ms) if self.lessee.due(now_ms) else None
+
+    def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
+        """Yield what to send to the workers now."""
+        self._step(now_ms)
+        left_ms = self.lessee.until_ms - now_ms if self.lessee.leased(now_ms) else None
+        yield from self.workers.grants(now_ms, left_ms)
+
+    def _step(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self.lessee.expire(now_ms):
+            self._resize(None)
+        self.workers.expire(now_ms)
+        self._lowered = {key for key in self._lowered if not self.workers.within(key, self._capacity(key))}
+        if self.lessee.unconfirmed and not self._lowered:
+            self.lessee.confirm()
+        wishes = {key: wish for key in self.workers.keys if (wish := self.workers.demand(key)) is not None}
+        self.lessee.wish(wishes)
+
+    def _resize(self, keys: Iterable[str] | None) -> None:
+        """Divide these keys again, or all of them."""
+        workers = self.workers
+        workers.pin({key for key in self.lessee.named if key != DEFAULT_KEY}, self._now_ms)
+        if keys is None:
+            keys = [DEFAULT_KEY, *workers.keys]
+        for key in keys:
+            workers.resized(key)
+            self._lowered.add(key)
+
+    def _capacity(self, key: str) -> float:
+        return self.lessee.share(key, self._now_ms)

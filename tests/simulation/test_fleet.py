@@ -1,0 +1,93 @@
+"""Shares in two levels, in virtual time: what may be used together is bounded at each event, whatever goes wrong."""
+
+import random
+
+import pytest
+
+from tests.simulation.fleet_world import Faults, World
+
+SEEDS = 12
+FAULTS = Faults(
+    delay_ms_max=200,
+    breaks=0.01,
+    repeats=0.02,
+    pauses=0.002,
+    kills=0.001,
+    moves=0.002,
+    cuts=0.002,
+    drift=0.005,
+)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_processes_together_never_exceed_the_budget(seed: int) -> None:
+    draw = random.Random(seed)
+    world = World(seed, members=draw.randint(1, 4), workers=draw.randint(1, 3), faults=FAULTS)
+    world.chaos()
+    world.run(60_000)  # it compares with the bound at each event
+
+
+def test_workers_of_two_members_have_their_parts_of_a_budget_within_half_a_second() -> None:
+    world = World(1, members=2, workers=2)
+    world.run(3000)
+    for member in world.members:
+        for worker in member.workers:
+            world.want(worker, "a", 1.0, weight=6)
+    world.run(3500)
+    # Two levels of 0.5 % that is never lent, and 0.2 % at each that is not worth a message.
+    assert world.used("a") >= 0.985
+    shares = [worker.share("a") for member in world.members for worker in member.workers]
+    assert max(shares) <= 1.02 * min(shares)
+
+
+def test_connections_have_equal_parts_however_they_are_spread() -> None:
+    world = World(1, members=2, workers=2)
+    world.run(3000)
+    workers = [worker for member in world.members for worker in member.workers]
+    for worker, connections in zip(workers, (1, 2, 3, 6), strict=True):
+        world.want(worker, "a", 1.0, weight=connections)
+    world.run(6000)
+    assert [worker.share("a") for worker in workers] == pytest.approx(
+        [0.99 * connections / 12 for connections in (1, 2, 3, 6)], rel=0.03
+    )
+
+
+def test_a_worker_that_is_killed_costs_its_part_for_less_than_half_a_second() -> None:
+    world = World(1, members=2, workers=2)
+    world.run(3000)
+    for member in world.members:
+        for worker in member.workers:
+            world.want(worker, "a", 1.0)
+    world.run(6000)
+    member = world.members[0]
+    member.kill_worker(member.workers[0])
+    world.run(6500)
+    assert world.used("a") >= 0.985
+
+
+def test_a_member_that_is_killed_costs_its_part_for_one_lease() -> None:
+    world = World(1, members=2, workers=1)
+    world.run(3000)
+    for member in world.members:
+        world.want(member.workers[0], "a", 1.0)
+    world.run(6000)
+    world.members.pop(0).kill()
+    world.run(20_000)
+    assert world.used("a") == pytest.approx(0.495, rel=0.02)  # half of it, until its lease is over
+    world.run(6000 + 15_000 + 1500)
+    assert world.used("a") >= 0.985
+
+
+def test_a_move_of_the_holder_changes_no_share() -> None:
+    world = World(1, members=2, workers=2)
+    world.run(3000)
+    for member in world.members:
+        for worker in member.workers:
+            world.want(worker, "a", 1.0)
+    world.run(6000)
+    world.move_holder()
+    until_ms = 6000
+    for _ in range(300):
+        until_ms += 100
+        world.run(until_ms)
+        assert world.used("a") >= 0.985
