@@ -35,7 +35,7 @@ from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.parsing import AGAIN, Job
-from proxy.channel.reassignments import OngoingMoves, Shown
+from proxy.channel.reassignments import OngoingMoves, ShownMove
 from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings
 from proxy.channel.verdict import MORE, PASS, REFUSE, REPLACE, WAIT, Verdict
 
@@ -65,7 +65,7 @@ __all__ = [
     "Recorder",
     "Row",
     "SharedResponse",
-    "Shown",
+    "ShownMove",
     "Tap",
     "Verdict",
     "channel_for",

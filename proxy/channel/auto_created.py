@@ -25,29 +25,29 @@ from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.in_flight import Buffer
 from quotas.throttles.mutation import MutationThrottle
 
-__all__ = ["Awaiting", "asked", "heard"]
+__all__ = ["AwaitedTopics", "examine_request", "settle"]
 
 # Topics examined in one turn of the loop: up to 5 us each, if one replaces another awaited topic.
-_HEARD_AT_ONCE: Final = 500
+_SETTLED_AT_ONCE: Final = 500
 _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
 
 
-class Awaiting:
+class AwaitedTopics:
     """The topics to find in a response: those that this client's request may have created."""
 
-    __slots__ = ("creates", "denied", "heard", "seen", "throttle")
+    __slots__ = ("creates", "denied", "settled", "throttle", "topics")
 
     def __init__(self, throttle: MutationThrottle, *, creates: bool, denied: bool) -> None:
         self.throttle = throttle
         self.creates = creates
         self.denied = denied  # their creation was taken out of the request
-        self.seen: Sequence[TopicSeen] | None = None  # the response's topics, once parsed
-        self.heard = 0  # how many of them were examined
+        self.topics: Sequence[TopicSeen] | None = None  # the response's topics, once parsed
+        self.settled = 0  # how many of them were examined
 
 
-def asked(
+def examine_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
-) -> Awaiting | int | None:
+) -> AwaitedTopics | int | None:
     """Examine a Metadata request: None if its response needs no examination, an order if the request is incomplete."""
     state = direction.state
     quotas = state.engine.mutations
@@ -77,18 +77,18 @@ def asked(
     if denied:
         buf[pos + request.creates_at] = 0
         direction.verdict.patches += 1
-    return Awaiting(throttle, creates=request.creates and not denied, denied=denied)
+    return AwaitedTopics(throttle, creates=request.creates and not denied, denied=denied)
 
 
-def heard(direction: ChannelDirection, awaiting: Awaiting, now_ms: int) -> bool:
+def settle(direction: ChannelDirection, awaiting: AwaitedTopics, now_ms: int) -> bool:
     """Examine a Metadata response for topics to charge or to await.
 
     Returns whether all topics have been examined, in this turn or before.
     """
     quotas = direction.state.engine.mutations
-    seen = awaiting.seen or ()
-    first, awaiting.heard = awaiting.heard, awaiting.heard + _HEARD_AT_ONCE
-    for topic in seen[first : awaiting.heard]:
+    topics = awaiting.topics or ()
+    first, awaiting.settled = awaiting.settled, awaiting.settled + _SETTLED_AT_ONCE
+    for topic in topics[first : awaiting.settled]:
         if topic.name is None:
             continue
         if topic.error_code in _UNKNOWN:
@@ -102,4 +102,4 @@ def heard(direction: ChannelDirection, awaiting: Awaiting, now_ms: int) -> bool:
                 quotas.awaited.forget((topic.name,))
                 creator.record(topic.partitions, now_ms)
                 creator.done(topic.partitions)
-    return awaiting.heard >= len(seen)
+    return awaiting.settled >= len(topics)

@@ -23,8 +23,8 @@ requested ones, as far as the topics' sizes are known without a request to a bro
 Non-obvious:
 
 - A captured channel has an observer, chosen when the connection is made; a plain one has none, and compares one
-  reference a response. Its `unmeasured` is never the engine's version, so `handled` gets every request, and measures
-  request quotas too.
+  reference a response. Its `unmeasured_version` is never the engine's version, so `handled` gets every request, and
+  measures request quotas too.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ from proxy.channel.capture_rows import (
     Row,
     Tap,
 )
-from proxy.channel.captured_mutations import mutations_asked
+from proxy.channel.captured_mutations import requested_mutations
 from proxy.channel.captured_walks import CapturedWalks
 from proxy.channel.channel import Channel
 from proxy.channel.direction import ChannelDirection
@@ -90,23 +90,23 @@ class Capture(Observer):
     """
 
     __slots__ = (
-        "_begun_walk",
-        "_frame_at",
+        "_acks_zero",
+        "_awaiting_response",
         "_held",
-        "_large",
-        "_owed",
+        "_incomplete",
+        "_kept_from",
+        "_mute_ms",
+        "_muting_throttle",
         "_place",
+        "_place_identity",
         "_recorder",
+        "_request_walk",
         "_seq",
-        "_silent",
         "_state",
         "_tap",
-        "_told_by",
-        "_told_ms",
-        "_waits_ns",
-        "_walked",
+        "_waiting_since_ns",
+        "_walked_row",
         "_walks",
-        "_whose",
         "keeper",
         "requests",
     )
@@ -123,20 +123,20 @@ class Capture(Observer):
         state.charges = self._walks
         state.walks = self
         state.observer = self
-        self._owed: deque[list[Any]] = deque()  # the rows whose responses are still to come
+        self._awaiting_response: deque[list[Any]] = deque()  # the rows whose responses are still to come
         self._seq = 0
         self._place: Place | None = None
-        self._whose: Identity | None = None  # the identity of `Place`
-        self._large: list[Any] | None = None  # the row of the last request, if that is not complete yet
-        self._silent: list[Any] | None = None  # the same for a request with acks=0
-        self._walked: list[Any] | None = None  # the row of the response being walked
-        self._begun_walk: Walk | None = None  # the walk through the large request, which continues
-        self._waits_ns = 0  # since when the next request has been waiting; 0 if none waits
+        self._place_identity: Identity | None = None  # the identity of `Place`
+        self._incomplete: list[Any] | None = None  # the row of the last request, if that is not complete yet
+        self._acks_zero: list[Any] | None = None  # the same for a request with acks=0
+        self._walked_row: list[Any] | None = None  # the row of the response being walked
+        self._request_walk: Walk | None = None  # the walk through the large request, which continues
+        self._waiting_since_ns = 0  # 0 if no request waits
         self._held = False
-        self._frame_at = 0  # where the kept request continues in the buffer
+        self._kept_from = 0  # where the kept request continues in the buffer
         # The longest mute since the last row, and its reason.
-        self._told_ms = 0
-        self._told_by: Muting | None = None
+        self._mute_ms = 0
+        self._muting_throttle: Muting | None = None
 
     # Events of the two directions.
 
@@ -152,102 +152,102 @@ class Capture(Observer):
     ) -> int:
         """Begin the row of a handled request; returns 0, or the order MORE to see more of the request."""
         state = self._state
-        if state.requests is not None or state.requests_version is not state.engine.version:
+        if state.request_throttle is not None or state.request_throttle_version is not state.engine.version:
             order = measure(direction, buf, pos, end, body, head, now_ms)
-            state.unmeasured = None  # every request of a captured client comes to `handled`
+            state.unmeasured_version = None  # every request of a captured client comes to `handled`
             if order:
                 return order
         now_ns = state.now_ns
-        if self._large is not None:
-            self._sent(self._large)
-        if state.identity is not self._whose:
-            self._introduced(buf, pos, body)
+        if self._incomplete is not None:
+            self._note_sent(self._incomplete)
+        if state.identity is not self._place_identity:
+            self._update_place(buf, pos, body)
         seq = self._seq
         row: list[Any] = [head, self._place, seq, now_ns, now_ns, NONE, NONE_NS, 0, 0, "", 0, ()]
         self._seq = seq + 1
         if self.keeper is not None:
             self._keep(self.keeper, row, buf, pos, end, body, head)
-        if self._waits_ns or self._told_ms:
+        if self._waiting_since_ns or self._mute_ms:
             self._note_decisions(row, direction.verdict, now_ns, now_ms)
         if pos + 4 + head[0] > end:
-            self._large = row
-            self._begun_walk = direction.walk
+            self._incomplete = row
+            self._request_walk = direction.walk
         key = head[1]
         if key == PRODUCE:
             row[_PARTITIONS] = self._walks.produced  # a list that may grow yet
             if not direction.response_owed:
-                return self._silenced(direction, row)
+                return self._finish_acks_zero(direction, row)
         elif key in _MUTATING:
-            row[Row.MUTATIONS] = mutations_asked(state.engine, buf, pos, end, body, head, now_ms)
-        self._owed.append(row)
+            row[Row.MUTATIONS] = requested_mutations(state.engine, buf, pos, end, body, head, now_ms)
+        self._awaiting_response.append(row)
         return 0
 
     def waits(self, held: bool) -> None:
         """Note since when the next request waits."""
-        self._waits_ns = self._waits_ns or self._state.now_ns
+        self._waiting_since_ns = self._waiting_since_ns or self._state.now_ns
         self._held = self._held or held
 
-    def muted(self, throttle: Muting, throttle_ms: int, told_ms: int) -> None:
+    def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
         """Note the throttle time in the response; a connection rate has none."""
         if isinstance(throttle, UserThrottle):
             return
         limits = self._state.mute_limits
         if limits.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
-            told_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
-        if told_ms > self._told_ms:
-            self._told_ms, self._told_by = told_ms, throttle
+            mute_ms = throttle_ms  # the response has the full throttle time (`handlers.topic_mutations`)
+        if mute_ms > self._mute_ms:
+            self._mute_ms, self._muting_throttle = mute_ms, throttle
 
     def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
         """Note in the row that a frame was walked to its end and its topics were charged."""
         if direction.walk is not None:
             return
         if direction is not self.requests:
-            self._undecide()  # its response cannot contain the topics' throttle time: the head has passed
-            if self._walked is not None:
-                row, self._walked = self._walked, None
+            self._clear_decision()  # its response cannot contain the topics' throttle time: the head has passed
+            if self._walked_row is not None:
+                row, self._walked_row = self._walked_row, None
                 self._write(row)
-        elif walk is self._begun_walk:
-            self._begun_walk = None
-            begun = self._silent or self._large
-            if begun is not None:
-                self._decide(begun)
+        elif walk is self._request_walk:
+            self._request_walk = None
+            incomplete = self._acks_zero or self._incomplete
+            if incomplete is not None:
+                self._put_decision(incomplete)
             else:
-                self._undecide()  # its response came first, without a throttle time
-            if self.keeper is None or not self.keeper.begun():
-                self._write_silent()
+                self._clear_decision()  # its response came first, without a throttle time
+            if self.keeper is None or not self.keeper.incomplete():
+                self._write_acks_zero()
 
     def response_begun(self, direction: ChannelDirection, entry: Entry) -> None:
         """Complete the row of the request that this response belongs to, if there is one."""
-        owed = self._owed
+        owed = self._awaiting_response
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
             return  # a request of Sluice's own, or a bare token
         row = owed.popleft()
-        if row is self._large:
-            self._sent(row)
+        if row is self._incomplete:
+            self._note_sent(row)
         row[Row.UPSTREAM_NS] = self._state.now_ns - row[Row.SENT_NS]
         row[Row.RESPONSE_BYTES] = direction.frame_bytes - 4
-        if self._told_ms:
-            self._decide(row)
+        if self._mute_ms:
+            self._put_decision(row)
         head = row[Row.HEAD]
         if head[Head.API_KEY] == FETCH:
-            self._fetched(row, head[Head.API_VERSION], direction.walk)
+            self._finish_fetch(row, head[Head.API_VERSION], direction.walk)
         else:
             self._write(row)
 
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
         """Complete the row of a request that got a local response."""
-        owed = self._owed
+        owed = self._awaiting_response
         if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == entry[0]:
             row = owed.popleft()
             row[Row.RESPONSE_BYTES] = int.from_bytes(response[:4], "big")
             self._write(row)
 
-    def joined(self, broker: int) -> None:
+    def broker_changed(self, broker: int) -> None:
         """Correct the broker of all rows so far: the connection goes to a different broker than intended."""
         places: dict[Place, Place] = {}
-        rows = list(self._owed)
-        if self._silent is not None:
-            rows.append(self._silent)
+        rows = list(self._awaiting_response)
+        if self._acks_zero is not None:
+            rows.append(self._acks_zero)
         for row in rows:
             place: Place = row[Row.PLACE]
             row[Row.PLACE] = places.setdefault(place, place._replace(broker=broker))
@@ -256,20 +256,20 @@ class Capture(Observer):
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - see Observer
         """Write the rows whose responses can no longer come."""
-        self._write_silent()
-        if self._walked is not None:
-            self._write(self._walked)
-            self._walked = None
-        while self._owed:
-            self._write(self._owed.popleft())
+        self._write_acks_zero()
+        if self._walked_row is not None:
+            self._write(self._walked_row)
+            self._walked_row = None
+        while self._awaiting_response:
+            self._write(self._awaiting_response.popleft())
         return iter(())
 
     # Walks.
 
     def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
         """Return a walk through a Produce; all bytes before it have been forwarded."""
-        if self._large is not None:
-            self._sent(self._large)
+        if self._incomplete is not None:
+            self._note_sent(self._incomplete)
         return self._walks.produce(buf, pos, end, body, head)
 
     def fetch(self, version: int, length: int) -> Walk:
@@ -278,91 +278,91 @@ class Capture(Observer):
 
     # Kept requests.
 
-    def shows(self, start: int) -> None:
+    def begin_buffer(self, start: int) -> None:
         """Note where a buffer given to the request direction starts."""
-        self._frame_at = start
+        self._kept_from = start
 
-    def showed(self, direction: RequestDirection, buf: Buffer, stop: int) -> None:
+    def end_buffer(self, direction: RequestDirection, buf: Buffer, stop: int) -> None:
         """Note that the request direction has forwarded all bytes before `stop`."""
         keeper = self.keeper
-        if keeper is not None and keeper.begun():
-            keeper.passed(buf, self._frame_at, stop)
-            if direction.walk is None and not keeper.begun():
-                self._write_silent()
+        if keeper is not None and keeper.incomplete():
+            keeper.passed(buf, self._kept_from, stop)
+            if direction.walk is None and not keeper.incomplete():
+                self._write_acks_zero()
 
     def _keep(
         self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: RequestHead
     ) -> None:
         """Keep the request with its row."""
-        if keeper.begun():  # the previous request ends where this one begins
-            keeper.passed(buf, self._frame_at, pos)
-        self._write_silent()
-        self._frame_at = pos
-        row.append(keeper.keep(buf, pos, end, body, head, len(self._owed)))
+        if keeper.incomplete():  # the previous request ends where this one begins
+            keeper.passed(buf, self._kept_from, pos)
+        self._write_acks_zero()
+        self._kept_from = pos
+        row.append(keeper.keep(buf, pos, end, body, head, len(self._awaiting_response)))
 
     # Rows.
 
-    def _introduced(self, buf: Buffer, pos: int, body: int) -> None:
+    def _update_place(self, buf: Buffer, pos: int, body: int) -> None:
         """Use another client id from now on."""
         state, tap = self._state, self._tap
-        self._whose = state.identity
+        self._place_identity = state.identity
         raw = bytes(buf[pos + REQUEST_HEAD.size : min(body, pos + REQUEST_HEAD.size + CLIENT_ID_MAX)])
         name = raw.decode("utf-8", "backslashreplace")[:CLIENT_ID_MAX]
         tap.recorder.left -= len(name) // NAME_CHARACTERS
         self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
 
-    def _sent(self, row: list[Any]) -> None:
+    def _note_sent(self, row: list[Any]) -> None:
         """Note that all of the request has been forwarded: its response, or the next request, has arrived."""
-        self._large = None
+        self._incomplete = None
         row[Row.SENT_NS] = min(max(self.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
 
-    def _silenced(self, direction: RequestDirection, row: list[Any]) -> int:
+    def _finish_acks_zero(self, direction: RequestDirection, row: list[Any]) -> int:
         """Complete the row of a Produce with acks=0 when all of it has been forwarded."""
-        self._silent = row
-        if direction.walk is None and (self.keeper is None or not self.keeper.begun()):
-            self._write_silent()
+        self._acks_zero = row
+        if direction.walk is None and (self.keeper is None or not self.keeper.incomplete()):
+            self._write_acks_zero()
         return 0
 
-    def _fetched(self, row: list[Any], version: int, walk: Walk | None) -> None:
+    def _finish_fetch(self, row: list[Any], version: int, walk: Walk | None) -> None:
         """Complete the row of a Fetch, at the end of its response if that is walked."""
         if flexible(FETCH, version):  # Kafka charges without the tag section of the header
             row[Row.RESPONSE_BYTES] -= 1
         if isinstance(walk, CapturedFetchWalk):
             row[_PARTITIONS] = walk.partitions
-            self._walked = row
+            self._walked_row = row
         else:
             self._write(row)
 
-    def _write_silent(self) -> None:
+    def _write_acks_zero(self) -> None:
         """Write the row of a Produce with acks=0, if one is pending."""
-        if self._silent is not None:
-            silent, self._silent = self._silent, None
-            if self._large is silent:  # it has no response, so its sent time is not needed
-                self._large = None
-            self._write(silent)
+        if self._acks_zero is not None:
+            row, self._acks_zero = self._acks_zero, None
+            if self._incomplete is row:  # it has no response, so its sent time is not needed
+                self._incomplete = None
+            self._write(row)
 
     def _note_decisions(self, row: list[Any], verdict: Verdict, now_ns: int, now_ms: int) -> None:
         """Put the request's waiting time, and the decisions made during it, into the row."""
-        self._decide(row)
-        if not self._waits_ns:
+        self._put_decision(row)
+        if not self._waiting_since_ns:
             return
         if self._held or now_ms <= verdict.until_ms + _LATE_MS:
-            row[Row.DELAY_MS] = min((now_ns - self._waits_ns) // 1_000_000, INT32_MAX)
+            row[Row.DELAY_MS] = min((now_ns - self._waiting_since_ns) // 1_000_000, INT32_MAX)
         if self._held:
             row[Row.QUOTA] = row[Row.QUOTA] or "produce"
-        self._waits_ns = 0
+        self._waiting_since_ns = 0
         self._held = False
 
-    def _decide(self, row: list[Any]) -> None:
+    def _put_decision(self, row: list[Any]) -> None:
         """Put the decisions since the last row into the row."""
-        if self._told_ms > row[Row.THROTTLE_MS]:
-            row[Row.THROTTLE_MS] = min(self._told_ms, INT32_MAX)
-            row[Row.QUOTA] = _QUOTAS.get(getattr(self._told_by, "key", ""), "")
-        self._undecide()
+        if self._mute_ms > row[Row.THROTTLE_MS]:
+            row[Row.THROTTLE_MS] = min(self._mute_ms, INT32_MAX)
+            row[Row.QUOTA] = _QUOTAS.get(getattr(self._muting_throttle, "key", ""), "")
+        self._clear_decision()
 
-    def _undecide(self) -> None:
+    def _clear_decision(self) -> None:
         """Clear the noted decisions."""
-        self._told_ms, self._told_by = 0, None
+        self._mute_ms, self._muting_throttle = 0, None
 
     def _write(self, row: list[Any]) -> None:
         """Write a complete row, with its frame if that is kept."""
@@ -386,9 +386,9 @@ class KeptRequests(RequestDirection):
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
         """Handle the bytes as `RequestDirection` does, and report what is forwarded."""
-        self._capture.shows(start)
+        self._capture.begin_buffer(start)
         verdict = super().receive(buf, start, end, now_ns)
-        self._capture.showed(self, buf, start + verdict.passing)
+        self._capture.end_buffer(self, buf, start + verdict.passing)
         return verdict
 
 

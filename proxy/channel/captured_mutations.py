@@ -11,10 +11,10 @@ from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.engine import Engine
 
-__all__ = ["mutations_asked"]
+__all__ = ["requested_mutations"]
 
 
-def mutations_asked(
+def requested_mutations(
     engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Return the number of partition mutations; NONE if the request is incomplete, or too large to be parsed here."""

@@ -22,17 +22,17 @@ class CapturedWalks:
         produced: the partitions of the last Produce; their number may still grow.
     """
 
-    __slots__ = ("_engine", "_plain", "_sample", "_share", "produced")
+    __slots__ = ("_engine", "_plain_produce", "_sample", "_sample_position", "produced")
 
     charges_produced_topics = True
     charges_fetched_topics = True
 
     def __init__(self, engine: Engine, tap: Tap) -> None:
         self._engine = engine
-        self._plain = PlainProduce()
+        self._plain_produce = PlainProduce()
         self._sample = tap.partition_sample
         # Connections start at different points of the sequence, so that many short ones also have their share.
-        self._share = tap.connection * _GOLDEN_RATIO % 1
+        self._sample_position = tap.connection * _GOLDEN_RATIO % 1
         self.produced: list[PartitionRecords] = []
 
     def produce(
@@ -41,25 +41,27 @@ class CapturedWalks:
         """Return a walk, unless all partitions are in the buffer; to the end if topics are charged."""
         charged = self._engine.charges_produced_topics
         if not charged:
-            found = self._plain.read(buf, body, end, pos + 4 + head[0], head[2])
+            found = self._plain_produce.read(buf, body, end, pos + 4 + head[0], head[2])
             if found is not None:
                 self.produced = found
                 return None
-        walk = CapturedProduceWalk(head[2], head[0], {} if charged else None, whole=self._whole(head[0]))
+        walk = CapturedProduceWalk(
+            head[2], head[0], {} if charged else None, whole=self._walks_whole(head[0])
+        )
         self.produced = walk.partitions
         return walk
 
     def fetch(self, version: int, length: int) -> CapturedFetchWalk:
         """Return a walk through a Fetch response."""
         sizes: Sizes | None = {} if self._engine.charges_fetched_topics else None
-        return CapturedFetchWalk(version, length, sizes, whole=self._whole(length))
+        return CapturedFetchWalk(version, length, sizes, whole=self._walks_whole(length))
 
-    def _whole(self, length: int) -> bool:
+    def _walks_whole(self, length: int) -> bool:
         """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""
         if length < REST_BYTES_MIN:
             return True
-        self._share += self._sample
-        if self._share < 1:
+        self._sample_position += self._sample
+        if self._sample_position < 1:
             return False
-        self._share -= 1
+        self._sample_position -= 1
         return True

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import ENTRY_BYTES, Forward, Made, Question, SharedResponse
+from proxy.channel.in_flight import ENTRY_BYTES, Forward, LocalResponse, Question, SharedResponse
 from proxy.channel.intake import Intake
 from proxy.channel.request_header import RequestReader
 from proxy.channel.requests import RequestDirection
@@ -58,7 +58,9 @@ class Channel:
     def has_local_response(self) -> bool:
         """Whether the next response is a local one and no broker's response is partly forwarded."""
         in_flight = self.state.in_flight
-        return bool(in_flight) and isinstance(in_flight[0][2], Made) and not self.responses.mid_frame()
+        return (
+            bool(in_flight) and isinstance(in_flight[0][2], LocalResponse) and not self.responses.mid_frame()
+        )
 
     @property
     def owed(self) -> int:
@@ -98,15 +100,15 @@ class Channel:
         """Take the response to a question; it is then a local response."""
         self.state.responded(response)
 
-    def ask_first(self, forward: Forward) -> None:
+    def forward_first(self, forward: Forward) -> None:
         """Send a request to the broker before the response to a question; the request direction inserts it."""
-        self.state.ask_first(forward)
+        self.state.forward_first(forward)
 
-    def joined(self, broker: int) -> None:
+    def broker_changed(self, broker: int) -> None:
         """Note that the connection goes to a different broker than intended; the first request's charge stays."""
         self.state.settings = replace(self.state.settings, broker=broker)
         if self.state.observer is not None:
-            self.state.observer.joined(broker)
+            self.state.observer.broker_changed(broker)
 
     def idle(self) -> bool:
         """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""
@@ -125,15 +127,15 @@ class Channel:
         owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.response_owed)
         return owed <= 0 and not self.responses.mid_frame()
 
-    def take_no_more(self) -> None:
+    def end_intake(self) -> None:
         """Handle no further request: those under way are completed and responded to, then the channel is idle."""
         self.state.enter(Intake.ENDED)
 
     def close(self, now_ms: int) -> Iterator[None]:
         """Give up the channel's turns when the connection ends; iterate over the result to free memory in portions."""
-        conversation = self.state.sasl
-        if conversation is not None and conversation.readable and conversation.tokens:
-            self.state.stats.sasl[conversation.label, "failed"] += 1  # a broker refuses a token by closing
+        exchange = self.state.sasl
+        if exchange is not None and exchange.readable and exchange.tokens:
+            self.state.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing
             self.state.sasl = None
         self.state.leave(now_ms)
         observer = self.state.observer

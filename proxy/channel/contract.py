@@ -5,7 +5,7 @@
 
     1. Read bytes, pass them to `receive`, and carry out the verdict: forward, keep, replace or wait.
     2. Forward passthrough bytes in portions of any size and report them with `passed`; if the verdict says
-       `charged_ahead`, call `late` before.
+       `charged_ahead`, call `recharge_due` before.
     3. Call `moved` when pending output has been written, or the source is connected.
     4. Take each result once: `take_insert` with REPLACE, `take_job` with WAIT, `take_signal` at any time. After a
        signal, check what is due at the channel (`take_question`, `has_local_response`, `mute_left_ms`).
@@ -41,7 +41,7 @@ class Direction(Protocol):
     def moved(self, now_ns: int) -> None:
         """Report that the source is connected, or that the destination has taken pending output."""
 
-    def late(self, now_ms: int) -> bool:
+    def recharge_due(self, now_ms: int) -> bool:
         """Whether the frame under way must be decided on again before more of it is forwarded."""
 
     def mid_frame(self) -> bool:
@@ -100,16 +100,16 @@ class Machine(Protocol):
     def responded(self, response: bytes | bytearray | SharedResponse) -> None:
         """Take the response to a question."""
 
-    def ask_first(self, forward: Forward) -> None:
+    def forward_first(self, forward: Forward) -> None:
         """Send a request to the broker before the response to a question."""
 
-    def joined(self, broker: int) -> None:
+    def broker_changed(self, broker: int) -> None:
         """Report that the connection goes to a different broker than intended."""
 
     def reconsider(self) -> None:
         """Apply changed quotas, or switched enforcement."""
 
-    def take_no_more(self) -> None:
+    def end_intake(self) -> None:
         """Handle no further request."""
 
     def idle(self) -> bool:

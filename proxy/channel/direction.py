@@ -49,7 +49,7 @@ class ChannelDirection(ABC):
     """
 
     __slots__ = (
-        "_arriving",
+        "_charged_flow",
         "_parsing",
         "frame_bytes",
         "job",
@@ -67,7 +67,7 @@ class ChannelDirection(ABC):
         self.frame_bytes = 0
         self.walk: Walk | None = None
         self.response_owed = False
-        self._arriving: Flow | None = None
+        self._charged_flow: Flow | None = None
         self.job: Job | None = None
         self._parsing: Job | None = None  # the job whose result is awaited
 
@@ -82,7 +82,7 @@ class ChannelDirection(ABC):
         """Whether a frame is partly forwarded."""
         return self.verdict.passthrough > 0 or self.walk is not None
 
-    def late(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
+    def recharge_due(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
         """Whether the frame under way must be decided on again before more of it is forwarded."""
         return False
 
@@ -102,7 +102,7 @@ class ChannelDirection(ABC):
         """Report that the source is connected, or that the destination has taken pending output."""
         self.moved_ns = now_ns
 
-    def more(self, have: int, length: int) -> int:
+    def order_more(self, have: int, length: int) -> int:
         """Order MORE of a frame of `length` bytes of which `have` have arrived, its prefix included.
 
         Raises:
@@ -114,7 +114,7 @@ class ChannelDirection(ABC):
         self.verdict.order = MORE
         return MORE
 
-    def more_of(self, need: int) -> int:
+    def order_more_until(self, need: int) -> int:
         """Order MORE until `need` bytes of the frame have arrived, its prefix included."""
         self.verdict.need = need
         self.verdict.order = MORE
@@ -151,7 +151,7 @@ class ChannelDirection(ABC):
         if len(frame) + weight <= AT_ONCE_BYTES_MAX:
             return function(frame, *arguments)
         job = self._parsing
-        if job is None or not job.is_of(function, (frame, *arguments)):
+        if job is None or not job.matches(function, (frame, *arguments)):
             job = self._parsing = self.job = Job(function, (frame, *arguments))
         if not job.done:
             self.wait(0, held=False)
@@ -175,7 +175,7 @@ class ChannelDirection(ABC):
 
     def charge_ahead(self, flow: Flow | None) -> None:
         """Note the flow that is charged for the request under way before its bytes arrive; None to stop."""
-        self._arriving = flow
+        self._charged_flow = flow
         self.verdict.charged_ahead = flow is not None
 
     def take_signal(self) -> bool:

@@ -3,13 +3,14 @@
 An entry is a plain tuple, the only object that an ordinary request creates:
     (correlation id, version, owed)
 `owed` is None if the broker's response is forwarded unchanged, otherwise one of these:
-    Made      a local response, sent in its turn
-    Later     a response that the shell has not made yet
+    LocalResponse      a response made in Sluice, sent in its turn
+    PendingResponse    a response that the shell has not made yet
     any other `Owed`, which decides on the broker's response when it arrives; defined in the module of its API
-A `Later` is always the last entry: no further request is taken before its response, and no broker's response can follow
-it, so the order is preserved, as in a broker, which handles one request per connection at a time. The shell replaces it
-by a `Made`, or sends another request to the broker first (`Forward`); the API's handler then makes the owed response.
-With the correlation id `RAW_TOKEN` the response is a SASL token without a Kafka header, and it may be missing.
+A `PendingResponse` is always the last entry: no further request is taken before its response, and no broker's response
+can follow it, so the order is preserved, as in a broker, which handles one request per connection at a time. The shell
+replaces it by a `LocalResponse`, or sends another request to the broker first (`Forward`); the API's handler then makes
+the owed response. With the correlation id `BARE_TOKEN` the response is a SASL token without a Kafka header; it may be
+missing.
 
 Non-obvious:
 
@@ -26,16 +27,16 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 from proxy.channel.errors import PeerError
 
 __all__ = [
+    "BARE_TOKEN",
     "ENTRY_BYTES",
-    "RAW_TOKEN",
-    "REST",
+    "RESPONSE_REST",
     "Buffer",
     "Entry",
     "Forward",
     "InFlight",
-    "Later",
-    "Made",
+    "LocalResponse",
     "Owed",
+    "PendingResponse",
     "Question",
     "SharedResponse",
 ]
@@ -45,8 +46,8 @@ Buffer = bytearray
 # The memory of an entry: the tuple, its numbers, and the owed response with that of a measured request.
 ENTRY_BYTES: Final = 384
 
-RAW_TOKEN: Final = 1 << 40  # not an int32: no response has this correlation id
-REST: Final = RAW_TOKEN + 1  # the rest of a response whose head has been inserted before it
+BARE_TOKEN: Final = 1 << 40  # not an int32: no response has this correlation id
+RESPONSE_REST: Final = BARE_TOKEN + 1  # the rest of a response whose head has been inserted before it
 
 
 class Owed:
@@ -72,7 +73,7 @@ Entry: TypeAlias = tuple[int, int, Owed | None]
 InFlight: TypeAlias = deque[Entry]
 
 
-class Made(Owed):
+class LocalResponse(Owed):
     """A local response, or a part of one. There is no broker's response for it."""
 
     __slots__ = ("response",)
@@ -82,7 +83,7 @@ class Made(Owed):
         self.response = response
 
 
-class Later(Owed):
+class PendingResponse(Owed):
     """A response that the shell makes.
 
     Attributes:

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["IN_FLIGHT_MAX", "RAW_TOKENS_MAX", "RESUMED_AT", "Intake"]
+__all__ = ["BARE_TOKENS_MAX", "IN_FLIGHT_MAX", "RESUMED_AT", "Intake"]
 
 # The most requests in flight on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000 and
 # Java's 5 (max.in.flight.requests.per.connection). At this limit the client's socket is not read.
@@ -25,7 +25,7 @@ IN_FLIGHT_MAX: Final = 4096
 
 # The most bare tokens in flight. An exchange proceeds step by step, so clients send one; empty tokens would each take
 # an entry for four bytes.
-RAW_TOKENS_MAX: Final = 16
+BARE_TOKENS_MAX: Final = 16
 
 
 class Intake(Enum):
@@ -48,7 +48,7 @@ RESUMED_AT: Final[Mapping[Intake, int]] = MappingProxyType(
     {
         Intake.OPEN: IN_FLIGHT_MAX // 2,
         Intake.AWAIT_BROKER: -1,
-        Intake.BARE_TOKENS: RAW_TOKENS_MAX // 2,
+        Intake.BARE_TOKENS: BARE_TOKENS_MAX // 2,
         Intake.AWAIT_SHELL: 0,
         Intake.ENDED: 0,
     }

@@ -51,13 +51,13 @@ class Keeper:
         reserve: reserves memory.
     """
 
-    __slots__ = ("_growing", "_reserve", "_whole", "payloads")
+    __slots__ = ("_frame_bytes", "_partial", "_reserve", "payloads")
 
     def __init__(self, mode: str, reserve: Callable[[int], bool]) -> None:
         self.payloads = mode == KEEP
         self._reserve = reserve
-        self._growing: bytearray | None = None  # the part of the current request that was forwarded
-        self._whole = 0
+        self._partial: bytearray | None = None  # the part of the current request that was forwarded
+        self._frame_bytes = 0
 
     def keep(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, owed: int
@@ -65,7 +65,7 @@ class Keeper:
         """Return the kept bytes of the request at `pos`, which may still grow; NOT_KEPT if it is not kept."""
         length, key, _, _, _ = head
         frame_end = pos + 4 + length
-        self._growing = None
+        self._partial = None
         if length > FRAME_BYTES_MAX or owed >= RESERVED_ROWS_MAX or (key == PRODUCE and not self.payloads):
             return NOT_KEPT
         secret = key in _SECRET or key not in API_NAMES
@@ -77,22 +77,22 @@ class Keeper:
             return bytes(buf[pos : min(body, frame_end)]) + bytes(max(frame_end - body, 0))
         if frame_end <= end:
             return bytes(buf[pos:frame_end])
-        self._growing = bytearray()
-        self._whole = 4 + length
-        return self._growing
+        self._partial = bytearray()
+        self._frame_bytes = 4 + length
+        return self._partial
 
-    def begun(self) -> bool:
+    def incomplete(self) -> bool:
         """Whether a kept request is incomplete."""
-        return self._growing is not None
+        return self._partial is not None
 
     def passed(self, buf: Buffer, start: int, stop: int) -> None:
         """Add forwarded bytes to the incomplete request; bytes after its end belong to the next one."""
-        growing = self._growing
-        if growing is None:
+        partial = self._partial
+        if partial is None:
             return
-        growing += memoryview(buf)[start : min(stop, start + self._whole - len(growing))]
-        if len(growing) >= self._whole:
-            self._growing = None
+        partial += memoryview(buf)[start : min(stop, start + self._frame_bytes - len(partial))]
+        if len(partial) >= self._frame_bytes:
+            self._partial = None
 
 
 def whole(frame: Any, request_bytes: int) -> bytes:

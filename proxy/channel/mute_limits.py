@@ -38,13 +38,13 @@ class MuteLimits:
         self._session_until_ms = 0  # the latest end of a mute
         self.group_session_timeout_ms: int | None = None
 
-    def told(self, throttle_ms: int, now_ms: int) -> int:
+    def bounded(self, throttle_ms: int, now_ms: int) -> int:
         """Return the part of a throttle time that is enforced from now on and sent to the client, in ms."""
-        told_ms = self._capped(throttle_ms)
-        return min(told_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else told_ms
+        mute_ms = self._capped(throttle_ms)
+        return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
 
     @property
-    def turn_hold_ms_max(self) -> int:
+    def hold_ms_max(self) -> int:
         """The longest hold of a Produce, in ms: heartbeats and the session's end limit a hold like a mute."""
         hold_ms_max = MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
@@ -59,7 +59,7 @@ class MuteLimits:
         end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
         self._session_until_ms = now_ms + self._session_ms - end_ms
 
-    def name_session_timeout(self, session_timeout_ms: int) -> None:
+    def note_session_timeout(self, session_timeout_ms: int) -> None:
         """Note a group request; 0 if it has no session timeout.
 
         Brokers accept none below 6 s (group.min.session.timeout.ms): a client cannot avoid mutes with a shorter one.

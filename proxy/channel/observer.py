@@ -36,8 +36,8 @@ class Observer:
     def waits(self, held: bool) -> None:
         """The next request waits: it is held before its slot, or the channel is muted."""
 
-    def muted(self, throttle: Muting, throttle_ms: int, told_ms: int) -> None:
-        """The channel is muted for `told_ms`, by a throttle that asked for `throttle_ms`."""
+    def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
+        """The channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
 
     def walked(self, direction: Any, walk: Walk, now_ms: int) -> None:
         """A part of a frame was walked; if it was the last one, the direction has no walk any more."""
@@ -48,7 +48,7 @@ class Observer:
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
         """A local response is sent to the client."""
 
-    def joined(self, broker: int) -> None:
+    def broker_changed(self, broker: int) -> None:
         """The connection goes to a different broker than intended."""
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - a subclass gives back what it has reserved

@@ -54,7 +54,7 @@ class Job:
         self._error: Exception | None = None
         self.done = False
 
-    def is_of(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    def matches(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
         """Whether this is the job for this function and these arguments."""
         return self._function is function and self._arguments == arguments
 

@@ -11,10 +11,10 @@ from protocol.messages import reassignments
 from protocol.messages.by_partition import Partition
 from protocol.messages.reassignments import Ongoing, Stepping
 
-__all__ = ["OngoingMoves", "Shown", "over_steps"]
+__all__ = ["OngoingMoves", "ShownMove", "merge_moves"]
 
 
-class Shown(NamedTuple):
+class ShownMove(NamedTuple):
     """One move as clients see it, and its current step; None if it has none."""
 
     ongoing: Ongoing
@@ -31,12 +31,12 @@ class OngoingMoves:
     __slots__ = ("moves",)
 
     def __init__(self) -> None:
-        self.moves: Mapping[Partition, Shown] = MappingProxyType({})
+        self.moves: Mapping[Partition, ShownMove] = MappingProxyType({})
 
 
-def over_steps(
+def merge_moves(
     frame: bytes,
-    moves: Mapping[Partition, Shown],
+    moves: Mapping[Partition, ShownMove],
     wanted: frozenset[Partition] | None,
     version: int,
     correlation_id: int,

@@ -23,31 +23,31 @@ from proxy.stats import Stats
 from quotas.replication.claims import Claim, Sharing
 from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
 
-__all__ = ["Decided", "ReplicaLink"]
+__all__ = ["FetchDecision", "ReplicaLink"]
 
 # The limit for a replica that may be in sync: the response has its high watermark and hardly any bytes.
 _PROBE_BYTES: Final = 1
 # The shortest wait that is sent to a leader; with less it would be asked all the time.
 _WAIT_MS_MIN: Final = 5
 # How soon to check whether a new replica is throttled, and how long to wait for the result.
-_NEWS_MS: Final = 30
-_NEWS_MS_MAX: Final = 2000
+_CHECK_MS: Final = 30
+_CHECK_MS_MAX: Final = 2000
 # The wait of an empty Fetch from a follower that asks for no wait (replica.fetch.wait.max.ms).
 _EMPTY_WAIT_MS_MIN: Final = 100
 
 
-class Decided(NamedTuple):
+class FetchDecision(NamedTuple):
     """The decision on one Fetch to a leader.
 
     Args:
         limits: the most bytes of a partition; 0 leaves it out. Other partitions keep the follower's limits.
         ready_ms: when more may be fetched; None if all of it is fetched.
-        nothing: whether every partition is left out: no bytes are granted, and the request must not be forwarded.
+        empty: whether every partition is left out: no bytes are granted, and the request must not be forwarded.
     """
 
     limits: dict[TopicPartition, int]
     ready_ms: int | None = None
-    nothing: bool = False
+    empty: bool = False
 
 
 class ReplicaLink:
@@ -60,27 +60,27 @@ class ReplicaLink:
     Attributes:
         follower: the id of the fetching broker; -1 before its first Fetch.
         session: the partitions that the follower fetches, and those in the leader's session.
-        taken: whether the current request was taken over already and waits.
-        plain: whether nothing is left out on this connection, since it has too many replicas to remember.
-        under_way: whether a Fetch is with the leader.
+        waits: whether the current request was taken over already and waits.
+        unthrottled: whether nothing is left out on this connection, since it has too many replicas to remember.
+        fetch_in_flight: whether a Fetch is with the leader.
         now_ms: the time of the next portion; set before each.
     """
 
     __slots__ = (
         "_claimed",
         "_claims",
-        "_counted",
-        "_new",
         "_quotas",
+        "_replicas_counted",
         "_stats",
+        "_unchecked",
         "_waits_until_ms",
+        "fetch_in_flight",
         "follower",
         "leader",
         "now_ms",
-        "plain",
         "session",
-        "taken",
-        "under_way",
+        "unthrottled",
+        "waits",
     )
 
     def __init__(self, quotas: ReplicationQuotas, leader: int, stats: Stats) -> None:
@@ -89,16 +89,16 @@ class ReplicaLink:
         self.leader = leader
         self.follower = -1
         self.session = ReplicaSession()
-        self.taken = False
-        self.plain = False
-        self.under_way = False
+        self.waits = False
+        self.unthrottled = False
+        self.fetch_in_flight = False
         self.now_ms = 0
         self._waits_until_ms = 0
         self._claims: Claims | None = None
         self._claimed: dict[TopicPartition, Claim] = {}  # the least recently granted claim is first
-        self._counted = 0
+        self._replicas_counted = 0
         # How often the cluster had been asked when, and since when; whether it is throttled is being asked.
-        self._new: dict[TopicPartition, tuple[int, int]] = {}
+        self._unchecked: dict[TopicPartition, tuple[int, int]] = {}
 
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
@@ -110,25 +110,25 @@ class ReplicaLink:
         self.follower = fields.replica_id
         self._waits_until_ms = self.now_ms + max(fields.max_wait_ms, _EMPTY_WAIT_MS_MIN)
         count = len(self.session.replicas)
-        self._quotas.replicas += count - self._counted
-        self._counted = count
+        self._quotas.replicas += count - self._replicas_counted
+        self._replicas_counted = count
         self._quotas.links.add(self)
         if self._quotas.replicas <= REPLICAS_MAX:
-            self.taken = True
+            self.waits = True
             return 0
         self._stats.replication_unmirrored += 1
-        self.plain = self.session.full
+        self.unthrottled = self.session.full
         yield from self.close(self.now_ms)
-        return 0 if self.plain else WRONG_EPOCH
+        return 0 if self.unthrottled else WRONG_EPOCH
 
-    def decide(self) -> Portions[Decided]:
+    def decide(self) -> Portions[FetchDecision]:
         """Decide which partitions the leader is asked for, and for how many bytes."""
         quotas = self._quotas
         yield from self._claim()
         limits: dict[TopicPartition, int] = {}
         if not quotas.enforcing:
-            return Decided(limits)
-        waiting = (yield from self._wait_for_news(limits)) if self._new else 0
+            return FetchDecision(limits)
+        waiting = (yield from self._limit_unchecked(limits)) if self._unchecked else 0
         behind: list[TopicPartition] = []
         yield from each(self._claimed.items(), partial(self._find_behind, limits, behind))
         left_out: list[Claim] = []
@@ -137,12 +137,14 @@ class ReplicaLink:
             yield from each(behind, partial(self._share_out, sharing, limits, left_out))
             self._stats.replicas_left_out += len(left_out)
         if not (waiting or left_out):
-            return Decided(limits)
+            return FetchDecision(limits)
         now_ms = self.now_ms
         ready_in_ms = max(quotas.ready_in_ms(left_out, now_ms), _WAIT_MS_MIN)
         if waiting:
-            ready_in_ms = min(ready_in_ms, _NEWS_MS)
-        return Decided(limits, now_ms + ready_in_ms, waiting + len(left_out) == len(self.session.replicas))
+            ready_in_ms = min(ready_in_ms, _CHECK_MS)
+        return FetchDecision(
+            limits, now_ms + ready_in_ms, waiting + len(left_out) == len(self.session.replicas)
+        )
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
         """Return when an empty request stops waiting; 0 if it has waited long enough."""
@@ -150,12 +152,12 @@ class ReplicaLink:
 
     def forwarded(self) -> None:
         """Note that the request is with the leader."""
-        self.taken = False
-        self.under_way = True
+        self.waits = False
+        self.fetch_in_flight = True
 
-    def seen(self, standings: Sequence[ReplicaStatus], now_ms: int) -> None:
+    def update(self, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
         """Update the state of some partitions from a response."""
-        for key, error_code, high_watermark, size, batch_bytes in standings:
+        for key, error_code, high_watermark, size, batch_bytes in statuses:
             replica = self.session.replicas.get(key)
             if replica is not None and not error_code:
                 replica.high_watermark = high_watermark
@@ -174,11 +176,11 @@ class ReplicaLink:
 
     def response_ended(self, now_ms: int) -> None:
         """Note the end of the response: partitions that it did not contain have returned no bytes."""
-        self.under_way = False
+        self.fetch_in_flight = False
         if self._claims is not None:
             self._claims.give_back(now_ms)
 
-    def standings(self) -> Iterator[tuple[bytes, int, int, int]]:
+    def replica_offsets(self) -> Iterator[tuple[bytes, int, int, int]]:
         """Yield each replica with a known state: topic, partition, fetch offset, high watermark."""
         replicas = self.session.replicas
         for key in list(replicas):
@@ -194,11 +196,11 @@ class ReplicaLink:
         """End the link; iterate over the result to free its memory in portions."""
         self.response_ended(now_ms)
         self._quotas.links.discard(self)
-        self._quotas.replicas -= self._counted
-        self._counted = 0
-        known = self.session.replicas, self._claimed, self._new
-        self.session, self._claims, self._claimed, self._new = ReplicaSession(), None, {}, {}
-        return _freed(*known)
+        self._quotas.replicas -= self._replicas_counted
+        self._replicas_counted = 0
+        checked = self.session.replicas, self._claimed, self._unchecked
+        self.session, self._claims, self._claimed, self._unchecked = ReplicaSession(), None, {}, {}
+        return _freed(*checked)
 
     def _claim(self) -> Portions[None]:
         """Update the claims from the lists and the follower's session."""
@@ -211,7 +213,7 @@ class ReplicaLink:
             added = session.replicas
         yield from each(session.removed, self._drop)
         if quotas.told is not None and session.added:
-            yield from each(session.added, partial(self._watch_for, (quotas.asked, self.now_ms)))
+            yield from each(session.added, partial(self._note_added, (quotas.asked, self.now_ms)))
             quotas.waited_for = True
         yield from each(added, partial(self._add, claims))
         session.added = ()
@@ -220,11 +222,11 @@ class ReplicaLink:
     def _drop(self, removed: list[TopicPartition]) -> None:
         for key in removed:
             self._claimed.pop(key, None)
-            self._new.pop(key, None)
+            self._unchecked.pop(key, None)
 
-    def _watch_for(self, met: tuple[int, int], added: list[TopicPartition]) -> None:
+    def _note_added(self, met: tuple[int, int], added: list[TopicPartition]) -> None:
         # A request may both add and forget a partition.
-        self._new.update((key, met) for key in added if key in self.session.replicas)
+        self._unchecked.update((key, met) for key in added if key in self.session.replicas)
 
     def _add(self, claims: Claims, added: list[TopicPartition]) -> None:
         for key in added:
@@ -233,32 +235,32 @@ class ReplicaLink:
                 if claim is not None:
                     self._claimed[key] = claim
 
-    def _wait_for_news(self, limits: dict[TopicPartition, int]) -> Portions[int]:
+    def _limit_unchecked(self, limits: dict[TopicPartition, int]) -> Portions[int]:
         """Leave out new replicas that are behind until it is known whether they are throttled; returns their number."""
-        known: list[TopicPartition] = []
-        yield from each(self._new.items(), partial(self._find_known, known))
-        yield from each(known, self._pass_new)
+        checked: list[TopicPartition] = []
+        yield from each(self._unchecked.items(), partial(self._find_checked, checked))
+        yield from each(checked, self._remove_checked)
         left_out: list[TopicPartition] = []
-        yield from each(self._new, partial(self._limit_new, limits, left_out))
+        yield from each(self._unchecked, partial(self._set_limits, limits, left_out))
         return len(left_out)
 
-    def _find_known(
-        self, known: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
+    def _find_checked(
+        self, checked: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
     ) -> None:
         """Find the new replicas whose throttle is known by now."""
-        news_at = self._quotas.told
+        answered = self._quotas.told
         for key, (asked, since_ms) in new:
             # Only a request to the cluster that was sent after the replica appeared can have included it.
-            told = news_at is not None and news_at > asked and self._quotas.is_named(key[0])
-            if told or news_at is None or self.now_ms - since_ms > _NEWS_MS_MAX:
-                known.append(key)
+            told = answered is not None and answered > asked and self._quotas.is_named(key[0])
+            if told or answered is None or self.now_ms - since_ms > _CHECK_MS_MAX:
+                checked.append(key)
                 self._stats.replicas_passed_unasked += not told
 
-    def _pass_new(self, known: list[TopicPartition]) -> None:
-        for key in known:
-            del self._new[key]
+    def _remove_checked(self, checked: list[TopicPartition]) -> None:
+        for key in checked:
+            del self._unchecked[key]
 
-    def _limit_new(
+    def _set_limits(
         self, limits: dict[TopicPartition, int], left_out: list[TopicPartition], new: list[TopicPartition]
     ) -> None:
         for key in new:
@@ -299,6 +301,6 @@ class ReplicaLink:
             limits[key] = granted
 
 
-def _freed(*known: dict[TopicPartition, Any]) -> Portions[None]:
-    for items in known:
+def _freed(*checked: dict[TopicPartition, Any]) -> Portions[None]:
+    for items in checked:
         yield from emptied(items)

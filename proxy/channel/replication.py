@@ -66,15 +66,15 @@ class _Fetched(Owed):
         """Read the response's head, set the follower's session id, and have the rest walked."""
         length = direction.frame_bytes - 4
         if end - pos < _RESPONSE_HEAD_BYTES:
-            return direction.more(end - pos, length)
+            return direction.order_more(end - pos, length)
         if buf[pos + 8]:
             raise PeerError(
                 "malformed", "a Fetch response with tagged fields in its header, which no broker sends"
             )
         error_code, session_id = _ERROR_AND_SESSION.unpack_from(buf, pos + _ERROR_AT)
-        told = self._link.session.responded(error_code, session_id)
-        if told != (error_code, session_id):
-            _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
+        translated = self._link.session.responded(error_code, session_id)
+        if translated != (error_code, session_id):
+            _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *translated)
             direction.verdict.patches += 1
             direction.state.stats.session_translations += 1
         direction.walk = ReplicaWalk(entry[1], length)
@@ -84,13 +84,13 @@ class _Fetched(Owed):
 class ReplicaRequests(RequestReader):
     """The requests of a follower on their way to its leader."""
 
-    __slots__ = ("_asked", "_link", "_reconsidered", "_work")
+    __slots__ = ("_current", "_link", "_reconsidered", "_work")
 
     def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
         super().__init__(state)
         self._link = link
         # The last Fetch, if it waits.
-        self._asked: tuple[fetch.FetchFields, FollowerRequest, int] | None = None
+        self._current: tuple[fetch.FetchFields, FollowerRequest, int] | None = None
         self._work: Portions[int] | None = None  # the work on the current Fetch, while it is incomplete
         self._reconsidered = False
 
@@ -113,12 +113,12 @@ class ReplicaRequests(RequestReader):
                 self.await_responses()
                 break
             if end - pos < HEAD_BYTES:
-                self.cut_header(buf, pos, end)
+                self.handle_short_header(buf, pos, end)
                 break
             head: RequestHead = _HEAD(buf, pos)
             self.check_header(buf, pos, head)
-            if head[1] != FETCH or self._link.plain:
-                self.plain(*head[1:4])
+            if head[1] != FETCH or self._link.unthrottled:
+                self.owe_unchanged(*head[1:4])
             elif self._fetch(buf, pos, end, head, now_ms):
                 break
             pos += 4 + head[0]
@@ -137,25 +137,25 @@ class ReplicaRequests(RequestReader):
         if not VERSION_MIN <= version <= fetch.VERSION_MAX:
             # Unreadable, but not refused: replication continues without a throttle.
             state.stats.replication_unknown_versions[str(version)] += 1
-            self.plain(key, version, correlation_id)
+            self.owe_unchanged(key, version, correlation_id)
             return 0
         if not self.whole(end - pos, length, REPLICA_FETCH_BYTES_MAX):
             return self.verdict.order
-        if link.under_way:  # brokers send one at a time; a second one waits for the response
+        if link.fetch_in_flight:  # brokers send one at a time; a second one waits for the response
             return self.await_responses()
         if self._work is None:
-            if not link.taken:  # otherwise it was read before, and has waited
-                self._asked = self._read(buf, pos, head)
-            if self._asked is None:
+            if not link.waits:  # otherwise it was read before, and has waited
+                self._current = self._read(buf, pos, head)
+            if self._current is None:
                 return self.verdict.order
-            fields, frame, fields_at = self._asked
+            fields, frame, fields_at = self._current
             if fields.replica_id < 0:
-                self.plain(key, version, correlation_id)
+                self.owe_unchanged(key, version, correlation_id)
                 return 0
-            self._work = self._decided(head, fields, frame, fields_at)
-        return self._work_on(self._work, now_ms)
+            self._work = self._decide(head, fields, frame, fields_at)
+        return self._do_portion(self._work, now_ms)
 
-    def _work_on(self, work: Portions[int], now_ms: int) -> int:
+    def _do_portion(self, work: Portions[int], now_ms: int) -> int:
         """Do one portion; returns the result of `_fetch` after the last one."""
         self._link.now_ms = now_ms
         try:
@@ -187,30 +187,30 @@ class ReplicaRequests(RequestReader):
             fields = fields._replace(replica_id=replica_id)
         return fields, frame, fields_at - pos
 
-    def _decided(
+    def _decide(
         self, head: RequestHead, fields: fetch.FetchFields, frame: FollowerRequest, fields_at: int
     ) -> Portions[int]:
         """Take a Fetch over; then forward it, hold it, or respond that there is nothing."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
         self._reconsidered = False
-        if not link.taken:
+        if not link.waits:
             error = yield from link.take(fields, frame, fields_at, version)
             if error:
                 return self._respond_locally(head, fetch.empty_response(version, correlation_id, 0, 0, error))
-            if link.plain:
-                self.plain(key, version, correlation_id)
+            if link.unthrottled:
+                self.owe_unchanged(key, version, correlation_id)
                 return 0
-        limits, ready_ms, nothing = yield from link.decide()
+        limits, ready_ms, empty = yield from link.decide()
         max_wait_ms = None
         if ready_ms is not None:
-            if nothing and not link.session.full:
-                return self._nothing(head, ready_ms)
+            if empty and not link.session.full:
+                return self._hold_or_respond(head, ready_ms)
             # The leader may as well respond when more may be fetched.
             max_wait_ms = min(fields.max_wait_ms, ready_ms - link.now_ms)
         forwarded = yield from link.session.forward(limits, max_wait_ms, frame, fields_at, version)
         link.forwarded()
-        self._asked = None
+        self._current = None
         state.in_flight.append((correlation_id, version, _Fetched(link)))
         if forwarded is None:
             self.counts[key] += 1
@@ -218,7 +218,7 @@ class ReplicaRequests(RequestReader):
         state.stats.requests[FETCH] += 1
         return self.replace(length + 4, forwarded)
 
-    def _nothing(self, head: RequestHead, ready_ms: int) -> int:
+    def _hold_or_respond(self, head: RequestHead, ready_ms: int) -> int:
         """Hold a Fetch of which every partition is left out, or respond that there is nothing."""
         _, _, version, correlation_id, _ = head
         link = self._link
@@ -226,8 +226,8 @@ class ReplicaRequests(RequestReader):
         if until_ms:
             return self.next_turn() if self._reconsidered else self.wait(until_ms, held=True)
         self.state.stats.replica_fetches_answered += 1
-        link.taken = False
-        self._asked = None
+        link.waits = False
+        self._current = None
         session_id = link.session.respond_locally()
         return self._respond_locally(head, fetch.empty_response(version, correlation_id, session_id, 0))
 
@@ -240,7 +240,7 @@ class ReplicaRequests(RequestReader):
         return self.replace(length + 4, b"")
 
 
-class _Onlooker(Observer):
+class _LinkObserver(Observer):
     """Updates the link from the leader's responses, and releases what it holds at the end."""
 
     __slots__ = ("_link",)
@@ -253,12 +253,12 @@ class _Onlooker(Observer):
         assert isinstance(direction, ResponseDirection), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"
         if walk.statuses:
-            self._link.seen(walk.statuses, now_ms)
+            self._link.update(walk.statuses, now_ms)
             walk.statuses.clear()
         if direction.walk is None:
             self._link.response_ended(now_ms)
             if direction.state.awaits_responses:  # a second Fetch waits
-                direction.make_room()
+                direction.resume_requests()
 
     def close(self, now_ms: int) -> Iterator[None]:
         """End the link; iterate over the result to free its memory in portions."""
@@ -277,9 +277,9 @@ class ReplicationChannel(Channel):
         assert settings.replication is not None, "a listener of another kind"
         self.link = ReplicaLink(settings.replication, settings.broker, stats)
         # Behind a port for several brokers, the leader is unknown.
-        self.link.plain = settings.broker == ANY_BROKER
+        self.link.unthrottled = settings.broker == ANY_BROKER
         self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
-        self.state.observer = _Onlooker(self.link)
+        self.state.observer = _LinkObserver(self.link)
 
     def reconsider(self) -> None:
         """Apply changed quotas, or switched enforcement."""

@@ -35,7 +35,7 @@ class RequestReader(ChannelDirection, ABC):
         self.counts = state.stats.requests
         self.length_max = state.settings.frame_bytes_max
 
-    def plain(self, key: int, version: int, correlation_id: int) -> None:
+    def owe_unchanged(self, key: int, version: int, correlation_id: int) -> None:
         """Owe the response to a request that is forwarded unchanged.
 
         Raises:
@@ -59,7 +59,7 @@ class RequestReader(ChannelDirection, ABC):
         if not -1 <= client_id_length <= length - _LENGTH_MIN:
             raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
 
-    def cut_header(self, buf: Buffer, pos: int, end: int) -> None:
+    def handle_short_header(self, buf: Buffer, pos: int, end: int) -> None:
         """Handle fewer bytes than a header has: none is the usual end of a read; some are kept if they may begin one.
 
         Raises:

@@ -32,7 +32,7 @@ from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.walks.share import fetch_waits
 from proxy.channel.direction import UNDECIDED, ChannelDirection, skip_header_tags
-from proxy.channel.in_flight import Buffer, Entry, Later, Made, Owed
+from proxy.channel.in_flight import Buffer, Entry, LocalResponse, Owed, PendingResponse
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REPLACE
@@ -69,39 +69,39 @@ class Measured(Owed):
 
     Attributes:
         owed: the owed response of the API's handler.
-        asked: the request direction, which knows when a large request has been sent completely.
-        wait_us: the longest wait for records, unless the response's frame has `whole_bytes` or more.
+        requests: the request direction, which knows when a large request has been sent completely.
+        wait_us: the longest wait for records, unless the response's frame has `no_wait_bytes` or more.
         throttle_ms: the decision when the response began; -1 before that.
     """
 
     __slots__ = (
-        "asked",
         "key",
+        "no_wait_bytes",
         "owed",
         "quota",
+        "requests",
         "sent_ns",
         "throttle",
         "throttle_ms",
         "wait_us",
-        "whole_bytes",
     )
 
     def __init__(
         self,
-        asked: ChannelDirection,
+        requests: ChannelDirection,
         key: int,
         throttle: RequestThrottle,
         quota: ClientQuota,
         owed: Owed | None,
     ) -> None:
-        self.asked = asked
+        self.requests = requests
         self.key = key
         self.throttle = throttle
         self.quota = quota
         self.owed = owed
-        self.sent_ns = asked.state.now_ns
+        self.sent_ns = requests.state.now_ns
         self.wait_us = 0
-        self.whole_bytes = 0
+        self.no_wait_bytes = 0
         self.throttle_ms = _NOT_CHARGED
 
     def respond(
@@ -126,9 +126,9 @@ def measure(
 ) -> int:
     """Measure the request just handled if its identity has a quota; returns 0, or MORE if more of it is needed."""
     state = direction.state
-    if state.requests_version is not state.engine.version:
+    if state.request_throttle_version is not state.engine.version:
         _look_up(state, now_ms)
-    throttle, identity = state.requests, state.identity
+    throttle, identity = state.request_throttle, state.identity
     if throttle is None or identity is None:
         return 0
     _, key, version, correlation_id, _ = head
@@ -137,7 +137,7 @@ def measure(
         return 0
     owed_to, _, owed = in_flight[-1]
     # With acks=0 no entry was added.
-    if owed_to != correlation_id or isinstance(owed, Measured | Made | Later):
+    if owed_to != correlation_id or isinstance(owed, Measured | LocalResponse | PendingResponse):
         return 0
     measured = Measured(direction, key, throttle, identity.quota, owed)
     if key in _FETCHES:
@@ -146,7 +146,7 @@ def measure(
             in_flight.pop()  # for an incomplete request, both handlers have only added the entry
             if key == api.FETCH and state.engine.weighs_fetched_topics:
                 state.fetch_owed = False  # as if no limited Fetch were with the broker
-            return direction.more(end - pos, head[0])
+            return direction.order_more(end - pos, head[0])
         if not waits:
             return 0
     last = state.measured
@@ -162,12 +162,12 @@ def _look_up(state: ChannelState, now_ms: int) -> None:
     identity = state.identity
     assert identity is not None, "the request direction identifies before it asks"
     version = state.engine.version
-    state.requests = None
-    state.requests_version = version
+    state.request_throttle = None
+    state.request_throttle_version = version
     if state.engine.requests.limiting() and identity.quota.requests.limits(now_ms):
-        state.requests = identity.quota.requests
+        state.request_throttle = identity.quota.requests
     else:
-        state.unmeasured = version
+        state.unmeasured_version = version
 
 
 def _may_wait(
@@ -195,7 +195,7 @@ def _may_wait(
             return False
     if wait_ms > 0 and min_bytes > 0:
         measured.wait_us = wait_ms * 1000
-        measured.whole_bytes = min_bytes + _APPENDED_BYTES_MAX
+        measured.no_wait_bytes = min_bytes + _APPENDED_BYTES_MAX
     return True
 
 
@@ -214,7 +214,7 @@ def _enforce(
         return direction.verdict.order
     state = direction.state
     left_ms = max(0, state.mute_until_ms - now_ms)
-    other = _other(measured)
+    other = _other_throttle(measured)
     counted = (0, 0) if other is None else (other.throttled_total, other.throttle_ms_total)
     order = 0
     if measured.owed is not None:
@@ -227,10 +227,10 @@ def _enforce(
         if other is not None:
             other.throttled_total, other.throttle_ms_total = counted
         measured.throttle.told(throttle_ms - left_ms)
-    told_ms = state.mute(measured.throttle, throttle_ms, now_ms)
-    if told_ms:
+    mute_ms = state.mute(measured.throttle, throttle_ms, now_ms)
+    if mute_ms:
         direction.verdict.signal = True
-        _tell(direction, buf, pos, end, order, key, version, told_ms)
+        _write_throttle_time(direction, buf, pos, end, order, key, version, mute_ms)
     return order
 
 
@@ -239,11 +239,11 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
     state = direction.state
     now_ns, since_ns = state.now_ns, max(measured.sent_ns, direction.moved_ns)
     if state.measured is measured:
-        since_ns = max(since_ns, measured.asked.moved_ns)
+        since_ns = max(since_ns, measured.requests.moved_ns)
         state.measured = None
     direction.moved_ns = now_ns
     spent_us = (now_ns - since_ns) // 1000
-    if direction.frame_bytes < measured.whole_bytes:
+    if direction.frame_bytes < measured.no_wait_bytes:
         spent_us -= measured.wait_us
     throttle = measured.throttle
     muted_ms = state.muted_by(throttle, now_ms) if state.mute_until_ms > now_ms else 0
@@ -257,7 +257,7 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
         measured.throttle_ms = 0
 
 
-def _other(measured: Measured) -> Throttle | MutationThrottle | None:
+def _other_throttle(measured: Measured) -> Throttle | MutationThrottle | None:
     """Return the other quota that this response may be charged to."""
     if measured.key in _FETCHES:
         return measured.quota.fetch
@@ -275,10 +275,10 @@ def _needs_more(direction: ChannelDirection, have: int, key: int, version: int) 
         return length + 4 <= AT_ONCE_BYTES_MAX and not direction.whole(have, length, AT_ONCE_BYTES_MAX)
     if have >= _HEAD_BYTES + api.flexible(key, version) + offset + _INT32.size:
         return False
-    return direction.more(have, length) == MORE
+    return direction.order_more(have, length) == MORE
 
 
-def _tell(
+def _write_throttle_time(
     direction: ChannelDirection,
     buf: Buffer,
     pos: int,
@@ -286,7 +286,7 @@ def _tell(
     order: int,
     key: int,
     version: int,
-    told_ms: int,
+    mute_ms: int,
 ) -> None:
     """Write the larger throttle time into the response; without a place for it, none is written."""
     if (
@@ -297,11 +297,11 @@ def _tell(
     try:
         if order == REPLACE:
             response = bytearray(direction.verdict.insert)
-            throttle_time.patch(response, key, version, told_ms)
+            throttle_time.patch(response, key, version, mute_ms)
             direction.verdict.insert = response
             return
         with memoryview(buf)[pos : min(end, pos + direction.frame_bytes)] as frame:
-            throttle_time.patch(frame, key, version, told_ms)
+            throttle_time.patch(frame, key, version, mute_ms)
         direction.verdict.patches += 1
     except WireError:
         return  # the broker's response ends before it; the mute alone must suffice

@@ -15,15 +15,15 @@ from protocol.header import REQUEST_HEAD, RequestHead
 from proxy.channel.direction import NS_PER_MS, WALK
 from proxy.channel.errors import PeerError
 from proxy.channel.handlers import REQUEST_HANDLERS
-from proxy.channel.handlers.sasl import OVER, raw_token
+from proxy.channel.handlers.sasl import REQUEST_FOLLOWS, bare_token
 from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
-from proxy.channel.intake import RAW_TOKENS_MAX, Intake
+from proxy.channel.intake import BARE_TOKENS_MAX, Intake
 from proxy.channel.request_header import HEAD_BYTES, RequestReader
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS
 from proxy.channel.state import ChannelState
-from proxy.channel.topic_charges import produced
+from proxy.channel.topic_charges import charge_produced
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.limiters.flow import Flow
@@ -33,7 +33,7 @@ __all__ = ["RequestDirection"]
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = HEAD_BYTES
 Handled: TypeAlias = "Callable[[RequestDirection, Buffer, int, int, int, RequestHead, int], int]"
-_INTRODUCTIONS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
+_BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
 class RequestDirection(RequestReader):
@@ -60,24 +60,24 @@ class RequestDirection(RequestReader):
         now_ms = now_ns // NS_PER_MS
         pos = start
         if verdict.passthrough or self.walk is not None:
-            pos = self._go_on(buf, start, end, now_ms)
+            pos = self._continue_frame(buf, start, end, now_ms)
             if verdict.passthrough or self.walk is not None:
                 verdict.passing = pos - start
                 return verdict
         in_flight = state.in_flight
         version_now = state.engine.version
         while True:
-            if state.mute_until_ms > now_ms and self._muted(buf, pos, end):
+            if state.mute_until_ms > now_ms and self._wait_muted(buf, pos, end):
                 break
             if len(in_flight) >= state.in_flight_max:
-                size = self._no_request(buf, pos, end)
+                size = self._handle_closed_intake(buf, pos, end)
                 if not size:
                     break
-                if size != OVER:
+                if size != REQUEST_FOLLOWS:
                     pos += size
                     continue
             if end - pos < _HEAD_BYTES:
-                self.cut_header(buf, pos, end)
+                self.handle_short_header(buf, pos, end)
                 break
             head: RequestHead = _HEAD(buf, pos)
             length, key, version, correlation_id, client_id_length = head
@@ -95,23 +95,25 @@ class RequestDirection(RequestReader):
                     break
             handler = REQUEST_HANDLERS.get(key)
             if handler is None:
-                self.plain(key, version, correlation_id)
+                self.owe_unchanged(key, version, correlation_id)
             else:
                 order = handler(self, buf, pos, end, body, head, now_ms)
                 if order:
                     if order != WALK:
-                        if order == REPLACE and verdict.drop and state.unmeasured is not version_now:
+                        if order == REPLACE and verdict.drop and state.unmeasured_version is not version_now:
                             self._handled(self, buf, pos, end, body, head, now_ms)
                         break
                     next_pos = self._walk_on(buf, pos, end, now_ms)
                     if self.mid_frame():
                         self.counts[key] += 1
-                        if state.unmeasured is not version_now:
+                        if state.unmeasured_version is not version_now:
                             self._handled(self, buf, pos, end, body, head, now_ms)
                         pos = next_pos
                         break
                 self.counts[key] += 1
-            if state.unmeasured is not version_now and self._handled(self, buf, pos, end, body, head, now_ms):
+            if state.unmeasured_version is not version_now and self._handled(
+                self, buf, pos, end, body, head, now_ms
+            ):
                 self.counts[key] -= 1  # it will be handled again
                 break
             pos = next_pos
@@ -126,30 +128,30 @@ class RequestDirection(RequestReader):
     def passed(self, count: int, now_ns: int) -> None:
         """Report that `count` of the passthrough bytes were forwarded."""
         super().passed(count, now_ns)
-        if self._arriving is not None:
-            self._arrived(self._arriving, count)
+        if self._charged_flow is not None:
+            self._note_arrival(self._charged_flow, count)
 
-    def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+    def _continue_frame(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Continue the request under way; returns where it stops, and sets the order unless the request is over."""
-        flow = self._arriving
+        flow = self._charged_flow
         if flow is None:
-            return self._pass_on(buf, pos, end, now_ms)
-        if self.late(now_ms) and self._charge_again(flow, now_ms):
+            return self._forward_rest(buf, pos, end, now_ms)
+        if self.recharge_due(now_ms) and self._recharge(flow, now_ms):
             return pos
-        passed = self._pass_on(buf, pos, end, now_ms)
-        self._arrived(flow, passed - pos)
+        passed = self._forward_rest(buf, pos, end, now_ms)
+        self._note_arrival(flow, passed - pos)
         return passed
 
-    def late(self, now_ms: int) -> bool:
+    def recharge_due(self, now_ms: int) -> bool:
         """Whether the rest of the request is late, and must be charged again before more of it is forwarded."""
-        flow, identity = self._arriving, self.state.identity
+        flow, identity = self._charged_flow, self.state.identity
         if flow is None:
             return False
         if identity is not None and identity.produce is flow:
             identity.quota.produce.arrives(flow, now_ms)
         return flow.lost > 0
 
-    def _pass_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+    def _forward_rest(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         if self.verdict.passthrough > 0:
             pos = self.skip_passthrough(pos, end)
             if self.verdict.passthrough:
@@ -157,7 +159,7 @@ class RequestDirection(RequestReader):
                 return pos
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
-    def _arrived(self, flow: Flow, count: int) -> None:
+    def _note_arrival(self, flow: Flow, count: int) -> None:
         """Note the arrival of `count` bytes of the request that was charged at its header."""
         flow.announced -= count
         if flow.announced <= 0 and not flow.lost:
@@ -166,7 +168,7 @@ class RequestDirection(RequestReader):
             if identity is not None:
                 identity.quota.produce.arrived(flow)
 
-    def _charge_again(self, flow: Flow, now_ms: int) -> int:
+    def _recharge(self, flow: Flow, now_ms: int) -> int:
         """Charge the late rest of a request again; returns 0, or the order that holds it."""
         state = self.state
         identity = state.identity
@@ -194,9 +196,9 @@ class RequestDirection(RequestReader):
         verdict.order = PASS
         if walk.done:
             self.walk = None
-            produced(self.state, walk, now_ms, response_owed=self.response_owed)
+            charge_produced(self.state, walk, now_ms, response_owed=self.response_owed)
         elif walk.full:
-            produced(self.state, walk, now_ms, response_owed=self.response_owed)
+            charge_produced(self.state, walk, now_ms, response_owed=self.response_owed)
             self.next_turn()
         elif walk.paused:
             self.next_turn()
@@ -207,14 +209,14 @@ class RequestDirection(RequestReader):
             self.state.observer.walked(self, walk, now_ms)
         return pos
 
-    def _muted(self, buf: Buffer, pos: int, end: int) -> bool:
+    def _wait_muted(self, buf: Buffer, pos: int, end: int) -> bool:
         """Whether the next bytes wait until the mute ends (KIP-219); acknowledgements do not (KIP-932)."""
-        if self.state.shares:
+        if self.state.uses_share_fetch:
             return waits_muted(self, buf, pos, end)
         self.wait(self.state.mute_until_ms, held=False)
         return True
 
-    def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
+    def _handle_closed_intake(self, buf: Buffer, pos: int, end: int) -> int:
         """Handle bytes while no request may be handled: too many responses are owed, or a SASL exchange is under way.
 
         Returns the size of a bare token that passes, OVER if a request follows after all, or 0 with an order.
@@ -224,8 +226,8 @@ class RequestDirection(RequestReader):
             self.replace(0, state.forward)
             state.forward = None
             return 0
-        if state.intake is Intake.BARE_TOKENS and len(state.in_flight) < RAW_TOKENS_MAX:
-            return raw_token(self, buf, pos, end)
+        if state.intake is Intake.BARE_TOKENS and len(state.in_flight) < BARE_TOKENS_MAX:
+            return bare_token(self, buf, pos, end)
         if state.intake.in_exchange and pos == end:
             self.verdict.order = PASS
             return 0
@@ -251,16 +253,16 @@ class RequestDirection(RequestReader):
         if client_id_length > CLIENT_ID_CHARACTERS_MAX:  # too long to be kept on every connection
             self._client_id = self._client_id[:CLIENT_ID_CHARACTERS_MAX]
             self._client_id_length = -1
-        return body if self.state.counted else self._count(key, body, now_ms)
+        return body if self.state.counted else self._count_connection(key, body, now_ms)
 
-    def _count(self, key: int, body: int, now_ms: int) -> int:
+    def _count_connection(self, key: int, body: int, now_ms: int) -> int:
         """Count the connection against its user's rate; returns `body`, or 0 with an order if the request waits.
 
         Raises:
             PeerError: the client must authenticate first, as in brokers: nothing is charged to a user before.
         """
         state = self.state
-        if key in _INTRODUCTIONS:
+        if key in _BEFORE_USER:
             self._client_id_length = -1  # parse the header of the next request in full
             return body
         if state.settings.sasl and state.user == ANONYMOUS:

@@ -8,10 +8,10 @@ from typing import Final
 
 from proxy.channel.direction import NS_PER_MS, UNDECIDED, WALK, ChannelDirection
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import RAW_TOKEN, Buffer, Made
+from proxy.channel.in_flight import BARE_TOKEN, Buffer, LocalResponse
 from proxy.channel.intake import RESUMED_AT
 from proxy.channel.state import ChannelState
-from proxy.channel.topic_charges import fetched
+from proxy.channel.topic_charges import charge_fetched
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 
 __all__ = ["ResponseDirection"]
@@ -40,7 +40,7 @@ class ResponseDirection(ChannelDirection):
         state.now_ns = now_ns
         pos = start
         if verdict.passthrough or self.walk is not None:
-            pos = self._go_on(buf, start, end, now_ns // NS_PER_MS)
+            pos = self._continue_frame(buf, start, end, now_ns // NS_PER_MS)
             if self.mid_frame():
                 verdict.passing = pos - start
                 return verdict
@@ -55,7 +55,7 @@ class ResponseDirection(ChannelDirection):
                 if pos == end:  # the usual end of a read
                     verdict.order = PASS
                     break
-                size = self._cut_head(buf, pos, end, now_ns // NS_PER_MS)
+                size = self._handle_short_head(buf, pos, end, now_ns // NS_PER_MS)
                 if not size:
                     break
                 pos += size
@@ -75,13 +75,13 @@ class ResponseDirection(ChannelDirection):
             in_flight.popleft()
             stats.frames_from_brokers += 1
             if state.awaits_responses:
-                self.make_room()
+                self.resume_requests()
             if state.observer is not None:
                 state.observer.response_begun(self, entry)
             if order == REPLACE:
                 break
             if order == WALK:
-                pos = self._go_on(buf, pos, end, now_ns // NS_PER_MS)
+                pos = self._continue_frame(buf, pos, end, now_ns // NS_PER_MS)
                 if self.mid_frame():
                     break
                 continue
@@ -95,14 +95,14 @@ class ResponseDirection(ChannelDirection):
             if pos == end:  # the usual end of a read
                 verdict.order = PASS
             else:
-                self._nothing_owed(buf, pos, end)
+                self._refuse_unowed(buf, pos, end)
         verdict.passing = pos - start
         return verdict
 
-    def _nothing_owed(self, buf: Buffer, pos: int, end: int) -> None:
+    def _refuse_unowed(self, buf: Buffer, pos: int, end: int) -> None:
         """Handle bytes while no response is owed: raises an error once their head is complete."""
         if end - pos >= _HEAD_BYTES:
-            raise self._unowed(*_HEAD(buf, pos))
+            raise self._not_owed(*_HEAD(buf, pos))
         self.verdict.need = _HEAD_BYTES
         self.verdict.order = MORE
 
@@ -111,14 +111,14 @@ class ResponseDirection(ChannelDirection):
         state = self.state
         entry = state.in_flight.popleft()
         made = entry[2]
-        assert isinstance(made, Made), "nothing else is made here"
+        assert isinstance(made, LocalResponse), "nothing else is made here"
         state.kept_bytes -= len(made.response)
         self.replace(0, made.response)
-        self.make_room()
+        self.resume_requests()
         if state.observer is not None:
             state.observer.local_response_sent(entry, made.response)
 
-    def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+    def _handle_short_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Handle fewer bytes than a response's head has.
 
         Returns the size of a complete SASL token without a header, which passes; otherwise 0 with the order MORE.
@@ -126,14 +126,14 @@ class ResponseDirection(ChannelDirection):
         self.verdict.need = _HEAD_BYTES
         self.verdict.order = MORE
         in_flight = self.state.in_flight
-        if in_flight[0][0] != RAW_TOKEN:
+        if in_flight[0][0] != BARE_TOKEN:
             return 0
         self.verdict.need = _PREFIX_BYTES
         if end - pos < _PREFIX_BYTES:
             return 0
         length = int.from_bytes(buf[pos : pos + _PREFIX_BYTES], "big", signed=True)
         if length < 0:
-            raise self._unowed(length, 0)
+            raise self._not_owed(length, 0)
         self._check_length(length)
         self.frame_bytes = length + _PREFIX_BYTES
         if self.frame_bytes > end - pos:
@@ -144,7 +144,7 @@ class ResponseDirection(ChannelDirection):
         entry[2].respond(self, buf, pos, end, entry, now_ms)
         in_flight.popleft()
         self.state.stats.frames_from_brokers += 1
-        self.make_room()
+        self.resume_requests()
         return self.frame_bytes
 
     def _token_missing(self, length: int, correlation_id: int) -> bool:
@@ -158,21 +158,21 @@ class ResponseDirection(ChannelDirection):
         """
         self._check_length(length)
         in_flight = self.state.in_flight
-        if length < 0 or in_flight[0][0] != RAW_TOKEN:
-            raise self._unowed(length, correlation_id)
+        if length < 0 or in_flight[0][0] != BARE_TOKEN:
+            raise self._not_owed(length, correlation_id)
         if length < _LENGTH_MIN or len(in_flight) == 1 or in_flight[1][0] != correlation_id:
             return False
         in_flight.popleft()
         return True
 
-    def make_room(self) -> None:
+    def resume_requests(self) -> None:
         """Have requests taken again if they wait for owed responses and enough of those were sent."""
         state = self.state
         if state.awaits_responses and len(state.in_flight) <= RESUMED_AT[state.intake]:
             state.awaits_responses = False
             self.verdict.signal = True
 
-    def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+    def _continue_frame(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Continue the response under way; returns where it stops, and sets the order unless the response is over."""
         pos = self.skip_passthrough(pos, end)
         if self.verdict.passthrough:
@@ -191,10 +191,10 @@ class ResponseDirection(ChannelDirection):
         if walk.done:
             self.walk = None
             verdict.patches += address_map is not None  # its last part has addresses
-            if walk.sizes and fetched(self.state, walk, now_ms):
+            if walk.sizes and charge_fetched(self.state, walk, now_ms):
                 verdict.signal = True
         elif walk.full:
-            if fetched(self.state, walk, now_ms):
+            if charge_fetched(self.state, walk, now_ms):
                 verdict.signal = True
             self.next_turn()
         elif walk.paused:
@@ -213,7 +213,7 @@ class ResponseDirection(ChannelDirection):
                 f"a response of {length} bytes, limits.response_bytes_max is {self._length_max}",
             )
 
-    def _unowed(self, length: int, correlation_id: int) -> PeerError:
+    def _not_owed(self, length: int, correlation_id: int) -> PeerError:
         """Return the error for a response that cannot be owed."""
         if length < _LENGTH_MIN:
             return PeerError("broker_frame_length", f"a response of {length} bytes")

@@ -16,17 +16,20 @@ class Rewritten(Owed):
 
     Args:
         key: the API key, for the longest frame that is kept.
-        given: returns the function's arguments from the channel's settings; None for no arguments.
+        argument: returns the function's arguments from the channel's settings; None for no arguments.
     """
 
-    __slots__ = ("_given", "_key", "_rewrite")
+    __slots__ = ("_argument", "_key", "_rewrite")
 
     def __init__(
-        self, key: int, rewrite: Callable[..., bytes], given: Callable[[ChannelSettings], Any] | None = None
+        self,
+        key: int,
+        rewrite: Callable[..., bytes],
+        argument: Callable[[ChannelSettings], Any] | None = None,
     ) -> None:
         self._key = key
         self._rewrite = rewrite
-        self._given = given
+        self._argument = argument
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
@@ -35,6 +38,6 @@ class Rewritten(Owed):
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
             return direction.verdict.order
-        given = () if self._given is None else (self._given(direction.state.settings),)
-        rewritten = direction.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *given)
+        argument = () if self._argument is None else (self._argument(direction.state.settings),)
+        rewritten = direction.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *argument)
         return direction.verdict.order if rewritten is None else direction.replace(length + 4, rewritten)

@@ -12,7 +12,16 @@ from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import REST, Forward, InFlight, Later, Made, Owed, Question, SharedResponse
+from proxy.channel.in_flight import (
+    RESPONSE_REST,
+    Forward,
+    InFlight,
+    LocalResponse,
+    Owed,
+    PendingResponse,
+    Question,
+    SharedResponse,
+)
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
@@ -35,7 +44,7 @@ AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 _IDENTITIES_MAX: Final = 32
 # The memory of each of them but the first, in addition to its bytes.
 _IDENTITY_BYTES: Final = 512
-_LONG: Final = bytes(
+_LONG_CLIENT_ID: Final = bytes(
     CLIENT_ID_CHARACTERS_MAX + 1
 )  # stands for all client ids that are longer than is told apart
 _TOPIC_WALKS: Final = TopicWalks()
@@ -61,8 +70,8 @@ class ChannelState:
         mutations_owed: owed responses of counted topic mutations: one at a time, as in brokers.
         counted: whether the connection was counted against its user's rate of connections.
         now_ns: when the shell last read bytes for a direction, in nanoseconds of the clock of `now_ms`.
-        unmeasured: the engine's version for which it is known that the current identity has no request quota.
-        requests, requests_version: the request quota of the current identity, and the engine's version then.
+        unmeasured_version: the engine's version for which it is known that the current identity has no request quota.
+        request_throttle, request_throttle_version: the current identity's request quota, and the engine's version then.
         measured: the last measured request, until its response arrives.
         would_mute_until_ms: the end of the mute for a request quota that is not enforced.
         charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
@@ -70,23 +79,23 @@ class ChannelState:
         observer: the channel's observer; None without one.
         authenticated: whether `user` comes from a SASL exchange.
         acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
-        user: the principal's name; "" if it cannot be read. `become` changes it.
+        user: the principal's name; "" if it cannot be read. `set_user` changes it.
         sasl: the SASL exchange under way.
         fetch_owed: whether a limited Fetch or ShareFetch is with the broker: the next one waits for its response;
             otherwise pipelined ones would all be forwarded before the first one is charged.
         kept_bytes: of client ids, local responses that wait for their turn, and the request at the shell.
         question: a request for the shell to respond to; the shell takes it from here.
-        shares: whether a ShareFetch or ShareAcknowledge was seen: then a mute does not apply to acknowledgements.
+        uses_share_fetch: whether a ShareFetch or ShareAcknowledge was seen; if so, acknowledgements pass a mute.
         share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
         forward: the shell's request to the broker, until the request direction inserts it.
     """
 
     __slots__ = (
-        "_asked_bytes",
+        "_client_ids_bytes",
         "_identities",
         "_muted_at",
         "_muted_by",
-        "_names_bytes",
+        "_question_bytes",
         "acks_zero",
         "authenticated",
         "awaits_responses",
@@ -108,16 +117,16 @@ class ChannelState:
         "now_ns",
         "observer",
         "question",
-        "requests",
-        "requests_version",
+        "request_throttle",
+        "request_throttle_version",
         "sasl",
         "sessions",
         "settings",
         "share_held_until_ms",
-        "shares",
         "stats",
-        "unmeasured",
+        "unmeasured_version",
         "user",
+        "uses_share_fetch",
         "walks",
         "would_mute_until_ms",
     )
@@ -146,19 +155,19 @@ class ChannelState:
         self.lookup: TopicLookup | None = None
         self.mutations_owed = 0
         self.now_ns = 0
-        self.unmeasured: object = None
-        self.requests: RequestThrottle | None = None
-        self.requests_version: object = None
+        self.unmeasured_version: object = None
+        self.request_throttle: RequestThrottle | None = None
+        self.request_throttle_version: object = None
         self.measured: Timed | None = None
         self.would_mute_until_ms = 0
-        self.shares = False
+        self.uses_share_fetch = False
         self.share_held_until_ms = 0
         self.user = settings.user
         self.authenticated = False
         self.sasl: SaslExchange | None = None
         self.kept_bytes = 0
-        self._names_bytes = 0  # of client ids
-        self._asked_bytes = 0  # of the request at the shell
+        self._client_ids_bytes = 0  # of client ids
+        self._question_bytes = 0  # of the request at the shell
         self.question: Question | None = None
         self.forward: bytes | None = None
         self._identities: dict[bytes, Identity] = {}
@@ -166,29 +175,29 @@ class ChannelState:
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
         """Make `client_id` the current identity."""
-        key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG
+        key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG_CLIENT_ID
         identity = self._identities.get(key)
-        if identity is None or key is _LONG:
+        if identity is None or key is _LONG_CLIENT_ID:
             name = client_id.decode("utf-8", "replace")
             quota = self.engine.client(self.user, name, self.settings.broker)
             if identity is None or identity.quota is not quota:
-                identity = self._speaks(key, quota, now_ms)
+                identity = self._create_identity(key, quota, now_ms)
         self.identity = identity
-        self.unmeasured = self.requests_version = None
+        self.unmeasured_version = self.request_throttle_version = None
         return identity
 
-    def _speaks(self, key: bytes, quota: ClientQuota, now_ms: int) -> Identity:
+    def _create_identity(self, key: bytes, quota: ClientQuota, now_ms: int) -> Identity:
         """Create the identity of a client id that is new on this channel."""
         if key in self._identities or len(self._identities) >= _IDENTITIES_MAX:
             self.leave(now_ms)
         if self._identities:
-            self._names_bytes += len(key) + _IDENTITY_BYTES
+            self._client_ids_bytes += len(key) + _IDENTITY_BYTES
             self.kept_bytes += len(key) + _IDENTITY_BYTES
         identity = self._identities[key] = Identity(quota)
-        identity.produce.hold_ms_max = self.mute_limits.turn_hold_ms_max
+        identity.produce.hold_ms_max = self.mute_limits.hold_ms_max
         return identity
 
-    def become(self, user: str, now_ms: int) -> None:
+    def set_user(self, user: str, now_ms: int) -> None:
         """Set the SASL exchange's principal, as far as known; if it is a new one, identities are looked up again."""
         self.authenticated = True
         if user != self.user:
@@ -200,13 +209,13 @@ class ChannelState:
         self.mute_limits.begin_session(lifetime_ms, now_ms)
         self._limit_holds()
 
-    def name_session_timeout(self, session_timeout_ms: int) -> None:
+    def note_session_timeout(self, session_timeout_ms: int) -> None:
         """Note a group request; 0 if it has no session timeout."""
-        self.mute_limits.name_session_timeout(session_timeout_ms)
+        self.mute_limits.note_session_timeout(session_timeout_ms)
         self._limit_holds()
 
     def _limit_holds(self) -> None:
-        hold_ms_max = self.mute_limits.turn_hold_ms_max
+        hold_ms_max = self.mute_limits.hold_ms_max
         for identity in self._identities.values():
             identity.produce.hold_ms_max = hold_ms_max
 
@@ -215,20 +224,20 @@ class ChannelState:
         for identity in self._identities.values():
             identity.leave(now_ms)
         self._identities.clear()
-        self.kept_bytes -= self._names_bytes
-        self._names_bytes = 0
+        self.kept_bytes -= self._client_ids_bytes
+        self._client_ids_bytes = 0
         self.identity = None
 
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
         """Mute the channel from now on; returns the throttle time for the response, in ms (KIP-219 steps 1 and 2)."""
-        told_ms = self.mute_limits.told(throttle_ms, now_ms)
-        if now_ms + told_ms > self.mute_until_ms:
-            self.mute_until_ms = now_ms + told_ms
+        mute_ms = self.mute_limits.bounded(throttle_ms, now_ms)
+        if now_ms + mute_ms > self.mute_until_ms:
+            self.mute_until_ms = now_ms + mute_ms
             self._muted_by = throttle
             self._muted_at = self._limit(throttle)
         if self.observer is not None:
-            self.observer.muted(throttle, throttle_ms, told_ms)
-        return told_ms
+            self.observer.muted(throttle, throttle_ms, mute_ms)
+        return mute_ms
 
     def count_connection(self, now_ms: int) -> None:
         """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
@@ -243,7 +252,7 @@ class ChannelState:
             self.mute(*over, now_ms)
 
     @property
-    def mutes_all(self) -> bool:
+    def mutes_acknowledgements(self) -> bool:
         """Whether the mute is for a quota that counts every request, also acknowledgements of records."""
         return isinstance(self._muted_by, RequestThrottle | UserThrottle)
 
@@ -262,7 +271,7 @@ class ChannelState:
     ) -> None:
         """Owe a local response; it is sent in its turn."""
         self.kept_bytes += len(response)
-        self.in_flight.append((correlation_id, version, Made(response)))
+        self.in_flight.append((correlation_id, version, LocalResponse(response)))
 
     def respond_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
         """Owe a response of the shell; no further request is taken before it.
@@ -271,28 +280,28 @@ class ChannelState:
             forwarded: makes the owed response if the shell sends a request to the broker first.
         """
         self.question = question
-        self._asked_bytes = len(question.frame)
-        self.kept_bytes += self._asked_bytes
-        self.in_flight.append((question.correlation_id, question.version, Later(forwarded)))
+        self._question_bytes = len(question.frame)
+        self.kept_bytes += self._question_bytes
+        self.in_flight.append((question.correlation_id, question.version, PendingResponse(forwarded)))
         self.enter(Intake.AWAIT_SHELL)
 
     def responded(self, response: bytes | bytearray | SharedResponse) -> None:
         """Take the response of the shell; it is sent in its turn."""
         correlation_id, version, owed = self.in_flight.pop()
-        assert isinstance(owed, Later), "nothing follows a response that is owed later"
+        assert isinstance(owed, PendingResponse), "nothing follows a response that is owed later"
         if isinstance(response, SharedResponse):
             self.respond_locally(correlation_id, version, response.head)
-            self.respond_locally(REST, version, response.rest)
+            self.respond_locally(RESPONSE_REST, version, response.rest)
         else:
             self.respond_locally(correlation_id, version, response)
-        self.kept_bytes -= self._asked_bytes
-        self._asked_bytes = 0
+        self.kept_bytes -= self._question_bytes
+        self._question_bytes = 0
         self.enter(Intake.OPEN)
 
-    def ask_first(self, forward: Forward) -> None:
+    def forward_first(self, forward: Forward) -> None:
         """Send a request to the broker before the shell's own response."""
         correlation_id, version, owed = self.in_flight[-1]
-        assert isinstance(owed, Later), "nothing follows a response that is owed later"
+        assert isinstance(owed, PendingResponse), "nothing follows a response that is owed later"
         assert owed.forwarded is not None, "the API has a use for the broker's response"
         self.in_flight[-1] = (correlation_id, version, owed.forwarded(forward))
         self.forward = forward.frame

@@ -23,13 +23,13 @@ from protocol.walks.walk import OTHER_TOPICS, Walk
 from proxy.channel.state import ChannelState
 from quotas.throttles.bandwidth import FETCH, PRODUCE
 
-__all__ = ["fetched", "produced"]
+__all__ = ["charge_fetched", "charge_produced"]
 
 # The characters of a Kafka topic name. A client may send any bytes, and a name may become a throttle.
 _NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
 
 
-def produced(state: ChannelState, walk: Walk, now_ms: int, *, response_owed: bool) -> None:
+def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_owed: bool) -> None:
     """Charge the topics of a walked Produce.
 
     Args:
@@ -42,7 +42,7 @@ def produced(state: ChannelState, walk: Walk, now_ms: int, *, response_owed: boo
         state.in_flight[-1] = (correlation_id, version, owed.muted(until_ms))
 
 
-def fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
+def charge_fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
     """Charge the topics of a walked response to a Fetch or ShareFetch; returns whether a mute has begun."""
     return _charge(state, FETCH, walk, now_ms) > 0
 

@@ -25,10 +25,10 @@ from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
 from proxy.channel.topic_lookup import TopicLookup
 
-__all__ = ["asked_sizes"]
+__all__ = ["request_sizes"]
 
 
-def asked_sizes(
+def request_sizes(
     direction: ChannelDirection, frame: bytes, body: int, correlation_id: int, topics: Sequence[TopicMutation]
 ) -> TopicLookup | None:
     """Return the sizes of these topics; None with an order while they are being requested.
@@ -40,12 +40,14 @@ def asked_sizes(
     lookup = state.lookup
     if lookup is None:
         lookup = TopicLookup()
-        question = _ask(state.in_flight, lookup, frame[REQUEST_HEAD.size : body], correlation_id, topics)
-        if not question:
+        lookups = _owe_lookups(
+            state.in_flight, lookup, frame[REQUEST_HEAD.size : body], correlation_id, topics
+        )
+        if not lookups:
             return lookup
         state.lookup = lookup
         state.stats.topic_lookups += lookup.pending
-        direction.replace(0, question)
+        direction.replace(0, lookups)
         return None
     if lookup.pending:
         direction.await_responses()
@@ -54,7 +56,7 @@ def asked_sizes(
     return lookup
 
 
-def _ask(
+def _owe_lookups(
     in_flight: InFlight,
     lookup: TopicLookup,
     client_id: bytes,
@@ -62,21 +64,21 @@ def _ask(
     topics: Sequence[TopicMutation],
 ) -> bytes:
     """Owe the responses, and return the requests: with topic ids, brokers ignore names."""
-    question = b""
+    lookups = b""
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     topic_ids = list(dict.fromkeys(topic.topic_id for topic in topics if topic.name is None))
     if names:
-        question += metadata_topics.request_by_name(names, correlation_id, client_id)
-        in_flight.append((correlation_id, metadata_topics.BY_NAME_VERSION, _Sizes(lookup)))
+        lookups += metadata_topics.request_by_name(names, correlation_id, client_id)
+        in_flight.append((correlation_id, metadata_topics.BY_NAME_VERSION, _SizesResponse(lookup)))
         lookup.pending += 1
     if topic_ids:
-        question += metadata_topics.request_by_id(topic_ids, correlation_id, client_id)
-        in_flight.append((correlation_id, metadata_topics.BY_ID_VERSION, _Sizes(lookup)))
+        lookups += metadata_topics.request_by_id(topic_ids, correlation_id, client_id)
+        in_flight.append((correlation_id, metadata_topics.BY_ID_VERSION, _SizesResponse(lookup)))
         lookup.pending += 1
-    return question
+    return lookups
 
 
-class _Sizes(Owed):
+class _SizesResponse(Owed):
     """The response to a Metadata request of Sluice's own."""
 
     __slots__ = ("_lookup",)

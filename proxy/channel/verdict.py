@@ -32,8 +32,8 @@ class Verdict:
         held: with WAIT, whether a request waits before its payload is read (schedule); else the channel is muted
             (KIP-219).
         signal: whether an event concerns the other direction: a local response is due, or a mute has begun.
-        charged_ahead: whether the request under way was charged before its bytes arrived: if they are `late`, call
-            `receive` again before more of it is forwarded.
+        charged_ahead: whether the current request was charged before its bytes arrived; if so, and if `recharge_due`
+            returns True, call `receive` before more of it is forwarded.
     """
 
     __slots__ = (

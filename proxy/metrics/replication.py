@@ -58,7 +58,7 @@ class ReplicationMetrics:
         seen = 0
         for link in list(self._quotas.links):
             follower = link.follower
-            for topic, partition, offset, high_watermark in link.standings():
+            for topic, partition, offset, high_watermark in link.replica_offsets():
                 lag = max(0, high_watermark - offset)
                 key = (follower, topic, partition)
                 if key in behind:  # its follower has connected anew, and the old connection has not ended yet

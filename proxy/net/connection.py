@@ -163,7 +163,7 @@ class Connection:
         self.requests.update_reading()
         if verdict.order == REFUSE:  # the client sends all of it again
             self._wait.begin(REFUSED, now)
-            self.channel.take_no_more()
+            self.channel.end_intake()
             self._end_refused()
         elif verdict.until_ms == 0:
             self._wait.begin(FULL, now)
@@ -209,15 +209,15 @@ class Connection:
     def unconnected(self) -> None:
         """Open the broker connection at the client's first request."""
         if self._broker is None and self._dial is None and not self.closed:
-            self._dial = Dial(self._way, self._another, self._shared, self._joined, self.close)
+            self._dial = Dial(self._way, self._another, self._shared, self._broker_connected, self.close)
             self._dial.begin()
 
-    def _joined(self, broker: Stream, broker_id: int) -> None:
+    def _broker_connected(self, broker: Stream, broker_id: int) -> None:
         """Start using the open broker connection."""
         self._dial = None
         self._broker = broker
         if broker_id != self._way.broker:
-            self.channel.joined(broker_id)
+            self.channel.broker_changed(broker_id)
         self.responses.read_from(broker)
         self.requests.write_to(broker)
 
@@ -274,7 +274,7 @@ class Connection:
     def _apply(self, outcome: bytes | bytearray | SharedResponse | Forward) -> None:
         """Pass the result to the channel, and let it continue."""
         if isinstance(outcome, Forward):
-            self.channel.ask_first(outcome)
+            self.channel.forward_first(outcome)
             if self._wait.kind == FULL:
                 self._resume()
             elif not self._wait.kind:
@@ -336,7 +336,7 @@ class Connection:
             return True
         self.reconsider()
         if not self._wait.kind and not self.requests.blocked:  # muted requests were forwarded
-            self.channel.take_no_more()
+            self.channel.end_intake()
         if self._finished_ms:
             if now - self._finished_ms > _LINGER_MS:
                 self.close("drained")

@@ -159,7 +159,7 @@ class Pump(Splicer):
     def _on_readable(self) -> None:
         verdict = self.direction.verdict
         if verdict.passthrough >= SPLICE_BYTES_MIN:
-            if verdict.charged_ahead and self.direction.late(monotonic_ns() // _NS_PER_MS):
+            if verdict.charged_ahead and self.direction.recharge_due(monotonic_ns() // _NS_PER_MS):
                 self.show_kept()  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
                 return

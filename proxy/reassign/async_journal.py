@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from protocol.messages.reassignments import Ongoing, Stepping
-from proxy.channel import OngoingMoves, Shown
+from proxy.channel import OngoingMoves, ShownMove
 from proxy.logs import event
 from proxy.reassign.entries import Entry, Record, Term
 from proxy.reassign.journal import DamagedError, Journal, JournalError, JournalState
@@ -119,11 +119,11 @@ class AsyncJournal:
 
 def _visible_moves(
     state: JournalState, now: Mapping[TopicPartition, PartitionState]
-) -> dict[TopicPartition, Shown]:
+) -> dict[TopicPartition, ShownMove]:
     return {key: _visible_move(entry, now.get(key)) for key, entry in state.entries.items()}
 
 
-def _visible_move(entry: Entry, now: PartitionState | None) -> Shown:
+def _visible_move(entry: Entry, now: PartitionState | None) -> ShownMove:
     """Return a move as Kafka lists a reassignment: the target replicas, then those to remove."""
     wanted = entry.wanted
     before = entry.original
@@ -135,4 +135,4 @@ def _visible_move(entry: Entry, now: PartitionState | None) -> Shown:
     stepping = None
     if step is not None and now is not None and step.is_under_way(now):
         stepping = Stepping(step.current, step.replicas)
-    return Shown(Ongoing(wanted + removing, adding, removing), stepping)
+    return ShownMove(Ongoing(wanted + removing, adding, removing), stepping)

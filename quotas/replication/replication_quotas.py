@@ -66,7 +66,7 @@ class Followed(Protocol):
     def follower(self) -> int:
         """The broker that fetches."""
 
-    def standings(self) -> Iterable[tuple[bytes, int, int, int]]:
+    def replica_offsets(self) -> Iterable[tuple[bytes, int, int, int]]:
         """Yield (topic, partition, fetch offset, high watermark) of each replica with known offsets."""
 
     def topics(self) -> set[bytes]:

@@ -5,7 +5,16 @@ from typing import Any, Final
 
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.reassignments import Ongoing
-from proxy.channel import BATCH_WEIGHT, KEEP, ChannelSettings, Machine, OngoingMoves, Shown, Tap, channel_for
+from proxy.channel import (
+    BATCH_WEIGHT,
+    KEEP,
+    ChannelSettings,
+    Machine,
+    OngoingMoves,
+    ShownMove,
+    Tap,
+    channel_for,
+)
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
@@ -25,7 +34,7 @@ _FRAMES_BYTES_MAX: Final = 64 * 1024 * 1024
 _TOPICS: Final = ("t", "u", "free")
 _FRAMES: Final = ("off", "blank", KEEP)
 _UNKNOWN_USERS: Final[tuple[UnknownUsers, ...]] = ("none", "default", "refuse")
-_MOVES: Final = {("t", 0): Shown(Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), None)}
+_MOVES: Final = {("t", 0): ShownMove(Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), None)}
 
 # Bits of the first two bytes, the lowest first.
 _GATEWAY, _SCHEDULE, _OBSERVE, _BANDWIDTH, _REQUESTS, _MUTATIONS, _TOPICS_LIMITED, _SASL = (

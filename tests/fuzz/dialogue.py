@@ -27,7 +27,7 @@ from typing import Final
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, flexible
 from protocol.errors import WireError
 from proxy.channel import Forward, PeerError
-from proxy.channel.in_flight import RAW_TOKEN
+from proxy.channel.in_flight import BARE_TOKEN
 from tests.fuzz.channels import channel
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell
@@ -95,7 +95,7 @@ def request(key: int, version: int, correlation_id: int, client: bytes | None) -
 
 def answer(correlation_id: int, body: bytes) -> bytes:
     """An answer with its length; a bare token where one is owed."""
-    whole = body if correlation_id == RAW_TOKEN else struct.pack(">i", correlation_id) + body
+    whole = body if correlation_id == BARE_TOKEN else struct.pack(">i", correlation_id) + body
     return struct.pack(">i", len(whole)) + whole
 
 
@@ -146,7 +146,7 @@ def _shell_answers(script: _Script) -> None:
     if question.plan is None and question.api_key == ALTER_PARTITION_REASSIGNMENTS:
         head = request(question.api_key, question.version, question.correlation_id, b"a")
         frame = struct.pack(">i", len(head) + len(body)) + head + body
-        shell.channel.ask_first(Forward(question.api_key, frame, "a plan"))
+        shell.channel.forward_first(Forward(question.api_key, frame, "a plan"))
         shell.later(0)
     else:
         shell.answered(struct.pack(">i", len(whole)) + whole)
@@ -156,11 +156,11 @@ def _end(script: _Script) -> None:
     draw, shell = script.draw, script.shell
     kind = draw.byte() % 3
     if kind == 0:
-        shell.channel.take_no_more()
+        shell.channel.end_intake()
     elif kind == 1:
         shell.channel.reconsider()
     else:
-        shell.channel.joined(draw.byte())
+        shell.channel.broker_changed(draw.byte())
     shell.later(0)
 
 

@@ -131,7 +131,7 @@ class ReplicaSessions(RuleBasedStateMachine):
         (link,) = self.quotas.links
         known = {
             (int.from_bytes(topic, "big") if len(topic) == 16 else int(topic[1:]), partition): offsets
-            for topic, partition, *offsets in link.standings()
+            for topic, partition, *offsets in link.replica_offsets()
         }
         wanted, asked = self.follower.session, self.leader.asked
         assert set(asked) <= set(wanted)

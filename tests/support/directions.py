@@ -21,7 +21,7 @@ class FakeDirection(Direction):
 
     def moved(self, now_ns: int) -> None: ...
 
-    def late(self, now_ms: int) -> bool:
+    def recharge_due(self, now_ms: int) -> bool:
         return False
 
     def mid_frame(self) -> bool:

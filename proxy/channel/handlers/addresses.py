@@ -51,7 +51,7 @@ _OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignment
 _NOTHING: Final[Mapping[int, int]] = {}
 
 
-class _Brokers(Owed):
+class _Metadata(Owed):
     """A Metadata response: brokers, then topics."""
 
     __slots__ = ()
@@ -72,33 +72,33 @@ class _Brokers(Owed):
             if consumed:
                 return direction.replace(consumed, head, passthrough=length + 4 - consumed)
             if shown <= most:
-                return direction.more(end - pos, length)
+                return direction.order_more(end - pos, length)
         raise PeerError(direction.too_long, f"more than {BROKERS_BYTES_MAX} bytes of brokers")
 
 
-class _Created(_Brokers):
+class _CreatingMetadata(_Metadata):
     """A Metadata response to a request that may have created topics."""
 
-    __slots__ = ("_awaiting",)
+    __slots__ = ("_awaited",)
 
-    def __init__(self, awaiting: auto_created.Awaiting) -> None:
-        self._awaiting = awaiting
+    def __init__(self, awaited: auto_created.AwaitedTopics) -> None:
+        self._awaited = awaited
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
         """Find created topics; then handle the response like any other."""
         length = direction.frame_bytes - 4
-        awaiting = self._awaiting
+        awaited = self._awaited
         if length <= AUTO_CREATED_RESPONSE_BYTES_MAX:
             if not direction.whole(end - pos, length, AUTO_CREATED_RESPONSE_BYTES_MAX):
                 return direction.verdict.order
-            if awaiting.seen is None:
+            if awaited.topics is None:
                 frame = copied(buf, pos, pos + 4 + length)
-                awaiting.seen = direction.parse(metadata_topics.read_topics, frame, entry[1])
-                if awaiting.seen is None:
+                awaited.topics = direction.parse(metadata_topics.read_topics, frame, entry[1])
+                if awaited.topics is None:
                     return direction.verdict.order
-            if not auto_created.heard(direction, awaiting, now_ms):
+            if not auto_created.settle(direction, awaited, now_ms):
                 return direction.next_turn()
         if direction.state.settings.address_map is None:
             return 0
@@ -114,7 +114,7 @@ def _offered(settings: ChannelSettings) -> Mapping[int, int]:
     return _OFFERED if settings.reassignments is not None else _NOTHING
 
 
-_BROKERS: Final = _Brokers()
+_METADATA: Final = _Metadata()
 _COORDINATORS: Final = Rewritten(FIND_COORDINATOR, find_coordinator.rewrite, _address_map)
 _CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, describe_cluster.rewrite, _address_map)
 _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
@@ -136,12 +136,12 @@ def metadata_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Owe a Metadata response; it is examined if its request may create topics (KIP-599)."""
-    awaiting = auto_created.asked(direction, buf, pos, end, body, head, now_ms)
-    if awaiting is None:
-        return _owe(direction, head, _BROKERS)
-    if isinstance(awaiting, int):
-        return awaiting
-    direction.state.in_flight.append((head[3], head[2], _Created(awaiting)))
+    awaited = auto_created.examine_request(direction, buf, pos, end, body, head, now_ms)
+    if awaited is None:
+        return _owe(direction, head, _METADATA)
+    if isinstance(awaited, int):
+        return awaited
+    direction.state.in_flight.append((head[3], head[2], _CreatingMetadata(awaited)))
     return 0
 
 

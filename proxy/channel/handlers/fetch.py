@@ -48,15 +48,15 @@ class Fetched(Owed):
 
     Args:
         session_id: the session of the request; 0 if the session in the response is ignored.
-        alone: whether the request was weighed beforehand, so that no other weighed Fetch is with the broker.
+        exclusive: whether the request was weighed beforehand, so that no other weighed Fetch is with the broker.
     """
 
-    __slots__ = ("alone", "identity", "session_id")
+    __slots__ = ("exclusive", "identity", "session_id")
 
-    def __init__(self, identity: Identity, session_id: int, alone: bool) -> None:
+    def __init__(self, identity: Identity, session_id: int, exclusive: bool) -> None:
         self.identity = identity
         self.session_id = session_id
-        self.alone = alone
+        self.exclusive = exclusive
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
@@ -64,24 +64,24 @@ class Fetched(Owed):
         """Charge the response, set its throttle time, and walk it if addresses may be at its end."""
         length = direction.frame_bytes - 4
         if end - pos < _RESPONSE_HEAD_BYTES and end - pos < length + 4:
-            return direction.more(end - pos, length)
+            return direction.order_more(end - pos, length)
         version = entry[1]
         identity, session_id = self.identity, self.session_id
         state = direction.state
         throttle = identity.quota.fetch
         # Kafka records 4 + the body (kafka-quotas.md §1.4), so a flexible header's empty tag section is subtracted.
         size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
-        if self.alone:
+        if self.exclusive:
             state.fetch_owed = False
             decision = throttle.fetched(identity.fetch, size, now_ms)
         else:  # it was not weighed beforehand; a weighed one may be with the broker
             decision = throttle.delivered(identity.fetch, size, now_ms)
         if decision is not ADMITTED:
-            told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+            mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
             direction.verdict.signal = True
             if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
                 (broker_ms,) = unpack_from(">i", buf, throttle_at)
-                pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
+                pack_into(">i", buf, throttle_at, max(mute_ms, broker_ms))
                 direction.verdict.patches += 1
         if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
             error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
@@ -96,9 +96,9 @@ class Fetched(Owed):
         return 0
 
 
-def _unweighed(identity: Identity) -> Owed:
+def _unlimited_response(identity: Identity) -> Owed:
     """Return the owed response of an unlimited Fetch: one object per identity."""
-    owed = identity.fetched = Fetched(identity, 0, alone=False)
+    owed = identity.fetched = Fetched(identity, 0, exclusive=False)
     return owed
 
 
@@ -115,12 +115,12 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms)
     if not limited and not state.sessions.shifted:
-        owed = identity.fetched or _unweighed(identity)
+        owed = identity.fetched or _unlimited_response(identity)
         if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic
             if state.fetch_owed:
                 return direction.await_responses()
             state.fetch_owed = True
-            owed = Fetched(identity, 0, alone=True)
+            owed = Fetched(identity, 0, exclusive=True)
         state.in_flight.append((correlation_id, version, owed))
         return 0
     frame_end = pos + 4 + length
@@ -149,29 +149,29 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         session_id = state.sessions.respond_locally(
             state.settings.broker, fields, frame, fields_at - pos, version, now_ms, state.settings.address
         )
-        told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-        response = fetch.empty_response(version, correlation_id, session_id, told_ms)
+        mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+        response = fetch.empty_response(version, correlation_id, session_id, mute_ms)
         state.respond_locally(correlation_id, version, response)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
         direction.verdict.signal = True
         return direction.replace(length + 4, b"")
     if limited:
-        turn = identity.fetch
-        max_bytes = throttle.fetch_max_bytes(turn, fields.max_bytes, now_ms)
-        if max_bytes < fields.max_bytes or turn.wait_ms_max < fields.max_wait_ms:
-            _cut(buf, fields, max_bytes, turn.wait_ms_max)
+        flow = identity.fetch
+        max_bytes = throttle.fetch_max_bytes(flow, fields.max_bytes, now_ms)
+        if max_bytes < fields.max_bytes or flow.wait_ms_max < fields.max_wait_ms:
+            _reduce_limits(buf, fields, max_bytes, flow.wait_ms_max)
             direction.verdict.patches += 1
-    alone = limited or state.engine.weighs_fetched_topics
-    state.fetch_owed = alone
-    state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, alone)))
+    exclusive = limited or state.engine.weighs_fetched_topics
+    state.fetch_owed = exclusive
+    state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, exclusive)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
         return _translate(direction, frame, fields_at - pos, head, fields, now_ms)
     return 0
 
 
-def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: int) -> None:
+def _reduce_limits(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: int) -> None:
     """Reduce max_bytes and max_wait_ms of a forwarded Fetch to what the budget allows."""
     if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
         # min_bytes directly precedes it; Kafka lowers it together with max_bytes (kafka-quotas.md §1.5).

@@ -23,16 +23,16 @@ def request(
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup contains one; the other requests must not shorten it
     if key == JOIN_GROUP:
-        named = _named(buf, body, min(end, pos + 4 + length), version)
-        if named is None and end - pos < length + 4:
-            return direction.more(end - pos, length)
-        timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS if named is None else named
-    direction.state.name_session_timeout(timeout_ms)
+        found_ms = _session_timeout_ms(buf, body, min(end, pos + 4 + length), version)
+        if found_ms is None and end - pos < length + 4:
+            return direction.order_more(end - pos, length)
+        timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS if found_ms is None else found_ms
+    direction.state.note_session_timeout(timeout_ms)
     direction.state.in_flight.append((correlation_id, version, None))
     return 0
 
 
-def _named(buf: Buffer, body: int, end: int, version: int) -> int | None:
+def _session_timeout_ms(buf: Buffer, body: int, end: int, version: int) -> int | None:
     """Return the session timeout of a JoinGroup, or None if it has not arrived; the fields after it pass through."""
     fields_at = skip_header_tags(buf, body, end, flexible=flexible(JOIN_GROUP, version))
     if fields_at is None:

@@ -44,7 +44,7 @@ _NO_TAGS_NO_TRANSACTION: Final = Struct(">Hh").unpack_from
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
 # A header that announces more has no weight before this much of its frame has arrived, so that announcing has a cost.
-_WEIGHED_BYTES: Final = 4 * 1024
+_ARRIVED_BYTES_MIN: Final = 4 * 1024
 
 # The end of a response without tags and without a broker's own throttle time: throttle_time_ms, number of tags. With
 # NodeEndpoints these bytes would be the last node's port, rack and tags, and no broker listens at port 0.
@@ -103,7 +103,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if zeros:
         found = _acks(buf, pos, end, body, head)
         if found is None:
-            return direction.more(end - pos, length)
+            return direction.order_more(end - pos, length)
         acks = found
     state: ChannelState = direction.state
     identity = state.identity
@@ -111,12 +111,12 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if not acks:
         state.acks_zero = True  # set before a hold: delivered even if the client closes during it
     throttle = identity.quota.produce
-    turn = identity.produce
+    flow = identity.produce
     missing = pos + 4 + length - end
-    if missing > 0 and end - pos < _WEIGHED_BYTES and throttle.limits(now_ms):
-        return direction.more_of(min(length + 4, _WEIGHED_BYTES))
-    turn.missing = missing
-    decision = throttle.produce(turn, length, now_ms)
+    if missing > 0 and end - pos < _ARRIVED_BYTES_MIN and throttle.limits(now_ms):
+        return direction.order_more_until(min(length + 4, _ARRIVED_BYTES_MIN))
+    flow.missing = missing
+    decision = throttle.produce(flow, length, now_ms)
     mute_until_ms = 0
     if decision is not ADMITTED:
         if decision.hold_until_ms > now_ms:
@@ -124,8 +124,8 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         if decision.refused:
             return direction.refuse("acks" if acks else "acks0")
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
-    if missing > 0 and throttle.announce(turn, missing, now_ms):
-        direction.charge_ahead(turn)
+    if missing > 0 and throttle.announce(flow, missing, now_ms):
+        direction.charge_ahead(flow)
         direction.response_owed = bool(acks)
     if state.charges.charges_produced_topics:
         direction.response_owed = bool(acks)

@@ -27,8 +27,8 @@ from protocol.messages.by_partition import Partition
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, Forward, Later, Owed, Question
-from proxy.channel.reassignments import over_steps
+from proxy.channel.in_flight import Buffer, Entry, Forward, Owed, PendingResponse, Question
+from proxy.channel.reassignments import merge_moves
 from proxy.channel.settings import ANONYMOUS
 
 __all__ = ["alter_request", "list_request"]
@@ -38,7 +38,7 @@ _VERSION_AT: Final = 6  # the version's offset in a frame
 _MOVE_BYTES: Final = 50  # approximate size in a response
 
 
-class _Listed(Owed):
+class _ListResponse(Owed):
     """A list of ongoing reassignments, with moves in place of their steps.
 
     Args:
@@ -61,13 +61,15 @@ class _Listed(Owed):
         assert shown is not None, "it was asked about"
         moves, (correlation_id, version, _) = shown.moves, entry
         whole, weight = copied(buf, pos, pos + 4 + length), _MOVE_BYTES * len(moves)
-        told = direction.parse(over_steps, whole, moves, self._wanted, version, correlation_id, weight=weight)
-        if told is None:
+        merged = direction.parse(
+            merge_moves, whole, moves, self._wanted, version, correlation_id, weight=weight
+        )
+        if merged is None:
             return direction.verdict.order
-        return direction.replace(length + 4, told) if told else 0
+        return direction.replace(length + 4, merged) if merged else 0
 
 
-class _Altered(Owed):
+class _AlterResponse(Owed):
     """The broker's response to the request that the shell sent in place of an alteration."""
 
     __slots__ = ("_forward",)
@@ -88,7 +90,7 @@ class _Altered(Owed):
         frame, address = copied(buf, pos, pos + 4 + length), state.settings.address
         state.question = Question(key, version, correlation_id, frame, 0, state.user, False, plan, address)
         # Placed after this response's own entry, which is removed now.
-        state.in_flight.append((correlation_id, version, Later(_Altered)))
+        state.in_flight.append((correlation_id, version, PendingResponse(_AlterResponse)))
         direction.verdict.signal = True
         return direction.replace(length + 4, b"")
 
@@ -110,7 +112,7 @@ def alter_request(
     question = Question(
         key, version, correlation_id, frame, fields_at - pos, state.user, False, address=settings.address
     )
-    state.respond_later(question, _Altered)
+    state.respond_later(question, _AlterResponse)
     state.stats.requests[key] += 1
     direction.verdict.signal = True
     return direction.replace(length + 4, b"")
@@ -132,7 +134,7 @@ def list_request(
     wanted = direction.parse(reassignments.read_request, frame, fields_at - pos)
     if wanted is None:
         return direction.verdict.order
-    state.in_flight.append((correlation_id, version, _Listed(wanted.partitions)))
+    state.in_flight.append((correlation_id, version, _ListResponse(wanted.partitions)))
     if version == reassignments.VERSION:
         return 0
     sent = bytearray(frame)

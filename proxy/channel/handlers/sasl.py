@@ -34,34 +34,34 @@ from protocol.messages import sasl
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry, Owed
+from proxy.channel.in_flight import BARE_TOKEN, Buffer, Entry, Owed
 from proxy.channel.intake import Intake
 from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
 from proxy.channel.verdict import MORE, PASS
 
-__all__ = ["OVER", "authenticate_request", "handshake_request", "raw_token"]
+__all__ = ["REQUEST_FOLLOWS", "authenticate_request", "bare_token", "handshake_request"]
 
 
-OVER: Final = -1  # in place of a bare token's size: the exchange is over and a request follows
+REQUEST_FOLLOWS: Final = -1  # in place of a bare token's size: the exchange is over and a request follows
 
 # Requests from clients that are not authenticated yet.
 _TOKEN_BYTES_MAX: Final = REQUEST_BYTES_MAX[SASL_AUTHENTICATE]
 _RESPONSE_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
 _FLEXIBLE_SINCE: Final = 2
 _HANDSHAKE_RESPONSE_BYTES: Final = 10  # length, correlation id, error code
-_RAW_VERSION: Final = 0
+_BARE_TOKEN_VERSION: Final = 0
 
 
-class _Step(Owed):
+class _ExchangeStep(Owed):
     """The broker's response to one step of an exchange."""
 
-    __slots__ = ("conversation",)
+    __slots__ = ("exchange",)
 
-    def __init__(self, conversation: SaslExchange) -> None:
-        self.conversation = conversation
+    def __init__(self, exchange: SaslExchange) -> None:
+        self.exchange = exchange
 
 
-class _Welcome(_Step):
+class _HandshakeResponse(_ExchangeStep):
     """The broker's response to a SaslHandshake."""
 
     __slots__ = ()
@@ -71,15 +71,17 @@ class _Welcome(_Step):
     ) -> int:
         """Begin the exchange, or end it if the broker does not support the mechanism."""
         if end - pos < _HANDSHAKE_RESPONSE_BYTES:
-            return direction.more(end - pos, direction.frame_bytes - 4)
+            return direction.order_more(end - pos, direction.frame_bytes - 4)
         if sasl.handshake_error(buf, pos, end):
-            _end(direction, self.conversation, "failed")
+            _end_exchange(direction, self.exchange, "failed")
         else:
-            _go_on(direction, Intake.BARE_TOKENS if entry[1] == _RAW_VERSION else Intake.OPEN)
+            _continue_exchange(
+                direction, Intake.BARE_TOKENS if entry[1] == _BARE_TOKEN_VERSION else Intake.OPEN
+            )
         return 0
 
 
-class _Authenticated(_Step):
+class _AuthenticateResponse(_ExchangeStep):
     """The broker's response to a SaslAuthenticate."""
 
     __slots__ = ()
@@ -92,22 +94,22 @@ class _Authenticated(_Step):
         if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
         verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[1])
-        conversation = self.conversation
+        exchange = self.exchange
         if verdict.error_code:
-            _end(direction, conversation, "failed")
-        elif not conversation.readable:
-            _let_in_unread(direction, conversation, now_ms)
+            _end_exchange(direction, exchange, "failed")
+        elif not exchange.readable:
+            _accept_unreadable(direction, exchange, now_ms)
             direction.state.begin_session(verdict.session_lifetime_ms, now_ms)
-            _go_on(direction, Intake.OPEN)
-        elif conversation.succeeded(buf, verdict.start, verdict.stop):
-            _believe(direction, conversation, now_ms)
+            _continue_exchange(direction, Intake.OPEN)
+        elif exchange.succeeded(buf, verdict.start, verdict.stop):
+            _authenticate(direction, exchange, now_ms)
             direction.state.begin_session(verdict.session_lifetime_ms, now_ms)
         else:
-            _go_on(direction, Intake.OPEN)
+            _continue_exchange(direction, Intake.OPEN)
         return 0
 
 
-class _RawToken(_Step):
+class _BareTokenResponse(_ExchangeStep):
     """The broker's response to a bare token; a bare token itself."""
 
     __slots__ = ()
@@ -119,13 +121,13 @@ class _RawToken(_Step):
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
-        conversation = self.conversation
-        if not conversation.readable:
-            _let_in_unread(direction, conversation, now_ms)
-        elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
-            _believe(direction, conversation, now_ms)
+        exchange = self.exchange
+        if not exchange.readable:
+            _accept_unreadable(direction, exchange, now_ms)
+        elif exchange.succeeded(buf, pos + 4, pos + 4 + length):
+            _authenticate(direction, exchange, now_ms)
         else:
-            _go_on(direction, Intake.BARE_TOKENS)
+            _continue_exchange(direction, Intake.BARE_TOKENS)
         return 0
 
 
@@ -139,7 +141,7 @@ def handshake_request(
     state = direction.state
     state.sasl = SaslExchange(sasl.mechanism(buf, body, pos + 4 + length))
     state.enter(Intake.AWAIT_BROKER)
-    state.in_flight.append((correlation_id, version, _Welcome(state.sasl)))
+    state.in_flight.append((correlation_id, version, _HandshakeResponse(state.sasl)))
     return 0
 
 
@@ -158,40 +160,40 @@ def authenticate_request(
             "malformed", f"SaslAuthenticate version {version} of {length} bytes ends in its header"
         )
     start, stop = sasl.token_span(buf, fields_at, frame_end, version)
-    conversation = state.sasl
-    if conversation is None:
+    exchange = state.sasl
+    if exchange is None:
         state.in_flight.append((correlation_id, version, None))
         return 0
-    conversation.token(buf, start, stop, state.settings.oauth_claim)
+    exchange.token(buf, start, stop, state.settings.oauth_claim)
     state.enter(Intake.AWAIT_BROKER)
-    state.in_flight.append((correlation_id, version, _Authenticated(conversation)))
+    state.in_flight.append((correlation_id, version, _AuthenticateResponse(exchange)))
     return 0
 
 
-def raw_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> int:
+def bare_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> int:
     """Owe the response to the bare token at `pos`; returns its size with the prefix, OVER, or 0 with an order."""
     have = end - pos
     if have < 4:
-        return _cut(direction, have, 4)
+        return _await_bytes(direction, have, 4)
     length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
     state = direction.state
-    conversation = state.sasl
-    assert conversation is not None, "tokens without a header belong to an exchange"
-    if conversation.tokens and not conversation.readable and length + 4 >= REQUEST_HEAD.size:
+    exchange = state.sasl
+    assert exchange is not None, "tokens without a header belong to an exchange"
+    if exchange.tokens and not exchange.readable and length + 4 >= REQUEST_HEAD.size:
         if have < REQUEST_HEAD.size:
-            return _cut(direction, have, REQUEST_HEAD.size)
+            return _await_bytes(direction, have, REQUEST_HEAD.size)
         if _begins_request(buf, pos, length):
             state.sasl = None
-            _go_on(direction, Intake.OPEN)
-            return OVER
+            _continue_exchange(direction, Intake.OPEN)
+            return REQUEST_FOLLOWS
     if not 0 <= length <= _TOKEN_BYTES_MAX:
         raise PeerError("frame_length", f"SASL token of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept")
     if not direction.whole(have, length, _TOKEN_BYTES_MAX):
         return 0
-    conversation.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
-    if conversation.readable:
+    exchange.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
+    if exchange.readable:
         state.enter(Intake.AWAIT_BROKER)
-    state.in_flight.append((RAW_TOKEN, _RAW_VERSION, _RawToken(conversation)))
+    state.in_flight.append((BARE_TOKEN, _BARE_TOKEN_VERSION, _BareTokenResponse(exchange)))
     state.stats.requests[SASL_AUTHENTICATE] += 1
     return length + 4
 
@@ -204,7 +206,7 @@ def _whole(direction: ChannelDirection, have: int, head: RequestHead) -> bool:
     return direction.whole(have, length, REQUEST_BYTES_MAX[key])
 
 
-def _cut(direction: ChannelDirection, have: int, need: int) -> int:
+def _await_bytes(direction: ChannelDirection, have: int, need: int) -> int:
     """Set the order for a bare token of which too little has arrived."""
     direction.verdict.need = need
     direction.verdict.order = MORE if have else PASS
@@ -220,44 +222,42 @@ def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
     )
 
 
-def _let_in_unread(direction: ChannelDirection, conversation: SaslExchange, now_ms: int) -> None:
+def _accept_unreadable(direction: ChannelDirection, exchange: SaslExchange, now_ms: int) -> None:
     """Admit an unknown user after any response without an error; the exchange stays open, as its end is unknown."""
-    if conversation.tokens == 1:
-        direction.state.stats.sasl[conversation.label, "unknown"] += 1
-    _stay_unread(direction, conversation, now_ms)
+    if exchange.tokens == 1:
+        direction.state.stats.sasl[exchange.label, "unknown"] += 1
+    _set_unknown_user(direction, exchange, now_ms)
 
 
-def _believe(direction: ChannelDirection, conversation: SaslExchange, now_ms: int) -> None:
+def _authenticate(direction: ChannelDirection, exchange: SaslExchange, now_ms: int) -> None:
     """Take over the principal that the broker has authenticated, if its name could be read."""
-    name = conversation.name
-    _end(direction, conversation, "unknown" if name is None else "known")
+    name = exchange.name
+    _end_exchange(direction, exchange, "unknown" if name is None else "known")
     if name is None:
-        _stay_unread(direction, conversation, now_ms)
+        _set_unknown_user(direction, exchange, now_ms)
     else:
-        direction.state.become(name, now_ms)
+        direction.state.set_user(name, now_ms)
 
 
-def _stay_unread(direction: ChannelDirection, conversation: SaslExchange, now_ms: int) -> None:
+def _set_unknown_user(direction: ChannelDirection, exchange: SaslExchange, now_ms: int) -> None:
     """Apply `quotas.unknown_users` to an authenticated but unreadable principal, unless one was known before."""
     state = direction.state
     if state.authenticated:
         return
     rule = state.engine.options.unknown_users
     if rule == "refuse":
-        raise PeerError(
-            "unknown_user", f"{conversation.label}: its principal cannot be read from the exchange"
-        )
-    state.become(UNREAD_USER if rule == "default" else UNKNOWN_USER, now_ms)
+        raise PeerError("unknown_user", f"{exchange.label}: its principal cannot be read from the exchange")
+    state.set_user(UNREAD_USER if rule == "default" else UNKNOWN_USER, now_ms)
 
 
-def _end(direction: ChannelDirection, conversation: SaslExchange, result: str) -> None:
+def _end_exchange(direction: ChannelDirection, exchange: SaslExchange, result: str) -> None:
     """End the exchange and forget its state."""
-    direction.state.stats.sasl[conversation.label, result] += 1
+    direction.state.stats.sasl[exchange.label, result] += 1
     direction.state.sasl = None
-    _go_on(direction, Intake.OPEN)
+    _continue_exchange(direction, Intake.OPEN)
 
 
-def _go_on(direction: ChannelDirection, intake: Intake) -> None:
+def _continue_exchange(direction: ChannelDirection, intake: Intake) -> None:
     """Handle the next bytes, which may be in the buffer already, unless the channel is to end."""
     state = direction.state
     if state.intake.in_exchange:

@@ -10,7 +10,7 @@ Acknowledgements must not wait: records that are not acknowledged within their l
 costs more than the wait saves. So a ShareFetch that acknowledges, renews, or ends its session, and every
 ShareAcknowledge, is forwarded at once, even during a mute; over the quota, during a mute, or after a ShareFetch that is
 under way, with max_records 0. False acknowledgements are then no way around the quota: they return no records. Only a
-mute for a quota that does not count bytes (`ChannelState.mutes_all`) holds acknowledgements too.
+mute for a quota that does not count bytes (`ChannelState.mutes_acknowledgements`) holds acknowledgements too.
 
 In a gateway the NodeEndpoints after the records are rewritten. Topic quotas are charged as for a Fetch. Ignored: the
 acknowledged records. Version 0 (4.0's preview) has no max_records and is not supported.
@@ -49,19 +49,19 @@ _THROTTLE_AT: Final = (
 _VERSION_MIN: Final = 1
 
 
-class _Shared(Owed):
+class _ShareResponse(Owed):
     """A response that is charged if it contains records.
 
     Args:
-        room: whether it may contain records for a limited client.
+        may_acquire: whether it may contain records for a limited client.
     """
 
-    __slots__ = ("_identity", "_key", "_room")
+    __slots__ = ("_identity", "_key", "_may_acquire")
 
-    def __init__(self, key: int, identity: Identity, room: bool) -> None:
+    def __init__(self, key: int, identity: Identity, may_acquire: bool) -> None:
         self._key = key
         self._identity = identity
-        self._room = room
+        self._may_acquire = may_acquire
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
@@ -69,20 +69,20 @@ class _Shared(Owed):
         """Charge the response to a ShareFetch, and walk it in a gateway."""
         length = direction.frame_bytes - 4
         if end - pos < _THROTTLE_AT + 4:
-            return direction.more(end - pos, length)
-        key, identity, room = self._key, self._identity, self._room
+            return direction.order_more(end - pos, length)
+        key, identity, may_acquire = self._key, self._identity, self._may_acquire
         state = direction.state
-        if room:
+        if may_acquire:
             state.fetch_owed = False
         if key == SHARE_FETCH:
             throttle = identity.quota.fetch
-            told = throttle.fetched if room else throttle.delivered
-            decision = told(identity.fetch, length - 1, now_ms)
+            charge = throttle.fetched if may_acquire else throttle.delivered
+            decision = charge(identity.fetch, length - 1, now_ms)
             if decision is not ADMITTED:
-                told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+                mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
                 direction.verdict.signal = True
                 (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
-                pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
+                pack_into(">i", buf, pos + _THROTTLE_AT, max(mute_ms, broker_ms))
                 direction.verdict.patches += 1
         charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
         if state.settings.address_map is None and not charges:
@@ -97,39 +97,39 @@ def fetch_request(
     """Forward a ShareFetch with reduced limits or without room for records, or hold it."""
     _check_version(head)
     state: ChannelState = direction.state
-    state.shares = True
+    state.uses_share_fetch = True
     identity = state.identity
     assert identity is not None, "the request direction identifies before it asks"
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
-        return _owe(state, head, room=False)
+        return _owe(state, head, may_acquire=False)
     length = head[0]
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
         return direction.verdict.order
     fields = _fields(buf, body, pos + 4 + length, head)
     if state.mute_until_ms > now_ms:
         _request_no_records(direction, buf, fields)
-        return _owe(state, head, room=False)
+        return _owe(state, head, may_acquire=False)
     if state.fetch_owed:
         if not fields.acknowledges:
             return direction.await_responses()
         _request_no_records(direction, buf, fields)
-        return _owe(state, head, room=False)
+        return _owe(state, head, may_acquire=False)
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
-        longest_ms = state.share_held_until_ms or now_ms + state.mute_limits.told(MS_UNBOUNDED, now_ms)
+        longest_ms = state.share_held_until_ms or now_ms + state.mute_limits.bounded(MS_UNBOUNDED, now_ms)
         if longest_ms > now_ms and not fields.acknowledges:
             state.share_held_until_ms = longest_ms
             return direction.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
         _request_no_records(direction, buf, fields)
-        return _owe(state, head, room=False)
+        return _owe(state, head, may_acquire=False)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
     max_wait_ms = min(fields.max_wait_ms, identity.fetch.wait_ms_max)
     if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
         share.limit(buf, fields, max_bytes, max_wait_ms)
         direction.verdict.patches += 1
-    return _owe(state, head, room=True)
+    return _owe(state, head, may_acquire=True)
 
 
 def acknowledge_request(
@@ -143,8 +143,8 @@ def acknowledge_request(
 ) -> int:
     """Owe a ShareAcknowledge response."""
     _check_version(head)
-    direction.state.shares = True
-    return _owe(direction.state, head, room=False)
+    direction.state.uses_share_fetch = True
+    return _owe(direction.state, head, may_acquire=False)
 
 
 def waits_muted(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> bool:
@@ -160,7 +160,11 @@ def waits_muted(direction: ChannelDirection, buf: Buffer, pos: int, end: int) ->
     state: ChannelState = direction.state
     head: RequestHead = REQUEST_HEAD.unpack_from(buf, pos)
     length, key, version, _, client_id_length = head
-    if not state.mutes_all and version >= _VERSION_MIN and length <= state.settings.frame_bytes_max:
+    if (
+        not state.mutes_acknowledgements
+        and version >= _VERSION_MIN
+        and length <= state.settings.frame_bytes_max
+    ):
         if key == SHARE_ACKNOWLEDGE:
             return False
         if key == SHARE_FETCH:
@@ -193,12 +197,12 @@ def _request_no_records(direction: ChannelDirection, buf: Buffer, fields: ShareF
     direction.verdict.patches += 1
 
 
-def _owe(state: ChannelState, head: RequestHead, *, room: bool) -> int:
-    """Owe a response; with `room` it may contain records for a limited client, one at a time."""
+def _owe(state: ChannelState, head: RequestHead, *, may_acquire: bool) -> int:
+    """Owe a response; with `may_acquire` it may contain records for a limited client, one at a time."""
     _, key, version, correlation_id, _ = head
     identity = state.identity
     assert identity is not None, "the request direction identifies before it asks"
-    state.in_flight.append((correlation_id, version, _Shared(key, identity, room)))
+    state.in_flight.append((correlation_id, version, _ShareResponse(key, identity, may_acquire)))
     state.share_held_until_ms = 0
-    state.fetch_owed |= room
+    state.fetch_owed |= may_acquire
     return 0

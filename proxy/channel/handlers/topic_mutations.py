@@ -33,7 +33,7 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
-from proxy.channel.topic_sizes import asked_sizes
+from proxy.channel.topic_sizes import request_sizes
 from quotas.throttles.mutation import MutationThrottle
 
 __all__ = ["request"]
@@ -52,7 +52,7 @@ _TOPIC_BYTES: Final = 512
 
 
 @dataclass(slots=True)
-class _Charged(Owed):
+class _ChargedMutation(Owed):
     """A forwarded and charged request that awaits its response.
 
     Attributes:
@@ -89,9 +89,9 @@ class _Charged(Owed):
             self.read = direction.parse(responses.read_merged, whole, key, version, asked.topics, rejected)
             if self.read is None:
                 return direction.verdict.order
-        throttle_at, became, merged = self.read
+        throttle_at, results, merged = self.read
         state = direction.state
-        if not _settle(state, self, became, now_ms):
+        if not _settle(state, self, results, now_ms):
             return direction.next_turn()
         state.mutations_owed -= 1
         state.kept_bytes -= self.kept_bytes
@@ -99,16 +99,16 @@ class _Charged(Owed):
         if throttle_ms and not throttle.enforcing:
             throttle.told(throttle_ms)
             throttle_ms = 0
-        told_ms = _mute(state, throttle, throttle_ms, now_ms)
-        if told_ms:
+        reported_ms = _mute(state, throttle, throttle_ms, now_ms)
+        if reported_ms:
             direction.verdict.signal = True
-        if not rejected and not told_ms:
+        if not rejected and not reported_ms:
             return 0
         told = bytearray(merged)
-        if throttle_at >= 0 and told_ms > int.from_bytes(
+        if throttle_at >= 0 and reported_ms > int.from_bytes(
             told[throttle_at : throttle_at + 4], "big", signed=True
         ):
-            pack_into(">i", told, throttle_at, told_ms)
+            pack_into(">i", told, throttle_at, reported_ms)
         return direction.replace(length + 4, told)
 
 
@@ -121,10 +121,10 @@ def request(
     identity = state.identity
     assert identity is not None, "the request direction identifies before it asks"
     if not state.engine.mutations.limiting():
-        return _unseen(state, correlation_id, version)
+        return _forward_unchanged(state, correlation_id, version)
     throttle = identity.quota.mutations
     if not throttle.limits(now_ms):
-        return _unseen(state, correlation_id, version)
+        return _forward_unchanged(state, correlation_id, version)
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
     if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
@@ -136,10 +136,10 @@ def request(
     if asked is None:
         return direction.verdict.order
     if asked.validate_only and not state.engine.options.charge_validate_only:
-        return _unseen(state, correlation_id, version)
+        return _forward_unchanged(state, correlation_id, version)
     lookup = TopicLookup()
     if key != CREATE_TOPICS:
-        known = asked_sizes(direction, frame, body - pos, correlation_id, asked.topics)
+        known = request_sizes(direction, frame, body - pos, correlation_id, asked.topics)
         if known is None:
             return direction.verdict.order
         lookup = known
@@ -157,7 +157,7 @@ def _read(
     return direction.parse(requests.read_request, frame, fields_at, key, version)
 
 
-def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
+def _forward_unchanged(state: ChannelState, correlation_id: int, version: int) -> int:
     """Owe a response that is forwarded unchanged."""
     state.lookup = None
     state.in_flight.append((correlation_id, version, None))
@@ -197,7 +197,7 @@ def _charge(
     asked: MutationRequest,
     costs: list[int],
     now_ms: int,
-) -> _Charged:
+) -> _ChargedMutation:
     """Take tokens for each topic, as Kafka does, and note the topics without tokens."""
     strict = version >= requests.STRICT_SINCE[key]
     ahead = [min(cost, _CHARGED_AHEAD_MAX) for cost in costs]
@@ -213,7 +213,7 @@ def _charge(
     elif refused:
         throttle.told(throttle.throttle_ms(now_ms))
         state.stats.topics_would_reject[API_NAMES[key]] += len(refused)
-    return _Charged(key, throttle, asked, costs, refused, rejected, strict)
+    return _ChargedMutation(key, throttle, asked, costs, refused, rejected, strict)
 
 
 def _forward(
@@ -221,15 +221,15 @@ def _forward(
     frame: bytes,
     version: int,
     correlation_id: int,
-    charged: _Charged,
+    charged: _ChargedMutation,
     now_ms: int,
 ) -> int:
     """Forward the request, whole or without the rejected topics; respond locally if no topic is left."""
     state = direction.state
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
     if rejected and len(rejected) == len(asked.topics):
-        told_ms = _mute(state, throttle, throttle.throttle_ms(now_ms), now_ms)
-        response = responses.local_response(asked.topics, key, version, correlation_id, told_ms)
+        reported_ms = _mute(state, throttle, throttle.throttle_ms(now_ms), now_ms)
+        response = responses.local_response(asked.topics, key, version, correlation_id, reported_ms)
         state.respond_locally(correlation_id, version, response)
         state.stats.requests[key] += 1
         direction.verdict.signal = True
@@ -259,43 +259,51 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
 
 
 def _settle(
-    state: ChannelState, charged: _Charged, became: Sequence[responses.TopicResult | None], now_ms: int
+    state: ChannelState,
+    charged: _ChargedMutation,
+    results: Sequence[responses.TopicResult | None],
+    now_ms: int,
 ) -> bool:
     """Compare the charges with the broker's results; returns whether all are compared, in this turn or before."""
     key, throttle, asked = charged.key, charged.throttle, charged.asked
     first, charged.settled = charged.settled, charged.settled + _SETTLED_AT_ONCE
     for index in range(first, min(charged.settled, len(asked.topics))):
-        topic, cost, found = asked.topics[index], charged.costs[index], became[index]
-        if found is None or index in charged.rejected:
+        topic, cost, result = asked.topics[index], charged.costs[index], results[index]
+        if result is None or index in charged.rejected:
             continue
-        made = cost
-        if found.error_code:
-            made = cost if found.error_code == _REQUEST_TIMED_OUT else 0
-        elif key == CREATE_TOPICS and found.partitions > 0:
-            made = found.partitions
+        actual = cost
+        if result.error_code:
+            actual = cost if result.error_code == _REQUEST_TIMED_OUT else 0
+        elif key == CREATE_TOPICS and result.partitions > 0:
+            actual = result.partitions
             if topic.partitions == requests.DEFAULT_PARTITIONS:
-                state.engine.mutations.default_partitions = made
+                state.engine.mutations.default_partitions = actual
         ahead = min(cost, _CHARGED_AHEAD_MAX)
-        if made != ahead and index not in charged.refused:
-            throttle.record(made - ahead, now_ms)
-        if not found.error_code and not asked.validate_only:
-            throttle.done(made)
-            _remember(state, key, topic, found, made, now_ms)
+        if actual != ahead and index not in charged.refused:
+            throttle.record(actual - ahead, now_ms)
+        if not result.error_code and not asked.validate_only:
+            throttle.done(actual)
+            _store_sizes(state, key, topic, result, actual, now_ms)
     return charged.settled >= len(asked.topics)
 
 
-def _remember(
-    state: ChannelState, key: int, topic: TopicMutation, found: responses.TopicResult, made: int, now_ms: int
+def _store_sizes(
+    state: ChannelState,
+    key: int,
+    topic: TopicMutation,
+    result: responses.TopicResult,
+    actual: int,
+    now_ms: int,
 ) -> None:
     """Store a topic's new size before brokers know it."""
     quotas = state.engine.mutations
-    known: list[str | bytes] = [] if found.name is None else [found.name]
-    if found.topic_id != requests.NO_TOPIC_ID:
-        known.append(found.topic_id)
+    known: list[str | bytes] = [] if result.name is None else [result.name]
+    if result.topic_id != requests.NO_TOPIC_ID:
+        known.append(result.topic_id)
     if key == DELETE_TOPICS:
         quotas.sizes.forget(known)
         return
     for name_or_id in known:
-        quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else made, now_ms)
-    if found.name is not None:
-        quotas.awaited.forget((found.name,))  # created explicitly, and charged to its creator
+        quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else actual, now_ms)
+    if result.name is not None:
+        quotas.awaited.forget((result.name,))  # created explicitly, and charged to its creator

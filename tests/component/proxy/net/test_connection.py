@@ -225,7 +225,7 @@ async def test_dead_broker_is_passed_over_where_any_will_do(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined: list[int] = []
-    monkeypatch.setattr(Channel, "joined", lambda _channel, broker: joined.append(broker))
+    monkeypatch.setattr(Channel, "broker_changed", lambda _channel, broker: joined.append(broker))
     dead = [gone(), gone(), gone()]
     tried: list[list[Upstream]] = []
 

@@ -55,10 +55,10 @@ def test_connection_that_waits_for_its_users_rate_is_told_nothing() -> None:
     rows = Rows()
     for _ in range(11):
         captured(rows, engine=engine).client(0, asked, Pass(asked))
-    late = captured(rows, engine=engine)
-    late.client(300, asked, Wait(1000))
-    late.client(1000, b"", Pass(asked))
-    late.broker(1010, frames.answer(20), Pass(frames.answer(20)))
+    recharge_due = captured(rows, engine=engine)
+    recharge_due.client(300, asked, Wait(1000))
+    recharge_due.client(1000, b"", Pass(asked))
+    recharge_due.broker(1010, frames.answer(20), Pass(frames.answer(20)))
     assert [(row[Row.THROTTLE_MS], row[Row.DELAY_MS]) for row in rows.rows] == [(0, 700)]
 
 
@@ -103,7 +103,7 @@ def test_rows_are_of_the_broker_that_was_reached() -> None:
     one, other = frames.heartbeat(client_id="a"), frames.heartbeat(client_id="b")
     large = frames.produce_to(9, {"a": [2000, 50_000]}, acks=0, client_id="b")
     show(talk, "client", (0, one + one + other + large[:1000]))
-    talk.channel.joined(4)
+    talk.channel.broker_changed(4)
     show(talk, "client", (1, large[1000:]), (2, other))
     show(talk, "broker", *[(3, frames.answer(20))] * 4)
     assert [(row[Row.SEQ], row[Row.PLACE].broker) for row in rows.rows] == [

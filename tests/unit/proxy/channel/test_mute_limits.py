@@ -13,8 +13,8 @@ def limits() -> MuteLimits:
 
 
 def test_throttle_time_is_told_up_to_the_longest_mute() -> None:
-    assert [limits().told(throttle_ms, 0) for throttle_ms in (0, 5_000, 60_000)] == [0, 5_000, 20_000]
-    assert limits().turn_hold_ms_max == MS_UNBOUNDED
+    assert [limits().bounded(throttle_ms, 0) for throttle_ms in (0, 5_000, 60_000)] == [0, 5_000, 20_000]
+    assert limits().hold_ms_max == MS_UNBOUNDED
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,19 @@ def test_group_members_are_muted_for_a_fifth_of_the_shortest_session_timeout(
 ) -> None:
     bounds = limits()
     for session_timeout_ms in named:
-        bounds.name_session_timeout(session_timeout_ms)
-    assert (bounds.told(60_000, 0), bounds.turn_hold_ms_max) == (told_ms, told_ms)
+        bounds.note_session_timeout(session_timeout_ms)
+    assert (bounds.bounded(60_000, 0), bounds.hold_ms_max) == (told_ms, told_ms)
 
 
 def test_no_mute_outlasts_a_session_but_for_its_last_tenth() -> None:
     bounds = limits()
     bounds.begin_session(10_000, 1_000)
-    assert [bounds.told(60_000, now_ms) for now_ms in (1_000, 8_000, 10_000, 11_000)] == [9_000, 2_000, 0, 0]
-    assert bounds.turn_hold_ms_max == 500  # 10,000 / 20
+    assert [bounds.bounded(60_000, now_ms) for now_ms in (1_000, 8_000, 10_000, 11_000)] == [
+        9_000,
+        2_000,
+        0,
+        0,
+    ]
+    assert bounds.hold_ms_max == 500  # 10,000 / 20
     bounds.begin_session(0, 11_000)
-    assert bounds.told(60_000, 11_000) == 20_000
+    assert bounds.bounded(60_000, 11_000) == 20_000

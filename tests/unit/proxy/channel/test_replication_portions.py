@@ -97,13 +97,13 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
     channel = followed(PLENTY)
     shown(channel, ALL_CHANGED)
     taken: list[int] = []
-    seen = ReplicaLink.seen
+    update = ReplicaLink.update
 
     def noted(link: ReplicaLink, statuses: Sequence[ReplicaStatus], now_ms: int) -> None:
         taken.append(len(statuses))
-        seen(link, statuses, now_ms)
+        update(link, statuses, now_ms)
 
-    monkeypatch.setattr(ReplicaLink, "seen", noted)
+    monkeypatch.setattr(ReplicaLink, "update", noted)
     direction, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
     while pos < len(answer):
         pos += direction.receive(answer, pos, len(answer), 0).passing

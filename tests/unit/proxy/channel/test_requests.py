@@ -225,7 +225,7 @@ def test_waiting_request_passes_once_an_answer_has_come() -> None:
 def test_channel_that_is_to_end_takes_no_further_request() -> None:
     talk = Playbook(channel_machine())
     asked = request(LIST_OFFSETS, 7, size=100)
-    talk.channel.take_no_more()
+    talk.channel.end_intake()
     talk.client(0, asked, Wait(0))
 
 
@@ -233,7 +233,7 @@ def test_channel_that_is_to_end_finishes_with_its_last_answer() -> None:
     talk = Playbook(channel_machine())
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.client(0, asked, Pass(asked))
-    talk.channel.take_no_more()
+    talk.channel.end_intake()
     assert not talk.channel.finished()
     talk.broker(1, answer(), Pass(answer()))
     assert talk.channel.finished()

@@ -337,11 +337,11 @@ def test_first_request_of_a_connection_too_many_waits() -> None:
     asked = heartbeat()
     for _ in range(11):
         connected(quotas).client(0, asked, Pass(asked))
-    late = connected(quotas)
-    late.client(0, asked, Wait(1000))
-    late.client(1000, b"", Pass(asked))
-    assert late.stats.connections_throttled == 1
-    late.client(1000, asked, Pass(asked))
+    recharge_due = connected(quotas)
+    recharge_due.client(0, asked, Wait(1000))
+    recharge_due.client(1000, b"", Pass(asked))
+    assert recharge_due.stats.connections_throttled == 1
+    recharge_due.client(1000, asked, Pass(asked))
 
 
 def test_introduction_is_nobodys_connection() -> None:

@@ -34,7 +34,7 @@ class Link:
     def __init__(self) -> None:
         self._offset = 0
 
-    def standings(self) -> list[tuple[bytes, int, int, int]]:
+    def replica_offsets(self) -> list[tuple[bytes, int, int, int]]:
         self._offset += 50
         return [(bytes(16), 0, self._offset, 200)]
 
@@ -275,7 +275,7 @@ def test_replica_has_one_series_in_every_case() -> None:
     quotas.arrived(3, bytes(16), 0, 500)
     quotas.arrived(3, again, 0, 70)
     old, new = Link(), Link()
-    new.standings()  # 50 records further on
+    new.replica_offsets()  # 50 records further on
     quotas.links.update((old, new))
     view = ReplicationMetrics(quotas, Stats(), 10)
     for _ in view.portions(0):

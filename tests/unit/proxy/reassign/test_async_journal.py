@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.reassignments import Ongoing, Stepping
-from proxy.channel import Shown
+from proxy.channel import ShownMove
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.journal import DamagedError
@@ -20,8 +20,8 @@ MOVING = PartitionState((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
 HALF = PartitionState((3, 1), (1, 3), 3, (), (), 1)
 
 
-def shown(directory: Path, entry: Entry, now: PartitionState | None) -> Shown:
-    async def run() -> Shown:
+def shown(directory: Path, entry: Entry, now: PartitionState | None) -> ShownMove:
+    async def run() -> ShownMove:
         journal = AsyncJournal(directory, "me")
         journal.partitions = {} if now is None else {KEY: now}
         await journal.append([entry])

@@ -93,7 +93,7 @@ class Followed:
     def __init__(self, topic: bytes) -> None:
         self._topic = topic
 
-    def standings(self) -> list[tuple[bytes, int, int, int]]:
+    def replica_offsets(self) -> list[tuple[bytes, int, int, int]]:
         return []
 
     def topics(self) -> set[bytes]:

@@ -123,7 +123,7 @@ def test_broker_that_answers_instead_breaks_the_protocol(correlation_id: int) ->
 def test_channel_that_is_to_end_gives_the_answer_first() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
-    talk.channel.take_no_more()
+    talk.channel.end_intake()
     assert not talk.channel.finished()
     talk.channel.responded(ANSWER)
     talk.broker(1, b"", Insert(ANSWER))

@@ -299,7 +299,7 @@ def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -
     assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 15_000
 
 
-def late() -> tuple[Playbook, Playbook, bytes]:
+def recharge_due() -> tuple[Playbook, Playbook, bytes]:
     """A channel that announced 20,000 bytes at 1,000 B/s and sent 16,384 of them; and one that asks for the rest."""
     engine = Engine(EngineOptions(policy="schedule"), Definitions(static=StaticQuotas(producer_default=1000)))
     slow, other = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
@@ -309,7 +309,7 @@ def late() -> tuple[Playbook, Playbook, bytes]:
 
 
 def test_bytes_that_do_not_come_are_given_back_after_a_quarter_of_a_second() -> None:
-    _, other, _ = late()
+    _, other, _ = recharge_due()
     owed = other.engine
     other.held(100, produce(9, 500))
     assert owed.client("ANONYMOUS", "a", 1).produce.debt_bytes(100) == 20_000 - 1000 - 100
@@ -318,7 +318,7 @@ def test_bytes_that_do_not_come_are_given_back_after_a_quarter_of_a_second() -> 
 
 
 def test_bytes_that_come_late_wait_for_their_turn() -> None:
-    slow, other, asked = late()
+    slow, other, asked = recharge_due()
     other.held(250, produce(9, 500))
     rest = asked[16_384:]
     assert slow.held(300, rest) > 300
@@ -327,7 +327,7 @@ def test_bytes_that_come_late_wait_for_their_turn() -> None:
 
 
 def test_bytes_that_come_late_are_refused_after_the_longest_hold() -> None:
-    slow, other, asked = late()
+    slow, other, asked = recharge_due()
     other.held(250, produce(9, 500))
     slow.held(300, asked[16_384:])
     slow.client(300 + 15_000, b"", Refused())
@@ -335,14 +335,14 @@ def test_bytes_that_come_late_are_refused_after_the_longest_hold() -> None:
 
 
 def test_bytes_that_come_in_time_are_not_charged_again() -> None:
-    slow, other, asked = late()
+    slow, other, asked = recharge_due()
     slow.client(100, asked[16_384:], Pass(asked[16_384:]), Wait(19_000))
     other.held(250, produce(9, 500))
     assert slow.engine.client("ANONYMOUS", "a", 1).produce.debt_bytes(250) == 20_000 - 1250
 
 
 def test_channel_that_closes_is_charged_for_what_arrived() -> None:
-    slow, other, _ = late()
+    slow, other, _ = recharge_due()
     slow.channel.close(50)
     quota = other.engine.client("ANONYMOUS", "a", 1).produce
     assert quota.debt_bytes(50) == 16_380 - 1050

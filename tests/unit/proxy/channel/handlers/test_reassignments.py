@@ -8,7 +8,7 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_VERSIONS, LIST_PARTI
 from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterRequest
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
-from proxy.channel import Channel, Forward, OngoingMoves, Question, Shown
+from proxy.channel import Channel, Forward, OngoingMoves, Question, ShownMove
 from tests.support.frames import frame, request
 from tests.support.playbook import (
     FRAME_BYTES_MAX,
@@ -36,7 +36,7 @@ LIST = [
     request(LIST_PARTITION_REASSIGNMENTS, version, reassignments.EVERYTHING, correlation_id=5)
     for version in (0, 1)
 ]
-MOVE = Shown(Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), Stepping((1, 2), (3, 1)))
+MOVE = ShownMove(Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), Stepping((1, 2), (3, 1)))
 STEP = Ongoing((3, 1, 2), (3,), (2,))
 FOREIGN = Ongoing((7, 8), (7,), (8,))
 
@@ -73,7 +73,7 @@ def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
         ALTER_PARTITION_REASSIGNMENTS, 1, 2, ALTER, len(ALTER) - len(FIELDS), "bob", trusted=False
     )
     forward = Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, "plan")
-    talk.channel.ask_first(forward)
+    talk.channel.forward_first(forward)
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID, Drop(len(SAID)))
     assert talk.signalled
@@ -94,7 +94,7 @@ def test_answers_owed_before_come_before_the_brokers() -> None:
     talk = talking()
     talk.client(0, PLAIN + ALTER, Pass(PLAIN), Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
     talk.client(1, b"", Insert(SENT), FULL)
     first = frame(b"\0\0\0\1first")
     talk.broker(2, first + SAID, Pass(first), Drop(len(SAID)))
@@ -104,7 +104,7 @@ def test_brokers_answer_is_kept_until_it_is_whole() -> None:
     talk = talking()
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID[:-1], More(len(SAID)))
     assert talk.channel.take_question() is None
@@ -116,8 +116,8 @@ def test_channel_that_is_to_end_asks_the_broker_first() -> None:
     talk = talking()
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.take_no_more()
-    talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.channel.end_intake()
+    talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID, Drop(len(SAID)))
     question(talk)
@@ -235,7 +235,7 @@ def test_shell_may_ask_the_broker_more_than_once() -> None:
     talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
     for plan in ("may the caller?", "the first step"):
         question(talk)
-        talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
+        talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
         talk.client(1, b"", Insert(SENT), FULL)
         talk.broker(2, SAID, Drop(len(SAID)))
     assert question(talk).plan == "the first step"

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
-from proxy.channel.intake import RAW_TOKENS_MAX
+from proxy.channel.intake import BARE_TOKENS_MAX
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
@@ -240,7 +240,7 @@ def test_what_follows_a_token_waits_for_the_verdict() -> None:
 def test_stopping_channel_stays_stopped_after_a_verdict() -> None:
     talk = shaken("PLAIN")
     talk.client(0, token(PLAIN), Pass(token(PLAIN)))
-    talk.channel.take_no_more()
+    talk.channel.end_intake()
     talk.broker(0, verdict(), Pass(verdict()))
     assert talk.channel.finished()
 
@@ -463,7 +463,7 @@ def test_cut_request_behind_bare_tokens_is_kept_until_it_can_be_told() -> None:
 
 def test_bare_tokens_wait_where_too_many_are_owed() -> None:
     talk = shaken("CUSTOM", 0)
-    empty, most = frame(b""), RAW_TOKENS_MAX
+    empty, most = frame(b""), BARE_TOKENS_MAX
     talk.client(0, empty * most, Pass(empty * most))
     talk.client(0, empty * 3, Wait(0))
     assert talk.channel.owed == most
