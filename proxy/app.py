@@ -247,7 +247,7 @@ class App:
     def toggle_enforcement(self) -> None:
         """SIGUSR1: plain relay, or quotas again."""
         self._enforcing = not self._enforcing
-        self.engine.switch(self._enforcing)
+        self.engine.switch_enforcement(self._enforcing)
         self.replication.enforcing = self._enforcing
         event(logger, logging.WARNING, "enforcement switched", enforcing=self.engine.enforcing)
         self._reconsider()
@@ -329,7 +329,7 @@ class App:
     async def _drain(self) -> None:
         for listener in self._listeners:
             listener.close()
-        self.engine.switch(False)
+        self.engine.switch_enforcement(False)
         self.replication.enforcing = False
         event(logger, logging.INFO, "draining", connections=len(self.connections))
         until = now_ms() + int(self._config.limits.drain_seconds * 1000)

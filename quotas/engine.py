@@ -22,8 +22,8 @@ from sys import getsizeof
 from typing import Final
 
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
-from quotas.limiters.flow import Limiter, Place
-from quotas.limiters.policy import brought_up
+from quotas.limiters.flow import Limiter, LimiterKey
+from quotas.limiters.policy import limiter_in_force
 from quotas.options import EngineOptions
 from quotas.throttles import footprint
 from quotas.throttles.bandwidth import FETCH, PRODUCE, Throttle
@@ -39,7 +39,7 @@ CLIENT_ID_CHARACTERS_MAX: Final = 1024
 EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
 EXPIRE_AT_ONCE: Final = 1_000  # clients checked in one call, about a millisecond's work
 EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows are empty
-_LOOKED_AT_FOR_ROOM: Final = 16  # clients that one new client may displace
+_EVICTION_CHECKS_MAX: Final = 16  # clients that one new client may displace
 
 
 __all__ = [
@@ -69,13 +69,13 @@ class Engine:
     __slots__ = (
         "_clients",
         "_definitions",
+        "_enforcement_on",
+        "_expiry_queue",
         "_gateway",
         "_limiters",
         "_names_bytes",
         "_now_ms",
         "_options",
-        "_switched_on",
-        "_visits",
         "charges_fetched_topics",
         "charges_produced_topics",
         "connections",
@@ -91,12 +91,12 @@ class Engine:
         self._options = options
         self._definitions = definitions
         self._gateway = options.scope == "gateway"
-        self._switched_on = True
+        self._enforcement_on = True
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
-        self._visits: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
-        self._limiters: dict[Place, Limiter] = {}
+        self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
+        self._limiters: dict[LimiterKey, Limiter] = {}
         self._names_bytes = 0  # of users and client ids
         self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
@@ -105,12 +105,12 @@ class Engine:
         self.connections = UserConnections(self)
         # Whether requests and responses have to be walked through: nothing else of topics' quotas is asked per frame.
         self.charges_produced_topics = self.charges_fetched_topics = False
-        self._see_topics()
+        self._update_topic_flags()
 
     @property
     def relaying(self) -> bool:
         """Whether all enforcement is turned off (SIGUSR1), so that frames may pass unseen."""
-        return not self._switched_on
+        return not self._enforcement_on
 
     @property
     def options(self) -> EngineOptions:
@@ -136,12 +136,12 @@ class Engine:
             options = replace(options, scope=self._options.scope)
         self._options = options
         self._definitions = definitions
-        self._change()
+        self._apply_change()
 
-    def switch(self, on: bool) -> None:
+    def switch_enforcement(self, on: bool) -> None:
         """Turn all enforcement off and on again (SIGUSR1), whatever the mode says."""
-        self._switched_on = on
-        self._change()
+        self._enforcement_on = on
+        self._apply_change()
 
     def expire(self, now_ms: int) -> int:
         """Remove clients without a channel that had no traffic for an hour, or none at all (every client is
@@ -153,8 +153,8 @@ class Engine:
         short = not self._has_room(4 / 3)
         windows_ms = self._windows_ms
         forgotten = 0
-        for _ in range(min(len(self._visits), EXPIRE_AT_ONCE)):
-            forgotten += self._visit(now_ms, windows_ms, soon=short)
+        for _ in range(min(len(self._expiry_queue), EXPIRE_AT_ONCE)):
+            forgotten += self._check_expiry(now_ms, windows_ms, soon=short)
         self.topics.expire(now_ms)
         return forgotten
 
@@ -221,7 +221,7 @@ class Engine:
     def request_views(self, now_ms: int) -> Iterator[QuotaView]:
         """Yield a view for each client whose request time is measured: microseconds for bytes, percent for a rate."""
         for client in list(self._clients.values()):
-            throttle = client.measured
+            throttle = client.requests_if_measured
             if throttle is not None and (throttle.spent_us_total or throttle.limit is not None):
                 limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)
                 yield QuotaView(
@@ -247,33 +247,33 @@ class Engine:
         limit, bucket = self._definitions.limit(key, user, client_id)
         if limit is None:
             return None, None
-        place = (key, bucket, broker)
-        limiter = self._limiters.get(place)
-        found = brought_up(limiter, limit, self, now_ms)
+        limiter_key = (key, bucket, broker)
+        limiter = self._limiters.get(limiter_key)
+        found = limiter_in_force(limiter, limit, self, now_ms)
         if found is not limiter:
-            found.place = place
-            self._limiters[place] = found
+            found.limiter_key = limiter_key
+            self._limiters[limiter_key] = found
         return limit, found
 
     def release(self, limiter: Limiter) -> None:
         """Detach one throttle from this limiter; without throttles it is removed (called by its `Throttle`)."""
         limiter.users -= 1
-        place = limiter.place
-        if limiter.users <= 0 and place is not None and self._limiters.get(place) is limiter:
-            del self._limiters[place]
+        limiter_key = limiter.limiter_key
+        if limiter.users <= 0 and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
+            del self._limiters[limiter_key]
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def _change(self) -> None:
-        self.enforcing = self._switched_on and self._options.mode == "enforce"
+    def _apply_change(self) -> None:
+        self.enforcing = self._enforcement_on and self._options.mode == "enforce"
         self.version = object()
-        self._see_topics()
+        self._update_topic_flags()
 
-    def _see_topics(self) -> None:
+    def _update_topic_flags(self) -> None:
         limits = self._definitions.limits_topics
-        self.charges_produced_topics = self._switched_on and limits(PRODUCE)
-        self.charges_fetched_topics = self._switched_on and limits(FETCH)
+        self.charges_produced_topics = self._enforcement_on and limits(PRODUCE)
+        self.charges_fetched_topics = self._enforcement_on and limits(FETCH)
         # Whether a channel may have one Fetch with a broker at a time for topics' sake.
         self.weighs_fetched_topics = self.charges_fetched_topics and self.enforcing
         if self.charges_produced_topics or self.charges_fetched_topics:
@@ -282,8 +282,8 @@ class Engine:
     def _add(self, key: tuple[str, str, int]) -> ClientQuota:
         user, client_id, broker = key
         long = len(client_id) > CLIENT_ID_CHARACTERS_MAX
-        room = self._has_room() or self._made_room()
-        if (long or not room) and not self._named(user, client_id):
+        room = self._has_room() or self._evict_idle()
+        if (long or not room) and not self._has_own_entry(user, client_id):
             client_id = OTHER
             if user and not room and not self._definitions.names_user(user):
                 user = OTHER
@@ -301,7 +301,7 @@ class Engine:
             self.requests,
         )
         self._clients[key] = client
-        self._visits.append(key)
+        self._expiry_queue.append(key)
         self._names_bytes += getsizeof(user) + getsizeof(client_id)
         return client
 
@@ -313,52 +313,52 @@ class Engine:
             and self.client_bytes * times < options.client_bytes_max
         )
 
-    def _made_room(self) -> bool:
+    def _evict_idle(self) -> bool:
         """Remove one idle client among the next ones in the round; returns whether one was removed."""
         now_ms = self._now_ms
-        for _ in range(min(len(self._visits), _LOOKED_AT_FOR_ROOM)):
-            key = self._visits[0]
+        for _ in range(min(len(self._expiry_queue), _EVICTION_CHECKS_MAX)):
+            key = self._expiry_queue[0]
             client = self._clients[key]
-            idle = client.moved() == client.seen_bytes and not client.busy(now_ms)
-            if idle and self._gone(client, now_ms, soon=True):
-                self._visits.popleft()
-                self._forget(key, client)
+            idle = client.activity() == client.last_activity and not client.in_use(now_ms)
+            if idle and self._may_expire(client, now_ms, soon=True):
+                self._expiry_queue.popleft()
+                self._remove(key, client)
                 return self._has_room()
-            self._visits.rotate(-1)
+            self._expiry_queue.rotate(-1)
         return False
 
-    def _visit(self, now_ms: int, windows_ms: int, *, soon: bool) -> bool:
+    def _check_expiry(self, now_ms: int, windows_ms: int, *, soon: bool) -> bool:
         """Check the client whose last check is the oldest; returns whether it was removed."""
-        key = self._visits.popleft()
+        key = self._expiry_queue.popleft()
         client = self._clients[key]
         client.mark(now_ms, windows_ms)
-        moved = client.moved()
-        if moved != client.seen_bytes or client.busy(now_ms):
-            client.seen_bytes = moved
-            client.seen_ms = now_ms
-        elif not moved or self._gone(client, now_ms, soon=soon):
-            self._forget(key, client)
+        activity = client.activity()
+        if activity != client.last_activity or client.in_use(now_ms):
+            client.last_activity = activity
+            client.last_active_ms = now_ms
+        elif not activity or self._may_expire(client, now_ms, soon=soon):
+            self._remove(key, client)
             return True
-        self._visits.append(key)
+        self._expiry_queue.append(key)
         return False
 
-    def _gone(self, client: ClientQuota, now_ms: int, *, soon: bool) -> bool:
+    def _may_expire(self, client: ClientQuota, now_ms: int, *, soon: bool) -> bool:
         """Whether a newly created client would be in the same state."""
-        idle_ms = now_ms - client.seen_ms
+        idle_ms = now_ms - client.last_active_ms
         if not soon or idle_ms < EXPIRE_SOON_MS:
             return idle_ms >= EXPIRE_MS
         return idle_ms >= self._windows_ms and not (
             client.produce.debt_bytes(now_ms) or client.fetch.debt_bytes(now_ms)
         )
 
-    def _named(self, user: str, client_id: str) -> bool:
+    def _has_own_entry(self, user: str, client_id: str) -> bool:
         names = self._definitions.names
         return any(
             names(key, user, client_id)
             for key in (PRODUCE, FETCH, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
         )
 
-    def _forget(self, key: tuple[str, str, int], client: ClientQuota) -> None:
+    def _remove(self, key: tuple[str, str, int], client: ClientQuota) -> None:
         del self._clients[key]
         self._names_bytes -= getsizeof(client.user) + getsizeof(client.client_id)
         client.detach()

@@ -94,12 +94,12 @@ def settle(direction: ChannelDirection, awaiting: AwaitedTopics, now_ms: int) ->
         if topic.error_code in _UNKNOWN:
             if awaiting.denied:
                 direction.state.stats.topics_rejected["Metadata"] += 1
-            elif awaiting.creates and quotas.awaited.get(topic.name, now_ms) is None:
-                quotas.awaited.put(topic.name, awaiting.throttle, now_ms)
+            elif awaiting.creates and quotas.auto_creating.get(topic.name, now_ms) is None:
+                quotas.auto_creating.put(topic.name, awaiting.throttle, now_ms)
         elif topic.partitions:
-            creator = quotas.awaited.get(topic.name, now_ms)
+            creator = quotas.auto_creating.get(topic.name, now_ms)
             if creator is not None:
-                quotas.awaited.forget((topic.name,))
+                quotas.auto_creating.forget((topic.name,))
                 creator.record(topic.partitions, now_ms)
-                creator.done(topic.partitions)
+                creator.count_mutations(topic.partitions)
     return awaiting.settled >= len(topics)

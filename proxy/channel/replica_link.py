@@ -133,7 +133,7 @@ class ReplicaLink:
         yield from each(self._claimed.items(), partial(self._find_behind, limits, behind))
         left_out: list[Claim] = []
         if behind:
-            sharing = quotas.share_out(len(behind))
+            sharing = quotas.begin_sharing(len(behind))
             yield from each(behind, partial(self._share_out, sharing, limits, left_out))
             self._stats.replicas_left_out += len(left_out)
         if not (waiting or left_out):
@@ -162,7 +162,7 @@ class ReplicaLink:
             if replica is not None and not error_code:
                 replica.high_watermark = high_watermark
             if size:
-                self._quotas.arrived(self.follower, *key, size)
+                self._quotas.record_arrived(self.follower, *key, size)
             claim = self._claimed.get(key)
             if claim is None:
                 continue
@@ -212,9 +212,9 @@ class ReplicaLink:
             yield from emptied(self._claimed)
             added = session.replicas
         yield from each(session.removed, self._drop)
-        if quotas.told is not None and session.added:
-            yield from each(session.added, partial(self._note_added, (quotas.asked, self.now_ms)))
-            quotas.waited_for = True
+        if quotas.last_completed_poll is not None and session.added:
+            yield from each(session.added, partial(self._note_added, (quotas.polls_started, self.now_ms)))
+            quotas.poll_requested = True
         yield from each(added, partial(self._add, claims))
         session.added = ()
         yield from emptied(session.removed)
@@ -248,7 +248,7 @@ class ReplicaLink:
         self, checked: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
     ) -> None:
         """Find the new replicas whose throttle is known by now."""
-        answered = self._quotas.told
+        answered = self._quotas.last_completed_poll
         for key, (asked, since_ms) in new:
             # Only a request to the cluster that was sent after the replica appeared can have included it.
             told = answered is not None and answered > asked and self._quotas.is_named(key[0])

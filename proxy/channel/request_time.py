@@ -226,7 +226,7 @@ def _enforce(
     if throttle_ms >= max(left_ms, other_ms):
         if other is not None:
             other.throttled_total, other.throttle_ms_total = counted
-        measured.throttle.told(throttle_ms - left_ms)
+        measured.throttle.count_throttle(throttle_ms - left_ms)
     mute_ms = state.mute(measured.throttle, throttle_ms, now_ms)
     if mute_ms:
         direction.verdict.signal = True
@@ -252,7 +252,7 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
     if throttle_ms and not throttle.enforcing:
         # Overlapping mutes of one channel count once.
         until_ms = now_ms + throttle_ms
-        throttle.told(max(0, until_ms - max(now_ms, state.would_mute_until_ms)))
+        throttle.count_throttle(max(0, until_ms - max(now_ms, state.would_mute_until_ms)))
         state.would_mute_until_ms = max(state.would_mute_until_ms, until_ms)
         measured.throttle_ms = 0
 

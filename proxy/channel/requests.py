@@ -148,7 +148,7 @@ class RequestDirection(RequestReader):
         if flow is None:
             return False
         if identity is not None and identity.produce is flow:
-            identity.quota.produce.arrives(flow, now_ms)
+            identity.quota.produce.bytes_arrived(flow, now_ms)
         return flow.lost > 0
 
     def _forward_rest(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
@@ -166,7 +166,7 @@ class RequestDirection(RequestReader):
             self.charge_ahead(None)
             identity = self.state.identity
             if identity is not None:
-                identity.quota.produce.arrived(flow)
+                identity.quota.produce.request_arrived(flow)
 
     def _recharge(self, flow: Flow, now_ms: int) -> int:
         """Charge the late rest of a request again; returns 0, or the order that holds it."""

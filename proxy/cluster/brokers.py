@@ -30,7 +30,7 @@ _ID_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535
 _BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a broken peer can use
 _TARGETS_MAX: Final = 16  # the known brokers that are asked one after the other until one responds
-_SAID_MAX: Final = 100
+_LOGGED_MAX: Final = 100
 
 logger = logging.getLogger(__name__)
 
@@ -51,17 +51,17 @@ class BrokerMap:
         self._addresses: dict[int, Address] = {}
         self._live: tuple[int, ...] = ()
         self._ips: dict[str, str] = {}
-        self._turn = 0
-        self._said: set[tuple[int, str, int]] = set()  # refused addresses that were logged
+        self._next_broker = 0
+        self._logged: set[tuple[int, str, int]] = set()  # refused addresses that were logged
         self.changed = False
 
     def learn(self, broker: int, host: str, port: int) -> None:
         """Store a broker's address; an impossible one is refused, and the previous one stays."""
         if self._addresses.get(broker) == (host, port):
             return
-        wrong = self._wrong(broker, host, port)
-        if wrong:
-            self._refuse(wrong, broker, host, port)
+        problem = self._address_problem(broker, host, port)
+        if problem:
+            self._reject(problem, broker, host, port)
             return
         self._addresses[broker] = Address(host, port)
         self.changed = True
@@ -103,10 +103,10 @@ class BrokerMap:
         """
         known = list(self._addresses.values())
         if len(known) > _TARGETS_MAX:
-            self._turn += 1
-            first = self._turn * _TARGETS_MAX % len(known)
+            self._next_broker += 1
+            first = self._next_broker * _TARGETS_MAX % len(known)
             known = (known + known)[first : first + _TARGETS_MAX]
-        found = [self._dial(address) for address in (*self._bootstrap, *known)]
+        found = [self._resolve(address) for address in (*self._bootstrap, *known)]
         return [target for target in dict.fromkeys(found) if target is not None]
 
     def upstream(
@@ -115,24 +115,24 @@ class BrokerMap:
         """Return a broker's id and address; for ANY_BROKER the next broker in turn at none of the addresses `tried`."""
         if broker != ANY_BROKER:
             address = self._addresses.get(broker)
-            return broker, self._dial(address) if address else None
+            return broker, self._resolve(address) if address else None
         known = self._live or tuple(sorted(self._addresses))
-        self._turn += 1
+        self._next_broker += 1
         for offset in range(len(known)):
-            candidate = known[(self._turn + offset) % len(known)]
-            target = self._dial(self._addresses[candidate]) if candidate in self._addresses else None
+            candidate = known[(self._next_broker + offset) % len(known)]
+            target = self._resolve(self._addresses[candidate]) if candidate in self._addresses else None
             if target is not None and target not in tried:
                 return candidate, target
         targets = [target for target in self.targets() if target not in tried]
-        return ANY_BROKER, targets[self._turn % len(targets)] if targets else None
+        return ANY_BROKER, targets[self._next_broker % len(targets)] if targets else None
 
     def host(self, broker: int, target: tuple[str, int]) -> str:
         """Return the known name of the broker at the address `target`: its certificate must have this name."""
         address = self._addresses.get(broker)
-        if address is not None and self._dial(address) == target:
+        if address is not None and self._resolve(address) == target:
             return address.host
         for address in (*self._addresses.values(), *self._bootstrap):
-            if address.port == target[1] and self._dial(address) == target:
+            if address.port == target[1] and self._resolve(address) == target:
                 return address.host
         return target[0]
 
@@ -148,7 +148,7 @@ class BrokerMap:
             self._stats.unnamed_brokers += 1
         return advertised
 
-    def _wrong(self, broker: int, host: str, port: int) -> str:
+    def _address_problem(self, broker: int, host: str, port: int) -> str:
         """Return the error in a broker's id, host or port; "" if there is none."""
         if not 0 <= broker <= _ID_MAX:
             return "id"
@@ -158,22 +158,22 @@ class BrokerMap:
             return "port"
         return "count" if broker not in self._addresses and len(self._addresses) >= _BROKERS_MAX else ""
 
-    def _refuse(self, wrong: str, broker: int, host: str, port: int) -> None:
-        self._stats.brokers_refused[wrong] += 1
-        said = (broker, host, port)
-        if said in self._said or len(self._said) >= _SAID_MAX:
+    def _reject(self, problem: str, broker: int, host: str, port: int) -> None:
+        self._stats.brokers_refused[problem] += 1
+        rejected = (broker, host, port)
+        if rejected in self._logged or len(self._logged) >= _LOGGED_MAX:
             return
-        self._said.add(said)
+        self._logged.add(rejected)
         event(
             logger,
             logging.WARNING,
             "a broker's address is rejected",
-            wrong=wrong,
+            wrong=problem,
             broker=shorten(broker),
             host=shorten(host),
             port=shorten(port),
         )
 
-    def _dial(self, address: Address) -> tuple[str, int] | None:
+    def _resolve(self, address: Address) -> tuple[str, int] | None:
         ip = address.host if is_ip(address.host) else self._ips.get(address.host)
         return (ip, address.port) if ip else None

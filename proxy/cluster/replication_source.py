@@ -38,17 +38,17 @@ LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 _POLL_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 0.02  # how often to check whether a link waits for a result
+_CHECK_SECONDS: Final = 0.02  # how often to check whether a link waits for a result
 _RESPONSE_SECONDS_MAX: Final = 5.0
 _UNLIMITED: Final = 2**63 - 1  # Kafka's default
 # A new topic is not known to every broker at once; a deleted one never again. This is a time, not a number of requests:
 # while a link waits, requests follow each other every 20 ms.
-_ASKED_FOR_MS_MAX: Final = 60_000
+_UNNAMED_MS_MAX: Final = 60_000
 _WARNED_MAX: Final = 1000
-_SAID_MAX: Final = 20
+_LOGGED_MAX: Final = 20
 
 T = TypeVar("T")
-_Found = tuple[BrokerLimits, BrokerLimits, ThrottledReplicas]
+_Settings = tuple[BrokerLimits, BrokerLimits, ThrottledReplicas]
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,9 @@ class ReplicationSource:
         self._now_ms = now_ms
         self._connections: dict[Target, Connection] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
-        self._nameless: dict[bytes, int] = {}  # ids without a known name, and since when they are requested
+        self._unnamed_topics: dict[
+            bytes, int
+        ] = {}  # ids without a known name, and since when they are requested
         self._warned: set[str] = set()
         self.problem = ""
 
@@ -88,15 +90,15 @@ class ReplicationSource:
         """Apply settings; the lists and rates of the file are in force at once."""
         before, self._settings = self._settings, settings
         if settings.throttled != before.throttled:
-            self._quotas.told = None
+            self._quotas.last_completed_poll = None
         self._quotas.configure(settings.options)
         if settings.throttled == "off":
-            self._take(BrokerLimits(), BrokerLimits(), ThrottledReplicas())
+            self._apply(BrokerLimits(), BrokerLimits(), ThrottledReplicas())
         elif settings.throttled == "file":
             leaders, followers = settings.lists()
-            self._take(*self._own_rates(), ThrottledReplicas(leaders=leaders, followers=followers))
+            self._apply(*self._own_rates(), ThrottledReplicas(leaders=leaders, followers=followers))
         elif settings.throttled == "reassignments" == before.throttled:
-            self._take(*self._own_rates(), self._quotas.lists)  # even if the cluster cannot be reached
+            self._apply(*self._own_rates(), self._quotas.lists)  # even if the cluster cannot be reached
 
     async def run(self) -> None:
         """Run until cancelled by the application."""
@@ -105,8 +107,8 @@ class ReplicationSource:
             while True:
                 await self.poll()
                 until = loop.time() + _POLL_SECONDS
-                while loop.time() < until and not self._quotas.waited_for:  # noqa: ASYNC110 - a pure flag tells nobody
-                    await asyncio.sleep(_LOOK_SECONDS)
+                while loop.time() < until and not self._quotas.poll_requested:  # noqa: ASYNC110 - a pure flag tells nobody
+                    await asyncio.sleep(_CHECK_SECONDS)
         finally:
             for connection in self._connections.values():
                 connection.close()
@@ -115,28 +117,28 @@ class ReplicationSource:
     async def poll(self) -> None:
         """Run one round."""
         settings, quotas = self._settings, self._quotas
-        quotas.waited_for = False
+        quotas.poll_requested = False
         if settings.throttled == "off":
             return
-        quotas.asked += 1
-        question = quotas.asked
+        quotas.polls_started += 1
+        question = quotas.polls_started
         problem = ""
         found = None
         try:
             await self._name_topics()
             if settings.throttled == "cluster":
-                found = await self._mirrored()
+                found = await self._cluster_settings()
             elif settings.throttled == "reassignments":
-                found = await self._reassigned()
+                found = await self._reassignment_settings()
         except ASKING_FAILS as error:
             problem = reason(error, _RESPONSE_SECONDS_MAX)
         if settings is not self._settings:
             return  # the settings have changed meanwhile; this result is obsolete
         if found is not None:
-            self._take(*found)
+            self._apply(*found)
         # While the cluster cannot be reached, no link waits for a result.
-        quotas.told = None if problem else question
-        quotas.asked_in_vain += bool(problem)
+        quotas.last_completed_poll = None if problem else question
+        quotas.failed_polls += bool(problem)
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
             event(
@@ -151,10 +153,10 @@ class ReplicationSource:
         quotas, now_ms = self._quotas, self._now_ms()
         nameless = {
             topic: since_ms
-            for topic, since_ms in self._nameless.items()
-            if now_ms - since_ms < _ASKED_FOR_MS_MAX
+            for topic, since_ms in self._unnamed_topics.items()
+            if now_ms - since_ms < _UNNAMED_MS_MAX
         }
-        self._nameless = nameless
+        self._unnamed_topics = nameless
         while quotas.unknown_topics:  # taken now: more may be added during the request
             topic = quotas.unknown_topics.pop()
             if len(nameless) < TOPIC_IDS_MAX:
@@ -162,13 +164,13 @@ class ReplicationSource:
         wanted = list(nameless)
         names = dict(quotas.topic_names)
         for chunk in chunks(wanted):
-            for seen in (await self._ask_any(metadata.topics_by_id(chunk)))[: len(chunk)]:
+            for seen in (await self._ask_any_broker(metadata.topics_by_id(chunk)))[: len(chunk)]:
                 if seen.name:
                     names[seen.topic_id] = seen.name
                     nameless.pop(seen.topic_id, None)
         quotas.name_topics(names)
 
-    async def _mirrored(self) -> _Found:
+    async def _cluster_settings(self) -> _Settings:
         """Read the brokers' rates, and their topics' lists if there is any rate."""
         keys = (LEADER_RATE, FOLLOWER_RATE)
         brokers = self._brokers.live()
@@ -201,7 +203,7 @@ class ReplicationSource:
         followers: dict[str, ReplicaList] = {}
         for chunk in chunks(names):
             request = configs.describe_topics(chunk, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
-            for topic in (await self._ask_any(request))[: len(chunk)]:
+            for topic in (await self._ask_any_broker(request))[: len(chunk)]:
                 await asyncio.sleep(0)  # a list has up to 32 kB, and is parsed on the loop
                 for key, lists, before in (
                     (LEADER_REPLICAS, leaders, self._quotas.lists.leaders),
@@ -211,12 +213,14 @@ class ReplicationSource:
                         if topic.name in before:
                             lists[topic.name] = before[topic.name]
                     elif topic.configs.get(key):
-                        lists[topic.name] = self._parsed(f"{key} of topic {topic.name}", topic.configs[key])
+                        lists[topic.name] = self._parse_list(
+                            f"{key} of topic {topic.name}", topic.configs[key]
+                        )
         return ThrottledReplicas(leaders=leaders, followers=followers)
 
-    async def _reassigned(self) -> _Found:
+    async def _reassignment_settings(self) -> _Settings:
         """Read the reassignments under way."""
-        found = await self._ask_any(reassignments.ongoing())
+        found = await self._ask_any_broker(reassignments.ongoing())
         if found.error_code:
             raise OSError(
                 f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
@@ -227,7 +231,7 @@ class ReplicationSource:
         settings = self._settings
         return BrokerLimits(default=settings.leader_rate), BrokerLimits(default=settings.follower_rate)
 
-    def _take(self, leaders: BrokerLimits, followers: BrokerLimits, lists: ThrottledReplicas) -> None:
+    def _apply(self, leaders: BrokerLimits, followers: BrokerLimits, lists: ThrottledReplicas) -> None:
         limited = self._quotas.limit(leaders, followers)
         if self._quotas.throttle(lists) or limited:
             event(
@@ -248,11 +252,11 @@ class ReplicationSource:
                 logger,
                 logging.WARNING,
                 "throttled replicas of brokers that are down or do not exist",
-                brokers=",".join(map(str, unknown[:_SAID_MAX])),
+                brokers=",".join(map(str, unknown[:_LOGGED_MAX])),
                 count=len(unknown),
             )
 
-    def _parsed(self, where: str, text: str) -> ReplicaList:
+    def _parse_list(self, where: str, text: str) -> ReplicaList:
         found, problems = parse_replicas(text)
         for problem in problems:
             warning = f"{where}: {problem}"
@@ -261,7 +265,7 @@ class ReplicationSource:
                 event(logger, logging.WARNING, "malformed list of throttled replicas", problem=warning)
         return found
 
-    async def _ask_any(self, request: Request[T]) -> T:
+    async def _ask_any_broker(self, request: Request[T]) -> T:
         """Ask brokers until one responds, beginning with the last one that did."""
         targets = self._brokers.targets()
         targets.sort(key=lambda target: target not in self._connections)

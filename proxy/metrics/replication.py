@@ -155,7 +155,7 @@ class ReplicationMetrics:
             (
                 "sluice_replication_asked_in_vain",
                 "Failed attempts to ask the cluster what is throttled; the last known state stays in use",
-                self._quotas.asked_in_vain,
+                self._quotas.failed_polls,
             ),
         ):
             yield Family(name, "counter", text, (), [((), value)])

@@ -11,7 +11,7 @@ from quotas.backtest.compiler import Ints, compiled, inlined
 from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE
 from quotas.limiters.flow import GRACE_MS
 
-__all__ = ["ahead", "behind", "enter", "put", "remove", "started", "sweep"]
+__all__ = ["bytes_ahead", "enter", "index_after", "put", "record_passed", "remove", "sweep"]
 
 # A channel's flow, under either policy.
 EXPECTED: Final = 0
@@ -79,7 +79,7 @@ def _move(places: Ints, old: int, new: int) -> None:
 
 
 @inlined
-def _now(places: Ints, queue: Ints) -> int:
+def _virtual_time(places: Ints, queue: Ints) -> int:
     if queue[COUNT] and places[TAGS, 0] < queue[VIRTUAL]:
         return int(places[TAGS, 0])
     return int(queue[VIRTUAL])
@@ -92,19 +92,19 @@ def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
     if flow[QUEUED]:
         return _index(places, queue[COUNT], channel)
     if flow[HELD_SINCE_MS] < 0:
-        flow[TAG] = max(flow[TAG], _now(places, queue) if flow[PASSED] else queue[BEFORE])
+        flow[TAG] = max(flow[TAG], _virtual_time(places, queue) if flow[PASSED] else queue[BEFORE])
     return _bisect_right(places, queue[COUNT], flow[TAG])
 
 
 @inlined
-def behind(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """`FairQueue.behind`."""
+def index_after(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
+    """`FairQueue.index_after`."""
     return _bisect_right(places, queue[COUNT], flows[channel, TAG])
 
 
 @inlined
-def ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
-    """`FairQueue.ahead`."""
+def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
+    """`FairQueue.bytes_ahead`."""
     once = 0
     tags = 0
     for place in range(index):
@@ -114,13 +114,13 @@ def ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
 
 
 @inlined
-def started(places: Ints, queue: Ints, flows: Ints, channel: int, start: int, size: int) -> None:
-    """`FairQueue.started`."""
+def record_passed(places: Ints, queue: Ints, flows: Ints, channel: int, start: int, size: int) -> None:
+    """`FairQueue.record_passed`."""
     flow = flows[channel]
     queue[VIRTUAL] = max(queue[VIRTUAL], start)
     if not flow[PASSED]:
         flow[PASSED] = 1
-        queue[NEWCOMERS] = max(queue[NEWCOMERS], _now(places, queue)) + size // (
+        queue[NEWCOMERS] = max(queue[NEWCOMERS], _virtual_time(places, queue)) + size // (
             queue[COUNT] + NEWCOMER_SHARE
         )
     flow[TAG] = start + size
@@ -164,7 +164,7 @@ def sweep(places: Ints, queue: Ints, flows: Ints, now_ms: int, mark_every_ms: in
     if now_ms >= queue[MARK_MS]:
         queue[MARK_MS] = now_ms + mark_every_ms
         queue[BEFORE] = queue[MARK]
-        queue[MARK] = max(_now(places, queue), queue[NEWCOMERS])
+        queue[MARK] = max(_virtual_time(places, queue), queue[NEWCOMERS])
     kept = 0
     for place in range(queue[COUNT]):
         channel = places[CHANNELS, place]

@@ -110,7 +110,11 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
     _, marks, queue, places, flows = state
     flow = flows[channel]
     burst_ms = marks[BURST_MS]
-    if flow[PASSED] and flow[HELD_SINCE_MS] < 0 and _plain(state, channel, flow[TAG], size, now_ms, burst_ms):
+    if (
+        flow[PASSED]
+        and flow[HELD_SINCE_MS] < 0
+        and _pass_if_alone(state, channel, flow[TAG], size, now_ms, burst_ms)
+    ):
         return 0, 0
     if now_ms >= marks[SWEEP_AT_MS]:
         _sweep(state, now_ms)
@@ -160,7 +164,7 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
     expected = known or _first_fetch_bytes(clock, marks, now_ms)
     if slot_ms > now_ms:
         wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, float(POLL_MS_MIN)))
-        place = _likely(state, channel, expected)
+        place = _place_bytes(state, channel, expected)
         if not known:
             place, wait_ms = 1, min(wait_ms, float(POLL_MS_MIN))
         return _mute(state, channel, place, math.ceil(wait_ms), now_ms), False
@@ -169,7 +173,7 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
         marks[CROWDED_UNTIL_MS] = now_ms + CROWDED_MS
         flow[RESTING] = 1
         marks[AWAY] += 1
-        return _mute(state, channel, _likely(state, channel, expected), CROWDED_WAIT_MS, now_ms), True
+        return _mute(state, channel, _place_bytes(state, channel, expected), CROWDED_WAIT_MS, now_ms), True
     fair.remove(places, queue, flows, channel)
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + expected / clock[RATE]
     flow[START] = flow[TAG]
@@ -199,8 +203,8 @@ def fetched(state: State, channel: int, size: int, now_ms: int) -> tuple[int, bo
     marks[GUESS] = max(size, marks[GUESS] // 2)
     throttle_ms = 0
     ahead_ms = marks[FETCH_AHEAD_MS]
-    if not flow[PASSED] or not _plain(state, channel, flow[START], size, now_ms, ahead_ms):
-        place = _likely(state, channel, size)
+    if not flow[PASSED] or not _pass_if_alone(state, channel, flow[START], size, now_ms, ahead_ms):
+        place = _place_bytes(state, channel, size)
         throttle_ms = _pass(state, channel, flow[START], size, place, now_ms, ahead_ms)
     if now_ms < marks[CROWDED_UNTIL_MS]:
         rest_ms = _rest_ms(state, channel, now_ms)
@@ -214,12 +218,12 @@ def _rest_ms(state: State, channel: int, now_ms: int) -> int:
     clock, marks, _, _, flows = state
     room = int((marks[BURST_MS] - max(0.0, clock[PAID_MS] - now_ms) / 2) * clock[RATE])
     each = max(marks[EXPOSED_BYTES] // marks[UNDER_WAY] if marks[UNDER_WAY] else 0, _floor(clock, marks), 1)
-    at_a_time = max(1, room * ROOM_USED_PERCENT // 100 // each)
-    beyond = marks[UNDER_WAY] + marks[AWAY] - at_a_time
+    concurrent_max = max(1, room * ROOM_USED_PERCENT // 100 // each)
+    beyond = marks[UNDER_WAY] + marks[AWAY] - concurrent_max
     if beyond <= 0:
         return 0
     marks[CROWDED_UNTIL_MS] = now_ms + CROWDED_MS
-    return int(min((now_ms - flows[channel, FORWARDED_MS]) * beyond // at_a_time, FETCH_WAIT_MS_MAX))
+    return int(min((now_ms - flows[channel, FORWARDED_MS]) * beyond // concurrent_max, FETCH_WAIT_MS_MAX))
 
 
 @compiled
@@ -254,7 +258,7 @@ def _expose(state: State, channel: int, expected: int, now_ms: int) -> None:
 
 
 @inlined
-def _likely(state: State, channel: int, expected: int) -> int:
+def _place_bytes(state: State, channel: int, expected: int) -> int:
     clock, marks, queue, _, flows = state
     waiting = queue[COUNT] - flows[channel, fair.QUEUED]
     share = int(clock[RATE] * FETCH_QUANTUM_MS) // (waiting + 1)
@@ -337,7 +341,7 @@ def _slot(state: State, channel: int, index: int, ahead_ms: int) -> tuple[float,
     free_ms = clock[PAID_MS] - ahead_ms
     if not index:
         return free_ms, free_ms
-    once, due = fair.ahead(places, flows[channel], index)
+    once, due = fair.bytes_ahead(places, flows[channel], index)
     soonest_ms = free_ms + once / clock[RATE]
     if due == once:
         return soonest_ms, soonest_ms
@@ -347,7 +351,7 @@ def _slot(state: State, channel: int, index: int, ahead_ms: int) -> tuple[float,
 
 
 @inlined
-def _plain(state: State, channel: int, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
+def _pass_if_alone(state: State, channel: int, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
     clock, _, queue, _, flows = state
     if queue[COUNT]:
         return False
@@ -368,8 +372,8 @@ def _pass(state: State, channel: int, start: int, size: int, place: int, now_ms:
     fair.remove(places, queue, flows, channel)
     flow[HELD_SINCE_MS] = -1
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + size / clock[RATE]
-    fair.started(places, queue, flows, channel, start, size)
-    _, back_ms = _slot(state, channel, fair.behind(places, queue, flows, channel), ahead_ms)
+    fair.record_passed(places, queue, flows, channel, start, size)
+    _, back_ms = _slot(state, channel, fair.index_after(places, queue, flows, channel), ahead_ms)
     wait_ms = math.ceil(back_ms - now_ms)
     if wait_ms > 0:
         return _mute(state, channel, place, wait_ms, now_ms)

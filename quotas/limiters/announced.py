@@ -8,8 +8,8 @@ client's id and send nothing, which would block that identity until the charge i
 - A channel is trusted with twice the largest amount that it has announced and sent. Announced bytes beyond that are
   doubtful: no other channel is muted for them, and they take no place from others.
 - After doubtful bytes that did not arrive, such requests pass one at a time, in order of arrival; under `schedule`,
-  where a request under way delays all others, none passes for `_WARY_MS`. So a false announcement costs the real client
-  at most a fifth of the time, or the attacker a sixteenth of the announced bytes.
+  where a request under way delays all others, none passes for `_SUSPENSION_MS`. So a false announcement costs the real
+  client at most a fifth of the time, or the attacker a sixteenth of the announced bytes.
 
 Each channel has at most one request under way. The channel subtracts arriving bytes from `Flow.announced`; this module
 finds the requests whose time is over. Rates are not used here.
@@ -24,13 +24,13 @@ __all__ = ["ARRIVAL_MS", "Announcements"]
 
 # A request of 1 MB takes 80 ms at 100 Mbit/s. A second charge costs an honest client only its place in the queue.
 ARRIVAL_MS: Final = 250
-_WARY_MS: Final = 4 * ARRIVAL_MS
+_SUSPENSION_MS: Final = 4 * ARRIVAL_MS
 # If at least one in so many bytes of a doubtful request arrived in time, it is a slow request, not a false
 # announcement. 1 MB over 2 Mbit/s is one in sixteen a charge.
 _SLOW_SHARE: Final = 17
 _IN_ORDER_MS: Final = 10_000  # after the last doubtful bytes that did not come
 _POLL_MS_MIN: Final = 25
-_FAR_MS: Final = 1 << 60
+_NEVER_DUE_MS: Final = 1 << 60
 # The bytes that every channel is trusted with: producers' default batch.size.
 _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
@@ -41,105 +41,105 @@ class Announcements:
     Attributes:
         flows: their channels, and the missing bytes of each when it was charged, the oldest first.
         doubtful: the bytes beyond what their channels are trusted with, of all requests together.
-        wary_until_ms: the time until which no further doubtful request is admitted.
+        suspended_until_ms: the time until which no further doubtful request is admitted.
         due_ms: the earliest time at which `overdue` can find a request.
 
     >>> announcements, flow = Announcements(), Flow()
     >>> announcements.begin(flow, 1_000_000, now_ms=0)
     >>> flow.announced -= 30_000  # that much has come
-    >>> len(announcements.overdue(now_ms=249)), len(announcements.overdue(now_ms=250)), flow.lost
+    >>> len(announcements.expire(now_ms=249)), len(announcements.expire(now_ms=250)), flow.lost
     (0, 1, 970000)
-    >>> announcements.wary_until_ms, flow.trusted  # it was new, and so trusted with 16 KiB
+    >>> announcements.suspended_until_ms, flow.trusted  # it was new, and so trusted with 16 KiB
     (1250, 30000)
     """
 
-    __slots__ = ("_waiting", "doubtful", "due_ms", "flows", "wary_until_ms")
+    __slots__ = ("_waiting", "doubtful", "due_ms", "flows", "suspended_until_ms")
 
     def __init__(self) -> None:
         self.flows: dict[Flow, int] = {}
         self.doubtful = 0
-        self.wary_until_ms = NEVER_MS
+        self.suspended_until_ms = NEVER_MS
         self._waiting: dict[Flow, None] = {}  # whose doubtful requests wait, in the order in which they came
-        self.due_ms = _FAR_MS
+        self.due_ms = _NEVER_DUE_MS
 
     def begin(self, flow: Flow, missing: int, now_ms: int) -> None:
         """Register a request that was charged and has `missing` bytes still to arrive."""
-        self._end(flow)
-        self.waits_no_longer(flow)
+        self._discard(flow)
+        self.dequeue(flow)
         flow.announced = missing
         flow.announced_ms = now_ms
         flow.lost = 0
         if not self.flows:
             self.due_ms = now_ms + ARRIVAL_MS
         self.flows[flow] = missing
-        self.doubtful += self.beyond_trust(flow, missing)
+        self.doubtful += self.doubtful_bytes(flow, missing)
 
-    def doubted(self, flow: Flow) -> int:
+    def charged_doubtful_bytes(self, flow: Flow) -> int:
         """The doubtful bytes of the request under way, as of its charge."""
-        return self.beyond_trust(flow, self.flows.get(flow, 0))
+        return self.doubtful_bytes(flow, self.flows.get(flow, 0))
 
-    def arrived(self, flow: Flow) -> None:
+    def complete(self, flow: Flow) -> None:
         """Complete the request under way: all its bytes have arrived."""
-        announced = self._end(flow)
+        announced = self._discard(flow)
         flow.announced = flow.lost = 0
         flow.trusted = max(flow.trusted, announced)
 
-    def keeps_waiting(self, flow: Flow, now_ms: int) -> bool:
+    def must_wait(self, flow: Flow, now_ms: int) -> bool:
         """Whether a doubtful request must wait, independently of the quota."""
-        return now_ms < self.wary_until_ms + _IN_ORDER_MS and not self.in_order(flow, now_ms)
+        return now_ms < self.suspended_until_ms + _IN_ORDER_MS and not self.enqueue(flow, now_ms)
 
-    def in_order(self, flow: Flow, now_ms: int) -> bool:
+    def enqueue(self, flow: Flow, now_ms: int) -> bool:
         """Queue a doubtful request; returns whether it is the first in the queue and may pass."""
         self._waiting[flow] = None
-        return now_ms >= self.wary_until_ms and next(iter(self._waiting)) is flow
+        return now_ms >= self.suspended_until_ms and next(iter(self._waiting)) is flow
 
-    def waits_no_longer(self, flow: Flow) -> None:
+    def dequeue(self, flow: Flow) -> None:
         """Take a request out of the queue: it passes, or is refused."""
         self._waiting.pop(flow, None)
 
-    def ask_again_ms(self, now_ms: int) -> int:
+    def retry_at_ms(self, now_ms: int) -> int:
         """The time at which a waiting doubtful request has to ask again."""
-        return max(self.wary_until_ms, now_ms + min(max(_POLL_MS_MIN, len(self._waiting)), ARRIVAL_MS))
+        return max(self.suspended_until_ms, now_ms + min(max(_POLL_MS_MIN, len(self._waiting)), ARRIVAL_MS))
 
-    def gone(self, flow: Flow, now_ms: int) -> int:
+    def remove(self, flow: Flow, now_ms: int) -> int:
         """Remove a closed channel; returns the bytes that were charged and did not arrive."""
-        self.waits_no_longer(flow)
-        lost = self._lost(flow, now_ms) if flow in self.flows else 0
+        self.dequeue(flow)
+        lost = self._uncharge(flow, now_ms) if flow in self.flows else 0
         flow.announced = flow.lost = 0
         return lost
 
-    def overdue(self, now_ms: int) -> list[Flow]:
+    def expire(self, now_ms: int) -> list[Flow]:
         """Remove the requests whose charge has expired; sets `Flow.lost` of each to its missing bytes."""
         if now_ms < self.due_ms:
             return []
         found = []
-        self.due_ms = _FAR_MS
+        self.due_ms = _NEVER_DUE_MS
         for flow in self.flows:
             if now_ms < flow.announced_ms + ARRIVAL_MS:
                 self.due_ms = flow.announced_ms + ARRIVAL_MS
                 break
             found.append(flow)
         for flow in found:
-            flow.lost, flow.announced = self._lost(flow, now_ms), 0
+            flow.lost, flow.announced = self._uncharge(flow, now_ms), 0
         return found
 
-    def beyond_trust(self, flow: Flow, missing: int) -> int:
+    def doubtful_bytes(self, flow: Flow, missing: int) -> int:
         """The number of doubtful bytes among `missing`."""
         return max(0, missing - max(_TRUSTED_BYTES_MIN, 2 * flow.trusted))
 
-    def _end(self, flow: Flow) -> int:
+    def _discard(self, flow: Flow) -> int:
         """Remove the request under way, if any; returns its missing bytes as of its charge."""
         announced = self.flows.pop(flow, 0)
-        self.doubtful -= self.beyond_trust(flow, announced)
+        self.doubtful -= self.doubtful_bytes(flow, announced)
         return announced
 
-    def _lost(self, flow: Flow, now_ms: int) -> int:
+    def _uncharge(self, flow: Flow, now_ms: int) -> int:
         """The bytes that were charged and have not arrived."""
-        announced = self._end(flow)
+        announced = self._discard(flow)
         lost = max(flow.announced, 0)
         if lost:
             came = announced - lost
-            if self.beyond_trust(flow, announced) and came * _SLOW_SHARE < announced:
-                self.wary_until_ms = now_ms + _WARY_MS
+            if self.doubtful_bytes(flow, announced) and came * _SLOW_SHARE < announced:
+                self.suspended_until_ms = now_ms + _SUSPENSION_MS
             flow.trusted = came
         return lost

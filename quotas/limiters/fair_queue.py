@@ -35,8 +35,8 @@ class FairQueue:
     """The places of one identity, and its virtual time."""
 
     __slots__ = (
-        "_before",
         "_mark",
+        "_mark_before",
         "_mark_ms",
         "_newcomers",
         "_sizes",
@@ -52,7 +52,7 @@ class FairQueue:
         self._newcomers = 0
         self._mark = 0
         self._mark_ms = -1
-        self._before = 0
+        self._mark_before = 0
         # Three columns of one table: by tag, equal tags in order of arrival.
         self._tags: list[int] = []
         self._sizes: list[int] = []
@@ -63,37 +63,39 @@ class FairQueue:
         if flow.queued:
             return self._index(flow)
         if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with
-            flow.tag = max(flow.tag, self._now() if flow.passed else self._before)
+            flow.tag = max(flow.tag, self._virtual_time() if flow.passed else self._mark_before)
         return bisect_right(self._tags, flow.tag)
 
-    def behind(self, flow: Flow) -> int:
+    def index_after(self, flow: Flow) -> int:
         """Return the index for a channel without a place that just passed and continues with its tag."""
         return bisect_right(self._tags, flow.tag)
 
-    def ahead(self, flow: Flow, index: int) -> tuple[int, int]:
+    def bytes_ahead(self, flow: Flow, index: int) -> tuple[int, int]:
         """Return the bytes ahead of a place: one request of each channel; and their whole share up to its tag."""
         if not index:
             return 0, 0
         once = sum(self._sizes[:index])
         return once, max(once, index * flow.tag - sum(self._tags[:index]))
 
-    def started(self, flow: Flow, start: int, size: int, doubtful: int) -> None:
+    def record_passed(self, flow: Flow, start: int, size: int, doubtful: int) -> None:
         """Register a request that passed and set the channel's next tag; doubtful bytes do not move the newcomers'
         mark.
         """
         self.virtual = max(self.virtual, start)
         if not flow.passed:
             flow.passed = True
-            self._newcomers = max(self._newcomers, self._now()) + (size - doubtful) // (
+            self._newcomers = max(self._newcomers, self._virtual_time()) + (size - doubtful) // (
                 len(self.flows) + NEWCOMER_SHARE
             )
         flow.tag = start + size
         if not flow.waited:
             flow.tag = max(flow.tag, self.virtual - self.lag_bytes)
 
-    def came(self, doubtful: int) -> None:
+    def record_arrived(self, doubtful: int) -> None:
         """Move the newcomers' mark by doubtful bytes that have arrived."""
-        self._newcomers = max(self._newcomers, self._now()) + doubtful // (len(self.flows) + NEWCOMER_SHARE)
+        self._newcomers = max(self._newcomers, self._virtual_time()) + doubtful // (
+            len(self.flows) + NEWCOMER_SHARE
+        )
 
     def put(self, flow: Flow, size: int) -> None:
         """Insert the channel's place, or keep it if its size is the same."""
@@ -119,7 +121,7 @@ class FairQueue:
         """Remove the places of channels that did not retry in time; update the mark for new channels."""
         if now_ms >= self._mark_ms:
             self._mark_ms = now_ms + mark_every_ms
-            self._before, self._mark = self._mark, max(self._now(), self._newcomers)
+            self._mark_before, self._mark = self._mark, max(self._virtual_time(), self._newcomers)
         flows = self.flows
         kept = [
             now_ms <= flow.due_ms + (GRACE_MS if flow.held_since_ms < 0 else HELD_GRACE_MS) for flow in flows
@@ -133,7 +135,7 @@ class FairQueue:
         self._sizes = list(compress(self._sizes, kept))
         self.flows = list(compress(flows, kept))
 
-    def _now(self) -> int:
+    def _virtual_time(self) -> int:
         tags = self._tags
         return tags[0] if tags and tags[0] < self.virtual else self.virtual
 

@@ -11,7 +11,7 @@ from quotas.definitions.entities import BucketKey
 from quotas.options import EngineOptions
 
 # Quota key, identity, broker.
-Place = tuple[str, BucketKey, int]
+LimiterKey = tuple[str, BucketKey, int]
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
 MS_UNBOUNDED: Final = 1 << 40
@@ -45,15 +45,15 @@ class Flow:
         "start",
         "tag",
         "trusted",
+        "unenforced_until_ms",
         "until_ms",
         "wait_ms_max",
         "waited",
-        "would_until_ms",
     )
 
     def __init__(self) -> None:
         self.limiter: Limiter | None = None  # the owner of the other attributes
-        self.would_until_ms = 0  # observe: the end of the mute that was not enforced
+        self.unenforced_until_ms = 0  # observe: the end of the mute that was not enforced
         self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
         self.expected = 0  # bytes of the last Fetch response: the estimate for the next one
         self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
@@ -96,7 +96,7 @@ class Limiter(Protocol):
     users: int  # the number of attached throttles
     version: object  # the engine's version when it was last configured
     enforced: bool  # whether the engine enforced at that time
-    place: Place | None  # its key in the engine
+    limiter_key: LimiterKey | None  # its key in the engine
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit or new options live; what was recorded stays."""
@@ -131,8 +131,8 @@ class Limiter(Protocol):
     def take_back(self, now_ms: int) -> None:
         """Return the charge of announced bytes that did not arrive in time; they are then in `Flow.lost`."""
 
-    def arrived(self, flow: Flow) -> None:
-        """As `Throttle.arrived`."""
+    def request_arrived(self, flow: Flow) -> None:
+        """As `Throttle.request_arrived`."""
 
     def leave(self, flow: Flow, now_ms: int) -> None:
         """Remove a closed channel: its place, and the charge of bytes that never arrived."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
-from quotas.limiters.flow import Flow, Place
+from quotas.limiters.flow import Flow, LimiterKey
 from quotas.limiters.rate import NEVER_MS, SampledRate
 from quotas.options import EngineOptions
 
@@ -48,7 +48,7 @@ class SampledThrottle:
         "_samples",
         "_window_ms",
         "enforced",
-        "place",
+        "limiter_key",
         "users",
         "version",
     )
@@ -57,7 +57,7 @@ class SampledThrottle:
         self.users = 0
         self.version: object = None
         self.enforced = True
-        self.place: Place | None = None
+        self.limiter_key: LimiterKey | None = None
         self._in_flight = 0  # expected bytes of Fetches at the broker
         self._fetching: dict[Flow, None] = {}  # the channels of those Fetches, the oldest first
         self._expected = FIRST_FETCH_BYTES  # the estimate for a channel without history
@@ -101,7 +101,7 @@ class SampledThrottle:
                 return decision
         elif flow.held_since_ms >= 0:  # `new_connections` was changed while it waited
             self._release(flow)
-            self._announcements.waits_no_longer(flow)
+            self._announcements.dequeue(flow)
         flow.passed = True
         rate = self._rate
         rate.record(size, now_ms)
@@ -109,7 +109,7 @@ class SampledThrottle:
             return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
         announcements = self._announcements
         # Doubtful bytes of others may never arrive; but doubtful requests are muted for each other's.
-        others = 0 if announcements.beyond_trust(flow, flow.missing) else announcements.doubtful
+        others = 0 if announcements.doubtful_bytes(flow, flow.missing) else announcements.doubtful
         return self._throttled(now_ms, others)
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
@@ -119,14 +119,14 @@ class SampledThrottle:
 
     def take_back(self, now_ms: int) -> None:
         """Subtract recorded bytes that did not arrive in time."""
-        for late in self._announcements.overdue(now_ms):
+        for late in self._announcements.expire(now_ms):
             self._rate.take_back(late.lost, late.sample)
             self._next_ms = min(self._next_ms, now_ms)
             late.passed = False  # its late bytes wait as those of a new connection do
 
-    def arrived(self, flow: Flow) -> None:
+    def request_arrived(self, flow: Flow) -> None:
         """All of it is here."""
-        self._announcements.arrived(flow)
+        self._announcements.complete(flow)
 
     def _hold(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Hold a connection's first Produce while its client exceeds the quota.
@@ -136,7 +136,7 @@ class SampledThrottle:
         any number of connections would pass together then.
         """
         announcements = self._announcements
-        if announcements.beyond_trust(flow, flow.missing):
+        if announcements.doubtful_bytes(flow, flow.missing):
             return self._hold_doubtful(flow, size, now_ms)
         if flow.held_since_ms < 0:
             left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held - announcements.doubtful)
@@ -167,20 +167,20 @@ class SampledThrottle:
         announcements = self._announcements
         if flow.held_since_ms < 0:
             left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held - announcements.doubtful)
-            if left_ms <= 0 and not announcements.doubtful and not announcements.keeps_waiting(flow, now_ms):
+            if left_ms <= 0 and not announcements.doubtful and not announcements.must_wait(flow, now_ms):
                 return self._next(flow, size, now_ms)
             flow.held_since_ms = now_ms
             flow.hold_end_ms = now_ms + min(self._mute_ms_max, flow.hold_ms_max)
             flow.due_ms = now_ms + left_ms
             flow.size = 0
-        first = announcements.in_order(flow, now_ms) and not announcements.doubtful
+        first = announcements.enqueue(flow, now_ms) and not announcements.doubtful
         if first and now_ms >= max(flow.due_ms, self._next_ms):
             return self._next(flow, size, now_ms)
         if now_ms >= flow.hold_end_ms:
             flow.held_since_ms = -1
-            announcements.waits_no_longer(flow)
+            announcements.dequeue(flow)
             return _REFUSED
-        until_ms = max(flow.due_ms, self._next_ms if first else announcements.ask_again_ms(now_ms))
+        until_ms = max(flow.due_ms, self._next_ms if first else announcements.retry_at_ms(now_ms))
         return Decision(
             hold_until_ms=min(until_ms, flow.hold_end_ms), reason="new connection that announces much"
         )
@@ -188,7 +188,7 @@ class SampledThrottle:
     def _next(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Admit one doubtful request; the next one passes when this one is paid for, or did not arrive."""
         flow.held_since_ms = -1
-        self._announcements.waits_no_longer(flow)
+        self._announcements.dequeue(flow)
         self._next_ms = now_ms + int(size * 1000 / self._limit)
         return ADMITTED
 
@@ -298,7 +298,7 @@ class SampledThrottle:
         if flow.admitted >= 0:
             self._release_fetch(flow)
         self._release(flow)
-        self._announcements.waits_no_longer(flow)
+        self._announcements.dequeue(flow)
         flow.expected = size
         self._rate.record(size, now_ms)
         throttle_ms = self._rate.throttle_ms(self._limit, now_ms)
@@ -313,7 +313,7 @@ class SampledThrottle:
         if flow.admitted >= 0:
             self._rate.record(flow.admitted, now_ms)
             self._release_fetch(flow)
-        missing = self._announcements.gone(flow, now_ms)
+        missing = self._announcements.remove(flow, now_ms)
         if missing:
             self._next_ms = min(self._next_ms, now_ms)
             self._rate.take_back(missing, flow.sample)

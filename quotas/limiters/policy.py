@@ -11,7 +11,7 @@ from quotas.limiters.kip13 import SampledThrottle
 from quotas.limiters.schedule import ScheduledThrottle
 from quotas.options import EngineOptions
 
-__all__ = ["Rules", "brought_up"]
+__all__ = ["Rules", "limiter_in_force"]
 
 
 class Rules(Protocol):
@@ -25,7 +25,7 @@ class Rules(Protocol):
         """The options in force."""
 
 
-def brought_up(limiter: Limiter | None, limit: float, rules: Rules, now_ms: int) -> Limiter:
+def limiter_in_force(limiter: Limiter | None, limit: float, rules: Rules, now_ms: int) -> Limiter:
     """Return the limiter with the current limit and options: the given one, or a new one of the policy in force."""
     options = rules.options
     kind = SampledThrottle if options.policy == "kip13" else ScheduledThrottle

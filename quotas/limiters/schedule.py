@@ -35,7 +35,7 @@ from typing import Final
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import ARRIVAL_MS, Announcements
 from quotas.limiters.fair_queue import FairQueue
-from quotas.limiters.flow import Flow, Place
+from quotas.limiters.flow import Flow, LimiterKey
 from quotas.limiters.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
 from quotas.options import EngineOptions
 
@@ -60,7 +60,7 @@ class ScheduledThrottle:
         "_returned_ms",
         "_sweep_ms",
         "enforced",
-        "place",
+        "limiter_key",
         "users",
         "version",
     )
@@ -69,7 +69,7 @@ class ScheduledThrottle:
         self.users = 0
         self.version: object = None
         self.enforced = True
-        self.place: Place | None = None
+        self.limiter_key: LimiterKey | None = None
         self._rate = limit / 1000.0  # bytes per ms
         self._paid_ms = float(now_ms)
         self._expected = 0  # what a Fetch of a channel without history is taken for
@@ -113,17 +113,17 @@ class ScheduledThrottle:
         if (
             flow.passed
             and flow.held_since_ms < 0
-            and announcements.wary_until_ms <= now_ms < announcements.due_ms
-            and self._plain(flow, flow.tag, size, now_ms, self._burst_ms)
+            and announcements.suspended_until_ms <= now_ms < announcements.due_ms
+            and self._pass_if_alone(flow, flow.tag, size, now_ms, self._burst_ms)
         ):
             return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
         self.take_back(now_ms)
-        doubtful = announcements.beyond_trust(flow, flow.missing)
+        doubtful = announcements.doubtful_bytes(flow, flow.missing)
         slot_ms, _ = self._slot(flow, self._queue.enter(flow), self._burst_ms)
-        wary = doubtful > 0 and announcements.keeps_waiting(flow, now_ms)
-        if slot_ms <= now_ms and not wary:
+        suspended = doubtful > 0 and announcements.must_wait(flow, now_ms)
+        if slot_ms <= now_ms and not suspended:
             return self._pass(flow, flow.tag, size, size - doubtful, now_ms, self._burst_ms, doubtful)
         if flow.held_since_ms < 0:
             flow.held_since_ms = now_ms
@@ -131,12 +131,12 @@ class ScheduledThrottle:
             flow.waited = True
         if now_ms >= flow.hold_end_ms:
             self._queue.remove(flow)
-            announcements.waits_no_longer(flow)
+            announcements.dequeue(flow)
             flow.held_since_ms = -1
             return _REFUSED
-        if wary:
+        if suspended:
             self._queue.remove(flow)
-            flow.due_ms = min(announcements.ask_again_ms(now_ms), flow.hold_end_ms)
+            flow.due_ms = min(announcements.retry_at_ms(now_ms), flow.hold_end_ms)
             return Decision(hold_until_ms=flow.due_ms, reason="others announced what did not come")
         self._queue.put(flow, size - doubtful)
         poll_ms = max(POLL_MS_MIN, self._burst_ms // 2, len(self._queue.flows))
@@ -147,19 +147,19 @@ class ScheduledThrottle:
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
         """The request that passed now is still to come."""
-        self._note(flow)
+        self._note_charge(flow)
         self._announcements.begin(flow, missing, now_ms)
 
     def take_back(self, now_ms: int) -> None:
         """Give back what was charged and did not come in time."""
-        for late in self._announcements.overdue(now_ms):
+        for late in self._announcements.expire(now_ms):
             self._give_back(late, late.lost, now_ms)
 
-    def arrived(self, flow: Flow) -> None:
+    def request_arrived(self, flow: Flow) -> None:
         """All of it is here."""
         if not flow.trusted:
-            self._queue.came(self._announcements.doubted(flow))
-        self._announcements.arrived(flow)
+            self._queue.record_arrived(self._announcements.charged_doubtful_bytes(flow))
+        self._announcements.complete(flow)
 
     # -- fetch
 
@@ -181,7 +181,7 @@ class ScheduledThrottle:
                 self._paid_ms = paid_ms = paid_ms + expected / self._rate
                 virtual = self._queue.virtual
                 flow.start = flow.tag if flow.tag > virtual else virtual
-                flow.until_ms = int(paid_ms)  # `_note`
+                flow.until_ms = int(paid_ms)  # `_note_charge`
                 flow.returned_ms = int(self._returned_ms)
                 flow.wait_ms_max = FETCH_WAIT_MS_MAX
                 fetches.begin(flow, expected, True, 0, now_ms)
@@ -195,24 +195,24 @@ class ScheduledThrottle:
         fetches.resting.pop(flow, None)
         slot_ms, back_ms = self._slot(flow, self._queue.enter(flow), self._fetch_ahead_ms)
         known = expected or self._expected
-        expected = known or fetches.first_bytes(
+        expected = known or fetches.first_estimate(
             self._rate, now_ms + self._burst_ms - max(now_ms, self._paid_ms)
         )
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
-            place = self._likely(flow, expected)
+            place = self._place_bytes(flow, expected)
             if not known:  # the next response says more; until then no others wait for a mere guess
                 place, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
             return self._mute(flow, place, ceil(wait_ms), now_ms, "fetch before its slot")
         exposed = fetches.exposed
         if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
-            fetches.crowded(flow, now_ms)
-            place = self._likely(flow, expected)
+            fetches.mark_crowded(flow, now_ms)
+            place = self._place_bytes(flow, expected)
             return self._mute(flow, place, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
         self._queue.remove(flow)
         self._charge(expected, now_ms)
         flow.start = flow.tag
-        self._note(flow)
+        self._note_charge(flow)
         flow.wait_ms_max = fetches.wait_ms_max(flow, self._paid_ms - now_ms, now_ms)
         fetches.begin(flow, expected, known > 0, len(self._queue.flows), now_ms)
         return ADMITTED
@@ -227,7 +227,7 @@ class ScheduledThrottle:
         """Put the real size in place of the expected one, and reserve the next slot."""
         if flow.admitted >= 0:
             if size > flow.granted:
-                self._fetches.outgrown(size)
+                self._fetches.record_batch(size)
             self._give_back(flow, flow.admitted, now_ms)
             self._fetches.end(flow)
         else:  # it was forwarded before this policy or this limit began
@@ -237,8 +237,8 @@ class ScheduledThrottle:
         flow.expected = size if size > flow.expected // 2 else flow.expected // 2
         self._expected = size if size > self._expected // 2 else self._expected // 2
         decision = ADMITTED
-        if not flow.passed or not self._plain(flow, flow.start, size, now_ms, self._fetch_ahead_ms):
-            place = self._likely(flow, size)
+        if not flow.passed or not self._pass_if_alone(flow, flow.start, size, now_ms, self._fetch_ahead_ms):
+            place = self._place_bytes(flow, size)
             decision = self._pass(flow, flow.start, size, place, now_ms, self._fetch_ahead_ms)
         if now_ms < self._fetches.crowded_until_ms:
             rest_ms = self._fetches.rest_ms(flow, self._paid_ms - now_ms, now_ms)
@@ -254,17 +254,17 @@ class ScheduledThrottle:
         flow.due_ms = now_ms + rest_ms
         return Decision(throttle_ms=rest_ms, reason="other fetches wait for its place at the broker")
 
-    def _likely(self, flow: Flow, expected: int) -> int:
+    def _place_bytes(self, flow: Flow, expected: int) -> int:
         """The place of a Fetch in the queue: what it will bring beside the others that wait."""
-        return self._fetches.likely(expected, len(self._queue.flows) - flow.queued)
+        return self._fetches.expected_share(expected, len(self._queue.flows) - flow.queued)
 
     def _charge_late(self, now_ms: int) -> None:
         """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""
         flow = self._fetches.overdue(now_ms)
         if flow is not None and flow.exposed:
             self._charge(flow.exposed, now_ms)
-            self._fetches.charged(flow)
-            self._note(flow)
+            self._fetches.clear_exposed(flow)
+            self._note_charge(flow)
 
     def delivered(self, size: int, now_ms: int) -> Decision:
         """Charge what passes; the next Fetch is weighed."""
@@ -276,8 +276,8 @@ class ScheduledThrottle:
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(flow)
-        self._fetches.gone(flow)
-        self._announcements.waits_no_longer(flow)
+        self._fetches.remove(flow)
+        self._announcements.dequeue(flow)
         flow.held_since_ms = -1
         flow.expected = size
         self._charge(size, now_ms)
@@ -293,8 +293,8 @@ class ScheduledThrottle:
         self._queue.remove(flow)
         if flow.admitted >= 0:
             self._charge(flow.exposed, now_ms)
-        self._fetches.gone(flow)
-        self._give_back(flow, self._announcements.gone(flow, now_ms), now_ms)
+        self._fetches.remove(flow)
+        self._give_back(flow, self._announcements.remove(flow, now_ms), now_ms)
         flow.held_since_ms = -1
 
     def debt_bytes(self, now_ms: int) -> float:
@@ -310,7 +310,7 @@ class ScheduledThrottle:
         free_ms = self._paid_ms - ahead_ms
         if not index:
             return free_ms, free_ms
-        once, due = self._queue.ahead(flow, index)
+        once, due = self._queue.bytes_ahead(flow, index)
         soonest_ms = free_ms + once / self._rate
         if due == once:
             return soonest_ms, soonest_ms
@@ -318,8 +318,8 @@ class ScheduledThrottle:
         half_way_ms = free_ms + (once + due) / 2 / self._rate
         return slot_ms, min(half_way_ms, slot_ms)
 
-    def _plain(self, flow: Flow, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
-        """Charge a request that nobody waits before or behind: the short form of `_pass`, for the usual case."""
+    def _pass_if_alone(self, flow: Flow, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
+        """Charge a request while no other one waits: the short form of `_pass`, for the usual case."""
         queue = self._queue
         if queue.flows:
             return False
@@ -338,7 +338,7 @@ class ScheduledThrottle:
         """Move the schedule by `size` bytes; credit older than the burst is lost."""
         self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
 
-    def _note(self, flow: Flow) -> None:
+    def _note_charge(self, flow: Flow) -> None:
         """Remember where the flow's charge has moved the schedule to."""
         flow.until_ms = int(self._paid_ms)
         flow.returned_ms = int(self._returned_ms)
@@ -364,8 +364,8 @@ class ScheduledThrottle:
         queue.remove(flow)
         flow.held_since_ms = -1
         self._charge(size, now_ms)
-        queue.started(flow, start, size, doubtful)
-        _, back_ms = self._slot(flow, queue.behind(flow), ahead_ms)
+        queue.record_passed(flow, start, size, doubtful)
+        _, back_ms = self._slot(flow, queue.index_after(flow), ahead_ms)
         wait_ms = ceil(back_ms - now_ms)
         if wait_ms > 0:
             if self._announcements.doubtful:  # that may not come
@@ -388,8 +388,8 @@ class ScheduledThrottle:
     def _sweep(self, now_ms: int) -> None:
         self._sweep_ms = now_ms + SWEEP_MS
         self._queue.sweep(now_ms, self._burst_ms)
-        self._fetches.paid(self._rate, now_ms, ceil(self._returned_ms))
-        self._fetches.forget(now_ms)
+        self._fetches.expose_paid(self._rate, now_ms, ceil(self._returned_ms))
+        self._fetches.expire(now_ms)
 
 
 _REFUSED: Final = Decision(refused=True, reason="its slot is beyond the longest hold")

@@ -134,17 +134,17 @@ class FetchesUnderWay:
         flow.exposed = exposed = brings - expected if brings > expected else 0
         self.exposed += exposed
 
-    def likely(self, expected: int, waiting: int) -> int:
+    def expected_share(self, expected: int, waiting: int) -> int:
         """What a Fetch will bring that is expected to bring so much, but has to share with so many that wait.
 
         >>> fetches = FetchesUnderWay(0)
         >>> fetches.configure(2000.0, 1000)
-        >>> fetches.likely(1_000_000, 0), fetches.likely(1_000_000, 99)  # half a second, and a hundredth of it
-        (1000000, 10000)
+        >>> [fetches.expected_share(1_000_000, waiting) for waiting in (0, 99)]  # half a second, and a hundredth of it
+        [1000000, 10000]
         """
         return min(expected, max(self._quantum // (waiting + 1), self._largest))
 
-    def paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
+    def expose_paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
         """Expose what time has paid of the charges by now: it is no longer part of what is owed, and may still come.
 
         Args:
@@ -160,16 +160,16 @@ class FetchesUnderWay:
                 self.exposed += flow.admitted - unpaid
                 flow.admitted = unpaid
 
-    def first_bytes(self, rate: float, left_ms: float) -> int:
+    def first_estimate(self, rate: float, left_ms: float) -> int:
         """What a Fetch without history is taken for, at so many bytes per ms, with so much left of the burst.
 
-        >>> FetchesUnderWay(0).first_bytes(2000.0, 1000), FetchesUnderWay(0).first_bytes(200_000.0, 1000)
+        >>> FetchesUnderWay(0).first_estimate(2000.0, 1000), FetchesUnderWay(0).first_estimate(200_000.0, 1000)
         (1000000, 20000000)
         """
         most_ms = min(max(FIRST_FETCH_BYTES / rate, IDLE_FETCH_MS), FETCH_QUANTUM_MS)
         return ceil(min(max(left_ms, FIRST_FETCH_MS), most_ms) * rate)
 
-    def at_a_time(self, room: int) -> int:
+    def concurrent_max(self, room: int) -> int:
         """How many may be with their brokers at a time: as many as use three quarters of so many bytes."""
         each = max(self.exposed // len(self.flows) if self.flows else 0, self._floor, 1)
         return max(1, room * ROOM_USED_PERCENT // 100 // each)
@@ -182,41 +182,41 @@ class FetchesUnderWay:
         """How long a Fetch that is forwarded now may wait at its broker for bytes to come."""
         if now_ms >= self.crowded_until_ms:
             return FETCH_WAIT_MS_MAX if flow.expected else FIRST_WAIT_MS
-        at_a_time = self.at_a_time(self._room(ahead_ms))
-        wanted = max(at_a_time, len(self.flows) + len(self.resting))
-        return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * at_a_time // wanted)
+        concurrent_max = self.concurrent_max(self._room(ahead_ms))
+        wanted = max(concurrent_max, len(self.flows) + len(self.resting))
+        return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * concurrent_max // wanted)
 
     def rest_ms(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
         """How long the channel of a Fetch that has ended leaves its place to others, in a crowd.
 
         >>> fetches, flow = FetchesUnderWay(0), Flow()
         >>> fetches.configure(2000.0, 1000)
-        >>> fetches.crowded(Flow(), 0)
+        >>> fetches.mark_crowded(Flow(), 0)
         >>> fetches.resting = dict.fromkeys([Flow() for _ in range(192)])
-        >>> fetches.at_a_time(2_000_000)  # with 15,625 bytes each
+        >>> fetches.concurrent_max(2_000_000)  # with 15,625 bytes each
         96
         >>> flow.forwarded_ms = 0
         >>> fetches.rest_ms(flow, 0.0, 250)  # it takes a place for half of the time
         250
         """
-        at_a_time = self.at_a_time(self._room(ahead_ms))
-        beyond = len(self.flows) + len(self.resting) - at_a_time
+        concurrent_max = self.concurrent_max(self._room(ahead_ms))
+        beyond = len(self.flows) + len(self.resting) - concurrent_max
         if beyond <= 0:
             return 0
         self.crowded_until_ms = now_ms + CROWDED_MS
-        return min((now_ms - flow.forwarded_ms) * beyond // at_a_time, FETCH_WAIT_MS_MAX)
+        return min((now_ms - flow.forwarded_ms) * beyond // concurrent_max, FETCH_WAIT_MS_MAX)
 
-    def crowded(self, flow: Flow, now_ms: int) -> None:
+    def mark_crowded(self, flow: Flow, now_ms: int) -> None:
         """There is no room for this one."""
         self.crowded_until_ms = now_ms + CROWDED_MS
         self.resting[flow] = None
 
-    def outgrown(self, size: int) -> None:
+    def record_batch(self, size: int) -> None:
         """A response of so many bytes has come, which is more than its Fetch was granted: one large batch."""
         self._batch = max(self._batch, size)
         self._largest = max(self._largest, size)
 
-    def gone(self, flow: Flow) -> None:
+    def remove(self, flow: Flow) -> None:
         """Its channel is closed, or has other limits now."""
         self.end(flow)
         self.resting.pop(flow, None)
@@ -238,13 +238,13 @@ class FetchesUnderWay:
             return flow
         return None
 
-    def charged(self, flow: Flow) -> None:
+    def clear_exposed(self, flow: Flow) -> None:
         """All that it may bring is charged by now."""
         flow.admitted += flow.exposed
         self.exposed -= flow.exposed
         flow.exposed = 0
 
-    def forget(self, now_ms: int) -> None:
+    def expire(self, now_ms: int) -> None:
         """Let go of channels that rested and did not come back, and of the largest batch of long ago."""
         if self.resting:
             for flow in [flow for flow in self.resting if now_ms > flow.due_ms + GRACE_MS]:

@@ -30,7 +30,7 @@ from quotas.reassignment.step import (
     next_step,
 )
 
-__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "Room", "Turns", "choose_batch", "next_batch"]
+__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "FreeSlots", "StepQueue", "choose_batch", "next_batch"]
 
 PATIENCE_ROUNDS: Final = 8
 
@@ -76,18 +76,18 @@ class Batch:
         steps: the steps to begin, in this order.
         waiting: the partitions without a step, with the reason.
         finished: the partitions that have reached their target.
-        gone: the partitions that do not exist in the cluster.
+        missing: the partitions that do not exist in the cluster.
         waited: the rounds that each partition with a step has waited; an argument of the next call.
     """
 
     steps: tuple[Step, ...]
     waiting: Mapping[TopicPartition, Waiting]
     finished: tuple[TopicPartition, ...]
-    gone: tuple[TopicPartition, ...]
+    missing: tuple[TopicPartition, ...]
     waited: Mapping[TopicPartition, int]
 
 
-class Room:
+class FreeSlots:
     """The slots that the steps under way leave free."""
 
     def __init__(self, limits: BatchLimits, under_way: Iterable[Step]) -> None:
@@ -102,15 +102,15 @@ class Room:
         """Count a step that is under way."""
         self._partitions += 1
         self._leaders += step.moves_leader
-        self.keep(step)
+        self.reserve(step)
 
-    def keep(self, step: Step) -> None:
+    def reserve(self, step: Step) -> None:
         """Reserve the slots of a step that does not fit yet; only its copies count."""
         self._movements += len(step.adds)
         self._into.update(step.adds)
         self._out_of[step.leader] += len(step.adds)
 
-    def lacks(self, step: Step) -> str:
+    def exceeded_limit(self, step: Step) -> str:
         """Return the name of the limit that a step would exceed; "" if it fits.
 
         A repair may add more than a limit allows. It fits if no other step counts against that limit.
@@ -120,19 +120,19 @@ class Room:
             return f"parallel_partition_count {limits.parallel_partition_count}"
         if step.moves_leader and self._leaders >= limits.parallel_leader_movements:
             return f"parallel_leader_movements {limits.parallel_leader_movements}"
-        if _passes(self._movements, adds, limits.max_concurrent_replica_movements):
+        if _exceeds(self._movements, adds, limits.max_concurrent_replica_movements):
             return f"max_concurrent_replica_movements {limits.max_concurrent_replica_movements}"
-        if _passes(self._out_of[step.leader], adds, limits.max_movements_out_per_broker):
+        if _exceeds(self._out_of[step.leader], adds, limits.max_movements_out_per_broker):
             return (
                 f"max_movements_out_per_broker {limits.max_movements_out_per_broker} of broker {step.leader}"
             )
         for broker in step.adds:
-            if _passes(self._into[broker], 1, limits.max_movements_in_per_broker):
+            if _exceeds(self._into[broker], 1, limits.max_movements_in_per_broker):
                 return f"max_movements_in_per_broker {limits.max_movements_in_per_broker} of broker {broker}"
         return ""
 
 
-def _passes(used: int, more: int, limit: int | None) -> bool:
+def _exceeds(used: int, more: int, limit: int | None) -> bool:
     return limit is not None and more > 0 and used > 0 and used + more > limit
 
 
@@ -156,42 +156,42 @@ def next_batch(
         waited: `Batch.waited` of the previous call.
         lost: brokers that are dead for long, as in `next_step`.
     """
-    verdicts: dict[TopicPartition, Step | Finished | Waiting] = {}
-    gone = []
+    next_steps: dict[TopicPartition, Step | Finished | Waiting] = {}
+    missing = []
     for move in moves:
         key = move.key
         if key in in_flight:
             continue
         if key in now:
-            verdicts[key] = next_step(move, now[key], live, limits.replica_count, lost)
+            next_steps[key] = next_step(move, now[key], live, limits.replica_count, lost)
         else:
-            gone.append(key)
-    return choose_batch(verdicts, limits, in_flight, waited, tuple(gone))
+            missing.append(key)
+    return choose_batch(next_steps, limits, in_flight, waited, tuple(missing))
 
 
 def choose_batch(
-    verdicts: Mapping[TopicPartition, Step | Finished | Waiting],
+    next_steps: Mapping[TopicPartition, Step | Finished | Waiting],
     limits: BatchLimits,
     in_flight: Mapping[TopicPartition, Step],
     waited: Mapping[TopicPartition, int],
-    gone: tuple[TopicPartition, ...] = (),
+    missing: tuple[TopicPartition, ...] = (),
 ) -> Batch:
     """Choose among results of `next_step` for these limits; other arguments as in `next_batch`."""
-    turns = Turns()
-    for place, verdict in enumerate(verdicts.values()):
-        if isinstance(verdict, Step):
-            turns.add(verdict, place, waited.get(verdict.key, 0))
-    finished = tuple(key for key, verdict in verdicts.items() if isinstance(verdict, Finished))
-    waiting = {key: verdict for key, verdict in verdicts.items() if isinstance(verdict, Waiting)}
-    begun = turns.begin(limits, in_flight.values())
-    postponed = turns.waiting()
+    step_queue = StepQueue()
+    for place, result in enumerate(next_steps.values()):
+        if isinstance(result, Step):
+            step_queue.add(result, place, waited.get(result.key, 0))
+    finished = tuple(key for key, result in next_steps.items() if isinstance(result, Finished))
+    waiting = {key: result for key, result in next_steps.items() if isinstance(result, Waiting)}
+    begun = step_queue.begin(limits, in_flight.values())
+    postponed = step_queue.waiting()
     waiting.update(postponed)
     more = bool(begun)
     rounds = {key: waited.get(key, 0) + more for key in postponed}
-    return Batch(tuple(begun), waiting, finished, gone, rounds)
+    return Batch(tuple(begun), waiting, finished, missing, rounds)
 
 
-class _Kind(NamedTuple):
+class _SlotUse(NamedTuple):
     """The properties of a step that the limits depend on."""
 
     moves_leader: bool
@@ -199,7 +199,7 @@ class _Kind(NamedTuple):
     adds: tuple[int, ...]
 
 
-class Turns:
+class StepQueue:
     """The waiting steps, in their order.
 
     Steps with equal properties for the limits are in one queue: if the first one does not fit, none does. So the cost
@@ -207,8 +207,8 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._queues: dict[_Kind, list[tuple[int, int, Step]]] = {}
-        self._limits: dict[_Kind, str] = {}
+        self._queues: dict[_SlotUse, list[tuple[int, int, Step]]] = {}
+        self._limits: dict[_SlotUse, str] = {}
         self._round = 0
 
     def add(self, step: Step, place: int, waited: int = 0) -> None:
@@ -218,35 +218,35 @@ class Turns:
             place: its partition's index in the order of the requests.
             waited: the rounds that it has waited already.
         """
-        kind = _Kind(step.moves_leader, step.leader, step.adds)
-        heappush(self._queues.setdefault(kind, []), (self._round - waited, place, step))
+        slot_use = _SlotUse(step.moves_leader, step.leader, step.adds)
+        heappush(self._queues.setdefault(slot_use, []), (self._round - waited, place, step))
 
     def begin(self, limits: BatchLimits, under_way: Iterable[Step] = ()) -> list[Step]:
         """Choose the steps that begin now, and remove them."""
-        room = Room(limits, under_way)
+        slots = FreeSlots(limits, under_way)
         begun: list[Step] = []
         self._limits = {}
-        is_kept = False
-        heads = [self._turn(kind) for kind in self._queues]
+        is_reserved = False
+        heads = [self._sort_key(slot_use) for slot_use in self._queues]
         heapify(heads)
         while heads:
-            impatience, *_, kind = heappop(heads)
-            queue = self._queues[kind]
+            overdue, *_, slot_use = heappop(heads)
+            queue = self._queues[slot_use]
             step = queue[0][-1]
-            limit = room.lacks(step)
+            limit = slots.exceeded_limit(step)
             if limit:
-                self._limits[kind] = limit
-                if impatience and not is_kept:
-                    room.keep(step)
-                    is_kept = True
+                self._limits[slot_use] = limit
+                if overdue and not is_reserved:
+                    slots.reserve(step)
+                    is_reserved = True
                 continue
-            room.take(step)
+            slots.take(step)
             begun.append(step)
             heappop(queue)
             if queue:
-                heappush(heads, self._turn(kind))
+                heappush(heads, self._sort_key(slot_use))
             else:
-                del self._queues[kind]
+                del self._queues[slot_use]
         self._round += bool(begun)
         return begun
 
@@ -258,12 +258,12 @@ class Turns:
         }
         return {
             step.key: reasons[limit]
-            for kind, limit in self._limits.items()
-            for _, _, step in self._queues[kind]
+            for slot_use, limit in self._limits.items()
+            for _, _, step in self._queues[slot_use]
         }
 
-    def _turn(self, kind: _Kind) -> tuple[int, bool, int, int, _Kind]:
+    def _sort_key(self, slot_use: _SlotUse) -> tuple[int, bool, int, int, _SlotUse]:
         """The sort key of a queue's first step: the smallest is next; keys are unique."""
-        since, place, _ = self._queues[kind][0]
+        since, place, _ = self._queues[slot_use][0]
         rounds = self._round - since
-        return -rounds if rounds >= PATIENCE_ROUNDS else 0, not kind.moves_leader, since, place, kind
+        return -rounds if rounds >= PATIENCE_ROUNDS else 0, not slot_use.moves_leader, since, place, slot_use

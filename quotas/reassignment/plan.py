@@ -9,7 +9,7 @@ The time for copying is in `estimate`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from quotas.reassignment.batch import BatchLimits, Turns
+from quotas.reassignment.batch import BatchLimits, StepQueue
 from quotas.reassignment.step import Finished, Move, PartitionState, Step, TopicPartition, Waiting, next_step
 
 __all__ = ["Plan", "plan_moves", "succeeded"]
@@ -35,7 +35,7 @@ def succeeded(now: PartitionState, step: Step) -> PartitionState:
 
     >>> now = PartitionState((0, 1), (0, 1), 0, (), (), 1)
     >>> succeeded(now, Step("t", 0, (2, 0), (2,), (1,), 2, (0, 1), 0))
-    PartitionNow(replicas=(2, 0), isr=(2, 0), leader=2, adding=(), removing=(), min_isr=1)
+    PartitionState(replicas=(2, 0), isr=(2, 0), leader=2, adding=(), removing=(), min_isr=1)
     """
     isr = tuple(replica for replica in step.replicas if replica in now.isr or replica in step.adds)
     leader = now.leader if now.leader in isr else isr[0]
@@ -63,25 +63,25 @@ def plan_moves(
     batches: list[tuple[Step, ...]] = []
     finished: list[TopicPartition] = []
     waiting: dict[TopicPartition, Waiting] = {}
-    turns = Turns()
+    queue = StepQueue()
 
-    def judge(key: TopicPartition) -> None:
+    def compute(key: TopicPartition) -> None:
         place, move = remaining[key]
-        verdict = next_step(move, state[key], live, limits.replica_count)
-        if isinstance(verdict, Step):
-            turns.add(verdict, place)
-        elif isinstance(verdict, Finished):
+        result = next_step(move, state[key], live, limits.replica_count)
+        if isinstance(result, Step):
+            queue.add(result, place)
+        elif isinstance(result, Finished):
             finished.append(key)
         else:  # and never gets one by the success of other steps
-            waiting[key] = verdict
+            waiting[key] = result
 
     for key in remaining:
-        judge(key)
+        compute(key)
     # A batch changes a few of thousands of partitions: only these are computed again.
-    while batch := turns.begin(limits):
+    while batch := queue.begin(limits):
         batches.append(tuple(batch))
         for step in batch:
             state[step.key] = succeeded(state[step.key], step)
         for step in sorted(batch, key=lambda step: remaining[step.key][0]):
-            judge(step.key)
+            compute(step.key)
     return Plan(tuple(batches), tuple(finished), waiting)

@@ -56,7 +56,7 @@ class Move:
         """The partition."""
         return self.topic, self.partition
 
-    def back(self) -> "Move":
+    def reversed(self) -> "Move":
         """Return the move that undoes this one, from any intermediate state."""
         return replace(self, target=self.original)
 
@@ -134,10 +134,12 @@ class Step:
     def blocked_by(self, now: PartitionState, lost: frozenset[int]) -> tuple[int, ...]:
         """Return the lost brokers that block a step under way, under either of Kafka's rules."""
         behind = [replica for replica in self.adds if replica not in now.isr]
-        waited_for: Sequence[int] = behind or [replica for replica in self.replicas if replica not in now.isr]
+        poll_requested: Sequence[int] = behind or [
+            replica for replica in self.replicas if replica not in now.isr
+        ]
         if now.leader < 0:  # there is no leader to copy from
-            waited_for = now.isr
-        return tuple(replica for replica in waited_for if replica in lost)
+            poll_requested = now.isr
+        return tuple(replica for replica in poll_requested if replica in lost)
 
     def may_be_cancelled(self, now: PartitionState) -> bool:
         """Whether enough replicas are in sync after a cancel, which removes the added replicas from the ISR."""
@@ -201,7 +203,7 @@ def next_step(
             f"another reassignment of it is under way: adding {list(now.adding)}, removing {list(now.removing)}"
         )
     if now.replicas == move.target:
-        return _ending(move, now, live)
+        return _final_step(move, now, live)
     in_sync = [replica for replica in now.replicas if replica in now.isr and replica in live]
     if now.leader not in in_sync:
         return Waiting("it has no leader: none of its replicas that are in sync is alive")
@@ -211,23 +213,23 @@ def next_step(
         )
     if set(now.replicas) == set(move.target):
         return _step(move, now, in_sync, _Change((), ()))
-    change = _change(move, now, live, lost, replica_count, in_sync)
+    change = _choose_change(move, now, live, lost, replica_count, in_sync)
     replicas = {*now.replicas, *change.adds} - {*change.drops}
     if replicas == {*now.replicas}:
-        return _standstill(move, now, live, in_sync)
+        return _why_nothing_changes(move, now, live, in_sync)
     dead = tuple(replica for replica in move.target if replica in replicas and replica not in live)
     dead += tuple(sorted(replicas - live - {*dead}))
     # Below min ISR an additional copy justifies a step that may not complete; dropping dead replicas does not.
-    if dead and (not change.adds or len(in_sync) >= _needed(move, now)):
+    if dead and (not change.adds or len(in_sync) >= _in_sync_min(move, now)):
         return Waiting(f"{_brokers(dead)} not alive and would keep the step from completing", dead)
     return _step(move, now, in_sync, change)
 
 
-def _needed(move: Move, now: PartitionState) -> int:
+def _in_sync_min(move: Move, now: PartitionState) -> int:
     return min(now.min_isr, len(move.target))
 
 
-def _change(
+def _choose_change(
     move: Move,
     now: PartitionState,
     live: frozenset[int],
@@ -236,33 +238,33 @@ def _change(
     in_sync: Sequence[int],
 ) -> _Change:
     """Choose NR and DR."""
-    needed = _needed(move, now)
+    needed = _in_sync_min(move, now)
     in_repair = len(in_sync) < needed
     missing = [broker for broker in move.target if broker not in now.replicas and broker in live]
     adds = missing[: max(replica_count, needed - len(in_sync))]
     excess = [replica for replica in now.replicas if replica not in move.target]
     # A replica on a lost broker is not a copy: it does not count, and is dropped before any other.
-    ghosts = [replica for replica in excess if replica in lost or (in_repair and replica not in live)]
-    ghosts += [replica for replica in now.replicas if replica in lost and replica in move.target]
+    lost_replicas = [replica for replica in excess if replica in lost or (in_repair and replica not in live)]
+    lost_replicas += [replica for replica in now.replicas if replica in lost and replica in move.target]
     factor = min(max(len(now.replicas), len(move.original)), len(move.target))
-    floor = max(factor, needed)
-    room = len(now.replicas) - len(ghosts) + len(adds) - floor
+    size_min = max(factor, needed)
+    room = len(now.replicas) - len(lost_replicas) + len(adds) - size_min
     leaving = sorted(
-        (replica for replica in excess if replica not in ghosts),
+        (replica for replica in excess if replica not in lost_replicas),
         key=lambda replica: (replica in live, replica in in_sync, replica == now.leader),
     )
     if in_repair:
         leaving = [replica for replica in leaving if replica not in in_sync]
     drops = leaving[: max(0, min(max(replica_count, len(adds)), room))]
     size = len(now.replicas) + len(adds) - len(drops)
-    _put_back(drops, size - len(ghosts), len(adds), in_sync, needed)
+    _keep_needed(drops, size - len(lost_replicas), len(adds), in_sync, needed)
     # Without a replica to add or to drop, a smaller list has no advantage.
-    least = needed if adds or drops else floor
+    least = needed if adds or drops else size_min
     size = len(now.replicas) + len(adds) - len(drops)
-    return _Change(tuple(adds), (*ghosts[: max(0, size - least)], *drops))
+    return _Change(tuple(adds), (*lost_replicas[: max(0, size - least)], *drops))
 
 
-def _put_back(drops: list[int], size: int, adds: int, in_sync: Sequence[int], needed: int) -> None:
+def _keep_needed(drops: list[int], size: int, adds: int, in_sync: Sequence[int], needed: int) -> None:
     """Keep dropped replicas that are needed: as many stay in sync as now, or as fit, and at least `needed`."""
     while drops and drops[-1] in in_sync:
         kept = sum(replica not in drops for replica in in_sync) + adds
@@ -291,7 +293,7 @@ def _step(move: Move, now: PartitionState, in_sync: Sequence[int], change: _Chan
     )
 
 
-def _ending(move: Move, now: PartitionState, live: frozenset[int]) -> Step | Finished | Waiting:
+def _final_step(move: Move, now: PartitionState, live: frozenset[int]) -> Step | Finished | Waiting:
     """The last step, when the replicas are the target's, in its order: the election of the preferred leader."""
     preferred = move.target[0]
     if now.leader == preferred or preferred not in live:
@@ -301,7 +303,9 @@ def _ending(move: Move, now: PartitionState, live: frozenset[int]) -> Step | Fin
     return _step(move, now, (preferred,), _Change((), ()))
 
 
-def _standstill(move: Move, now: PartitionState, live: frozenset[int], in_sync: Sequence[int]) -> Waiting:
+def _why_nothing_changes(
+    move: Move, now: PartitionState, live: frozenset[int], in_sync: Sequence[int]
+) -> Waiting:
     """Return why no replica can be added or dropped."""
     dead = tuple(replica for replica in move.target if replica not in live)
     if dead:

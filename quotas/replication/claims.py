@@ -100,19 +100,19 @@ class Sharing:
         waiting: the number of replicas.
     """
 
-    __slots__ = ("_hopeless", "_refresh", "_waiting")
+    __slots__ = ("_no_room_from", "_refresh", "_waiting")
 
     def __init__(self, refresh: Callable[[int], object], waiting: int) -> None:
         self._refresh = refresh
         self._waiting = waiting
-        self._hopeless: dict[Rate, int] = {}  # the smallest size that had no room
+        self._no_room_from: dict[Rate, int] = {}  # the smallest size that had no room
 
     def grant(self, claim: Claim, most: int, now_ms: int) -> int:
         """Grant the next replica at most this size, and reserve it; 0 to leave the replica out."""
         self._refresh(now_ms)
         waiting, self._waiting = self._waiting, self._waiting - 1
         least = min(claim.least, most)
-        for rate, size in self._hopeless.items():
+        for rate, size in self._no_room_from.items():
             if least >= size and rate in claim.reservation.rates:
                 return 0
         granted = self._room(claim, least, most, waiting, now_ms)
@@ -132,6 +132,6 @@ class Sharing:
                 rate.held_ms = now_ms
             most = granted
             if not most:
-                self._hopeless[rate] = least
+                self._no_room_from[rate] = least
                 return 0
         return most

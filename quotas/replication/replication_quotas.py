@@ -24,7 +24,7 @@ BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a f
 TOPIC_IDS_MAX: Final = 200_000  # stored ids without a name, to be asked for
 # About 500 bytes each. Further replicas pass unthrottled, and are counted.
 REPLICAS_MAX: Final = 400_000
-_LOOKED_AT_MAX: Final = 16
+_READY_CLAIMS_MAX: Final = 16
 _ID_BYTES: Final = 16
 _NAMES_KEPT: Final = 1000  # without looking which of them are still needed
 
@@ -59,7 +59,7 @@ class BrokerLimits:
 NO_LIMITS: Final = BrokerLimits()
 
 
-class Followed(Protocol):
+class FollowerLink(Protocol):
     """A follower's connection to a leader, as far as metrics need it."""
 
     @property
@@ -146,10 +146,11 @@ class ReplicationQuotas:
         version: changes with the lists and the names; claims of another version are out of date.
         topic_names: id -> name, as far as known.
         unknown_topics: ids of followers' requests without a known name; the replication source takes them and asks.
-        asked: the number of requests for lists and limits to the cluster.
-        told: the number of the last such request with a response; None without requests or responses.
-        waited_for: whether a connection waits for the next such request.
-        asked_in_vain: the number of requests without a response; known lists and limits stay in force.
+        polls_started: how often the cluster has been asked for lists and limits.
+        last_completed_poll: the number of the last poll, if it had a response; None before the first one and after a
+            failure.
+        poll_requested: whether a connection waits for the next poll.
+        failed_polls: the number of polls without a response; known lists and limits stay in force.
         replicas: the number of replicas fetched through this process, by all followers; bounded by REPLICAS_MAX.
         links: the current connections of followers to leaders.
         bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
@@ -169,11 +170,11 @@ class ReplicationQuotas:
         self.topic_names: dict[bytes, str] = {}
         self.unknown_topics: set[bytes] = set()
         self.replicas = 0
-        self.asked = 0
-        self.told: int | None = None
-        self.waited_for = False
-        self.asked_in_vain = 0
-        self.links: set[Followed] = set()
+        self.polls_started = 0
+        self.last_completed_poll: int | None = None
+        self.poll_requested = False
+        self.failed_polls = 0
+        self.links: set[FollowerLink] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._names_max = _NAMES_KEPT
 
@@ -209,7 +210,7 @@ class ReplicationQuotas:
             return False
         differs = False
         for broker, rate in self._followers.items():
-            limit = self._shared(shares, broker, now_ms)
+            limit = self._share_of(shares, broker, now_ms)
             differs = differs or limit != rate.limit
             rate.limit = limit
         self._shared_until_ms = shares.changes_ms(now_ms)
@@ -243,7 +244,7 @@ class ReplicationQuotas:
         found = self._leaders.get(broker)
         if found is not None:
             return found
-        return self._begin(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
+        return self._create_rate(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
 
     def follower(self, broker: int, now_ms: int) -> Rate:
         """Return the rate of a broker as a follower."""
@@ -251,8 +252,10 @@ class ReplicationQuotas:
         if found is not None:
             return found
         shares = self.shares
-        limit = self.follower_limits.limit(broker) if shares is None else self._shared(shares, broker, now_ms)
-        return self._begin(self._followers, broker, limit, now_ms)
+        limit = (
+            self.follower_limits.limit(broker) if shares is None else self._share_of(shares, broker, now_ms)
+        )
+        return self._create_rate(self._followers, broker, limit, now_ms)
 
     def rates(self) -> Iterable[tuple[str, int, Rate]]:
         """Yield ("leader" or "follower", broker, rate) of every rate in use so far."""
@@ -262,11 +265,11 @@ class ReplicationQuotas:
             for broker, rate in sorted(rates.items())
         ]
 
-    def share_out(self, waiting: int) -> Sharing:
+    def begin_sharing(self, waiting: int) -> Sharing:
         """Begin to grant bytes to this number of replicas that are behind."""
         return Sharing(self._refresh, waiting)
 
-    def arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
+    def record_arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
         """Count bytes of a partition that a follower has received."""
         key = (follower, topic, partition)
         if key in self.bytes_in or len(self.bytes_in) < REPLICAS_MAX:
@@ -275,7 +278,7 @@ class ReplicationQuotas:
     def ready_in_ms(self, claims: Sequence[Claim], now_ms: int) -> int:
         """Return the time in ms until one of these claims may be granted bytes."""
         ready = READY_MS_MAX
-        for claim in claims[:_LOOKED_AT_MAX]:
+        for claim in claims[:_READY_CLAIMS_MAX]:
             ready = min(ready, max(rate.ready_in_ms(claim.least, now_ms) for rate in claim.reservation.rates))
         return ready
 
@@ -283,11 +286,11 @@ class ReplicationQuotas:
         if self.shares is not None and now_ms >= self._shared_until_ms:
             self.share(now_ms)
 
-    def _shared(self, shares: Shares, follower: int, now_ms: int) -> float | None:
+    def _share_of(self, shares: Shares, follower: int, now_ms: int) -> float | None:
         limits = self.follower_limits
         return shares.rate(follower, limits.limit(follower), limits.knows(follower), now_ms)
 
-    def _begin(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
+    def _create_rate(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
         options = self._options
         found: Rate
         if options.policy == "schedule":

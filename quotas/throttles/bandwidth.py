@@ -12,7 +12,7 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
-from quotas.throttles.windowed import Windowed
+from quotas.throttles.windowed import WindowedCounters
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
 FETCH: Final = CONSUMER_BYTE_RATE
@@ -33,7 +33,7 @@ class Source(Protocol):
         """Detach this throttle from its limiter."""
 
 
-class Throttle(Windowed):
+class Throttle(WindowedCounters):
     """One client's produce or fetch bytes at one broker."""
 
     __slots__ = (
@@ -114,9 +114,9 @@ class Throttle(Windowed):
     def announce(self, flow: Flow, missing: int, now_ms: int) -> bool:
         """Register that the Produce admitted now is charged as a whole while `missing` bytes have not arrived.
 
-        The channel subtracts arriving bytes from `Flow.announced`. Before it forwards more bytes it calls `arrives`,
-        and then `produce_rest` if `Flow.lost` is above 0; at the end it calls `arrived`. Returns False if nothing is
-        limited here, so that none of these calls is needed.
+        The channel subtracts arriving bytes from `Flow.announced`. Before it forwards more bytes it calls
+        `bytes_arrived`, and then `produce_rest` if `Flow.lost` is above 0; at the end it calls `request_arrived`.
+        Returns False if nothing is limited here, so that none of these calls is needed.
         """
         limiter = self._limiter
         if limiter is None or flow.limiter is not limiter or not self._source.enforcing:
@@ -136,17 +136,17 @@ class Throttle(Windowed):
             flow.lost = missing  # also at another limiter, which knows nothing of it
         return decision
 
-    def arrives(self, flow: Flow, now_ms: int) -> None:
+    def bytes_arrived(self, flow: Flow, now_ms: int) -> None:
         """More bytes of an announced request have arrived: return the charge of late bytes, which are then
         `Flow.lost`.
         """
         if flow.limiter is not None and not flow.lost and now_ms >= flow.announced_ms + ARRIVAL_MS:
             flow.limiter.take_back(now_ms)
 
-    def arrived(self, flow: Flow) -> None:
+    def request_arrived(self, flow: Flow) -> None:
         """An announced request has arrived completely."""
         if flow.limiter is not None:
-            flow.limiter.arrived(flow)
+            flow.limiter.request_arrived(flow)
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: ADMITTED, or throttle_ms: send an empty response now, and mute.
@@ -258,7 +258,7 @@ class Throttle(Windowed):
         if would_ms > 0:
             self.would_throttled_total += 1
             until_ms = now_ms + would_ms
-            if until_ms > flow.would_until_ms:
-                self.would_throttle_ms_total += until_ms - max(now_ms, flow.would_until_ms)
-                flow.would_until_ms = until_ms
+            if until_ms > flow.unenforced_until_ms:
+                self.would_throttle_ms_total += until_ms - max(now_ms, flow.unenforced_until_ms)
+                flow.unenforced_until_ms = until_ms
         return ADMITTED

@@ -27,9 +27,9 @@ class ClientQuota:
         "_requests",
         "client_id",
         "fetch",
+        "last_active_ms",
+        "last_activity",
         "produce",
-        "seen_bytes",
-        "seen_ms",
         "user",
     )
 
@@ -52,8 +52,8 @@ class ClientQuota:
         self._mutations: MutationThrottle | None = None  # created at its first use: few clients need it
         self._request_quotas = request_quotas
         self._requests: RequestThrottle | None = None  # likewise
-        self.seen_bytes = -1  # `moved` at the last check for expiry
-        self.seen_ms = 0
+        self.last_activity = -1  # `activity` at the last check for expiry
+        self.last_active_ms = 0
 
     @property
     def mutations(self) -> MutationThrottle:
@@ -70,14 +70,14 @@ class ClientQuota:
         return self._requests
 
     @property
-    def measured(self) -> RequestThrottle | None:
+    def requests_if_measured(self) -> RequestThrottle | None:
         """The throttle of the client's request time; None before its first use."""
         return self._requests
 
-    def busy(self, now_ms: int) -> bool:
+    def in_use(self, now_ms: int) -> bool:
         """Whether a channel is attached, or the client owes partition mutations."""
-        owes = self._mutations is not None and self._mutations.owes(now_ms)
-        return self.produce.flows > 0 or self.fetch.flows > 0 or owes
+        in_debt = self._mutations is not None and self._mutations.in_debt(now_ms)
+        return self.produce.flows > 0 or self.fetch.flows > 0 or in_debt
 
     def mark(self, now_ms: int, windows_ms: int) -> None:
         """Mark the counts at this time, for the rates."""
@@ -86,7 +86,7 @@ class ClientQuota:
         if self._requests is not None:
             self._requests.mark(self._requests.spent_us_total, now_ms, windows_ms)
 
-    def moved(self) -> int:
+    def activity(self) -> int:
         """A number that changes with every counted byte, mutation or request."""
         mutations = 0 if self._mutations is None else self._mutations.mutations_total
         spent_us = 0 if self._requests is None else self._requests.spent_us_total

@@ -16,13 +16,13 @@ from quotas.throttles.footprint import ADDRESS_BYTES
 from quotas.throttles.mutation import Source
 from quotas.throttles.quota_view import GATEWAY
 
-__all__ = ["ADDRESSES_MAX", "ConnectionRates", "Verdict"]
+__all__ = ["ADDRESSES_MAX", "ConnectionDecision", "ConnectionRates"]
 
 ADDRESSES_MAX: Final = 20_000  # the least recent one is removed first
-_FORGET_AT_ONCE: Final = 2  # addresses checked for each connection: more than are added
+_EXPIRE_AT_ONCE: Final = 2  # addresses checked for each connection: more than are added
 
 
-class Verdict(NamedTuple):
+class ConnectionDecision(NamedTuple):
     """The decision on a new connection.
 
     Args:
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     would_wait_ms: int = 0
 
 
-_ADMITTED: Final = Verdict()
+_ADMITTED: Final = ConnectionDecision()
 
 
 class ConnectionRates:
@@ -44,14 +44,14 @@ class ConnectionRates:
         engine: the definitions and options in force.
     """
 
-    __slots__ = ("_engine", "_rates", "_shape")
+    __slots__ = ("_engine", "_rates", "_windows")
 
     def __init__(self, engine: Source) -> None:
         self._engine = engine
         self._rates: dict[tuple[str, int], tuple[SampledRate, int]] = {}  # the most recent one is last
-        self._shape = (0, 0)
+        self._windows = (0, 0)
 
-    def connect(self, ip: str, broker: int, now_ms: int) -> Verdict:
+    def connect(self, ip: str, broker: int, now_ms: int) -> ConnectionDecision:
         """Count a connection and decide whether it is accepted.
 
         Args:
@@ -65,20 +65,24 @@ class ConnectionRates:
             return _ADMITTED
         options = engine.options
         window_ms = int(options.window_seconds * 1000)
-        if self._shape != (options.window_samples, window_ms):
-            self._shape = (options.window_samples, window_ms)
+        if self._windows != (options.window_samples, window_ms):
+            self._windows = (options.window_samples, window_ms)
             self._rates.clear()
         place = (ip, GATEWAY if options.scope == "gateway" else broker)
         known = self._rates.pop(place, None)
         rate = known[0] if known else SampledRate(options.window_samples, window_ms)
         self._rates[place] = (rate, now_ms)
-        self._forget(now_ms)
+        self._expire(now_ms)
         rate.record(1, now_ms)
         wait_ms = min(rate.throttle_ms(limit, now_ms), window_ms)
         if wait_ms <= 0:
             return _ADMITTED
         rate.record(-1, now_ms)
-        return Verdict(wait_ms=wait_ms) if engine.enforcing else Verdict(would_wait_ms=wait_ms)
+        return (
+            ConnectionDecision(wait_ms=wait_ms)
+            if engine.enforcing
+            else ConnectionDecision(would_wait_ms=wait_ms)
+        )
 
     @property
     def kept_bytes(self) -> int:
@@ -88,10 +92,10 @@ class ConnectionRates:
     def __len__(self) -> int:
         return len(self._rates)
 
-    def _forget(self, now_ms: int) -> None:
+    def _expire(self, now_ms: int) -> None:
         """Remove addresses with empty windows, and the oldest ones if there are too many."""
-        samples, window_ms = self._shape
-        for _ in range(_FORGET_AT_ONCE):
+        samples, window_ms = self._windows
+        for _ in range(_EXPIRE_AT_ONCE):
             place = next(iter(self._rates))
             since_ms = now_ms - self._rates[place][1]
             if since_ms <= samples * window_ms and len(self._rates) <= ADDRESSES_MAX:

@@ -56,7 +56,7 @@ class SharedBucket(TokenBucket):
         self.users = 0
         self.enforced = enforced
 
-    def bring_up(self, rate: float, burst: float, now_ms: int, *, enforced: bool) -> None:
+    def update(self, rate: float, burst: float, now_ms: int, *, enforced: bool) -> None:
         """Apply rate, burst and enforcement in force; debt made without enforcement is cleared."""
         self.configure(rate, burst)
         if enforced and not self.enforced:
@@ -168,11 +168,11 @@ class MutationThrottle(ThrottleCounters):
         found = (bucket.throttle_ms(now_ms) for bucket in (self._bucket, self._cluster) if bucket is not None)
         return max(found, default=0)
 
-    def done(self, partitions: int) -> None:
+    def count_mutations(self, partitions: int) -> None:
         """Count mutations that were carried out."""
         self.mutations_total += partitions
 
-    def told(self, throttle_ms: int) -> None:
+    def count_throttle(self, throttle_ms: int) -> None:
         """Count the throttle time of a response; with `observe`, the one that would have applied."""
         self.count(throttle_ms, enforced=self.enforcing)
 
@@ -186,7 +186,7 @@ class MutationThrottle(ThrottleCounters):
         """The tokens in the identity's bucket; None without one."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
-    def owes(self, now_ms: int) -> bool:
+    def in_debt(self, now_ms: int) -> bool:
         """Whether the identity's bucket is overdrawn, so that this throttle must not be removed."""
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
 

@@ -20,9 +20,9 @@ _SIZES_MAX: Final = 4096
 # KRaft brokers hear of a topic within milliseconds; one that is busy or far away, within this time.
 _SIZE_MS: Final = 10_000
 # Topics that clients ask brokers to create by asking for them, until they are there.
-_AWAITED_MAX: Final = 4096
+_AUTO_CREATING_MAX: Final = 4096
 # Clients ask again every 100 ms or so; Java's producer gives up after 60 s (max.block.ms).
-_AWAITED_MS: Final = 60_000
+_AUTO_CREATING_MS: Final = 60_000
 
 
 class MutationQuotas:
@@ -32,7 +32,7 @@ class MutationQuotas:
         default_partitions: the number of partitions of a topic created with the broker's default (-1), as brokers'
             responses show it; before the first one 1, Kafka's own default.
         sizes: the sizes of topics that were created or extended here recently, by name and by id.
-        awaited: by topic name, the throttle of the client whose Metadata request auto-creates it.
+        auto_creating: by topic name, the throttle of the client whose Metadata request auto-creates it.
     """
 
     __slots__ = (
@@ -41,7 +41,7 @@ class MutationQuotas:
         "_cluster",
         "_cluster_version",
         "_limiting",
-        "awaited",
+        "auto_creating",
         "default_partitions",
         "sizes",
         "source",
@@ -56,7 +56,7 @@ class MutationQuotas:
         self._cluster_version: object = None
         self._limiting: tuple[object, bool] = (None, False)
         self.sizes = TtlMap[str | bytes, int](_SIZES_MAX, _SIZE_MS)
-        self.awaited = TtlMap[str, MutationThrottle](_AWAITED_MAX, _AWAITED_MS)
+        self.auto_creating = TtlMap[str, MutationThrottle](_AUTO_CREATING_MAX, _AUTO_CREATING_MS)
 
     def limiting(self) -> bool:
         """Whether any partition mutation quota is in force."""
@@ -100,7 +100,7 @@ class MutationQuotas:
         if bucket is None:
             bucket = self._buckets[key] = SharedBucket(limit, burst, now_ms, key, enforced=source.enforcing)
         else:
-            bucket.bring_up(limit, burst, now_ms, enforced=source.enforcing)
+            bucket.update(limit, burst, now_ms, enforced=source.enforcing)
         bucket.users += 1
         return limit, bucket
 
@@ -125,7 +125,7 @@ class MutationQuotas:
         if self._cluster is None:
             self._cluster = SharedBucket(rate, burst, now_ms, None, enforced=source.enforcing)
         else:
-            self._cluster.bring_up(rate, burst, now_ms, enforced=source.enforcing)
+            self._cluster.update(rate, burst, now_ms, enforced=source.enforcing)
         return self._cluster
 
     def cluster_tokens(self, now_ms: int) -> float | None:

@@ -14,10 +14,10 @@ The channel measures and mutes. The limiters are in `request_quotas`.
 from typing import Final, Protocol
 
 from quotas.definitions.definitions import REQUEST_PERCENTAGE
-from quotas.limiters.flow import Place
+from quotas.limiters.flow import LimiterKey
 from quotas.limiters.rate import SampledRate
 from quotas.options import EngineOptions
-from quotas.throttles.windowed import Windowed
+from quotas.throttles.windowed import WindowedCounters
 
 __all__ = ["MICROSECONDS_PER_PERCENT", "Limiters", "RequestLimiter", "RequestThrottle"]
 
@@ -33,16 +33,16 @@ class RequestLimiter:
     >>> for second in range(10):
     ...     limiter.record(4_000, second * 1000)
     >>> limiter.record(67_100, 10_500)
-    >>> limiter.over_ms(10_500)  # 107.1 ms in 10.5 s, where 105 ms are allowed: 2.1 ms at 10 ms/s
+    >>> limiter.exceeded_ms(10_500)  # 107.1 ms in 10.5 s, where 105 ms are allowed: 2.1 ms at 10 ms/s
     210
     """
 
-    __slots__ = ("_limit", "_rate", "_safe", "_samples", "place", "users", "version", "window_ms")
+    __slots__ = ("_limit", "_rate", "_safe", "_samples", "limiter_key", "users", "version", "window_ms")
 
     def __init__(self, percent: float, options: EngineOptions, now_ms: int) -> None:
         self.users = 0  # the number of attached throttles
         self.version: object = None  # the engine's version when it was last configured
-        self.place: Place | None = None
+        self.limiter_key: LimiterKey | None = None
         self._samples = options.window_samples
         self.window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self.window_ms)
@@ -63,7 +63,7 @@ class RequestLimiter:
         """Count the time of one request, in microseconds."""
         self._rate.record(spent_us, now_ms)
 
-    def over_ms(self, now_ms: int) -> int:
+    def exceeded_ms(self, now_ms: int) -> int:
         """The time in ms until the windows are within the quota, not capped."""
         rate = self._rate
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
@@ -96,12 +96,12 @@ class Limiters(Protocol):
         """Detach one client from this limiter."""
 
 
-class RequestThrottle(Windowed):
+class RequestThrottle(WindowedCounters):
     """One client's requests at one broker."""
 
     __slots__ = (
         "_broker",
-        "_forgotten",
+        "_detached",
         "_limiter",
         "_limiters",
         "_source",
@@ -120,7 +120,7 @@ class RequestThrottle(Windowed):
         self._broker = broker
         self._version: object = None
         self._limiter: RequestLimiter | None = None
-        self._forgotten = False
+        self._detached = False
         self.key = REQUEST_PERCENTAGE
         self.user = user
         self.client_id = client_id
@@ -154,10 +154,10 @@ class RequestThrottle(Windowed):
             return 0
         self.spent_us_total += spent_us
         limiter.record(spent_us, now_ms)
-        over_ms = limiter.over_ms(now_ms)
-        return min(over_ms, muted_ms + limiter.window_ms) if over_ms > 0 else 0
+        exceeded_ms = limiter.exceeded_ms(now_ms)
+        return min(exceeded_ms, muted_ms + limiter.window_ms) if exceeded_ms > 0 else 0
 
-    def told(self, throttle_ms: int) -> None:
+    def count_throttle(self, throttle_ms: int) -> None:
         """Count the throttle time of a request; with `observe`, the one that would have applied."""
         self.count(throttle_ms, enforced=self.enforcing)
 
@@ -170,10 +170,10 @@ class RequestThrottle(Windowed):
         if self._limiter is not None:
             self._limiters.release(self._limiter)
         self._limiter = None
-        self._forgotten = True
+        self._detached = True
 
     def _refresh(self, now_ms: int) -> None:
-        if self._forgotten:
+        if self._detached:
             return
         self.begin(now_ms)
         before = self._limiter

@@ -6,7 +6,7 @@ client. A client without a request quota has none.
 """
 
 from quotas.definitions.definitions import REQUEST_PERCENTAGE, Definitions
-from quotas.limiters.flow import Place
+from quotas.limiters.flow import LimiterKey
 from quotas.throttles.mutation import Source
 from quotas.throttles.request import RequestLimiter, RequestThrottle
 
@@ -20,7 +20,7 @@ class RequestQuotas:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._limiters: dict[Place, RequestLimiter] = {}
+        self._limiters: dict[LimiterKey, RequestLimiter] = {}
         self._limiting: tuple[object, bool] = (None, False)
 
     def limiting(self) -> bool:
@@ -48,11 +48,11 @@ class RequestQuotas:
         limit, bucket = source.definitions.limit(REQUEST_PERCENTAGE, user, client_id)
         if limit is None:
             return None, None
-        place = (REQUEST_PERCENTAGE, bucket, broker)
-        limiter = self._limiters.get(place)
+        limiter_key = (REQUEST_PERCENTAGE, bucket, broker)
+        limiter = self._limiters.get(limiter_key)
         if limiter is None:
-            limiter = self._limiters[place] = RequestLimiter(limit, source.options, now_ms)
-            limiter.place = place
+            limiter = self._limiters[limiter_key] = RequestLimiter(limit, source.options, now_ms)
+            limiter.limiter_key = limiter_key
         elif limiter.version is not source.version:
             limiter.configure(limit, source.options, now_ms)
         limiter.version = source.version
@@ -62,9 +62,9 @@ class RequestQuotas:
     def release(self, limiter: RequestLimiter) -> None:
         """Detach one client from this limiter; without clients it is removed."""
         limiter.users -= 1
-        place = limiter.place
-        if limiter.users <= 0 and place is not None and self._limiters.get(place) is limiter:
-            del self._limiters[place]
+        limiter_key = limiter.limiter_key
+        if limiter.users <= 0 and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
+            del self._limiters[limiter_key]
 
     def __len__(self) -> int:
         return len(self._limiters)

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
 from quotas.limiters.flow import Flow, Limiter
-from quotas.limiters.policy import Rules, brought_up
+from quotas.limiters.policy import Rules, limiter_in_force
 from quotas.throttles.counters import ThrottleCounters
 from quotas.throttles.topic_names import TopicNames
 
@@ -36,11 +36,11 @@ TOPICS_MAX: Final = 20_000
 _EXPIRE_MS: Final = 3_600_000  # as clients: Kafka's sensors live as long
 _EXPIRE_SOON_MS: Final = 60_000
 _EXPIRE_AT_ONCE: Final = 1000  # a second, so that a round takes 20 s at most
-_MAKE_ROOM_MS: Final = 50  # the shortest time between two searches for idle throttles
-_MAKE_ROOM_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
+_EVICTION_PAUSE_MS: Final = 50  # the shortest time between two searches for idle throttles
+_EVICTIONS_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
 UNNAMED_MAX: Final = 1000  # ids with stored bytes, in each direction and at each broker
 _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs to no topic
-_EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
+_ALL_BROKERS: Final = -1  # in place of a broker, where one budget spans all
 
 
 class Source(Rules, Protocol):
@@ -61,8 +61,8 @@ class TopicThrottle(ThrottleCounters):
         "_version",
         "bytes_total",
         "key",
+        "last_active_ms",
         "limit",
-        "seen_ms",
         "topic",
     )
 
@@ -75,7 +75,7 @@ class TopicThrottle(ThrottleCounters):
         self._limiter: Limiter | None = None
         self._flow = Flow()  # one for all channels together
         self.limit: float | None = None  # bytes per second, as of the last refresh
-        self.seen_ms = 0
+        self.last_active_ms = 0
         self.bytes_total = 0
 
     def charge(self, size: int, now_ms: int) -> int:
@@ -83,7 +83,7 @@ class TopicThrottle(ThrottleCounters):
         if self._version is not self._source.version:
             self._refresh(now_ms)
         self.bytes_total += size
-        self.seen_ms = now_ms
+        self.last_active_ms = now_ms
         if self._limiter is None:
             return 0
         wait_ms = self._limiter.observe(self._flow, size, now_ms, consumes=False)
@@ -96,7 +96,7 @@ class TopicThrottle(ThrottleCounters):
 
     def idle(self, now_ms: int) -> bool:
         """Whether it has no debt and no recent traffic, so that a new throttle would be in the same state."""
-        idle_ms = now_ms - self.seen_ms
+        idle_ms = now_ms - self.last_active_ms
         if idle_ms < _EXPIRE_SOON_MS:
             return False
         options = self._source.options
@@ -115,7 +115,7 @@ class TopicThrottle(ThrottleCounters):
     def _refresh(self, now_ms: int) -> None:
         self.limit = self.rate()
         self._limiter = (
-            None if self.limit is None else brought_up(self._limiter, self.limit, self._source, now_ms)
+            None if self.limit is None else limiter_in_force(self._limiter, self.limit, self._source, now_ms)
         )
         self._version = self._source.version
 
@@ -127,16 +127,24 @@ class TopicQuotas:
         names: the names of topics by id.
     """
 
-    __slots__ = ("_made_room_ms", "_rooms", "_source", "_throttles", "_unnamed", "_visits", "names")
+    __slots__ = (
+        "_evicted_ms",
+        "_eviction_candidates",
+        "_expiry_round",
+        "_source",
+        "_throttles",
+        "_unnamed",
+        "names",
+    )
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.names = TopicNames()
         self.names.limited = lambda: source.definitions.limited_topics
         self._throttles: dict[tuple[str, str, int], TopicThrottle] = {}
-        self._visits: list[tuple[str, str, int]] = []  # of the round of expiry under way
-        self._made_room_ms: int | None = None
-        self._rooms: list[tuple[str, str, int]] = []  # what is still to be looked at for room
+        self._expiry_round: list[tuple[str, str, int]] = []  # of the round of expiry under way
+        self._evicted_ms: int | None = None
+        self._eviction_candidates: list[tuple[str, str, int]] = []  # what is still to be looked at for room
         # Bytes, and the time of the first of them, by direction, broker and id.
         self._unnamed: dict[tuple[str, int, bytes], tuple[int, int]] = {}
 
@@ -191,22 +199,22 @@ class TopicQuotas:
         """Remove topics without traffic, and charge stored bytes whose name is known. Call it about once a second: each
         call checks a bounded number of topics.
         """
-        self._name(now_ms)
-        if not self._visits:
-            self._visits = list(self._throttles)
-        for _ in range(min(len(self._visits), _EXPIRE_AT_ONCE)):
-            place = self._visits.pop()
+        self._charge_named(now_ms)
+        if not self._expiry_round:
+            self._expiry_round = list(self._throttles)
+        for _ in range(min(len(self._expiry_round), _EXPIRE_AT_ONCE)):
+            place = self._expiry_round.pop()
             throttle = self._throttles.get(place)
             if throttle is None:  # gone, to make room
                 continue
-            soon = place[0] == PRODUCER_BYTE_RATE and not self._names(place)
-            if now_ms - throttle.seen_ms >= _EXPIRE_MS or (soon and throttle.idle(now_ms)):
+            soon = place[0] == PRODUCER_BYTE_RATE and not self._has_own_entry(place)
+            if now_ms - throttle.last_active_ms >= _EXPIRE_MS or (soon and throttle.idle(now_ms)):
                 del self._throttles[place]
 
     def __len__(self) -> int:
         return len(self._throttles)
 
-    def _name(self, now_ms: int) -> None:
+    def _charge_named(self, now_ms: int) -> None:
         """Charge stored bytes whose topic's name is known now, and discard those of unknown ids."""
         for place, (size, since_ms) in list(self._unnamed.items()):
             key, broker, topic_id = place
@@ -216,7 +224,7 @@ class TopicQuotas:
             if name is not None or now_ms - since_ms >= _UNNAMED_MS_MAX:
                 del self._unnamed[place]
 
-    def _names(self, place: tuple[str, str, int]) -> bool:
+    def _has_own_entry(self, place: tuple[str, str, int]) -> bool:
         """Whether this topic has an entry of its own."""
         return self._source.definitions.names_topic(place[0], place[1])
 
@@ -224,19 +232,19 @@ class TopicQuotas:
         """Whether there is room for another throttle; removes idle ones if there is not."""
         if len(self._throttles) < TOPICS_MAX:
             return True
-        if self._made_room_ms is None or now_ms - self._made_room_ms >= _MAKE_ROOM_MS:
-            self._made_room_ms = now_ms
-            self._rooms = self._rooms or list(reversed(self._throttles))
-            for _ in range(min(len(self._rooms), _MAKE_ROOM_AT_ONCE)):
-                place = self._rooms.pop()
+        if self._evicted_ms is None or now_ms - self._evicted_ms >= _EVICTION_PAUSE_MS:
+            self._evicted_ms = now_ms
+            self._eviction_candidates = self._eviction_candidates or list(reversed(self._throttles))
+            for _ in range(min(len(self._eviction_candidates), _EVICTIONS_AT_ONCE)):
+                place = self._eviction_candidates.pop()
                 throttle = self._throttles.get(place)
-                if throttle is not None and throttle.idle(now_ms) and not self._names(place):
+                if throttle is not None and throttle.idle(now_ms) and not self._has_own_entry(place):
                     del self._throttles[place]
         return len(self._throttles) < TOPICS_MAX
 
     def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
         """Return the throttle of a topic; None if it has no limit."""
-        place = (key, topic, _EVERYWHERE if self._source.options.scope == "gateway" else broker)
+        place = (key, topic, _ALL_BROKERS if self._source.options.scope == "gateway" else broker)
         found = self._throttles.get(place)
         if found is not None:
             return found

@@ -18,11 +18,11 @@ __all__ = ["DEBT_SECONDS_MAX", "USERS_MAX", "UserConnections", "UserThrottle"]
 
 USERS_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
 DEBT_SECONDS_MAX: Final = 60
-_FORGET_AT_ONCE: Final = 2  # looked at with each connection: more than are added
-_EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
+_EXPIRE_AT_ONCE: Final = 2  # looked at with each connection: more than are added
+_ALL_BROKERS: Final = -1  # in place of a broker, where one budget spans all
 
 
-class Counted(Protocol):
+class ConnectionCounters(Protocol):
     """The counters for all users together."""
 
     connections_throttled: int
@@ -56,7 +56,7 @@ class UserConnections:
         self._users: dict[tuple[str, int], UserThrottle] = {}  # the most recent one is last
 
     def connect(
-        self, user: str, broker: int, stats: Counted, now_ms: int, *, exactly: bool
+        self, user: str, broker: int, stats: ConnectionCounters, now_ms: int, *, exactly: bool
     ) -> tuple[UserThrottle, int] | None:
         """Count a connection; returns its throttle and its mute in ms, or None for no mute.
 
@@ -89,7 +89,7 @@ class UserConnections:
     def _throttle(self, user: str, broker: int, rate: float, now_ms: int, *, exactly: bool) -> UserThrottle:
         options = self._source.options
         burst = rate * options.window_samples * options.window_seconds
-        place = (user, _EVERYWHERE if options.scope == "gateway" else broker)
+        place = (user, _ALL_BROKERS if options.scope == "gateway" else broker)
         throttle = self._users.pop(place, None)
         if throttle is None:
             bucket = TokenBucket(rate, burst, now_ms)
@@ -100,12 +100,12 @@ class UserConnections:
                 throttle.bucket.settle(now_ms)
             throttle.enforced = self._source.enforcing
         self._users[place] = throttle
-        self._forget(now_ms)
+        self._expire(now_ms)
         return throttle
 
-    def _forget(self, now_ms: int) -> None:
+    def _expire(self, now_ms: int) -> None:
         """Remove users whose bucket is full, and the oldest ones if there are too many."""
-        for _ in range(_FORGET_AT_ONCE):
+        for _ in range(_EXPIRE_AT_ONCE):
             place = next(iter(self._users))
             bucket = self._users[place].bucket
             if len(self._users) == 1 or (

@@ -7,16 +7,16 @@ So the rate covers between the last half of the windows and all of them. It cost
 
 from quotas.throttles.counters import ThrottleCounters
 
-__all__ = ["Windowed"]
+__all__ = ["WindowedCounters"]
 
 _UNKNOWN_MS = -1
 _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
-class Windowed(ThrottleCounters):
+class WindowedCounters(ThrottleCounters):
     """A throttle's counters, and the growth of one more; that one belongs to its owner.
 
-    >>> seen = Windowed()
+    >>> seen = WindowedCounters()
     >>> seen.begin(0)
     >>> for second in range(1, 19):  # 5 a second at first, then 2
     ...     seen.mark(5 * second if second < 8 else 40 + 2 * (second - 8), second * 1000, windows_ms=11_000)
@@ -24,17 +24,17 @@ class Windowed(ThrottleCounters):
     2.0
     """
 
-    __slots__ = ("_later", "_later_ms", "_since", "_since_ms")
+    __slots__ = ("_first_mark", "_first_mark_ms", "_second_mark", "_second_mark_ms")
 
     def __init__(self) -> None:
         super().__init__()
-        self._since = self._later = 0
-        self._since_ms = self._later_ms = _UNKNOWN_MS
+        self._first_mark = self._second_mark = 0
+        self._first_mark_ms = self._second_mark_ms = _UNKNOWN_MS
 
     def begin(self, now_ms: int) -> None:
         """Start with a count of 0 at this time; later calls have no effect."""
-        if self._since_ms == _UNKNOWN_MS:
-            self._since_ms = self._later_ms = now_ms
+        if self._first_mark_ms == _UNKNOWN_MS:
+            self._first_mark_ms = self._second_mark_ms = now_ms
 
     def mark(self, count: int, now_ms: int, windows_ms: int) -> None:
         """Store the count, if it is time to. Call it about once a second.
@@ -44,12 +44,12 @@ class Windowed(ThrottleCounters):
             now_ms: monotonic.
             windows_ms: the length of all windows of the quota together.
         """
-        if 2 * (now_ms - self._later_ms) >= windows_ms and self._later_ms != _UNKNOWN_MS:
-            self._since_ms, self._since = self._later_ms, self._later
-            self._later_ms, self._later = now_ms, count
+        if 2 * (now_ms - self._second_mark_ms) >= windows_ms and self._second_mark_ms != _UNKNOWN_MS:
+            self._first_mark_ms, self._first_mark = self._second_mark_ms, self._second_mark
+            self._second_mark_ms, self._second_mark = now_ms, count
 
     def per_second(self, count: int, now_ms: int) -> float:
         """The growth per second, never below 0."""
-        if self._since_ms == _UNKNOWN_MS:
+        if self._first_mark_ms == _UNKNOWN_MS:
             return 0.0
-        return max(count - self._since, 0) * 1000.0 / max(now_ms - self._since_ms, _ELAPSED_MS_MIN)
+        return max(count - self._first_mark, 0) * 1000.0 / max(now_ms - self._first_mark_ms, _ELAPSED_MS_MIN)

@@ -45,7 +45,7 @@ for line in sys.stdin:
 _KEY: Final = "producer_byte_rate"
 
 
-class Turns:
+class StepQueue:
     """A loop's turns, each with the system calls of a small relay, and the longest of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -125,7 +125,7 @@ class Bench:
         self._row("read at the start (before there is a loop)", [time.perf_counter() - began], 0)
         self._engine = Engine(EngineOptions(), store.definitions)
         self._desk = QuotaService(loop, store, self._settings, Stats(), self._altered)
-        self._turns = Turns(loop)
+        self._turns = StepQueue(loop)
         gc.freeze()  # as the proxy does
 
     async def run(self) -> None:

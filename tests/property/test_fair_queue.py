@@ -42,7 +42,7 @@ class Places(RuleBasedStateMachine):
     def first_passes(self, size: int) -> None:
         flow = self.places.pop(0)
         self.queue.remove(flow)
-        self.queue.started(flow, flow.tag, size, 0)
+        self.queue.record_passed(flow, flow.tag, size, 0)
         flow.held_since_ms = -1
         assert flow.passed
         assert flow.tag >= self.queue.virtual - self.queue.lag_bytes
@@ -74,7 +74,7 @@ class Places(RuleBasedStateMachine):
         for index, flow in enumerate(places):
             once = sum(place.size for place in places[:index])
             share = index * flow.tag - sum(place.tag for place in places[:index])
-            assert self.queue.ahead(flow, index) == ((once, max(once, share)) if index else (0, 0))
+            assert self.queue.bytes_ahead(flow, index) == ((once, max(once, share)) if index else (0, 0))
 
 
 TestPlaces = Places.TestCase

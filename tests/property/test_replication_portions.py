@@ -93,8 +93,8 @@ class Scene:
         self.waiting = False
 
     def told(self, asked: bool) -> None:
-        self.quotas.told = self.quotas.asked if asked else None
-        self.quotas.asked += asked
+        self.quotas.last_completed_poll = self.quotas.polls_started if asked else None
+        self.quotas.polls_started += asked
 
     def rounds(self, count: int) -> None:
         for _ in range(count):

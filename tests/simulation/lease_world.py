@@ -130,7 +130,7 @@ class LeaseWorld:
             if not sidecar.supply:
                 self._at(50, fetch)
                 return
-            granted = sidecar.quotas.share_out(1).grant(sidecar.claim, MAX_BYTES, now)
+            granted = sidecar.quotas.begin_sharing(1).grant(sidecar.claim, MAX_BYTES, now)
             if not granted:
                 self._at(min(500, max(5, sidecar.quotas.ready_in_ms([sidecar.claim], now))), fetch)
                 return

@@ -124,7 +124,7 @@ class Newcomers:
 
     def arrive(self, flow: Flow, now_ms: int) -> None:
         flow.announced = 0
-        self.world.throttle.arrived(flow)
+        self.world.throttle.request_arrived(flow)
         self.world.throttle.leave(flow, now_ms)
 
 

@@ -49,7 +49,7 @@ class Connection:
         """More of it has come; `then` follows when that has passed."""
         throttle, flow = self.world.throttle, self.flow
         if self.arriving:
-            throttle.arrives(flow, now_ms)
+            throttle.bytes_arrived(flow, now_ms)
             if flow.lost:
                 decision = throttle.produce_rest(flow, now_ms)
                 if decision.hold_until_ms > now_ms:
@@ -67,7 +67,7 @@ class Connection:
             flow.announced -= count
             if flow.announced <= 0 and not flow.lost:
                 self.arriving = False
-                throttle.arrived(flow)
+                throttle.request_arrived(flow)
         then(now_ms)
 
     def leave(self, now_ms: int) -> None:

@@ -35,7 +35,7 @@ class Reassigner:
 
     def turn_back(self, key: TopicPartition) -> None:
         """A user cancels: the step under way is cancelled if that is safe, then everything goes back."""
-        self.moves[key] = self.moves[key].back()
+        self.moves[key] = self.moves[key].reversed()
         step, partition = self.journal.get(key), self.cluster.partitions.get(key)
         if (
             step
@@ -68,7 +68,7 @@ class Reassigner:
             self.lost - self.cluster.live,
         )
         self.last, self.waited = batch, batch.waited
-        for key in (*batch.finished, *batch.gone):
+        for key in (*batch.finished, *batch.missing):
             del self.moves[key]
         for step in batch.steps:
             check_step(step, now[step.key], self.cluster.live, self.limits, self.lost, self.moves[step.key])

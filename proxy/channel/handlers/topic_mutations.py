@@ -97,7 +97,7 @@ class _ChargedMutation(Owed):
         state.kept_bytes -= self.kept_bytes
         throttle_ms = throttle.throttle_ms(now_ms) if rejected or not self.strict else 0
         if throttle_ms and not throttle.enforcing:
-            throttle.told(throttle_ms)
+            throttle.count_throttle(throttle_ms)
             throttle_ms = 0
         reported_ms = _mute(state, throttle, throttle_ms, now_ms)
         if reported_ms:
@@ -211,7 +211,7 @@ def _charge(
         rejected = refused
         state.stats.topics_rejected[API_NAMES[key]] += len(refused)
     elif refused:
-        throttle.told(throttle.throttle_ms(now_ms))
+        throttle.count_throttle(throttle.throttle_ms(now_ms))
         state.stats.topics_would_reject[API_NAMES[key]] += len(refused)
     return _ChargedMutation(key, throttle, asked, costs, refused, rejected, strict)
 
@@ -253,7 +253,7 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
     """
     if not throttle_ms:
         return 0
-    throttle.told(throttle_ms)
+    throttle.count_throttle(throttle_ms)
     muted_ms = state.mute(throttle, throttle_ms, now_ms)
     return throttle_ms if state.mute_limits.group_session_timeout_ms is None else muted_ms
 
@@ -282,7 +282,7 @@ def _settle(
         if actual != ahead and index not in charged.refused:
             throttle.record(actual - ahead, now_ms)
         if not result.error_code and not asked.validate_only:
-            throttle.done(actual)
+            throttle.count_mutations(actual)
             _store_sizes(state, key, topic, result, actual, now_ms)
     return charged.settled >= len(asked.topics)
 
@@ -306,4 +306,4 @@ def _store_sizes(
     for name_or_id in known:
         quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else actual, now_ms)
     if result.name is not None:
-        quotas.awaited.forget((result.name,))  # created explicitly, and charged to its creator
+        quotas.auto_creating.forget((result.name,))  # created explicitly, and charged to its creator

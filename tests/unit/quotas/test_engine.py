@@ -109,13 +109,13 @@ def test_observing_begins_and_ends_live() -> None:
 
 def test_switch_turns_enforcement_off_and_on_in_any_mode() -> None:
     quotas = engine()
-    quotas.switch(on=False)
+    quotas.switch_enforcement(on=False)
     assert not enforcing(quotas)
     throttle = quotas.client("", "a", 1).produce
     assert throttle.produce(throttle.flow(), 100 * MB, 0) is ADMITTED
     quotas.update(quotas.options, quotas.definitions, 0)  # a reload does not turn it on again
     assert not enforcing(quotas)
-    quotas.switch(on=True)
+    quotas.switch_enforcement(on=True)
     assert enforcing(quotas)
     quotas.update(replace(quotas.options, mode="observe"), quotas.definitions, 0)
     assert not enforcing(quotas)

@@ -121,7 +121,7 @@ async def test_muted_request_is_passed_on_when_draining(rig: Rig) -> None:
     broker = await rig.accept()
     await broker.receive(len(first))
     await until(lambda: rig.stats.muted == 1, "one channel is muted")
-    rig.engine.switch(False)
+    rig.engine.switch_enforcement(False)
     rig.connection.drain(now_ms())
     assert await broker.receive(len(second)) == second
 

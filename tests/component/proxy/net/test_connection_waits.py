@@ -180,7 +180,7 @@ async def test_held_request_passes_when_enforcement_ends(rig: Rig) -> None:
     asked = produce(9, 5000)
     await client.send(asked)
     await until(lambda: rig.stats.held == 1, "one request is held")
-    rig.engine.switch(False)
+    rig.engine.switch_enforcement(False)
     rig.connection.reconsider()
     broker = await rig.accept()
     assert (await broker.receive(len(asked)), rig.stats.held, rig.stats.held_bytes) == (asked, 0, 0)

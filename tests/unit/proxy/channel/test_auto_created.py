@@ -120,7 +120,7 @@ def test_gateway_still_rewrites_addresses() -> None:
     talk.client(0, ask(["t"]), Pass(ask(["t"])))
     orders = talk.orders("broker", 0, sizes(VERSION, {"t": 0}))
     assert b"".join(getattr(order, "data", b"") for order in orders) == sizes(VERSION, {"t": 0})
-    assert len(talk.engine.mutations.awaited) == 1
+    assert len(talk.engine.mutations.auto_creating) == 1
 
 
 def test_answer_that_is_too_large_is_not_looked_through() -> None:

@@ -309,33 +309,33 @@ def test_partition_taken_away_and_given_back_before_the_leader_heard_of_it_is_no
 
 def test_new_replica_is_left_out_until_the_cluster_was_asked() -> None:
     quotas = throttling(None, lists="")
-    quotas.told = 0
+    quotas.last_completed_poll = 0
     link = linked(quotas)
     assert link.round(10) == 1000  # both are asked for a byte: the one that has news has a batch
     assert link.leader.asked == {FREE: 1, MOVED: 1}
-    assert quotas.waited_for
+    assert quotas.poll_requested
     assert link.round(11) == 0
     assert asked_for(link) == {FREE}  # in sync, as is known now
     assert link.leader.seen[-1].max_wait_ms == 30
-    quotas.told = 1
+    quotas.last_completed_poll = 1
     assert link.round(13) == (PLENTY - 1) * 1000
     assert not stats_of(link.channel).replicas_passed_unasked
 
 
 def test_answer_to_a_question_from_before_says_nothing_of_a_new_replica() -> None:
     quotas = throttling(None, lists="")
-    quotas.told, quotas.asked = 0, 1  # a question is under way
+    quotas.last_completed_poll, quotas.polls_started = 0, 1  # a question is under way
     link = linked(quotas)
     link.round(10)
-    quotas.told = 1
+    quotas.last_completed_poll = 1
     assert link.round(11) == 0
-    quotas.told = quotas.asked = 2
+    quotas.last_completed_poll = quotas.polls_started = 2
     assert link.round(12) == (PLENTY - 1) * 1000
 
 
 def test_new_replica_does_not_wait_for_ever() -> None:
     quotas = throttling(None, lists="")
-    quotas.told = 0
+    quotas.last_completed_poll = 0
     link = linked(quotas)
     link.round(10)
     assert link.round(2000) == 0
@@ -347,10 +347,10 @@ def test_new_replica_waits_for_its_topics_name_as_well() -> None:
     """A broker that was just asked may not know a topic that was just created."""
     quotas = throttling(None, lists="")
     quotas.name_topics(topic_names([1]))
-    quotas.told = 0
+    quotas.last_completed_poll = 0
     link = linked(quotas)
     link.round(10)
-    quotas.told = 1
+    quotas.last_completed_poll = 1
     assert link.round(13) == 0
     quotas.name_topics(topic_names([1, 2]))
     assert link.round(14) == (PLENTY - 1) * 1000
@@ -358,21 +358,21 @@ def test_new_replica_waits_for_its_topics_name_as_well() -> None:
 
 def test_nobody_waits_while_the_cluster_can_not_be_asked() -> None:
     quotas = throttling(None, lists="")
-    quotas.told = 0
+    quotas.last_completed_poll = 0
     link = linked(quotas)
     link.round(10)
-    quotas.told = None
+    quotas.last_completed_poll = None
     assert link.round(11) == (PLENTY - 1) * 1000
 
 
 def test_new_replica_that_turns_out_to_be_throttled_has_had_one_batch() -> None:
     quotas = throttling(None, lists="")
-    quotas.told = 0
+    quotas.last_completed_poll = 0
     link = linked(quotas)
     link.round(10)
     quotas.limit(BrokerLimits(default=0), BrokerLimits())
     quotas.throttle(ThrottledReplicas(leaders={"t2": EVERY_REPLICA}))
-    quotas.told = 1
+    quotas.last_completed_poll = 1
     for now_ms in range(13, 5000, 100):
         assert link.round(now_ms) == 0
     assert link.follower.offsets[MOVED] == 1
@@ -380,7 +380,7 @@ def test_new_replica_that_turns_out_to_be_throttled_has_had_one_batch() -> None:
 
 def test_partition_named_and_forgotten_at_once_is_not_waited_for() -> None:
     quotas = throttling(None, lists="")
-    quotas.told = 0
+    quotas.last_completed_poll = 0
     replica_link = ReplicaLink(quotas, LEADER, Stats())
     replica_link.session.added = [(b"x" * 16, 7)]
     replica_link.session.removed = [(b"x" * 16, 7)]

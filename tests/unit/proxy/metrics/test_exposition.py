@@ -91,7 +91,7 @@ def replicated(stats: Stats) -> ReplicationMetrics:
     replication.limit(BrokerLimits(default=1000), BrokerLimits())
     replication.leader(1, 0)
     replication.name_topics({bytes(16): "t"})
-    replication.arrived(3, bytes(16), 0, 500)
+    replication.record_arrived(3, bytes(16), 0, 500)
     replication.links.add(Link())
     view = ReplicationMetrics(replication, stats, 10)
     for _ in view.portions(77 - 2000):
@@ -272,8 +272,8 @@ def test_replica_has_one_series_in_every_case() -> None:
     quotas = ReplicationQuotas(ReplicationOptions())
     again = bytes(15) + b"1"
     quotas.name_topics({bytes(16): "t", again: "t"})
-    quotas.arrived(3, bytes(16), 0, 500)
-    quotas.arrived(3, again, 0, 70)
+    quotas.record_arrived(3, bytes(16), 0, 500)
+    quotas.record_arrived(3, again, 0, 70)
     old, new = Link(), Link()
     new.replica_offsets()  # 50 records further on
     quotas.links.update((old, new))

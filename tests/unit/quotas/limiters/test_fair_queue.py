@@ -29,20 +29,20 @@ def test_bytes_ahead_are_one_request_of_each_place() -> None:
     waiting(queue, 0, 100)
     waiting(queue, 0, 50)
     last = waiting(queue, 0, 10)
-    assert queue.ahead(last, queue.enter(last)) == (150, 150)
+    assert queue.bytes_ahead(last, queue.enter(last)) == (150, 150)
 
 
 def test_bytes_due_count_what_small_requests_may_still_send() -> None:
     queue = FairQueue()
     waiting(queue, 0, 16)
     large = waiting(queue, 1000, 1000)
-    assert queue.ahead(large, queue.enter(large)) == (16, 1000)  # 16 at once, 1000 before its tag
+    assert queue.bytes_ahead(large, queue.enter(large)) == (16, 1000)  # 16 at once, 1000 before its tag
 
 
 def test_first_place_has_nothing_ahead() -> None:
     queue = FairQueue()
     only = waiting(queue, 3, 10)
-    assert queue.ahead(only, queue.enter(only)) == (0, 0)
+    assert queue.bytes_ahead(only, queue.enter(only)) == (0, 0)
 
 
 def test_returning_channel_begins_at_the_virtual_time_but_not_before_its_own_end() -> None:
@@ -70,7 +70,7 @@ def test_request_that_passed_ends_where_its_bytes_end() -> None:
     queue = FairQueue()
     flow = Flow()
     flow.waited = True
-    queue.started(flow, 100, 40, 0)
+    queue.record_passed(flow, 100, 40, 0)
     assert (flow.tag, queue.virtual, flow.passed) == (140, 100, True)
 
 
@@ -79,11 +79,11 @@ def test_channel_that_never_waits_keeps_no_more_than_the_lag() -> None:
     queue.lag_bytes = 30
     queue.virtual = 500
     slow = Flow()
-    queue.started(slow, 100, 10, 0)
+    queue.record_passed(slow, 100, 10, 0)
     assert slow.tag == 470
     backlogged = Flow()
     backlogged.waited = True
-    queue.started(backlogged, 100, 10, 0)
+    queue.record_passed(backlogged, 100, 10, 0)
     assert backlogged.tag == 110
 
 
@@ -92,7 +92,7 @@ def test_new_channel_begins_where_the_virtual_time_was_a_while_ago() -> None:
     queue.sweep(0, 1000)
     early = Flow()
     for start in (0, 100, 200):  # somebody was a moment earlier and found the burst
-        queue.started(early, start, 100, 0)
+        queue.record_passed(early, start, 100, 0)
     late = Flow()
     queue.enter(late)
     assert late.tag == 0
@@ -112,7 +112,7 @@ def test_channels_that_come_anew_for_every_request_do_not_hold_the_time_back() -
         queue.enter(newcomer)
         if newcomer.tag >= old.tag:
             break
-        queue.started(newcomer, newcomer.tag, 1000, 0)
+        queue.record_passed(newcomer, newcomer.tag, 1000, 0)
         queue.sweep(now_ms, 1000)
         now_ms += 500
     assert now_ms <= 500 * (NEWCOMER_SHARE + 8)
@@ -144,7 +144,7 @@ def test_place_may_change_its_size() -> None:
     first = waiting(queue, 0, 100)
     last = waiting(queue, 0, 1)
     queue.put(first, 7)
-    assert queue.ahead(last, queue.enter(last)) == (7, 7)
+    assert queue.bytes_ahead(last, queue.enter(last)) == (7, 7)
     assert first.size == 7
 
 

@@ -112,7 +112,7 @@ def test_announcement_of_a_channel_that_kept_its_last_one_is_owed_by_all() -> No
     throttle.produce(honest, 0, 0)
     throttle.produce(known, 15 * MB, 0)
     throttle.announce(known, 15 * MB, 0)
-    throttle.arrived(known)
+    throttle.request_arrived(known)
     throttle.produce(known, 7 * MB, 0)
     throttle.announce(known, 7 * MB, 0)
     assert throttle.produce(honest, MB, 0).throttle_ms == 1500  # 23 MB / 2 MB/s - 10 s

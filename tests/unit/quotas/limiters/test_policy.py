@@ -6,7 +6,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import SampledThrottle
-from quotas.limiters.policy import brought_up
+from quotas.limiters.policy import limiter_in_force
 from quotas.limiters.schedule import ScheduledThrottle
 
 SCHEDULE = EngineOptions(policy="schedule")
@@ -14,14 +14,17 @@ SCHEDULE = EngineOptions(policy="schedule")
 
 def test_limiter_stays_until_the_policy_changes() -> None:
     rules = Engine(EngineOptions(), Definitions())
-    first = brought_up(None, 1000, rules, 0)
-    assert brought_up(first, 2000, rules, 0) is first
+    first = limiter_in_force(None, 1000, rules, 0)
+    assert limiter_in_force(first, 2000, rules, 0) is first
     rules.update(SCHEDULE, Definitions(), 0)
-    assert [type(first), type(brought_up(first, 1000, rules, 0))] == [SampledThrottle, ScheduledThrottle]
+    assert [type(first), type(limiter_in_force(first, 1000, rules, 0))] == [
+        SampledThrottle,
+        ScheduledThrottle,
+    ]
 
 
 def test_change_of_policy_is_no_reason_for_another_burst() -> None:
     rules = Engine(SCHEDULE, Definitions())
-    before = brought_up(None, 1000, Engine(EngineOptions(), Definitions()), 0)
-    fresh, changed = brought_up(None, 1000, rules, 0), brought_up(before, 1000, rules, 0)
+    before = limiter_in_force(None, 1000, Engine(EngineOptions(), Definitions()), 0)
+    fresh, changed = limiter_in_force(None, 1000, rules, 0), limiter_in_force(before, 1000, rules, 0)
     assert [one.observe(Flow(), 1000, 0, consumes=False) for one in (fresh, changed)] == [0, 1000]

@@ -138,7 +138,7 @@ def test_announced_bytes_that_arrived_stay_charged() -> None:
     throttle.produce(flow, 10 * MB, 0)
     throttle.announce(flow, 9 * MB, 0)
     flow.announced = 0
-    throttle.arrived(flow)
+    throttle.request_arrived(flow)
     assert hold_ms(throttle.produce(other, MB, 250)) == 750
     assert throttle.debt_bytes(250) == 8 * MB - 500_000  # 10 MB, less the burst and 0.25 s
 

@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.errors import DefinitionError
-from quotas.reassignment.batch import PATIENCE_ROUNDS, Batch, BatchLimits, Room, next_batch
+from quotas.reassignment.batch import PATIENCE_ROUNDS, Batch, BatchLimits, FreeSlots, next_batch
 from quotas.reassignment.plan import plan_moves
 from quotas.reassignment.step import Move, PartitionState, Step, TopicPartition
 
@@ -123,7 +123,7 @@ def test_finished_and_deleted_partitions_are_named() -> None:
     done = Move("t", 0, (1, 2), (3, 4)), settled((3, 4))
     gone = Move("t", 1, (1, 2), (3, 4))
     batch = next_batch([done[0], gone], {key(0): done[1]}, ALL, BatchLimits(), {}, {})
-    assert (batch.finished, batch.gone, batch.steps) == ((key(0),), (key(1),), ())
+    assert (batch.finished, batch.missing, batch.steps) == ((key(0),), (key(1),), ())
 
 
 def test_rounds_are_counted_only_if_another_step_began() -> None:
@@ -169,14 +169,14 @@ def test_limit_below_one_is_refused(name: str) -> None:
 def test_cost_of_a_plan_depends_on_beginning_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else 10,000 partitions would take minutes: each batch begins two of them."""
     looks = 0
-    lacks = Room.lacks
+    lacks = FreeSlots.exceeded_limit
 
-    def counted(room: Room, step: Step) -> str:
+    def counted(room: FreeSlots, step: Step) -> str:
         nonlocal looks
         looks += 1
         return lacks(room, step)
 
-    monkeypatch.setattr(Room, "lacks", counted)
+    monkeypatch.setattr(FreeSlots, "exceeded_limit", counted)
     pairs = [leader_move(number) for number in range(1000)] + [
         follower_move(number) for number in range(1000, 1010)
     ]

@@ -302,7 +302,7 @@ def test_move_goes_back_from_wherever_it_is() -> None:
     move = Move("t", 0, (0, 1, 2), (3, 4, 5))
     now = partition((3, 4, 2))
     steps = []
-    while isinstance(step := next_step(move.back(), now, ALL, 1), Step):
+    while isinstance(step := next_step(move.reversed(), now, ALL, 1), Step):
         now = succeeded(now, step)
         steps.append(step.replicas)
     assert steps == [(0, 2, 3), (0, 1, 2)]

@@ -50,9 +50,9 @@ def test_lease_ends_by_time_alone_where_bytes_are_granted() -> None:
     give(peer, 0.75, 4000, 100)
     quotas.share(100)
     claim = Claim(Reservation((rate,)))
-    quotas.share_out(1).grant(claim, 1, 4099)
+    quotas.begin_sharing(1).grant(claim, 1, 4099)
     assert rate.limit == 3 * MB
-    quotas.share_out(1).grant(claim, 1, 4100)
+    quotas.begin_sharing(1).grant(claim, 1, 4100)
     assert rate.limit == 2 * MB
 
 
@@ -62,16 +62,16 @@ def test_changed_quota_holds_with_the_next_grant() -> None:
     give(peer, 0.75, 4000, 100)
     quotas.share(100)
     assert quotas.limit(quotas.leader_limits, BrokerLimits(of_broker={FOLLOWER: 1 * MB}))
-    quotas.share_out(1).grant(Claim(Reservation((rate,))), 1, 101)
+    quotas.begin_sharing(1).grant(Claim(Reservation((rate,))), 1, 101)
     assert rate.limit == 750_000
 
 
 def test_follower_with_a_smaller_grant_is_held_back() -> None:
     quotas, _ = shared()
     rate = quotas.follower(FOLLOWER, 0)
-    quotas.share_out(1).grant(Claim(Reservation((rate,))), 400_000, 10)
+    quotas.begin_sharing(1).grant(Claim(Reservation((rate,))), 400_000, 10)
     assert rate.held_ms < 0  # a quarter of a second of 2 MB/s is 500 kB
-    quotas.share_out(1).grant(Claim(Reservation((rate,))), 600_000, 20)
+    quotas.begin_sharing(1).grant(Claim(Reservation((rate,))), 600_000, 20)
     assert rate.held_ms == 20
 
 
@@ -85,7 +85,7 @@ def test_without_other_processes_the_quota_is_not_shared() -> None:
     assert rate.limit == 1 * MB
 
 
-class Followed:
+class FollowerLink:
     """A connection that follows one topic."""
 
     follower = FOLLOWER
@@ -103,7 +103,7 @@ class Followed:
 def test_names_of_topics_without_replicas_are_removed() -> None:
     quotas = ReplicationQuotas(ReplicationOptions())
     kept = bytes(16)
-    quotas.links.add(Followed(kept))
+    quotas.links.add(FollowerLink(kept))
     for number in range(5000):
         quotas.name_topics({**quotas.topic_names, number.to_bytes(16): str(number)})
         assert len(quotas.topic_names) <= 1000

@@ -14,32 +14,32 @@ def client() -> ClientQuota:
 
 def test_rare_throttles_are_created_at_their_first_use() -> None:
     quota = client()
-    before = quota.measured
+    before = quota.requests_if_measured
     made = quota.requests
-    assert (before, quota.measured, quota.requests) == (None, made, made)
+    assert (before, quota.requests_if_measured, quota.requests) == (None, made, made)
     assert quota.mutations is quota.mutations
 
 
 def test_everything_that_counts_moves_it() -> None:
     quota = client()
-    seen = {quota.moved()}
+    seen = {quota.activity()}
     quota.produce.produce(quota.produce.flow(), 10, 0)
-    seen.add(quota.moved())
+    seen.add(quota.activity())
     quota.requests.record(10, 0)
-    seen.add(quota.moved())
-    quota.mutations.done(10)
-    seen.add(quota.moved())
+    seen.add(quota.activity())
+    quota.mutations.count_mutations(10)
+    seen.add(quota.activity())
     assert len(seen) == 4
 
 
 def test_flow_and_owed_mutations_keep_it() -> None:
     quota = client()
-    assert not quota.busy(0)
+    assert not quota.in_use(0)
     flow = quota.fetch.flow()
-    assert quota.busy(0)
+    assert quota.in_use(0)
     quota.fetch.leave(flow, 0)
     quota.mutations.record(1000, 0)
-    assert quota.busy(0)
+    assert quota.in_use(0)
 
 
 def test_detached_it_holds_nothing() -> None:
@@ -47,4 +47,4 @@ def test_detached_it_holds_nothing() -> None:
     first = quota.requests
     assert first.limits(0)
     quota.detach()
-    assert (quota.measured, first.limits(0)) == (None, False)
+    assert (quota.requests_if_measured, first.limits(0)) == (None, False)

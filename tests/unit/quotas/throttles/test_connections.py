@@ -9,7 +9,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
 from quotas.throttles import connections
-from quotas.throttles.connections import ConnectionRates, Verdict
+from quotas.throttles.connections import ConnectionDecision, ConnectionRates
 
 KEY = "connection_creation_rate"
 HOME, OTHER, DEAR = "192.0.2.1", "192.0.2.2", "2001:db8::1"
@@ -35,7 +35,7 @@ def test_wait_is_kafkas() -> None:
     found, _ = rates()
     admitted(found, HOME, 50)
     # O = 51 / 10 = 5.1; (5.1 - 5) / 5 * 10 s
-    assert found.connect(HOME, 1, 0) == Verdict(wait_ms=200)
+    assert found.connect(HOME, 1, 0) == ConnectionDecision(wait_ms=200)
     # What is refused does not count, so the next one waits no longer; and later ones less.
     assert [found.connect(HOME, 1, now_ms).wait_ms for now_ms in (0, 150)] == [200, 50]
 
@@ -72,7 +72,7 @@ def test_rate_holds_at_each_broker_or_over_all() -> None:
 def test_observed_connection_is_accepted_and_counted() -> None:
     found, _ = rates(mode="observe")
     assert admitted(found, HOME, 51) == 51
-    assert found.connect(HOME, 1, 0) == Verdict(would_wait_ms=200)
+    assert found.connect(HOME, 1, 0) == ConnectionDecision(would_wait_ms=200)
 
 
 def test_raised_quota_holds_at_once() -> None:

@@ -122,9 +122,9 @@ def test_switched_off_counts_nothing_and_forgives_nothing() -> None:
     quotas = engine({Entity(client_id="a"): 2})
     throttle = quotas.client("", "a", 1).mutations
     throttle.record(30, 0)
-    quotas.switch(False)
+    quotas.switch_enforcement(False)
     assert not throttle.limits(0)
-    quotas.switch(True)
+    quotas.switch_enforcement(True)
     assert left(throttle) == -10
 
 
@@ -132,10 +132,10 @@ def test_counters_tell_throttled_from_would_have_been() -> None:
     quotas = engine({Entity(client_id="a"): 2})
     throttle = quotas.client("", "a", 1).mutations
     assert throttle.limits(0)
-    throttle.told(500)
-    throttle.done(7)
+    throttle.count_throttle(500)
+    throttle.count_mutations(7)
     quotas.update(options(mode="observe"), quotas.definitions, 0)
-    throttle.told(300)
+    throttle.count_throttle(300)
     (view,) = quotas.mutation_views(0)
     assert (view.type, view.user, view.client_id, view.quota, view.tokens) == (
         "ControllerMutation",

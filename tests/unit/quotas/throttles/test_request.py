@@ -128,17 +128,17 @@ def test_nothing_is_counted_while_everything_passes_unseen() -> None:
     quotas = engine(ANYBODY)
     requests = quotas.client("u", "a", 1).requests
     assert requests.limits(0)
-    quotas.switch(on=False)
+    quotas.switch_enforcement(on=False)
     assert not quotas.requests.limiting()
     assert (requests.limits(0), requests.record(500_000, 0)) == (False, 0)
-    quotas.switch(on=True)
+    quotas.switch_enforcement(on=True)
     assert requests.record(0, 0) == 0
 
 
 def test_observed_throttle_is_counted_separately() -> None:
     requests = throttle(mode="observe")
     assert not requests.enforcing
-    requests.told(requests.record(500_000, 0))
+    requests.count_throttle(requests.record(500_000, 0))
     assert (requests.would_throttled_total, requests.would_throttle_ms_total) == (1, 1000)
     assert (requests.throttled_total, requests.throttle_ms_total) == (0, 0)
 
@@ -181,7 +181,7 @@ def test_view_tells_percent_and_microseconds() -> None:
     assert not quotas.client("u", "b", 1).requests.limits(0)  # it has no quota, and no view
     assert requests.limits(0)
     assert [view.byte_rate for view in quotas.request_views(0)] == [0.0]
-    requests.told(requests.record(500_000, 500))
+    requests.count_throttle(requests.record(500_000, 500))
     (view,) = quotas.request_views(2000)
     assert (view.type, view.user, view.client_id) == ("Request", "u", "a")
     assert (view.byte_rate, view.quota, view.bytes_total) == (25.0, 1.0, 500_000)  # 0.5 s in 2 s

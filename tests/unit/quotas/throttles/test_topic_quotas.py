@@ -105,9 +105,9 @@ def test_enforcement_begins_without_a_debt() -> None:
 
 def test_nothing_is_walked_through_while_everything_is_off() -> None:
     quotas = engine("t")
-    quotas.switch(False)
+    quotas.switch_enforcement(False)
     assert not quotas.charges_produced_topics
-    quotas.switch(True)
+    quotas.switch_enforcement(True)
     assert quotas.charges_produced_topics
 
 

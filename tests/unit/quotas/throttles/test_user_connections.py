@@ -85,7 +85,7 @@ def test_rate_changes_live() -> None:
 
 def test_switched_off_counts_nothing() -> None:
     quotas = engine({"u": 1})
-    quotas.switch(False)
+    quotas.switch_enforcement(False)
     assert waits(quotas, "u", 20)[-1] == 0
     assert len(quotas.connections) == 0
 

@@ -233,7 +233,7 @@ def test_enforcement_that_ends_frees_a_muted_channel(switched: str) -> None:
     talk.client(0, first + second, Pass(first), Wait(2000))
     engine = talk.engine
     if switched == "off":
-        engine.switch(False)
+        engine.switch_enforcement(False)
     else:
         engine.update(EngineOptions(mode="observe"), engine.definitions, 500)
     talk.channel.reconsider()
@@ -275,7 +275,7 @@ def test_held_request_passes_when_enforcement_ends() -> None:
     talk = Playbook(channel_machine(engine))
     asked = produce(9, 500)
     talk.held(10, asked)
-    engine.switch(False)
+    engine.switch_enforcement(False)
     talk.channel.reconsider()
     talk.client(100, b"", Pass(asked))
 

@@ -375,11 +375,11 @@ def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:
     talk.client(0, first, Pass(first))
     answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
     talk.broker(0, answered, Pass(answered))
-    talk.engine.switch(False)
+    talk.engine.switch_enforcement(False)
     gone = delete(6, ["one"])
     talk.client(0, gone, Pass(gone))
     talk.broker(0, answer(DELETE_TOPICS, 6, [("one", 0)]), Pass(answer(DELETE_TOPICS, 6, [("one", 0)])))
-    talk.engine.switch(True)
+    talk.engine.switch_enforcement(True)
     assert tokens(talk) == -5
 
 
@@ -387,7 +387,7 @@ def test_question_under_way_is_swallowed_though_enforcement_ends() -> None:
     talk = dialogue()
     gone = delete(6, ["one"])
     talk.client(0, gone, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
-    talk.engine.switch(False)
+    talk.engine.switch_enforcement(False)
     talk.client(0, b"", Pass(gone))
     known = sizes(4, {"one": 3})
     talk.broker(0, known, Drop(len(known)))
