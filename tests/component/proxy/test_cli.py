@@ -12,7 +12,7 @@ from proxy.commands import check, serve
 from proxy.errors import ConfigError, StartError, UsageError
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])
     assert caught.value.code == 0

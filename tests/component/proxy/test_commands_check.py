@@ -158,7 +158,7 @@ def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "  and 10 more\n" in out
 
 
-def test_brokers_are_told_and_those_without_a_port(
+def test_check_names_brokers_with_and_without_a_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster_of(monkeypatch, {1: Address("h", 1), 7: Address("h", 7)})
@@ -172,7 +172,7 @@ def test_brokers_are_told_and_those_without_a_port(
     ]
 
 
-def test_unreachable_cluster_is_wrong(
+def test_unreachable_cluster_fails_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster_of(monkeypatch, {}, "cluster unreachable: h:1: Connection refused")
@@ -257,7 +257,7 @@ def test_findings_about_this_machine_are_warnings(
 SIDECAR = '[[listeners]]\nadvertised_host = "kafka-1"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
 
 
-def test_sidecar_whose_broker_advertises_itself_is_wrong(
+def test_sidecar_whose_broker_advertises_itself_fails_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster_of(monkeypatch, {1: Address("kafka-1", 29391)})

@@ -39,7 +39,7 @@ def test_command_config_is_read(tmp_path: Path) -> None:
         ("security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location=/nowhere\n", "cannot be read"),
     ],
 )
-def test_command_config_that_can_not_be_followed_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_command_config_with_unsupported_keys_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read_command_config(written(tmp_path, text))
 

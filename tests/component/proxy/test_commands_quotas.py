@@ -300,7 +300,7 @@ def test_command_config_that_is_not_there_is_one_line(tool: Tool) -> None:
         (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
     ],
 )
-def test_wrong_arguments(tool: Tool, words: list[str], said: str) -> None:
+def test_wrong_quota_arguments_are_a_usage_error(tool: Tool, words: list[str], said: str) -> None:
     tool(*words, code=2)
     assert said in tool.err
 
@@ -321,7 +321,7 @@ def test_wrong_file_names_its_place(tool: Tool, tmp_path: Path) -> None:
     assert "cannot be read" in tool.err
 
 
-def test_server_that_hangs_up_is_told(tool: Tool) -> None:
+def test_closed_connection_is_one_line(tool: Tool) -> None:
     tool.server.silent = True
     tool("show", code=1)
     assert "closed the connection without a response" in tool.err

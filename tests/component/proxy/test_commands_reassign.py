@@ -52,7 +52,7 @@ def test_move_that_never_ends_is_a_warning_and_the_answers_size_too() -> None:
     assert any("T < N - IN/R" in warning for warning in describe(moved, 1400, None, 1_500, 1)["warnings"])  # type: ignore[attr-defined]  # a list
 
 
-def test_cluster_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_without_a_response_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = written(tmp_path / "f", '{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}')
     words = [
         "reassign",

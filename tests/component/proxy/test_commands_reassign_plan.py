@@ -68,7 +68,7 @@ def test_table_shows_each_batch(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures("cluster")
-def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--format", "json", "--parallel-replica-count", "2")
     assert planned(tmp_path, {0: (4, 5, 3)}, *words) == 0
     report = json.loads(capsys.readouterr().out)
@@ -147,12 +147,12 @@ def test_limits_come_from_the_configuration_and_from_arguments(
     assert (limits["parallel_replica_count"], limits["max_movements_in_per_broker"]) == (3, 2)
 
 
-def test_limit_that_can_not_be_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_limit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert planned(tmp_path, {0: (1,)}, "--parallel-partition-count", "0") == 1
     assert "--parallel-partition-count: must be between 1 and 1000000" in capsys.readouterr().err
 
 
-def test_cluster_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_without_a_response_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "move.json"
     path.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', encoding="utf-8")
     words = ["--bootstrap-server", "127.0.0.1:1", "--reassignment-json-file", str(path)]

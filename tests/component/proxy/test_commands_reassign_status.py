@@ -219,7 +219,7 @@ def test_list_of_version_1_has_moves_and_steps() -> None:
     ]
 
 
-def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_read_from_the_admin_port(capsys: pytest.CaptureFixture[str]) -> None:
     with admin_port(json.dumps(STATUS)) as url:
         assert main(["reassign", "status", "--admin", url.removeprefix("http://")]) == 0
         assert "2 partitions under way" in capsys.readouterr().out
@@ -240,7 +240,7 @@ def test_server_that_never_responds_is_left(
     assert capsys.readouterr().err == f"sluice: {page}: no response within 0.05 s\n"
 
 
-def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_names_mode_pass(capsys: pytest.CaptureFixture[str]) -> None:
     with admin_port('{"mode": "pass"}') as url:
         assert main(["reassign", "status", "--admin", url]) == 0
     assert "pass unchanged" in capsys.readouterr().out

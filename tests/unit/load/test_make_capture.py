@@ -15,7 +15,7 @@ def test_shipped_file_is_what_the_script_makes() -> None:
     assert pq.read_table(path).to_pylist() == rows()
 
 
-def test_it_can_be_planned() -> None:
+def test_shipped_capture_can_be_planned() -> None:
     planned = plan(read(capture_files([DIRECTORY])), 1.0)
     assert SECONDS - 1 < planned.seconds < SECONDS
     assert planned.left_out == 0

@@ -25,5 +25,5 @@ def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
     ]
 
 
-def test_no_rows_are_nopieces_of() -> None:
+def test_empty_batches_have_no_pieces() -> None:
     assert list(pieces_of([])) == []

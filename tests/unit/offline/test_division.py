@@ -31,7 +31,7 @@ def test_no_more_parts_than_candidates() -> None:
     assert chunks(1000, candidates=3, cores=8) == [3]
 
 
-def test_parts_are_dealt_out_dearest_first() -> None:
+def test_costliest_parts_are_assigned_first() -> None:
     requests = np.array([10, 100, 60, 30])
     candidates = np.array([20, 20, 20, 20])
     # Two parts of 100 x (20 + 10) = 3000; 60 x 40 = 2400 beside them; then 30 x 40 on those 2400, 10 x 40 on 3000.

@@ -36,7 +36,7 @@ def test_result_of_the_present_runs_is_read(work: Work) -> None:
     work.check("recommend")
 
 
-def test_every_run_is_another_one(work: Work) -> None:
+def test_each_run_has_its_own_mark(work: Work) -> None:
     before = work.marks["ingest"]
     work.run("ingest")
     assert lineage.run_of(before) != lineage.run_of(work.marks["ingest"])
@@ -63,13 +63,13 @@ def test_the_same_stage_or_a_later_one_is_nothing_that_it_was_made_from(work: Wo
     work.check("demand")
 
 
-def test_missing_stage_is_no_contradiction(work: Work) -> None:
+def test_missing_stage_is_not_refused(work: Work) -> None:
     """Stages may lie in different directories."""
     del work.marks["ingest"]
     work.check("recommend")
 
 
 @pytest.mark.parametrize("text", ["", "what is this", "[1]"])
-def test_a_mark_that_says_nothing_is_a_mark(work: Work, text: str) -> None:
+def test_mark_without_readable_text_counts_as_a_mark(work: Work, text: str) -> None:
     work.marks["recommend"] = text
     work.check("recommend")

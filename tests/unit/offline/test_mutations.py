@@ -7,7 +7,7 @@ from offline.advice.mutations import burst_for, mutation_quota
 from quotas.limiters.bucket import TokenBucket
 
 
-def test_nothing_asked_for_gives_nothing() -> None:
+def test_no_mutations_have_no_recommendation() -> None:
     assert mutation_quota({}, 1.1) is None
 
 

@@ -60,7 +60,7 @@ def test_names_are_escaped_in_tables_and_figures() -> None:
     assert "&lt;script&gt;" in text
 
 
-def test_everything_is_in_it() -> None:
+def test_report_has_every_section() -> None:
     text = page(report())
     assert text.count("<svg") == 5
     for part in (
@@ -101,7 +101,7 @@ def test_a_sample_has_no_limits_and_no_curve() -> None:
         assert part not in text
 
 
-def test_less_than_a_day_has_no_shape() -> None:
+def test_recording_of_less_than_a_day_has_no_daily_curve() -> None:
     assert page(report(hours=0)).count("<svg") == 4
 
 

@@ -12,11 +12,11 @@ VERSION_1 = (
 PARTITIONS_1 = "topic:string partition:int32 bytes:int64 records:int32"
 
 
-def test_columns_are_those_of_the_version_named() -> None:
+def test_columns_are_those_of_the_schema_version() -> None:
     assert SCHEMA_VERSION == 1
     assert " ".join(f"{column.name}:{column.type}" for column in COLUMNS) == VERSION_1
     assert " ".join(f"{column.name}:{column.type}" for column in PARTITION_FIELDS) == PARTITIONS_1
 
 
-def test_no_quota_is_the_empty_name() -> None:
+def test_missing_quota_is_written_as_the_empty_name() -> None:
     assert QUOTAS[0] == ""

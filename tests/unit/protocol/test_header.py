@@ -33,7 +33,7 @@ def test_client_id_waits_for_its_last_byte() -> None:
 
 
 @pytest.mark.parametrize(("raw", "client_id"), [("ffff", ""), ("0000", ""), ("0002 61ff", "a\\xff")])
-def test_client_id_of_any_bytes_is_a_name(raw: str, client_id: str) -> None:
+def test_client_id_that_is_not_utf8_is_accepted(raw: str, client_id: str) -> None:
     frame = FETCH_11[:12] + bytes.fromhex(raw)
     assert header.client_id(frame, 0, len(frame)) == client_id
     assert header.body_start(frame, 0, len(frame), FETCH, 11) == len(frame)

@@ -17,7 +17,7 @@ from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
         ("ffffffff0f", 2**32 - 1),
     ],
 )
-def test_uvarint_reads(raw: str, value: int) -> None:
+def test_uvarint_is_read(raw: str, value: int) -> None:
     buf = bytes.fromhex(raw)
     assert primitives.uvarint(buf, 0, len(buf)) == (value, len(buf))
 
@@ -102,7 +102,7 @@ def test_skip_tags_passes_every_field() -> None:
             primitives.skip_tags(buf, 0, end)
 
 
-def test_numbers_end_where_the_visible_bytes_do() -> None:
+def test_number_beyond_the_end_is_truncated() -> None:
     buf = b"\xff\xfe\xff\xff"
     assert primitives.int16(buf, 0, 2) == -2
     assert primitives.int32(buf, 0, 4) == -65537

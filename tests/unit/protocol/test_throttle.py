@@ -30,7 +30,7 @@ from protocol.errors import TruncatedError
         (4, 0, throttle.NONE),
     ],
 )
-def test_position(api_key: int, version: int, position: int) -> None:
+def test_throttle_time_offset_is_known_for_each_version(api_key: int, version: int, position: int) -> None:
     assert throttle.position(api_key, version) == position
 
 
@@ -43,7 +43,7 @@ def test_larger_throttle_time_stays() -> None:
     assert frame.hex() == "0000000a000000090000" + "00650000"
 
 
-def test_head_of_a_frame_is_enough_where_it_is_first() -> None:
+def test_throttle_time_at_the_front_is_patched_in_the_head() -> None:
     # Fetch 12: length 1000, correlation id, empty tags, throttle time; the rest has not come.
     head = bytearray.fromhex("000003e8 00000009 00 00000000")
     assert throttle.patch(memoryview(head), api.FETCH, 12, 7)
@@ -69,6 +69,6 @@ def test_answer_to_an_unsupported_version_of_api_versions_has_none() -> None:
     assert bytes(frame) == before
 
 
-def test_frame_that_ends_before_it_is_truncated() -> None:
+def test_frame_that_ends_before_its_throttle_time_is_truncated() -> None:
     with pytest.raises(TruncatedError):
         throttle.patch(bytearray.fromhex("00000004 00000009"), api.HEARTBEAT, 1, 7)

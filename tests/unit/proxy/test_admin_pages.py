@@ -3,7 +3,7 @@
 from proxy.admin import Page, pages
 
 
-def test_ready_says_why_not() -> None:
+def test_readyz_names_the_problem() -> None:
     assert pages.ready("") == Page(200, pages.TEXT, b"ready\n")
     assert pages.ready("no broker answers") == Page(503, pages.TEXT, b"not ready: no broker answers\n")
     assert pages.ready("\udce4").status == 503

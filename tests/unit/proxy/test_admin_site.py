@@ -72,7 +72,7 @@ async def test_health_and_index() -> None:
     assert "/clients" in (await body(site([]), "/"))[2]
 
 
-async def test_clients_of_many() -> None:
+async def test_clients_page_is_bounded_for_many_clients() -> None:
     views = [VIEW._replace(client_id=f"under{n}", byte_rate=1.0, debt_bytes=0.0) for n in range(1200)]
     text = (await body(site([*views, VIEW]), "/clients", BROWSER))[2]
     assert "throttled: 1. " in text

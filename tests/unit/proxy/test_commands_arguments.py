@@ -30,7 +30,7 @@ def given(**arguments: object) -> dict[str, object]:
     return tables(argparse.Namespace(**{**NONE, **arguments}))
 
 
-def test_no_argument_sets_nothing() -> None:
+def test_absent_arguments_set_no_key() -> None:
     assert given() == {}
 
 

@@ -118,7 +118,7 @@ def test_quota_without_a_jikkou_form_is_named() -> None:
         ("jikkou", DOCUMENTED.replace("requestPercentage: 10", "other: 10"), "unknown key"),
     ],
 )
-def test_what_can_not_be_is_refused(form: str, text: str, problem: str) -> None:
+def test_impossible_quota_is_refused(form: str, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read(text, form)
 

@@ -42,7 +42,7 @@ def test_absent_section_is_no_capture() -> None:
         ({"samples": 1}, "capture.samples: unknown key; did you mean 'sample'?"),
     ],
 )
-def test_what_can_not_be_is_named(keys: dict[str, object], problem: str) -> None:
+def test_invalid_capture_option_is_named(keys: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parsed(directory="c", **keys)
     assert problem in str(raised.value)

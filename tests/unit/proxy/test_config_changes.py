@@ -14,7 +14,7 @@ def made(text: str = "", small: str = SMALL) -> Config:
     return parse(tomllib.loads(small + text), Source(), Path("/etc"))
 
 
-def test_nothing_changed() -> None:
+def test_equal_configurations_have_no_changes() -> None:
     assert compare(made(), made()) == Changes()
 
 

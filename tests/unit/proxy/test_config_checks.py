@@ -143,7 +143,7 @@ SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
         (SASL + "password = 7", "cluster.password: must be a string that is not empty"),
     ],
 )
-def test_half_an_identity_is_refused(keys: str, message: str) -> None:
+def test_incomplete_identity_is_refused(keys: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(tomllib.loads(CLUSTER + keys + "\n[[listeners]]"), Source(), Path("/"))
     assert str(caught.value).startswith(message)

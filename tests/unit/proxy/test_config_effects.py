@@ -62,7 +62,7 @@ def test_mute_of_kafkas_own_policy_is_shorter_than_no_hold() -> None:
         ('describe_principals = ["ops-*"]', "quotas.describe_principals: 'ops-*': there are no patterns"),
     ],
 )
-def test_misleading_names(key: str, said: str) -> None:
+def test_misleading_quota_names_are_warned_of(key: str, said: str) -> None:
     (warning,) = warnings(GATEWAY + f"[quotas]\n{key}\n")
     assert said in warning
 

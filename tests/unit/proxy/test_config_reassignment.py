@@ -34,7 +34,7 @@ def test_batches_without_a_place_on_disk_are_refused() -> None:
         configured(reassignment={"mode": "batch"})
 
 
-def test_journal_of_nothing_is_warned_of() -> None:
+def test_journal_without_batch_mode_is_a_warning() -> None:
     config = configured(reassignment={"journal": "/shared"})
     assert config.warnings == ('reassignment.journal: has no effect with mode = "pass"',)
 

@@ -3,7 +3,7 @@
 from proxy.errors import ConfigError, SluiceError, StartError, UsageError, shorten
 
 
-def test_all_are_expected_failures() -> None:
+def test_all_errors_are_expected_failures() -> None:
     assert all(issubclass(kind, SluiceError) for kind in (ConfigError, StartError, UsageError))
 
 
@@ -13,6 +13,6 @@ def test_config_error_names_path_problem_and_value() -> None:
     assert str(ConfigError("a.b", "is missing")) == "a.b: is missing"
 
 
-def test_value_is_one_bounded_line() -> None:
+def test_value_in_an_error_is_one_bounded_line() -> None:
     assert shorten("a\nb") == r"'a\nb'"
     assert len(shorten("x" * 10_000)) == 80

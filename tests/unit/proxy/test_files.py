@@ -130,7 +130,7 @@ def test_file_without_write_permission_is_not_replaced(tmp_path: Path) -> None:
     assert path.read_text() == "old"
 
 
-def test_too_much_leaves_the_old_file_alone(tmp_path: Path) -> None:
+def test_content_over_the_bound_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     with pytest.raises(OSError, match="would have 4 bytes, over 3"):
@@ -139,7 +139,7 @@ def test_too_much_leaves_the_old_file_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_failure_half_way_leaves_the_old_file_alone(tmp_path: Path) -> None:
+def test_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
 
@@ -168,7 +168,7 @@ def test_missing_file_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lock_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_excludes_other_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.files.LOCK_SECONDS_MAX", 0.0)
     with locked(tmp_path / "a"), pytest.raises(TimeoutError, match="another process"), locked(tmp_path / "b"):
         pass

@@ -50,13 +50,13 @@ def test_text_line() -> None:
         ("\x1b[31m", r'"\u001b[31m"'),
     ],
 )
-def test_a_peer_cannot_begin_a_line_of_its_own(value: str, written: str) -> None:
+def test_value_from_a_peer_cannot_begin_a_log_line(value: str, written: str) -> None:
     assert TextFormatter().format(record(client_id=value)).endswith(f" client_id={written}")
     assert json.loads(JsonFormatter().format(record(client_id=value)))["client_id"] == value
     assert "\n" not in JsonFormatter().format(record(client_id=value))
 
 
-def test_a_message_cannot_begin_a_line_either() -> None:
+def test_message_cannot_begin_a_log_line() -> None:
     assert TextFormatter().format(record("a\nb")).endswith(r' "a\nb"')
 
 

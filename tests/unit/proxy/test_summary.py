@@ -13,7 +13,7 @@ def said(text: str) -> dict[str, object]:
     return dict(summary(parse(tomllib.loads(SMALL + text), Source(), Path("/etc/sluice")), 3))
 
 
-def test_gateway() -> None:
+def test_summary_of_a_gateway() -> None:
     text = '[[listeners]]\nbroker_id_max = 7\n[quotas]\nfile = "q.toml"\npolicy = "schedule"\nscope = "gateway"\n'
     assert said(text) == {
         "ports": "clients 127.0.0.1: bootstrap 19090, brokers 19100-19107",

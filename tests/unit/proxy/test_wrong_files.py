@@ -71,7 +71,7 @@ async def test_reload_refuses_it_and_keeps_the_old_configuration(
 
 
 @pytest.mark.parametrize("kind", ["fifo", "endless", "dotted"])
-async def test_file_that_is_right_again_applies(site: Site, kind: str) -> None:
+async def test_corrected_file_applies(site: Site, kind: str) -> None:
     wrong(site.quotas_file, kind)
     await site.steps(3)
     site.quotas_file.unlink()
@@ -164,7 +164,7 @@ MAPS = [
 
 
 @pytest.mark.parametrize("content", MAPS, ids=range(len(MAPS)))
-def test_broker_map_that_is_none_is_empty(
+def test_malformed_broker_map_is_empty(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "brokers.json").write_bytes(content)

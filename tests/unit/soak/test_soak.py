@@ -72,7 +72,7 @@ def test_memory_is_compared_after_the_warm_up() -> None:
     assert samples.growth(run) == pytest.approx(0.01)
 
 
-def test_no_sample_is_no_figure() -> None:
+def test_figure_without_samples_is_absent() -> None:
     assert samples.growth([]) is None
     assert "resident memory, late over early" in missed(found(samples=[]))
 

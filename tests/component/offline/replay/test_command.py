@@ -98,7 +98,7 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
 Replay = Callable[..., tuple[int, dict[str, Any]]]
 
 
-def test_answered_is_success(tmp_path: Path, echo: int, replay: Replay) -> None:
+def test_replay_with_responses_exits_0(tmp_path: Path, echo: int, replay: Replay) -> None:
     code, found = replay(echo, capture(tmp_path, 5), "--html", str(tmp_path / "found.html"))
     assert (code, found["requests"]["answered"], found["stopped_by_signal"]) == (0, 5, 0)
     assert found["apis"]["Heartbeat (as Metadata)"]["answered"] == 5
@@ -106,7 +106,7 @@ def test_answered_is_success(tmp_path: Path, echo: int, replay: Replay) -> None:
 
 
 @pytest.mark.parametrize(("there", "expected"), [(True, (0, 5)), (False, (3, 0))])
-def test_nothing_asked_for_an_answer(
+def test_replay_without_expected_responses_succeeds_if_the_target_is_reached(
     tmp_path: Path, echo: int, replay: Replay, there: bool, expected: tuple[int, int]
 ) -> None:
     part = {"topic": "a", "partition": 0, "bytes": 100, "records": 1}
@@ -164,9 +164,7 @@ def test_unwritable_report_is_reported_before_the_start(
 
 
 @pytest.mark.parametrize("text", ["x", "h:0", "h:99999", ":1", "h:x", "x..y:9092", "a" * 64 + ":1"])
-def test_address_that_is_none_is_refused(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_impossible_address_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["replay", str(tmp_path), "--target", text])
     assert "is not HOST:PORT" in capsys.readouterr().err

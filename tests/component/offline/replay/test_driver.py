@@ -159,12 +159,12 @@ def test_frames_are_made_while_nothing_is_due() -> None:
     assert [at for at, _ in encoder.made if at > due] == []
 
 
-def test_acks_zero_waits_for_nothing() -> None:
+def test_request_with_acks_0_waits_for_no_response() -> None:
     rows = [recorded(seq=seq, response_bytes=-1) for seq in range(3)]
     assert outcomes(plan(rows, 1.0), echo) == {SILENT: 3}
 
 
-def test_answers_that_never_come_are_lost_with_the_connection() -> None:
+def test_requests_without_a_response_are_lost_with_the_connection() -> None:
     assert outcomes(plan(pings(5, 1), 1.0), hang_up)[LOST] >= 1
 
 
@@ -173,7 +173,7 @@ def test_pending_requests_at_the_end_are_unanswered() -> None:
 
 
 @pytest.mark.parametrize("answer_bytes", [60, -1])
-def test_target_that_is_not_there_was_sent_nothing(answer_bytes: int) -> None:
+def test_unreachable_target_is_sent_no_request(answer_bytes: int) -> None:
     rows = [recorded(seq=seq, mono_us=2000 * seq, response_bytes=answer_bytes) for seq in range(5)]
     planned = plan(rows, 1.0)
     samples = driven(planned, None)[0].samples
@@ -185,7 +185,7 @@ def test_target_that_is_not_there_was_sent_nothing(answer_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["x..y", "a" * 70 + ".example"])
-def test_name_that_is_none_is_a_connection_that_is_none(host: str) -> None:
+def test_impossible_host_name_fails_its_connection(host: str) -> None:
     async def run() -> Driver:
         here = Broker(host, 9092)
         encoder = Encoder(Placement({-1: here}, {}, {}), -1, 1)
@@ -249,7 +249,7 @@ def test_stopped_driver_returns_its_results_so_far() -> None:
     assert found["sent"] + found["not_reached"] == 1000
 
 
-def test_answer_to_nothing_ends_the_connection() -> None:
+def test_response_without_a_request_ends_a_replayed_connection() -> None:
     connections = [0]
 
     async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

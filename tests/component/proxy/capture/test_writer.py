@@ -124,7 +124,7 @@ def test_recorded_rows_are_written_at_the_end(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["capture-p-000001.parquet"]
 
 
-def test_nothing_recorded_is_no_file(tmp_path: Path) -> None:
+def test_no_rows_write_no_file(tmp_path: Path) -> None:
     rig = Rig(Directory(tmp_path, 10**9))
     rig.end()
     assert list(tmp_path.iterdir()) == []

@@ -105,7 +105,7 @@ async def test_broker_that_does_not_name_itself_is_not_known() -> None:
     assert (advertising.problem, advertising.unknown) == ("", {1: "its response does not name it"})
 
 
-async def test_problem_is_over_when_the_broker_is_right_again() -> None:
+async def test_problem_ends_with_the_corrected_address() -> None:
     brokers = BrokerMap((), Stats())
     async with broker(metadata((1, "kafka-1.example", 29392))) as upstream:
         advertising = looked(upstream, brokers=brokers)

@@ -93,7 +93,7 @@ async def test_next_broker_is_asked_where_one_is_not_there() -> None:
     assert made.problem == "no broker is known"
 
 
-async def test_nonsense_is_a_problem() -> None:
+async def test_malformed_response_is_a_problem() -> None:
     async with broker(struct.pack(">ii", 4, 1)) as (address, _):
         made, keeper = mirror(address)
         await made.poll()

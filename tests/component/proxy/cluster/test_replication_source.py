@@ -315,7 +315,7 @@ async def test_own_rates_hold_at_once_though_the_cluster_can_not_be_asked() -> N
         assert found.quotas.lists.adding == {("t", 0): frozenset({3})}
 
 
-async def test_file_says_it_all_but_names() -> None:
+async def test_lists_of_the_file_leave_only_topic_names_to_ask_for() -> None:
     settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
     async with world(settings) as found:
         assert found.quotas.lists.leaders["t"].holds(0, 1)
@@ -350,7 +350,7 @@ async def test_topic_that_is_met_while_the_cluster_is_asked_is_asked_for_next() 
         assert found.quotas.topic_names[TOPIC] == "t"
 
 
-async def test_off_takes_every_throttle_away() -> None:
+async def test_switching_off_removes_every_throttle() -> None:
     settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
     async with world(settings) as found:
         found.source.configure(ReplicationSettings(throttled="off"))
@@ -362,14 +362,14 @@ async def test_off_takes_every_throttle_away() -> None:
 
 
 @pytest.mark.parametrize("value", ["x", "-1", ""])
-async def test_rate_that_is_none_is_no_throttle(value: str) -> None:
+async def test_malformed_rate_is_no_throttle(value: str) -> None:
     async with world(ReplicationSettings()) as found:
         found.broker.configs = {"1": {LEADER_RATE: value}}
         await found.source.poll()
         assert found.quotas.leader_limits.limit(1) is None
 
 
-async def test_rate_of_zero_is_one() -> None:
+async def test_rate_of_zero_is_a_throttle() -> None:
     async with world(ReplicationSettings()) as found:
         found.broker.configs = {"1": {LEADER_RATE: "0"}}
         await found.source.poll()

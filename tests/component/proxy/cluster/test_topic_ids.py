@@ -74,7 +74,7 @@ async def test_next_address_is_asked_where_the_first_is_down() -> None:
     assert names.name(KNOWN.bytes, 0) == "orders"
 
 
-async def test_cluster_that_does_not_answer_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreachable_cluster_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     asked, names = asker(unused())
     names.name(KNOWN.bytes, 0)
     await asked.ask()

@@ -102,7 +102,7 @@ async def test_client_without_the_required_certificate_is_told_why(
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("how", ["expired", "of another authority"])
-async def test_certificate_that_is_not_believed_is_refused(
+async def test_untrusted_certificate_is_refused(
     papers: Papers, version: ssl.TLSVersion, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = papers.clients.issue("old", expired=True) if how == "expired" else papers.sluice
@@ -119,7 +119,7 @@ async def test_subject_that_no_rule_names_is_refused(papers: Papers) -> None:
         assert rig.stats.errors == {"principal_unmapped": 1}
 
 
-async def test_bug_of_ours_ends_one_handshake_with_a_client(
+async def test_internal_error_ends_one_client_handshake(
     papers: Papers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def user(_tls: ServerTls, _sock: ssl.SSLSocket) -> str:
@@ -134,7 +134,7 @@ async def test_bug_of_ours_ends_one_handshake_with_a_client(
     assert "internal error: TLS handshake aborted" in caplog.text
 
 
-async def test_bug_of_ours_ends_one_handshake_with_a_broker(
+async def test_internal_error_ends_one_broker_handshake(
     papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def secured(_sock: ssl.SSLSocket) -> Stream:
@@ -152,7 +152,7 @@ async def test_bug_of_ours_ends_one_handshake_with_a_broker(
         assert await let_in(rig, None) == "ANONYMOUS"
 
 
-async def test_client_that_does_not_believe_the_proxy_is_counted(papers: Papers) -> None:
+async def test_client_that_does_not_trust_the_proxy_is_counted(papers: Papers) -> None:
     async with TlsRig(papers.listener()).running() as rig:
         with pytest.raises(ssl.SSLCertVerificationError):
             await rig.client(ssl.create_default_context(cafile=papers.clients.cert_file))
@@ -188,7 +188,7 @@ async def test_health_check_costs_no_error(papers: Papers) -> None:
 @pytest.mark.parametrize(
     "first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "a byte", "a part"]
 )
-async def test_handshake_has_its_time(papers: Papers, first: bytes) -> None:
+async def test_handshake_is_closed_after_its_time_limit(papers: Papers, first: bytes) -> None:
     limits = LimitOptions(handshake_seconds=0.2)
     async with TlsRig(papers.listener(), limits=limits).running() as rig:
         client = await rig.client()
@@ -290,7 +290,7 @@ async def test_header_that_tells_nothing_leaves_the_connections_own_address(head
         assert rig.connection.peer.startswith("127.0.0.1:")
 
 
-async def test_header_is_believed_from_listed_sources_alone() -> None:
+async def test_proxy_header_is_accepted_from_listed_sources_alone() -> None:
     async with TlsRig(None, sources=ELSEWHERE).running() as rig:
         client = await rig.client()
         assert await closed(client) == b""
@@ -305,7 +305,7 @@ async def test_client_without_the_header_is_refused() -> None:
         assert rig.stats.errors == {"proxy_header": 1}
 
 
-async def test_header_has_its_time() -> None:
+async def test_proxy_header_is_closed_after_its_time_limit() -> None:
     limits = LimitOptions(handshake_seconds=0.2)
     async with TlsRig(None, limits=limits, sources=LOOPBACK).running() as rig:
         client = await rig.client()
@@ -396,7 +396,7 @@ BROKERS: list[tuple[str, Callable[[Papers], ClusterTls], str, bool, bool]] = [
 @pytest.mark.parametrize(
     ("_name", "cluster", "host", "speaks_tls", "demands"), BROKERS, ids=[row[0] for row in BROKERS]
 )
-async def test_broker_that_can_not_be_had_ends_the_connection(
+async def test_failed_tls_to_the_broker_ends_the_connection(
     papers: Papers,
     _name: str,
     cluster: Callable[[Papers], ClusterTls],

@@ -192,7 +192,7 @@ async def test_quiet_end_is_not_logged(rig: Rig, caplog: pytest.LogCaptureFixtur
     assert not caplog.records
 
 
-async def test_bug_of_ours_ends_one_connection(rig: Rig) -> None:
+async def test_internal_error_ends_one_connection(rig: Rig) -> None:
     client = rig.connect()
     rig.connection.requests.direction = _Broken()
     rig.connect()
@@ -221,7 +221,7 @@ async def test_broker_that_is_down_ends_the_connection(rig: Rig) -> None:
     assert rig.stats.errors == {"broker_unreachable": 1}
 
 
-async def test_dead_broker_is_passed_over_where_any_will_do(
+async def test_dead_broker_is_skipped_at_the_bootstrap_port(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined: list[int] = []
@@ -260,7 +260,7 @@ async def test_no_more_than_four_others_are_tried(rig: Rig) -> None:
     assert (asked, rig.stats.errors) == (4, {"broker_unreachable": 1})
 
 
-async def test_no_other_broker_is_left(rig: Rig) -> None:
+async def test_connection_ends_if_no_other_broker_is_known(rig: Rig) -> None:
     client = rig.connect(gone(), another=lambda _: Way(-1, None))
     await client.send(ASKED)
     await client.rest()
@@ -303,7 +303,7 @@ async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
     assert shown == [False, False], "both parts, before it is closed"
 
 
-async def test_dial_that_has_failed_tells_nothing_once_it_is_cancelled(rig: Rig) -> None:
+async def test_failed_dial_calls_no_callback_after_its_cancellation(rig: Rig) -> None:
     told: list[str] = []
     dial = Dial(
         Way(1, None),

@@ -107,7 +107,7 @@ async def test_question_of_a_closed_connection_is_withdrawn(rig: Rig) -> None:
     assert clerk.withdrawn == clerk.questions
 
 
-async def test_question_is_taken_back_while_requests_behind_it_wait(rig: Rig) -> None:
+async def test_question_is_withdrawn_while_requests_behind_it_wait(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED + ASKED + PLAIN)
     await asked(clerk)
@@ -116,7 +116,7 @@ async def test_question_is_taken_back_while_requests_behind_it_wait(rig: Rig) ->
     assert clerk.withdrawn == clerk.questions
 
 
-async def test_question_that_was_answered_is_not_taken_back(rig: Rig) -> None:
+async def test_answered_question_is_not_withdrawn(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED)
     await asked(clerk)
@@ -156,7 +156,7 @@ async def test_draining_connection_gives_its_answer_first(rig: Rig) -> None:
     assert await client.rest() == ANSWER
 
 
-async def test_broker_is_asked_first_where_the_clerk_wants_it(rig: Rig) -> None:
+async def test_request_is_forwarded_to_the_broker_first_if_asked_for(rig: Rig) -> None:
     client, clerk = connected(rig, OngoingMoves())
     wanted = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"what is wanted", correlation_id=7)
     sent = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"the first step", correlation_id=7)

@@ -19,7 +19,9 @@ def spend(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("acks", "label"), [(-1, "acks"), (0, "acks0")])
-async def test_client_is_told_the_end_and_nothing_reaches_the_broker(rig: Rig, acks: int, label: str) -> None:
+async def test_refused_client_is_closed_and_no_byte_reaches_the_broker(
+    rig: Rig, acks: int, label: str
+) -> None:
     spend(rig)
     client = rig.connect()
     async with asyncio.timeout(SECONDS_MAX):

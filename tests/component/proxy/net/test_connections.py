@@ -81,7 +81,7 @@ async def test_connection_that_can_not_even_end_is_forgotten(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("act", ["sweep", "reconsider", "drain"])
-async def test_closed_connection_takes_any_visit(rig: Rig, act: str) -> None:
+async def test_visits_to_a_closed_connection_do_nothing(rig: Rig, act: str) -> None:
     rig.connect()
     connection = rig.connection
     connection.close("client_closed")

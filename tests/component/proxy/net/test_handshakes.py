@@ -108,7 +108,7 @@ async def test_handshake_that_fails_is_told_and_not_counted(papers: Papers) -> N
 
 
 @pytest.mark.parametrize("end_fails", [False, True])
-async def test_step_that_raises_anything_ends_that_one_alone(
+async def test_step_with_an_exception_ends_its_handshake_alone(
     papers: Papers, monkeypatch: pytest.MonkeyPatch, end_fails: bool
 ) -> None:
     """The broken one stands first in the queue, and nothing else would begin another turn."""
@@ -139,12 +139,12 @@ async def test_step_that_raises_anything_ends_that_one_alone(
         ("NO_SHARED_CIPHER", "no shared cipher"),
     ],
 )
-def test_reason_is_put_in_words(reason: str, said: str) -> None:
+def test_handshake_failure_is_explained(reason: str, said: str) -> None:
     error = ssl.SSLError(1, reason)
     error.reason = reason
     assert handshake_problem(error) == said
 
 
-def test_peer_that_goes_away_is_put_in_words() -> None:
+def test_closed_handshake_is_explained() -> None:
     for error in (ssl.SSLEOFError(8, "EOF"), ConnectionResetError(104, "reset")):
         assert handshake_problem(error) == "the peer closed the connection during the handshake"

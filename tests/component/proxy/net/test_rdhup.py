@@ -51,7 +51,7 @@ async def test_close_behind_unread_bytes_is_noticed(pair: tuple[socket.socket, s
     hangups.close()
 
 
-async def test_unread_bytes_alone_are_quiet(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_unread_bytes_alone_are_not_a_close(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
     hangups.watch(near.fileno(), seen.append)
@@ -62,7 +62,7 @@ async def test_unread_bytes_alone_are_quiet(pair: tuple[socket.socket, socket.so
     hangups.close()
 
 
-async def test_unwatched_peer_is_not_told_of(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_close_of_an_unwatched_peer_is_not_reported(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     hangups, seen = Hangups(asyncio.get_running_loop()), list[bool]()
     hangups.watch(near.fileno(), seen.append)

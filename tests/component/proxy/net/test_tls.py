@@ -43,7 +43,7 @@ def test_brokers_are_verified_whatever_their_name(papers: Papers) -> None:
         assert context.check_hostname == verify_hostname
 
 
-def test_without_an_authority_the_systems_own_are_believed() -> None:
+def test_without_an_authority_the_systems_authorities_are_trusted() -> None:
     assert BrokerTls(ClusterTls()).context.verify_mode == ssl.CERT_REQUIRED
     assert BrokerTls(ClusterTls()).expires_at() is None
 
@@ -83,13 +83,13 @@ def test_tls_error_names_key_and_file(papers: Papers, tmp_path: Path) -> None:
         assert refused(options).startswith(message)
 
 
-def test_end_of_the_certificate_is_known(papers: Papers) -> None:
+def test_expiry_of_the_certificate_is_known(papers: Papers) -> None:
     ends = ServerTls(papers.listener(), PATH).expires_at()
     assert ends is not None
     assert ends > 0
 
 
-def test_new_context_takes_the_olds_place(papers: Papers) -> None:
+def test_new_tls_context_replaces_the_old_one(papers: Papers) -> None:
     tls = ServerTls(papers.listener(), PATH)
     old, new = tls.context, tls.load()
     tls.use(new)

@@ -88,7 +88,7 @@ async def test_client_that_reads_late_gets_all(papers: Papers) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_client_that_says_goodbye_ends_its_connection(papers: Papers, version: ssl.TLSVersion) -> None:
+async def test_tls_close_notify_ends_the_connection(papers: Papers, version: ssl.TLSVersion) -> None:
     async with site(papers, clients=True, brokers=True).running() as rig:
         client, broker = await joined(rig, papers.client_context(version=version))
         client[1].close()
@@ -99,7 +99,7 @@ async def test_client_that_says_goodbye_ends_its_connection(papers: Papers, vers
         assert not rig.stats.errors
 
 
-async def test_broker_that_closes_says_so_to_the_client_as_tls_wants_it(papers: Papers) -> None:
+async def test_close_by_the_broker_is_a_tls_close_notify_to_the_client(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
         client, broker = await joined(rig, papers.client_context())
         await send(broker, answer(50))
@@ -109,7 +109,7 @@ async def test_broker_that_closes_says_so_to_the_client_as_tls_wants_it(papers: 
             assert await client[0].read() == b""  # asyncio raises where the goodbye is missing
 
 
-async def test_drained_client_is_told_the_end(papers: Papers) -> None:
+async def test_drained_client_gets_a_tls_close_notify(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
         client, broker = await joined(rig, papers.client_context())
         await send(broker, answer(50))
@@ -122,7 +122,7 @@ async def test_drained_client_is_told_the_end(papers: Papers) -> None:
         assert not rig.stats.errors
 
 
-async def test_bytes_that_are_no_record_end_the_connection_under_their_own_cause(papers: Papers) -> None:
+async def test_bytes_that_are_not_tls_end_the_connection_under_their_cause(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
         client, _ = await joined(rig, papers.client_context())
         raw = client[1].get_extra_info("socket").dup()

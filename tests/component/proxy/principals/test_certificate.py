@@ -45,7 +45,7 @@ def test_certificate_of_openssl_is_read(tmp_path: Path) -> None:
     ("tag", "text", "year"),
     [(0x17, b"491231235959Z", 2049), (0x17, b"500101000000Z", 1950), (0x18, b"20510101000000Z", 2051)],
 )  # fmt: skip
-def test_end_of_validity(tag: int, text: bytes, year: int) -> None:
+def test_expiry_of_a_certificate_is_read(tag: int, text: bytes, year: int) -> None:
     assert datetime.fromtimestamp(expires_at(certificate([], (tag, text))), UTC).year == year
 
 
@@ -66,7 +66,7 @@ def test_object_identifier_is_bounded() -> None:
             subject(certificate([[(f"1.2.{1 << 7 * size - 1:#x}", UTF8, b"a")]]))
 
 
-def test_time_that_is_none_is_refused() -> None:
+def test_impossible_time_is_refused() -> None:
     with pytest.raises(CertificateError, match="is not a time"):
         expires_at(certificate([], (0x17, b"4912312359")))
 

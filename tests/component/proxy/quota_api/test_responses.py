@@ -64,7 +64,7 @@ def results(made: Response, version: int = 1) -> list[tuple[Sequence[object], in
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_description(store: QuotaStore, version: int) -> None:
+def test_described_quotas_are_in_the_response(store: QuotaStore, version: int) -> None:
     made = handle_request(store, NOBODY, describe(("user", 0, "ann"), version=version))
     assert made[1:] == ("described", False)
     assert described(made, version) == (0, None, {USER: {RATE: 1000.0}})
@@ -112,13 +112,13 @@ def test_responses_that_were_read_are_not_kept(store: QuotaStore) -> None:
     assert len(unread) == 0
 
 
-def test_description_of_everything(store: QuotaStore) -> None:
+def test_description_without_a_filter_has_every_entity(store: QuotaStore) -> None:
     made = handle_request(store, NOBODY, describe(strict=False))
     assert described(made)[2] == {USER: {RATE: 1000.0}, (("user", "bob"),): {"request_percentage": 1.5}}
 
 
 @pytest.mark.parametrize(("component", "code"), [(("user", 0, None), 42), (("group", 2, None), 35)])
-def test_filter_that_can_not_be(store: QuotaStore, component: Component, code: int) -> None:
+def test_impossible_filter_is_refused(store: QuotaStore, component: Component, code: int) -> None:
     made = handle_request(store, NOBODY, describe(component))
     assert described(made)[0] == code
     assert made.result == "refused"
@@ -132,14 +132,14 @@ def test_unauthorized_description_is_refused(store: QuotaStore) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_alteration(store: QuotaStore, version: int) -> None:
+def test_altered_quota_is_in_the_response_and_in_force(store: QuotaStore, version: int) -> None:
     made = handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),)), version=version))
     assert made[1:] == ("altered", True)
     assert results(made, version) == [(USER, 0, None)]
     assert store.definitions.values(Entity("ann")) == {RATE: 5}
 
 
-def test_alteration_of_nothing_is_no_alteration(store: QuotaStore) -> None:
+def test_empty_alteration_changes_nothing(store: QuotaStore) -> None:
     assert handle_request(store, NOBODY, alter())[1:] == ("altered", False)
     assert handle_request(store, NOBODY, alter((USER, ((RATE, 1000.0),))))[1:] == ("altered", False)
 
@@ -151,7 +151,7 @@ def test_alteration_that_is_only_validated(store: QuotaStore) -> None:
     assert store.definitions.values(Entity("ann")) == {RATE: 1000}
 
 
-def test_partial_success(store: QuotaStore) -> None:
+def test_each_entity_of_an_alteration_has_its_own_result(store: QuotaStore) -> None:
     made = handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),)), ((("user", ""),), ((RATE, 5.0),))))
     assert made[1:] == ("refused", True)
     assert results(made) == [(USER, 0, None), ((("user", ""),), 42, "Empty user not supported")]

@@ -246,7 +246,7 @@ async def test_one_address_has_an_eighth_of_all_places(busy: Busy) -> None:
     assert order.index("b0") == 2
 
 
-async def test_address_with_most_gives_way_where_the_desk_is_full(busy: Busy) -> None:
+async def test_address_with_most_requests_gives_way_in_a_full_queue(busy: Busy) -> None:
     for number in range(1000):
         busy.ask(f"{number}", f"192.0.2.{number // 100}")
     busy.ask("another", "198.51.100.1")
@@ -263,7 +263,7 @@ async def test_two_of_the_largest_requests_of_an_address_may_wait(busy: Busy) ->
     assert (busy.order, busy.dropped) == (["the first", "0", "1"], ["2"])
 
 
-async def test_request_that_is_taken_back_is_not_begun(busy: Busy) -> None:
+async def test_withdrawn_request_is_not_begun(busy: Busy) -> None:
     taken_back = [busy.ask(f"a{number}") for number in range(125)]
     for withdraw in taken_back:
         withdraw()

@@ -62,7 +62,7 @@ def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: 
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
 
 
-def test_request_that_can_start_nothing_is_judged_all_the_same(world: World) -> None:
+def test_request_without_a_possible_step_is_validated_all_the_same(world: World) -> None:
     world.request((ONE, (2, 3)), (TWO, (2, 3)))
     answer = world.request((THREE, (2, 3)), denial=DENIED)
     assert world.sent == {}
@@ -249,7 +249,7 @@ def test_killed_while_a_request_is_answered_it_is_done_or_not_at_all(world: Worl
         assert now[0].replicas == (2, 3), "a broker has taken it"
 
 
-def test_answer_that_comes_after_all_hope_is_written_down_anew(world: World) -> None:
+def test_late_response_restores_a_request_that_the_executor_removed(world: World) -> None:
     """A channel that was muted for a minute: the executor has struck the request out meanwhile."""
     world.late_rounds = 40
     assert told(world.request((ONE, (2, 3)))) == [0]

@@ -226,7 +226,7 @@ def test_missing_describe_right_is_a_problem(
         asking(broker, lambda cluster: cluster.read_state(["t"]))
 
 
-def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -> None:
+def test_registered_brokers_are_not_asked_for_again_soon_after_a_failure() -> None:
     broker = Broker()
 
     async def twice(cluster: Cluster) -> Any:
@@ -237,7 +237,7 @@ def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -
     assert broker.asked.count(DESCRIBE_CLUSTER) == 2, "the second time of the next broker"
 
 
-def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_brokers_are_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may have been restarting, and a target that is down would be refused as unknown from then on."""
     monkeypatch.setattr(module, "FENCED_SECONDS", 0.0)
     broker = Broker()
@@ -260,7 +260,7 @@ def test_submission_returns_the_result_of_each_partition() -> None:
     assert outcomes[T1].error_code == -1
 
 
-def test_refusal_of_all_is_that_of_each() -> None:
+def test_refusal_of_the_request_is_that_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(31, "no"), [])
     broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
@@ -307,7 +307,7 @@ def test_no_reachable_broker_is_a_problem() -> None:
         asyncio.run(Cluster(BrokerClient(BrokerMap((), Stats()))).read_state(["t"]))
 
 
-def test_election_tells_of_each() -> None:
+def test_election_returns_the_result_of_each_partition() -> None:
     broker = Broker()
     kind = RESPONSES[ELECT]
     results = [

@@ -22,7 +22,7 @@ def entries(journal: Journal) -> list[Entry]:
     return list(journal.read().entries.values())
 
 
-def test_nothing_is_there_at_first(tmp_path: Path) -> None:
+def test_new_journal_is_empty(tmp_path: Path) -> None:
     known = Journal(tmp_path / "none").read()
     assert (dict(known.entries), known.term, known.sequence) == ({}, Term(0, ""), 0)
 
@@ -81,7 +81,7 @@ def test_last_record_of_a_partition_holds(tmp_path: Path) -> None:
     assert entries(Journal(tmp_path)) == [changed]
 
 
-def test_it_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bytes] = []
     sync: Callable[[int], None] = os.fsync
 
@@ -183,7 +183,7 @@ def test_second_damage_gets_a_name_of_its_own(tmp_path: Path) -> None:
         assert Journal(tmp_path).recover()[1] == str(tmp_path / f"journal.damaged-{number}")
 
 
-def test_only_one_process_sets_it_aside(tmp_path: Path) -> None:
+def test_only_one_process_sets_a_damaged_journal_aside(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append([FIRST])
     known, aside = Journal(tmp_path).recover()

@@ -20,7 +20,7 @@ time.sleep(60)
 """
 
 
-def test_one_holds_it_and_after_it_another(tmp_path: Path) -> None:
+def test_one_process_holds_the_lock_at_a_time(tmp_path: Path) -> None:
     one, other = LeaderLock(tmp_path / "new", "one"), LeaderLock(tmp_path / "new", "other")
     assert one.take()
     assert one.take()
@@ -50,11 +50,11 @@ def test_full_disk_that_takes_no_name_gives_the_lock(tmp_path: Path, monkeypatch
     other.release()
 
 
-def test_missing_lease_file_has_no_holder(tmp_path: Path) -> None:
+def test_missing_lock_file_has_no_holder(tmp_path: Path) -> None:
     assert LeaderLock(tmp_path, "one").holder() == ""
 
 
-def test_killed_process_gives_it_back(tmp_path: Path) -> None:
+def test_killed_process_releases_the_lock(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as child:

@@ -34,7 +34,7 @@ async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[st
     return found, names
 
 
-def test_process_leads_and_shows_it(tmp_path: Path) -> None:
+def test_status_and_metrics_show_the_leading_process(tmp_path: Path) -> None:
     found, names = asyncio.run(page(tmp_path, ReassignmentSettings(mode="batch", parallel_replica_count=3)))
     assert found["holder"] == found["process"]
     assert (found["moves"], found["problem"], found["mode"]) == (0, "", "batch")

@@ -161,7 +161,7 @@ def test_other_requests_become_pings_of_their_size(answer: int, key: int) -> Non
         assert message.topics == (None if answer > 4096 else [])
 
 
-def test_smaller_than_any_is_as_small_as_can_be() -> None:
+def test_request_smaller_than_any_has_the_least_size() -> None:
     frame = encoder().encode(recorded(api_key=HEARTBEAT, request_bytes=5), 5)
     assert frame is not None
     assert body(frame).topics == []

@@ -148,7 +148,7 @@ def test_page_stands_alone_and_escapes() -> None:
     assert text.count("<svg") == 2
 
 
-def test_nothing_answered_is_a_result_too() -> None:
+def test_run_without_responses_has_a_result() -> None:
     planned, _ = measured()
     samples = Samples(8)
     for place in range(8):

@@ -62,7 +62,7 @@ def test_broker_is_itself_where_the_target_has_it(
     assert prepare.stand_ins(recorded, there, TWO) == expected
 
 
-def test_name_that_is_none_is_one_clear_line() -> None:
+def test_impossible_host_name_is_one_clear_line() -> None:
     with pytest.raises(TargetError, match=r"x\.\.y:9092: is not an address"):
         asyncio.run(Peer(Broker("x..y", 9092)).ask(topics.version_ranges("me")))
 

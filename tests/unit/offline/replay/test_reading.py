@@ -91,7 +91,7 @@ def test_column_of_another_type_is_named(tmp_path: Path) -> None:
         ("request_bytes", 1 << 40, "a size of 1099511627776 bytes cannot be sent"),
     ],
 )
-def test_row_that_is_none_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:
+def test_malformed_row_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:
     good = {each.name: EXAMPLES.get(each.type, 7) for each in COLUMNS}
     columns = schema()
     at = columns.get_field_index(column)
@@ -115,9 +115,7 @@ def test_capture_without_rows_says_so(tmp_path: Path) -> None:
         (None, "an entry whose bytes is None"),  # there is no such field
     ],
 )
-def test_partition_that_is_none_is_named(
-    tmp_path: Path, entry: dict[str, object] | None, problem: str
-) -> None:
+def test_malformed_partition_is_named(tmp_path: Path, entry: dict[str, object] | None, problem: str) -> None:
     columns = schema()
     at = columns.get_field_index("partitions")
     fields = [field.with_nullable(nullable=True) for field in columns.field(at).type.value_type]

@@ -143,7 +143,7 @@ def test_metadata_without_a_flag_for_auto_creation_is_a_ping(version: int, frame
     ("key", "version"),
     [(HEARTBEAT, 4), (FIND_COORDINATOR, 7), (LIST_OFFSETS, 6), (OFFSET_FETCH, 10), (EPOCHS, 4)],
 )
-def test_others_become_pings(key: int, version: int) -> None:
+def test_other_requests_become_pings(key: int, version: int) -> None:
     made = encoder(ranges={key: (0, 10), FIND_COORDINATOR: (0, 6)})
     found = made.encode(recorded(api_key=key, api_version=version, frame=frames.request(key, version)), 5)
     assert found is not None

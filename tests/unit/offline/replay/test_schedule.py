@@ -19,7 +19,7 @@ def test_requests_are_due_as_they_came() -> None:
     assert plan(rows, 0.5).seconds == 0.5
 
 
-def test_what_quotas_delayed_is_due_when_it_had_come() -> None:
+def test_delayed_request_is_due_when_it_arrived() -> None:
     rows = [recorded(seq=0, mono_us=5_000 * MS), recorded(seq=1, mono_us=6_000 * MS, delay_ms=900)]
     assert [send.due_us for send in plan(rows, 1.0).sends] == [0, 100 * MS]
 
@@ -30,7 +30,7 @@ def test_delay_that_is_too_large_does_not_change_the_order_of_a_connection() -> 
     assert [(send.due_us, send.request.seq) for send in sends] == [(0, 0), (0, 1)]
 
 
-def test_each_connection_is_one_again() -> None:
+def test_each_recorded_connection_is_one_connection() -> None:
     rows = [
         recorded(connection=7, broker=2),
         recorded(connection=9, broker=1),
@@ -50,7 +50,7 @@ def test_processes_are_related_by_their_wall_time() -> None:
     assert [send.due_us for send in plan(rows, 1.0).sends] == [0, 400 * MS]
 
 
-def test_step_of_the_wall_clock_moves_nothing() -> None:
+def test_step_of_the_wall_clock_does_not_change_the_plan() -> None:
     rows = [
         recorded(seq=0, mono_us=5_000 * MS, wall_ms=10_000),
         recorded(seq=1, mono_us=5_100 * MS, wall_ms=999_000),
@@ -74,7 +74,7 @@ def test_only_the_seconds_asked_for_are_planned() -> None:
     assert ([send.request.seq for send in found.sends], found.left_out) == ([0, 1], 3)
 
 
-def test_nothing_is_a_plan_too() -> None:
+def test_plan_of_no_requests_is_empty() -> None:
     assert plan([], 1.0) == ([], [], 0)
 
 

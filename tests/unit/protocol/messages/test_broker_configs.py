@@ -68,13 +68,13 @@ def test_every_config_that_holds_an_address_is_hidden(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_else_stays_as_it_came(version: int) -> None:
+def test_configs_without_addresses_are_unchanged(version: int) -> None:
     before = answer(version, {"listener.name": "x", "log.dirs": "/data", "": None})
     assert without_addresses(before, version) == before
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_cut_answer_is_none(version: int) -> None:
+def test_truncated_response_is_refused(version: int) -> None:
     before = answer(version, {"a": "b"})
     with pytest.raises(WireError):
         without_addresses(before[:-3], version)
@@ -85,7 +85,9 @@ def test_cut_answer_is_none(version: int) -> None:
     ("named", "asks"),
     [([(TOPIC, "1")], False), ([(TOPIC, "a"), (BROKER, "1")], True), ([(BROKER, "")], False), ([], False)],
 )
-def test_requests_that_ask_for_a_brokers_own(version: int, named: list[tuple[int, str]], asks: bool) -> None:
+def test_request_that_names_a_broker_is_recognized(
+    version: int, named: list[tuple[int, str]], asks: bool
+) -> None:
     cls = REQUESTS[DESCRIBE_CONFIGS]
     resources = [
         struct(

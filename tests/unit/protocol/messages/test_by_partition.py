@@ -30,7 +30,7 @@ def test_more_partitions_than_a_message_may_name_are_refused(counts: tuple[int, 
         read_partitions(frame, 0, len(frame), nothing)
 
 
-def test_as_many_as_a_message_may_name_are_read() -> None:
+def test_most_partitions_that_a_message_may_name_are_read() -> None:
     frame = topics(PARTITIONS_MAX - 1, 1)
     found, end = read_partitions(frame, 0, len(frame), nothing)
     assert (len(found), end) == (PARTITIONS_MAX, len(frame))

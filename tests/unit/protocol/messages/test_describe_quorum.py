@@ -38,6 +38,6 @@ def test_voters_keep_all_but_their_listeners() -> None:
     assert [node.node_id for node in decoded(CLS, VERSION, after).nodes] == [1, 2]
 
 
-def test_cut_answer_is_none() -> None:
+def test_truncated_response_is_refused() -> None:
     with pytest.raises(WireError):
         without_addresses(answer("10.0.0.1")[:-3], VERSION)

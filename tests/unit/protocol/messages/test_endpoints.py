@@ -20,7 +20,7 @@ def nobody(_node_id: int, _host: str, _port: int) -> None:
     return None
 
 
-def test_array_is_read_with_the_addresses_to_be_seen() -> None:
+def test_endpoints_are_read_with_their_new_addresses() -> None:
     entries, pos = endpoints.read_endpoints(ARRAY, 0, len(ARRAY), ours)
     assert entries == [endpoints.Endpoint(1, "cd", 8, b"\x02r", b"\x00")]
     assert pos == len(ARRAY)
@@ -33,7 +33,7 @@ def test_array_is_read_with_the_addresses_to_be_seen() -> None:
             endpoints.read_endpoints(ARRAY, 0, end, ours)
 
 
-def test_other_tags_and_bytes_behind_stay() -> None:
+def test_other_tags_and_the_bytes_behind_them_are_unchanged() -> None:
     # Tag 0 is the array, tag 5 is unknown; two bytes behind the section.
     section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa" + "eeee")
     rewritten = endpoints.rewrite_tags(section, 0, len(section), ours)
@@ -41,18 +41,18 @@ def test_other_tags_and_bytes_behind_stay() -> None:
     assert endpoints.fit_tags(section, 0, len(section), ours) == rewritten
 
 
-def test_array_without_brokers_is_not_written() -> None:
+def test_endpoints_without_brokers_are_left_out() -> None:
     section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa")
     assert endpoints.rewrite_tags(section, 0, len(section), nobody) == bytes.fromhex("01 05 01 aa")
 
 
-def test_section_without_endpoints_is_left_alone() -> None:
+def test_tags_without_endpoints_are_unchanged() -> None:
     section = bytes.fromhex("01 05 01 aa")
     assert endpoints.rewrite_tags(section, 0, len(section), nobody) is None
     assert endpoints.fit_tags(section, 0, len(section), nobody) is None
 
 
-def test_array_before_the_tags_is_filled_up_in_the_tags() -> None:
+def test_shorter_array_before_the_tags_is_padded_by_a_tag() -> None:
     tail = ARRAY + b"\x00"
     # Nobody is named: the array is empty, and 14 bytes are filled: one field, tag 127, 12 zeros.
     assert endpoints.fit_array(tail, 0, len(tail), nobody) == bytes.fromhex("01 01 7f 0c") + bytes(12)
@@ -60,7 +60,7 @@ def test_array_before_the_tags_is_filled_up_in_the_tags() -> None:
 
 
 @pytest.mark.parametrize("size", [*range(120, 140), 16380, 16385, 16390, 16400])
-def test_filling_comes_out_at_every_size(size: int) -> None:
+def test_padding_gives_the_old_length_for_every_host_length(size: int) -> None:
     host = b"h" * size
     array = b"\x02" + bytes(4) + uvarint_bytes(size + 1) + host + bytes(6)
     section = b"\x01\x00" + uvarint_bytes(len(array)) + array

@@ -18,7 +18,7 @@ REQUEST_11 = bytes.fromhex(
 BODY_11 = 15
 
 
-def test_scalars_have_their_places() -> None:
+def test_scalar_fields_are_read_with_their_offsets() -> None:
     fields = fetch.read_request(REQUEST_11, BODY_11, len(REQUEST_11), 11)
     assert fields == fetch.FetchFields(
         replica_id=-1,
@@ -33,7 +33,7 @@ def test_scalars_have_their_places() -> None:
     )
 
 
-def test_scalars_before_sessions_are_of_no_session() -> None:
+def test_fields_of_versions_before_sessions_have_no_session() -> None:
     old = bytes.fromhex("ffffffff 000001f4 00000001")
     fields = fetch.read_request(old, 0, len(old), 2)
     assert fields == fetch.FetchFields(-1, 500, 1, 2**31 - 1, 0, fetch.FINAL_EPOCH, -1, -1, 4)
@@ -80,7 +80,7 @@ def test_consumer_has_no_replica_id_since_15() -> None:
         (18, "00000011 00000009 00 0000000c 0000 00000005 01 00"),
     ],
 )
-def test_empty_answer(version: int, frame: str) -> None:
+def test_empty_response_has_kafkas_bytes(version: int, frame: str) -> None:
     assert fetch.empty_response(version, 9, 5, 12) == bytes.fromhex(frame)
 
 
@@ -90,7 +90,7 @@ def test_empty_answer_of_an_unknown_version_is_refused(version: int) -> None:
         fetch.empty_response(version, 1, 0, 0)
 
 
-def test_partitions_are_read_as_they_stand() -> None:
+def test_partitions_are_read_in_order_with_their_bytes() -> None:
     partitions, forgotten = fetch.full_topics(REQUEST_11, BODY_11, 11)
     assert partitions == {(b"t", 3): bytes.fromhex(ENTRY_3), (b"t", 4): bytes.fromhex(ENTRY_4)}
     assert list(partitions) == [(b"t", 3), (b"t", 4)]
@@ -116,7 +116,7 @@ def test_request_is_written_with_another_epoch_and_other_partitions() -> None:
     assert written == len(raw).to_bytes(4, "big") + raw
 
 
-def test_neighbours_of_a_topic_share_an_entry_and_order_stays() -> None:
+def test_adjacent_partitions_of_a_topic_share_an_entry_in_order() -> None:
     entries = {(b"t", 3): b"3", (b"u", 0): b"0", (b"t", 4): b"4"}
     written = fetch.encode_request(REQUEST_11, BODY_11, 11, 6, entries, [])
     topics = "00000003 0001 74 00000001 33 0001 75 00000001 30 0001 74 00000001 34"

@@ -72,7 +72,7 @@ def test_session_that_was_never_answered_locally_is_not_touched() -> None:
     assert forwarded(table, request(5)) is None
 
 
-def test_answer_has_the_sessions_own_id_and_the_broker_gets_its_epoch() -> None:
+def test_local_response_has_the_session_id_and_later_epochs_are_translated() -> None:
     table = SessionTable(10)
     assert answered(table, request(5)) == 7
     assert table.knows("b", 7)
@@ -84,7 +84,7 @@ def test_answer_has_the_sessions_own_id_and_the_broker_gets_its_epoch() -> None:
     assert forwarded(table, request(9)) == request(7)
 
 
-def test_changes_are_made_good_by_the_next_request() -> None:
+def test_changes_of_a_locally_answered_fetch_reach_the_broker_once() -> None:
     table = SessionTable(10)
     answered(table, request(5, named(10)))
     assert forwarded(table, request(6)) == request(5, named(10))

@@ -27,7 +27,7 @@ def test_coordinator_that_is_never_named_is_not_available_yet() -> None:
     assert rewrite(frame, 2, ours) == framed("00000007 00000000 000f ffff ffffffff 0000 ffffffff")
 
 
-def test_each_of_a_batch_is_judged_by_itself() -> None:
+def test_each_coordinator_of_a_batch_is_rewritten_by_itself() -> None:
     # Version 4: tags in the header, throttle time; "g" at 1, "h" at 5, "i" with an error; no tags.
     frame = framed(
         "00000007 00 00000000 04"

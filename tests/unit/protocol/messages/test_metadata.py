@@ -35,7 +35,7 @@ def test_brokers_are_replaced_and_hidden_ones_left_out() -> None:
     )
 
 
-def test_head_is_enough() -> None:
+def test_brokers_are_rewritten_when_the_head_is_there() -> None:
     rewritten = rewrite_head(HEAD_9, 9, ours)
     assert rewritten == (
         len(HEAD_9),
@@ -45,7 +45,7 @@ def test_head_is_enough() -> None:
     )
 
 
-def test_part_of_the_array_waits() -> None:
+def test_incomplete_broker_array_is_waited_for() -> None:
     for end in range(len(HEAD_9)):
         assert rewrite_head(HEAD_9[:end], 9, ours) == (0, b"")
 

@@ -48,7 +48,7 @@ def test_acks_behind_a_long_transactional_id() -> None:
         assert produce.acks(buf, 0, end, 9) is None
 
 
-def test_answer_with_nothing_to_change_is_given_back_itself() -> None:
+def test_response_without_changes_is_the_same_object() -> None:
     plain = framed("00000007 00 01 00000063 00")
     assert produce.rewrite_response(plain, 12, ours, 0) is plain
     assert produce.rewrite_response(plain, 12, None, 0) is plain

@@ -56,7 +56,7 @@ def test_token_that_ends_behind_its_frame_is_truncated() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_verdict_is_read(version: int) -> None:
+def test_authenticate_response_is_read(version: int) -> None:
     answer = RESPONSES[SASL_AUTHENTICATE][version](
         error_code=0, error_message=None, auth_bytes=b"v=abc", session_lifetime_ms=3000
     )
@@ -68,7 +68,7 @@ def test_verdict_is_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_refusal_is_read(version: int) -> None:
+def test_refused_authenticate_response_is_read(version: int) -> None:
     answer = RESPONSES[SASL_AUTHENTICATE][version](
         error_code=58, error_message="Authentication failed", auth_bytes=b"", session_lifetime_ms=0
     )
@@ -77,7 +77,7 @@ def test_refusal_is_read(version: int) -> None:
     assert (found.error_code, found.start == found.stop) == (58, True)
 
 
-def test_verdict_cut_before_its_lifetime_is_truncated() -> None:
+def test_authenticate_response_cut_before_its_lifetime_is_truncated() -> None:
     frame = framed(
         RESPONSES[SASL_AUTHENTICATE][1](
             error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=0

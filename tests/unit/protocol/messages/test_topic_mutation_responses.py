@@ -26,13 +26,13 @@ def answered(body: str) -> bytes:
 DELETED_1 = answered("00000009 00000005 00000002 0001 62 0000 0001 61 0003")
 
 
-def test_entries_and_throttle_time() -> None:
+def test_response_is_read_with_topics_and_throttle_offset() -> None:
     found = read_response(DELETED_1, DELETE_TOPICS, 1)
     assert [(entry.name, entry.error_code) for entry in found.topics] == [("b", 0), ("a", 3)]
     assert found.throttle_at == 8
 
 
-def test_version_without_a_throttle_time_says_so() -> None:
+def test_version_without_a_throttle_time_has_no_offset() -> None:
     assert read_response(answered("00000009 00000000"), DELETE_TOPICS, 0).throttle_at == -1
 
 
@@ -64,7 +64,7 @@ def test_topic_is_found_by_its_id_though_the_broker_names_it() -> None:
     assert (became.name, became.topic_id) == ("a", topic_id)
 
 
-def test_created_topics_tell_their_size() -> None:
+def test_created_topics_are_read_with_their_partition_counts() -> None:
     # CreateTopics 5: "a", no error, no message, 12 partitions, 1 replica, one config, no tags.
     config = "02 6b 02 76 00 05 00 00"
     frame = answered(f"00000009 00 00000000 02 02 61 0000 00 0000000c 0001 02 {config} 00 00")
@@ -72,7 +72,7 @@ def test_created_topics_tell_their_size() -> None:
     assert (entry.name, entry.partitions, entry.end) == ("a", 12, len(frame) - 1)
 
 
-def test_rejected_creation_as_kafka_says_it() -> None:
+def test_rejected_creation_has_kafkas_bytes() -> None:
     # Name, no id, error 89, message, no partitions, no replicas, no configs, no tags.
     assert rejection(topic("a"), CREATE_TOPICS, 7) == (
         b"\x02a"
@@ -87,7 +87,7 @@ def test_rejected_creation_as_kafka_says_it() -> None:
     )
 
 
-def test_answer_made_here() -> None:
+def test_local_response_has_kafkas_bytes() -> None:
     entry = b"\0\1a" + b"\0\x59" + b"\0\x27" + MESSAGE
     body = b"\0\0\0\x09" + b"\0\0\x13\x88" + b"\0\0\0\1" + entry
     made = local_response([topic("a")], CREATE_PARTITIONS, 1, 9, 5000)

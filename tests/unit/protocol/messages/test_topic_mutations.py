@@ -31,7 +31,7 @@ GROW_0 = frame(
 DELETE_6 = frame(DELETE_TOPICS, 6, f"00 03 02 61 {'00' * 16} 00 00 {'11' * 16} 01 07 01 aa 00007530 00")
 
 
-def test_created_topics_and_their_places() -> None:
+def test_created_topics_are_read_with_their_offsets() -> None:
     asked = read_request(CREATE_0, 14, CREATE_TOPICS, 0)
     assert [(topic.name, topic.partitions) for topic in asked.topics] == [("ab", 5), ("c", 2)]
     assert (asked.timeout_ms, asked.validate_only) == (30_000, False)
@@ -40,19 +40,19 @@ def test_created_topics_and_their_places() -> None:
     assert CREATE_0[second.start : second.end] == bytes.fromhex(CREATED_C)
 
 
-def test_one_topic_is_left_with_all_its_bytes() -> None:
+def test_request_reduced_to_one_topic_keeps_its_bytes() -> None:
     asked = read_request(CREATE_0, 14, CREATE_TOPICS, 0)
     cut = without_topics(CREATE_0, asked, asked.topics[1:], CREATE_TOPICS, 0)
     assert cut == frame(CREATE_TOPICS, 0, f"00000001 {CREATED_C} 00007530")
 
 
-def test_grown_topics() -> None:
+def test_create_partitions_request_is_read() -> None:
     asked = read_request(GROW_0, 14, CREATE_PARTITIONS, 0)
     assert [(topic.name, topic.partitions) for topic in asked.topics] == [("a", 7), ("b", 9)]
     assert (asked.timeout_ms, asked.validate_only) == (30_000, True)
 
 
-def test_deleted_topics_by_name_and_id() -> None:
+def test_deleted_topics_are_read_by_name_and_id() -> None:
     asked = read_request(DELETE_6, 15, DELETE_TOPICS, 6)
     assert [topic.key for topic in asked.topics] == [("a", NO_TOPIC_ID), (None, b"\x11" * 16)]
     cut = without_topics(DELETE_6, asked, asked.topics[1:], DELETE_TOPICS, 6)

@@ -30,7 +30,7 @@ def test_plain_produce_gives_the_same_as_a_walk(version: int, size: int) -> None
         assert found is None or found == walked
 
 
-def test_plain_produce_that_begins_otherwise_than_the_last_is_learned() -> None:
+def test_plain_produce_with_another_beginning_gives_the_same_as_a_walk() -> None:
     plain = PlainProduce()
     for version, acks in ((12, 1), (12, 1), (12, 0), (9, 1), (13, 1), (12, 1)):
         size = 100 + version + acks

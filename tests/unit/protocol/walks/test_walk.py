@@ -8,7 +8,7 @@ from protocol.walks.fetch import FetchWalk
 from protocol.walks.walk import PART_MAX, STEPS_MAX
 
 
-def test_feed_of_nothing_passes_nothing() -> None:
+def test_empty_feed_passes_no_bytes() -> None:
     walk = FetchWalk(18, 17)
     assert walk.feed(bytearray(), 0, 0, None) == 0
     assert (walk.passthrough, walk.done) == (0, False)

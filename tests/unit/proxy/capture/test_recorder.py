@@ -31,7 +31,7 @@ def test_sample_is_a_share_of_connections_and_of_whole_ones() -> None:
     assert taken == again
 
 
-def test_sample_is_another_one_in_another_run() -> None:
+def test_sample_differs_between_runs() -> None:
     taken = []
     for process in ("p", "q"):
         made, _ = recorder(0.5, process)
@@ -39,7 +39,7 @@ def test_sample_is_another_one_in_another_run() -> None:
     assert taken[0] != taken[1]
 
 
-def test_nothing_is_handed_over_of_nothing() -> None:
+def test_empty_batch_is_not_handed_over() -> None:
     made, _ = recorder()
     made.full()
     assert made.queue.empty()
@@ -75,7 +75,7 @@ def test_rows_that_find_no_place_are_dropped_and_counted(monkeypatch: pytest.Mon
     assert (made.queue.qsize(), stats.dropped["queue"]) == (2, 7)
 
 
-def test_weight_without_rows_is_the_next_batchs() -> None:
+def test_weight_without_rows_counts_for_the_next_batch() -> None:
     made, _ = recorder()
     made.left -= 5
     made.full()

@@ -80,12 +80,12 @@ def test_ids_become_names_where_they_are_known() -> None:
     assert unnamed(batch, {TOPIC_ID: "orders"}.get) == {unknown}
 
 
-def test_name_of_sixteen_characters_is_no_id() -> None:
+def test_topic_name_of_sixteen_bytes_is_not_taken_for_an_id() -> None:
     (found,) = converted(row(version=12, partitions=[(b"0123456789abcdef", 0, 1, 1)]))
     assert found["partitions"][0]["topic"] == "0123456789abcdef"  # type: ignore[index]  # a list
 
 
-def test_text_that_no_encoding_takes_is_escaped() -> None:
+def test_text_that_is_not_utf8_is_escaped() -> None:
     (found,) = converted(row(place=PLACE._replace(principal="\udc80", client_id="ü")))
     assert (found["principal"], found["client_id"]) == ("\\udc80", "ü")
 

@@ -53,7 +53,7 @@ def see(talk: Playbook, asked: bytes, answered: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 12, 13])
-def test_topic_that_appears_is_charged_to_who_asked_for_it(version: int) -> None:
+def test_auto_created_topic_is_charged_to_the_client_that_named_it(version: int) -> None:
     talk = dialogue()
     see(talk, ask(["t"], version), sizes(version, {"t": 0}))
     assert tokens(talk) == 20
@@ -69,7 +69,7 @@ def test_topic_that_was_there_costs_nothing() -> None:
     assert tokens(talk) == 20
 
 
-def test_who_creates_nothing_pays_nothing() -> None:
+def test_client_that_creates_no_topic_is_not_charged() -> None:
     talk = dialogue()
     see(talk, ask(["t"], creates=False), sizes(VERSION, {"t": 0}))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
@@ -107,7 +107,7 @@ def test_version_that_always_creates_is_charged_all_the_same() -> None:
     assert tokens(talk) == -33  # 20 - 50 - 3
 
 
-def test_observe_denies_nothing() -> None:
+def test_observe_charges_auto_created_topics_and_rejects_none() -> None:
     talk = dialogue(mode="observe")
     see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
@@ -130,7 +130,7 @@ def test_answer_that_is_too_large_is_not_looked_through() -> None:
     talk.broker(0, large, Pass(large))
 
 
-def test_it_can_be_switched_off() -> None:
+def test_auto_created_topics_are_free_if_configured() -> None:
     talk = dialogue(charge_auto_created=False)
     see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))

@@ -68,7 +68,7 @@ def captured(
     return Playbook(channel_for(settings, engine, SessionTable(100), Stats(), tap))
 
 
-def test_row_says_who_asked_what_and_how_long_it_took() -> None:
+def test_row_has_the_client_the_request_and_its_duration() -> None:
     rows = Rows()
     talk = captured(rows)
     request, answer = frames.heartbeat(client_id="c"), frames.answer(20)
@@ -218,7 +218,7 @@ def test_created_partitions_are_counted_without_a_quota() -> None:
     assert rows.rows[0][Row.MUTATIONS] == 10 + 5
 
 
-def test_share_of_large_requests_has_all_partitions() -> None:
+def test_sampled_large_requests_are_recorded_with_all_partitions() -> None:
     rows = Rows()
     tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
     settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)

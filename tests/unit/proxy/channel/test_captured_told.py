@@ -49,7 +49,7 @@ def test_large_request_was_sent_before_the_next_one_came(sizes: Sequence[int], s
     assert rows.rows[0][Row.UPSTREAM_NS] == 500 * MS
 
 
-def test_connection_that_waits_for_its_users_rate_is_told_nothing() -> None:
+def test_wait_for_the_connection_rate_is_in_no_row() -> None:
     engine = Engine(EngineOptions(), Definitions({Entity("ANONYMOUS"): {"connection_creation_rate": 1}}))
     asked = frames.heartbeat()
     rows = Rows()
@@ -63,7 +63,7 @@ def test_connection_that_waits_for_its_users_rate_is_told_nothing() -> None:
 
 
 @pytest.mark.parametrize("cuts", [(), (1000,)])
-def test_fetch_does_not_tell_what_its_topics_cost(cuts: tuple[int, ...]) -> None:
+def test_topic_throttle_of_a_fetch_is_in_no_row(cuts: tuple[int, ...]) -> None:
     rows = Rows()
     talk = limited(rows, "consumer_byte_rate")
     answer = frames.fetched_from(16, OVER)
@@ -77,7 +77,7 @@ def test_fetch_does_not_tell_what_its_topics_cost(cuts: tuple[int, ...]) -> None
 
 
 @pytest.mark.parametrize("cut", [0, 1000])
-def test_what_topics_cost_is_told_to_the_produce_and_no_other(cut: int) -> None:
+def test_topic_throttle_is_in_the_row_of_its_produce_alone(cut: int) -> None:
     rows = Rows()
     talk = limited(rows, "producer_byte_rate")
     asked = frames.produce_to(9, OVER, correlation_id=2)
@@ -86,7 +86,7 @@ def test_what_topics_cost_is_told_to_the_produce_and_no_other(cut: int) -> None:
     assert told(rows) == [(0, 0, ""), (1, 2000, "produce")]
 
 
-def test_topics_cost_that_comes_after_the_answer_is_told_to_nobody() -> None:
+def test_topic_throttle_after_the_response_is_reported_in_no_row() -> None:
     rows = Rows()
     talk = limited(rows, "producer_byte_rate")
     asked = frames.produce_to(9, OVER)
@@ -115,7 +115,7 @@ def test_rows_are_of_the_broker_that_was_reached() -> None:
 
 @pytest.mark.parametrize("sizes", [[50_000], [50_000, 9], [9, 50_000]])
 @pytest.mark.parametrize("together", [False, True])
-def test_silent_produce_is_written_when_all_of_it_is_kept(sizes: list[int], together: bool) -> None:
+def test_produce_without_acks_is_written_when_all_of_it_is_kept(sizes: list[int], together: bool) -> None:
     rows = Rows()
     talk = keeping(rows, "keep")
     asked = frames.produce_to(9, {"a": sizes}, acks=0)

@@ -40,7 +40,7 @@ def test_ordinary_request_is_kept_as_it_is(mode: str) -> None:
     assert kept(mode, HEARTBEAT, frames.heartbeat()) == frames.heartbeat()
 
 
-def test_payload_is_kept_where_that_is_wanted() -> None:
+def test_payload_is_kept_in_mode_keep_alone() -> None:
     frame = frames.produce_to(9, {"a": [100]})
     assert (kept("blank", PRODUCE, frame), kept("keep", PRODUCE, frame)) == (b"", frame)
 
@@ -63,7 +63,7 @@ def test_requests_with_secrets_are_these_and_no_others() -> None:
     assert zeroed == set(SECRET_KEYS)
 
 
-def test_mechanism_is_no_secret() -> None:
+def test_sasl_handshake_is_kept_as_it_is() -> None:
     frame = frames.request(SASL_HANDSHAKE, 1, b"\0\5PLAIN")
     assert kept("blank", SASL_HANDSHAKE, frame) == frame
 
@@ -111,12 +111,12 @@ def test_large_request_is_not_kept_blank() -> None:
     assert (rows.rows[0][Row.FRAME], rows.kept_bytes) == (b"", 0)
 
 
-def test_what_is_not_all_there_is_not_kept() -> None:
+def test_incomplete_frame_is_not_kept() -> None:
     assert whole(bytearray(b"half"), 100) == b""
     assert whole(b"1234", 0) == b"1234"
 
 
-def test_bounds_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_beyond_size_and_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FRAME_BYTES_MAX", 30)
     assert kept("keep", HEARTBEAT, frames.heartbeat()) == b""
     head: Any = (20, HEARTBEAT, 4, 1, 1)

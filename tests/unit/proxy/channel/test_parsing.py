@@ -58,9 +58,7 @@ def test_result_is_never_taken_for_another_frame() -> None:
 
 
 @pytest.mark.parametrize(("function", "error"), [(cut, TruncatedError), (broken, KeyError)])
-def test_what_the_function_raises_is_raised_where_it_was_asked(
-    function: type, error: type[Exception]
-) -> None:
+def test_exception_of_a_parser_is_raised_to_its_caller(function: type, error: type[Exception]) -> None:
     direction = channel_machine().responses
     assert direction.parse(function, LARGE) is None
     taken(direction.take_job()).run()

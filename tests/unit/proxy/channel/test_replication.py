@@ -96,7 +96,7 @@ def test_leader_is_asked_to_answer_when_there_is_room_again() -> None:
     assert link.leader.seen[-1].max_wait_ms == 150  # 1.45 s after the answer
 
 
-def test_nothing_left_waits_and_is_answered_empty_with_the_session() -> None:
+def test_fetch_without_partitions_left_waits_and_is_answered_empty() -> None:
     link = linked(throttling())
     del link.follower.offsets[FREE]
     assert link.round(0) == 16_000
@@ -125,7 +125,7 @@ def test_wait_ends_when_the_quota_is_raised() -> None:
     assert isinstance(link.show(b"", 20), bytes)
 
 
-def test_in_sync_replica_is_never_left_out_but_counted() -> None:
+def test_in_sync_replica_is_never_left_out_and_its_bytes_count() -> None:
     quotas = throttling(1)
     link = linked(quotas, moved=0)
     link.follower.offsets = {MOVED: 0}
@@ -282,7 +282,7 @@ def test_request_cut_off_is_waited_for_and_nonsense_ends_the_connection() -> Non
     talk.client(0, frame(b"\0\1\0\x12\0\0\0\1\x7f\xff"), Ends("malformed"))
 
 
-def test_what_was_reserved_is_given_back_when_the_connection_ends() -> None:
+def test_reserved_bytes_are_given_back_when_the_connection_ends() -> None:
     quotas = throttling()
     link = linked(quotas)
     assert isinstance(link.send(0), bytes)
@@ -322,7 +322,7 @@ def test_new_replica_is_left_out_until_the_cluster_was_asked() -> None:
     assert not stats_of(link.channel).replicas_passed_unasked
 
 
-def test_answer_to_a_question_from_before_says_nothing_of_a_new_replica() -> None:
+def test_earlier_cluster_response_does_not_decide_on_a_new_replica() -> None:
     quotas = throttling(None, lists="")
     quotas.last_completed_poll, quotas.polls_started = 0, 1  # a question is under way
     link = linked(quotas)
@@ -356,7 +356,7 @@ def test_new_replica_waits_for_its_topics_name_as_well() -> None:
     assert link.round(14) == (PLENTY - 1) * 1000
 
 
-def test_nobody_waits_while_the_cluster_can_not_be_asked() -> None:
+def test_no_replica_waits_while_the_cluster_cannot_be_asked() -> None:
     quotas = throttling(None, lists="")
     quotas.last_completed_poll = 0
     link = linked(quotas)

@@ -56,7 +56,7 @@ ALL_CHANGED = fetched(COUNT, epoch=1, offset=1)
 
 @pytest.mark.parametrize("count", [1, PORTION - 1])
 @pytest.mark.parametrize("rate", [None, 0.0, PLENTY])
-def test_few_replicas_are_done_at_once(rate: float | None, count: int) -> None:
+def test_few_replicas_take_one_turn(rate: float | None, count: int) -> None:
     assert shown(throttled(rate), fetched(count)) == 1
     assert shown(followed(rate, count), fetched(count, epoch=1, offset=1)) == 1
 
@@ -136,7 +136,7 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
         assert sum(1 for _ in rest) <= 2 * FULL
 
 
-def test_what_a_connection_knew_is_freed_in_portions() -> None:
+def test_memory_of_a_closed_link_is_freed_in_portions() -> None:
     channel = followed(PLENTY)
     before = replicas_in_memory()
     freed = [before - replicas_in_memory() for _ in channel.close(0)]

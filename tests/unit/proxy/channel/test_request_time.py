@@ -397,7 +397,7 @@ def test_topics_rejected_here_count_nothing() -> None:
     assert spent_us(talk) == 1_000
 
 
-def test_observed_quota_counts_and_mutes_nobody() -> None:
+def test_observed_quota_counts_and_mutes_no_client() -> None:
     talk = dialogue(mode="observe")
     both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
     talk.client(0, both, Pass(both))
@@ -421,7 +421,7 @@ def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
     asked_and_answered(talk, 710, 500, 0)
 
 
-def test_only_who_has_a_quota_is_measured() -> None:
+def test_only_clients_with_a_quota_are_measured() -> None:
     talk = Playbook(
         channel_machine(
             Engine(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}})),

@@ -38,12 +38,12 @@ def answered_second() -> Playbook:
     return talk
 
 
-def test_answer_nobody_asked_for_ends_the_connection() -> None:
+def test_response_without_a_request_ends_the_connection() -> None:
     talk = Playbook(channel_machine())
     talk.broker(0, answer(), Ends("broker_out_of_order"))
 
 
-def test_answer_out_of_turn_ends_the_connection() -> None:
+def test_response_out_of_order_ends_the_connection() -> None:
     asked_two().broker(0, answer(correlation_id=2), Ends("broker_out_of_order"))
 
 
@@ -103,7 +103,7 @@ def test_channel_with_a_half_passed_request_is_not_idle() -> None:
     assert not talk.channel.idle()
 
 
-def test_what_a_broker_adds_behind_a_walked_answer_passes_with_it() -> None:
+def test_bytes_behind_a_walked_response_pass_with_it() -> None:
     talk = Playbook(channel_machine())
     asked = fetch(18, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
     talk.client(0, asked, Pass(asked))
@@ -118,12 +118,12 @@ def test_local_answer_waits_for_the_answers_before_it() -> None:
     assert not answered_second().channel.has_local_response()
 
 
-def test_local_answer_is_put_in_when_its_turn_comes() -> None:
+def test_local_response_is_sent_in_its_turn() -> None:
     talk = answered_second()
     talk.broker(0, answer(correlation_id=1), Pass(answer(correlation_id=1)), Insert(b"made here"))
 
 
-def test_local_answer_does_not_cut_into_a_brokers() -> None:
+def test_local_response_does_not_split_a_brokers_response() -> None:
     talk = answered_second()
     answered = answer(100, correlation_id=1)
     talk.broker(0, answered[:50], Pass(answered[:50]), Passthrough(54))

@@ -242,7 +242,7 @@ def test_thousand_topics_in_front_of_an_answers_leave_none_uncharged() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "\u00e4", "<other>", "a\0", "a/b", "t" * 250, "t" * 9000])
-def test_what_no_topic_is_called_leaves_nothing(name: str) -> None:
+def test_topic_with_an_impossible_name_is_not_remembered(name: str) -> None:
     quotas = engine(DEFAULT)
     talk = limited(quotas)
     asked = produce_to(3, {name: [20_000]})
@@ -332,7 +332,7 @@ def crowded(user: Name = "u", **more: object) -> Engine:
     return Engine(options, Definitions({Entity(user): {"connection_creation_rate": 1}}))
 
 
-def test_first_request_of_a_connection_too_many_waits() -> None:
+def test_first_request_over_the_connection_rate_waits() -> None:
     quotas = crowded()
     asked = heartbeat()
     for _ in range(11):
@@ -344,7 +344,7 @@ def test_first_request_of_a_connection_too_many_waits() -> None:
     recharge_due.client(1000, asked, Pass(asked))
 
 
-def test_introduction_is_nobodys_connection() -> None:
+def test_connection_of_api_versions_alone_is_not_counted() -> None:
     quotas = crowded("ANONYMOUS")
     hello = request(18, 0, size=20)
     for _ in range(20):
@@ -363,7 +363,7 @@ def test_anonymous_is_not_the_default_user() -> None:
         connected(quotas, "ANONYMOUS").client(0, asked, Pass(asked))
 
 
-def test_observed_connections_go_on() -> None:
+def test_observed_connection_does_not_wait() -> None:
     quotas = crowded(mode="observe")
     asked = heartbeat()
     for _ in range(11):

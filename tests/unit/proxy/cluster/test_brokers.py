@@ -29,7 +29,7 @@ def test_unknown_broker_is_not_found(brokers: BrokerMap) -> None:
     assert brokers.upstream(1) == (1, None)
 
 
-def test_broker_that_moves_is_found_where_it_is(brokers: BrokerMap) -> None:
+def test_broker_that_moved_is_found_at_its_new_address(brokers: BrokerMap) -> None:
     brokers.learn(1, "10.0.0.1", 9092)
     brokers.learn(1, "10.0.0.2", 9092)
     assert brokers.upstream(1) == (1, ("10.0.0.2", 9092))
@@ -79,7 +79,7 @@ def test_name_that_is_not_used_any_more_is_forgotten(brokers: BrokerMap) -> None
         (1, "10.0.0.1", 65_536, "port"),
     ],
 )
-def test_address_that_can_not_be_is_refused_and_said_once(
+def test_impossible_address_is_refused_and_logged_once(
     caplog: pytest.LogCaptureFixture, broker: int, host: str, port: int, wrong: str
 ) -> None:
     stats = Stats()
@@ -90,7 +90,7 @@ def test_address_that_can_not_be_is_refused_and_said_once(
     assert [record.getMessage() for record in caplog.records] == ["a broker's address is rejected"]
 
 
-def test_refusals_that_are_said_are_bounded(brokers: BrokerMap, caplog: pytest.LogCaptureFixture) -> None:
+def test_logged_refusals_are_bounded(brokers: BrokerMap, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(1000):
         brokers.learn(1, f"a..b{number}", 9092)
     assert len(caplog.records) == 100
@@ -104,7 +104,7 @@ def test_brokers_that_are_gone_make_room_for_those_that_are_alive(brokers: Broke
     assert sorted(brokers.addresses()) == [5, 10_007]
 
 
-def test_of_many_brokers_a_few_are_asked_and_others_each_time(brokers: BrokerMap) -> None:
+def test_few_of_many_brokers_are_asked_in_turn(brokers: BrokerMap) -> None:
     for broker in range(40):
         brokers.learn(broker, f"10.0.1.{broker}", 9092)
     asked = [brokers.targets() for _ in range(5)]
@@ -119,12 +119,12 @@ def test_map_is_bounded(brokers: BrokerMap) -> None:
     assert len(brokers.addresses()) == 10_000
 
 
-def test_news_are_marked(brokers: BrokerMap) -> None:
+def test_new_address_marks_the_map_as_changed(brokers: BrokerMap) -> None:
     brokers.learn(1, "10.0.0.1", 9092)
     assert brokers.changed
 
 
-def test_no_news_are_not_marked(brokers: BrokerMap) -> None:
+def test_known_address_does_not_mark_the_map_as_changed(brokers: BrokerMap) -> None:
     brokers.learn(1, "10.0.0.1", 9092)
     brokers.changed = False
     brokers.learn(1, "10.0.0.1", 9092)
@@ -186,12 +186,12 @@ def test_broker_without_a_port_is_never_named() -> None:
     assert stats.unnamed_brokers == 1
 
 
-def test_broker_that_is_none_stays_none(brokers: BrokerMap) -> None:
+def test_address_of_no_broker_is_unchanged(brokers: BrokerMap) -> None:
     assert brokers.address_map(LISTENER, -1, "", -1) == ("", -1)
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65_536, 2**31 - 1])
-def test_port_that_is_none_is_nobodys(port: int) -> None:
+def test_broker_with_an_impossible_port_is_not_learned(port: int) -> None:
     brokers = BrokerMap((), Stats())
     brokers.learn(1, "10.0.0.1", port)
     assert not brokers.addresses()

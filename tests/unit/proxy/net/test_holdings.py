@@ -30,7 +30,7 @@ def test_hosts_of_one_network_share_what_they_hold() -> None:
     assert (held.held("2001:db8::3"), held.most, held.of_most(9)) == (2, 2, [1, 2])
 
 
-def test_thing_that_is_held_by_another_one_is_counted_there_alone() -> None:
+def test_item_that_moves_to_another_address_is_counted_there_alone() -> None:
     held: Holdings[int] = Holdings()
     held.add(1, "10.0.0.1")
     held.add(1, "10.0.0.2")
@@ -40,7 +40,7 @@ def test_thing_that_is_held_by_another_one_is_counted_there_alone() -> None:
 @pytest.mark.parametrize(
     ("most", "own", "unfair"), [(1, 0, False), (2, 0, True), (3, 1, True), (2, 1, False)]
 )
-def test_newcomer_has_a_claim_where_it_ends_with_no_more(most: int, own: int, unfair: bool) -> None:
+def test_newcomer_has_a_claim_if_it_then_has_no_more_than_others(most: int, own: int, unfair: bool) -> None:
     held: Holdings[int] = Holdings()
     for item in range(most):
         held.add(item, "10.0.0.1")
@@ -49,13 +49,13 @@ def test_newcomer_has_a_claim_where_it_ends_with_no_more(most: int, own: int, un
     assert held.unfair_to("10.0.0.2") is unfair
 
 
-def test_nothing_is_held_by_no_one() -> None:
+def test_empty_holdings_have_no_items() -> None:
     held: Holdings[int] = Holdings()
     held.discard(1)
     assert (held.most, held.of_most(9), list(held), 1 in held) == (0, [], [], False)
 
 
-def test_most_is_what_counting_gives_after_any_steps() -> None:
+def test_maximum_equals_a_recount_after_any_steps() -> None:
     chosen = random.Random(14)
     held: Holdings[int] = Holdings()
     model: dict[int, str] = {}

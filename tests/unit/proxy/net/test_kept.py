@@ -53,7 +53,7 @@ def test_address_that_keeps_most_pays_though_others_connection_is_larger() -> No
     assert (len(peers.closed), "honest" in peers.closed, peers.ledger.bytes) == (1, False, 1001 - 76)
 
 
-def test_as_many_are_closed_as_it_takes() -> None:
+def test_connections_are_closed_until_the_budget_is_met() -> None:
     peers = Peers(1000)
     accounts = [peers.open(str(number)) for number in range(10)]
     for account in accounts:
@@ -88,13 +88,13 @@ def test_tables_count_against_the_budget_at_the_next_look() -> None:
     assert (peers.closed, peers.ledger.total) == (["a"], 600)
 
 
-def test_tables_that_are_too_large_alone_end_the_search() -> None:
+def test_tables_over_the_budget_alone_close_no_connection() -> None:
     peers = Peers(1000, tables=2000)
     peers.ledger.relieve()
     assert peers.ledger.total == 2000
 
 
-def test_what_is_given_back_is_room_for_others() -> None:
+def test_returned_bytes_are_room_for_others() -> None:
     peers = Peers(1000)
     first, second = peers.open("first"), peers.open("second")
     first.add(900)

@@ -63,7 +63,7 @@ def test_cut_header_is_waited_for(header: bytes, source: tuple[str, int] | None)
         SIGNATURE + struct.pack(">BBH", 0x21, 0x11, V2_BYTES_MAX - 15),
     ],
 )  # fmt: skip
-def test_what_is_no_header_is_refused(data: bytes) -> None:
+def test_invalid_proxy_header_is_refused(data: bytes) -> None:
     with pytest.raises(ProxyHeaderError):
         parse(data)
 
@@ -72,7 +72,7 @@ def test_what_is_no_header_is_refused(data: bytes) -> None:
     st.binary(max_size=300)
     | st.builds(bytes.__add__, st.sampled_from([b"PROXY ", SIGNATURE]), st.binary(max_size=300))
 )
-def test_anything_ends_in_a_header_or_a_wait_or_its_own_error(data: bytes) -> None:
+def test_any_bytes_are_a_header_or_incomplete_or_refused(data: bytes) -> None:
     try:
         found = parse(data)
     except ProxyHeaderError:

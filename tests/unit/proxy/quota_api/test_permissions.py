@@ -30,5 +30,5 @@ def test_named_principals_may_alter_and_so_describe(user: str, may: bool) -> Non
     assert permissions.may_describe(asked(user)) == may
 
 
-def test_star_is_any_principal() -> None:
+def test_star_permits_any_principal() -> None:
     assert Permissions(frozenset("*")).may_alter(asked(""))

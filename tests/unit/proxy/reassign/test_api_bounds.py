@@ -75,7 +75,7 @@ class Callers:
         return self.ask(Question(KEY, 1, 7, told, 0, "bob", False, forward.plan, address))
 
 
-async def test_nothing_but_the_head_is_read_before_the_broker_has_said_yes(tmp_path: Path) -> None:
+async def test_partitions_are_not_read_before_the_broker_permits_the_request(tmp_path: Path) -> None:
     callers = Callers(tmp_path)
     forward = await callers.begun()
     assert alter_reassignments.read_request(forward.frame, callers.body_at, 1) == AlterRequest(
@@ -132,7 +132,7 @@ async def test_frame_that_finds_no_room_ends_its_connection(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("outcome", [Outcome(), Outcome(7, "timed out")])
-async def test_what_was_sent_on_is_written_down_however_many_wait(tmp_path: Path, outcome: Outcome) -> None:
+async def test_forwarded_request_is_journaled_however_many_wait(tmp_path: Path, outcome: Outcome) -> None:
     callers = Callers(tmp_path)
     callers.may_read.set()
     sent = await callers.said(await callers.begun(), Outcome(0, ""))

@@ -61,7 +61,7 @@ def test_leader_of_a_step_is_elected_before_the_next() -> None:
     assert decided(UNDER_WAY, unled, memory).elections == [], "not for ever"
 
 
-def test_step_that_nobody_sees_is_waited_for_then_planned_again() -> None:
+def test_step_that_no_broker_shows_is_waited_for_then_planned_again() -> None:
     memory = Memory()
     assert decided(UNDER_WAY, BEFORE, memory, 0).in_flight == {KEY: FIRST}
     assert decided(UNDER_WAY, BEFORE, memory, 2_999).steps == []
@@ -123,7 +123,7 @@ def test_cancelled_move_ends_as_cancelled() -> None:
     assert decided(back, BEFORE).records == [Ended("t", 0, "cancelled")]
 
 
-def test_move_that_is_there_is_done() -> None:
+def test_move_with_its_target_reached_is_done() -> None:
     there = PartitionState((3, 4), (3, 4), 3, (), (), 1)
     assert decided(ENTRY, there).records == [Ended("t", 0, "done")]
 
@@ -156,7 +156,7 @@ def test_step_with_a_dead_broker_that_can_not_be_taken_back_says_so() -> None:
     assert "fewer in sync than min.insync.replicas 1" in found.waiting[KEY].reason
 
 
-def test_step_is_taken_back_where_nobody_in_sync_goes_by_it() -> None:
+def test_step_with_a_dead_broker_is_taken_back_even_below_min_isr() -> None:
     """However few they are: they are no more with it, and somebody alive may be added without it."""
     memory = Memory()
     few = replace(MOVING, isr=(1,), min_isr=2)
@@ -173,14 +173,14 @@ def test_broker_that_comes_back_is_waited_for_anew() -> None:
     assert decided(UNDER_WAY, MOVING, memory, 12_000, LIVE - {3}).cancels == []
 
 
-def test_topic_that_nobody_knows_is_believed_gone_after_a_while() -> None:
+def test_topic_that_no_broker_knows_counts_as_deleted_after_a_while() -> None:
     memory = Memory()
     assert decided(ENTRY, None, memory, 0).records == []
     assert decided(ENTRY, None, memory, 9_999).records == []
     assert decided(ENTRY, None, memory, 10_000).records == [Ended("t", 0, "gone")]
 
 
-def test_topic_of_another_id_is_proof() -> None:
+def test_topic_with_another_id_proves_the_deletion() -> None:
     assert decided(ENTRY, BEFORE, topic_id="other").records == [Ended("t", 0, "gone")]
 
 
@@ -198,7 +198,7 @@ def test_request_whose_step_is_seen_was_accepted() -> None:
     assert decided(ASKED, MOVING, memory, 2_000).records == [ASKED.accepted()]
 
 
-def test_request_without_a_trace_is_struck_out() -> None:
+def test_request_without_effect_is_removed() -> None:
     memory = Memory()
     decided(ASKED, BEFORE, memory, 0)
     assert decided(ASKED, BEFORE, memory, ASKED_MS_MAX - 1).records == []
@@ -231,7 +231,7 @@ def test_entry_of_a_damaged_journal_holds_where_the_cluster_confirms_it(
     assert record == (entry if holds else Ended("t", 0, "lost"))
 
 
-def test_memory_of_what_is_over_is_forgotten() -> None:
+def test_memory_of_ended_moves_is_freed() -> None:
     memory = Memory()
     memory.record_failure(KEY, "x", 0)
     memory.elections[KEY] = 1

@@ -33,13 +33,13 @@ def test_step_under_way_counts_what_is_there() -> None:
     assert (found.bytes_done, found.bytes_total) == (40, 200)
 
 
-def test_step_that_is_done_is_none() -> None:
+def test_completed_step_is_not_shown() -> None:
     found = one(now=HALF)
     assert (found.state, found.step) == ("waiting", None)
     assert found.replicas_done == 1
 
 
-def test_reason_is_told_where_it_waits() -> None:
+def test_waiting_move_has_its_reason() -> None:
     decision = Decision(waiting={KEY: Waiting("for better times")})
     assert one(now=HALF, decision=decision).reason == "for better times"
     assert one(decision=decision).reason == ""
@@ -92,7 +92,7 @@ def test_rate_is_what_came_between_samples() -> None:
     assert rate.per_second() is None
 
 
-def test_time_to_finish_is_a_metric() -> None:
+def test_remaining_time_is_a_metric() -> None:
     def seconds(*moves: status.Progress, rate: float | None) -> object:
         found = {one.name: one.rows for one in status.gauges(moves, Decision(), rate, True)}
         return found["sluice_reassignment_finish_seconds"]
@@ -102,7 +102,7 @@ def test_time_to_finish_is_a_metric() -> None:
     assert seconds(rate=None) == [((), 0.0)]
 
 
-def test_document_adds_up() -> None:
+def test_totals_of_the_document_are_sums_over_its_moves() -> None:
     settings = ReassignmentSettings(parallel_replica_count=2)
     document = status.describe([one(), one(now=HALF)], settings, 10.0, EndedTotals())
     assert (document["moves"], document["steps"]) == (2, 1)
@@ -130,7 +130,7 @@ def test_document_adds_up() -> None:
     }
 
 
-def test_totals_keep_what_is_over() -> None:
+def test_totals_include_ended_moves() -> None:
     over = EndedTotals(done=3, not_done=1, replicas=5, size=1000)
     document = status.describe([one()], ReassignmentSettings(), 10.0, over)
     assert (document["moves"], document["moves_total"]) == (1, 5)  # 1 + 3 + 1

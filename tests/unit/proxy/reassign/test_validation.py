@@ -63,17 +63,17 @@ def test_refused_as_kafka_does(key: TopicPartition, target: Target, outcome: Out
     assert (verdict.kind, verdict.outcome, verdict.entry) == (Handling.REFUSED, outcome, None)
 
 
-def test_broker_that_is_down_is_no_unknown_one() -> None:
+def test_dead_broker_is_not_refused_as_unknown() -> None:
     assert one((5, 6, 7)).kind is Handling.NEW
 
 
-def test_factor_may_not_change_where_the_caller_forbids_it() -> None:
+def test_replication_factor_may_not_change_if_the_caller_forbids_it() -> None:
     verdict = one((1, 2), may_change=False)
     assert verdict.outcome == Outcome(38, "The replication factor is changed from 3 to 2")
     assert one((4, 5, 6), may_change=False).kind is Handling.NEW
 
 
-def test_factor_is_that_after_whatever_is_under_way() -> None:
+def test_replication_factor_is_that_after_the_move_under_way() -> None:
     """As ReplicationControlManager has it: replicas and adding, without removing."""
     now = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
     assert one((4, 5, 6), now=now, may_change=False).kind is Handling.NEW
@@ -105,14 +105,14 @@ def test_new_move_is_taken() -> None:
     )
 
 
-def test_original_is_what_was_before_somebody_elses_reassignment() -> None:
+def test_original_replicas_are_those_before_a_foreign_reassignment() -> None:
     now = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
     entry = one((4, 5, 6), now=now).entry
     assert entry is not None
     assert entry.original == (1, 2, 3)
 
 
-def test_what_is_there_already_passes() -> None:
+def test_reassignment_to_the_current_replicas_passes() -> None:
     assert one((1, 2, 3)).kind is Handling.UNCHANGED
     assert one(None).kind is Handling.UNCHANGED, "nothing of ours to cancel"
 
@@ -138,7 +138,7 @@ def test_request_beside_one_that_is_not_judged_is_refused() -> None:
     assert one(None, entry=entry).outcome.error_code == 60
 
 
-def test_move_of_a_topic_that_was_created_again_is_none() -> None:
+def test_move_of_a_deleted_topic_of_the_same_name_does_not_count() -> None:
     entry = replace(ENTRY, topic_id="old")
     verdict = one((4, 5, 6), entry=entry)
     assert verdict.kind is Handling.NEW
@@ -146,23 +146,23 @@ def test_move_of_a_topic_that_was_created_again_is_none() -> None:
     assert verdict.entry.topic_id == "id"
 
 
-def test_of_one_partition_twice_the_last_holds() -> None:
+def test_last_of_two_requests_for_a_partition_holds() -> None:
     kinds = [verdict.kind for verdict in judged((KEY, (5, 6, 7)), (KEY, (4, 5, 6)), (KEY, (9,)))]
     assert kinds == [Handling.REPLACED, Handling.NEW, Handling.REFUSED]
 
 
-def test_of_one_partition_twice_each_is_told_what_it_would_be_alone() -> None:
+def test_each_of_two_requests_for_a_partition_has_its_own_outcome() -> None:
     assert judged((KEY, None), (KEY, (4, 5, 6)))[0].outcome == Outcome(85)
     assert judged((KEY, (1, 2, 3)), (KEY, None))[0].outcome == Outcome()
     assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == Outcome()
 
 
-def test_of_one_partition_twice_a_cancel_of_nothing_undoes_nothing() -> None:
+def test_cancel_after_a_new_move_in_one_request_finds_no_move() -> None:
     """The controller looks at what was under way before the request."""
     taken, refused = judged((KEY, (4, 5, 6)), (KEY, None))
     assert (taken.kind, refused.kind, refused.outcome) == (Handling.NEW, Handling.REFUSED, Outcome(85))
 
 
-def test_no_more_moves_than_may_be() -> None:
+def test_new_moves_over_the_maximum_are_refused() -> None:
     assert one((4, 5, 6), moves_max=0).outcome.error_code == 44
     assert one((5, 6, 7), moves_max=0, entry=ENTRY).kind is Handling.CHANGED

@@ -44,7 +44,7 @@ def problem(parts: Parts, *ops: tuple[str, float | None], definitions: Definitio
         ([("ip", "1.2.3")], "1.2.3 is not a valid IP or resolvable host."),
     ],
 )
-def test_entities_that_kafka_refuses(parts: Parts, text: str) -> None:
+def test_invalid_entities_are_refused_as_kafka_does(parts: Parts, text: str) -> None:
     assert problem(parts, *RATE) == text
 
 
@@ -103,7 +103,7 @@ def test_entities_that_kafka_refuses(parts: Parts, text: str) -> None:
         ),
     ],
 )
-def test_values_that_are_refused(parts: Parts, key: str, value: float, text: str) -> None:
+def test_invalid_values_are_refused(parts: Parts, key: str, value: float, text: str) -> None:
     assert problem(parts, (key, value)) == text
 
 
@@ -121,7 +121,7 @@ def test_name_that_the_file_could_not_hold_is_refused() -> None:
         ([("topic", None)], Entity(topic=DEFAULT)),
     ],
 )
-def test_entities_that_can_be(parts: Parts, entity: Entity) -> None:
+def test_valid_entities_are_accepted(parts: Parts, entity: Entity) -> None:
     outcome = alter(Definitions(), [(parts, RATE)])
     assert outcome == ([(parts, "")], {entity: {"producer_byte_rate": 1000.0}}, {entity: {}})
 
@@ -189,6 +189,6 @@ def test_no_more_entities_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> 
     assert [text[:21] for _, text in found.results] == ["", "There may be no more ", ""]
 
 
-def test_entity_in_kafkas_words() -> None:
+def test_entity_is_shown_in_kafkas_words() -> None:
     assert parts_of(Entity("u", DEFAULT)) == [("user", "u"), ("client-id", None)]
     assert parts_of(Entity(ip=DEFAULT)) == [("ip", None)]

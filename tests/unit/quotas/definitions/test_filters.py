@@ -53,7 +53,7 @@ def found(*components: Component, strict: bool) -> list[Entity]:
         ([("user", EXACT, "unknown")], False, 0),
     ],
 )
-def test_matches_are_kafkas(components: list[Component], strict: bool, count: int) -> None:
+def test_matches_equal_kafkas(components: list[Component], strict: bool, count: int) -> None:
     assert len(found(*components, strict=strict)) == count
 
 
@@ -78,12 +78,12 @@ def test_name_that_is_spelled_as_the_default_matches_nothing() -> None:
     assert found(("user", EXACT, "<default>"), strict=True) == []
 
 
-def test_match_has_its_limits() -> None:
+def test_match_shows_the_limits_of_the_entity() -> None:
     wanted = filter_of([("user", EXACT, "user-1")], True)
     assert list(matching(KAFKAS, wanted)) == [(Entity("user-1"), {"request_percentage": 1.0})]
 
 
-def test_entries_may_be_given_slowly() -> None:
+def test_entries_may_come_from_a_slow_iterator() -> None:
     wanted = filter_of([("user", ANY, None)], True)
     few = list(KAFKAS.entries())[:7]
     assert [entity for entity, _ in matching(KAFKAS, wanted, iter(few))] == [Entity("user-1")]
@@ -118,7 +118,7 @@ def test_entries_may_be_given_slowly() -> None:
         ),
     ],
 )
-def test_filters_that_kafka_refuses(components: list[Component], text: str) -> None:
+def test_invalid_filters_are_refused_as_kafka_does(components: list[Component], text: str) -> None:
     with pytest.raises(FilterError) as refused:
         filter_of(components, strict=False)
     assert str(refused.value) == text

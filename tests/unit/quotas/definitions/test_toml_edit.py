@@ -158,7 +158,7 @@ def test_unusual_forms_are_edited_too(table: str) -> None:
         assert "# of ann\n[[quota]]\nuser = 'ann'\n" in new
 
 
-def test_edit_that_is_not_applied_changes_nothing() -> None:
+def test_discarded_edit_changes_no_line() -> None:
     made = document(FILE)
     made.edit([(A, {}), (Entity("bob"), {"producer_byte_rate": 1})])
     assert "".join(made.text({})) == FILE

@@ -42,7 +42,7 @@ def test_nothing_else_may_stand_in_front(text: str) -> None:
         "",
     ],
 )
-def test_table_agrees_with_toml(lines: str) -> None:
+def test_table_is_read_as_tomllib_reads_it(lines: str) -> None:
     block = f"[[quota]]\n{lines}"
     assert table(block) == tomllib.loads(block)["quota"][0]
 
@@ -64,7 +64,7 @@ def test_table_agrees_with_toml(lines: str) -> None:
         f"[[quota]]\nproducer_byte_rate = {'9' * 5000}\n",
     ],
 )
-def test_anything_but_one_table_is_none(block: str) -> None:
+def test_text_that_is_not_one_table_is_not_read(block: str) -> None:
     assert table(block) is None
 
 

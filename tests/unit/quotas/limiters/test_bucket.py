@@ -54,7 +54,7 @@ def test_integration_vector_of_kafkas_own_test() -> None:
     assert permissive.throttle_ms(0) == 20_000  # (60 - 20) / 2 per s
 
 
-def test_nothing_left_is_still_enough() -> None:
+def test_request_passes_with_no_tokens_left() -> None:
     tokens = bucket()
     assert tokens.take(100, 0)
     assert (tokens.tokens(0), tokens.overdrawn(0), tokens.throttle_ms(0)) == (0, False, 0)
@@ -105,7 +105,7 @@ def test_time_that_goes_back_refills_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("rate", [1e-9, 5e-324])
-def test_time_that_no_answer_can_tell_is_cut(rate: float) -> None:
+def test_throttle_time_is_cut_to_what_a_response_can_hold(rate: float) -> None:
     tokens = TokenBucket(rate, 1, 0)
     tokens.record(100, 0)
     assert tokens.throttle_ms(0) == 2**31 - 1

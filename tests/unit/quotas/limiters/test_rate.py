@@ -118,7 +118,7 @@ def test_bytes_that_are_only_expected_count_without_a_record() -> None:
     assert window.total == 4000
 
 
-def test_left_is_the_rest_of_the_window() -> None:
+def test_remaining_bytes_are_the_rest_of_the_window() -> None:
     window = rate()
     window.record(4000, 0)
     assert window.left(500, 0) == 1000
@@ -126,7 +126,7 @@ def test_left_is_the_rest_of_the_window() -> None:
     assert window.left(500, 0) == -1000
 
 
-def test_empty_in_says_when_nothing_counts_any_more() -> None:
+def test_empty_in_is_the_time_until_no_sample_counts() -> None:
     window = rate()
     assert window.empty_in_ms(0) == 0
     window.record(4000, 0)

@@ -273,7 +273,7 @@ def test_fetch_that_asks_for_little_may_bring_as_much_as_another_when_its_channe
     assert mute_ms(throttle.produce(Flow(), 2 * MB, 0)) == 100
 
 
-def test_what_was_given_back_before_is_no_credit_for_others() -> None:
+def test_bytes_given_back_before_are_no_credit_for_others() -> None:
     # Two announce 2 MB each at 0: 2 s. The first is given back at 1 s, so the end of the second one moves to 1 s.
     throttle, first, second = schedule(), Flow(), Flow()
     throttle.produce(first, 2 * MB, 0)
@@ -448,6 +448,6 @@ def test_small_requests_beside_large_ones_pass_first() -> None:
     assert hold_ms(throttle.produce(large, MB, 500)) > 500
 
 
-def test_limit_of_nothing_is_our_own_fault() -> None:
+def test_limit_of_zero_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError):
         ScheduledThrottle(0, EngineOptions(policy="schedule"), 0)

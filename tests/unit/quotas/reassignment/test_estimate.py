@@ -12,7 +12,7 @@ def cluster(size: int = 50 * MB, rate: float = 0.0, partitions: int = 4) -> dict
     return {("t", number): Replicated((1, 2), 1, size, rate) for number in range(partitions)}
 
 
-def test_proposals_figures() -> None:
+def test_estimate_equals_the_proposals_example() -> None:
     moved = estimate(cluster(), {("t", 0): (1, 3), ("t", 1): (1, 3)}, brokers=3)
     assert moved.move_ratio == 0.5  # 2 of 4
     # 0.5 · (4 · 2 · 50 MB) / 10 MB/s

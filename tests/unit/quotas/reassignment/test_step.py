@@ -176,7 +176,7 @@ def test_leader_alone_is_elected_without_a_submission() -> None:
     assert (step.submits, step.elects, step.moves_leader) == (False, 1, True)
 
 
-def test_finished_is_the_targets_order_and_its_leader() -> None:
+def test_move_is_finished_with_the_targets_order_and_leader() -> None:
     move = Move("t", 0, (0, 1), (2, 3))
     assert next_step(move, partition((2, 3)), ALL, 1) == Finished()
     # A dead preferred leader can not lead, and is where it was to be.
@@ -298,7 +298,7 @@ def test_step_is_blocked_by_lost_brokers_and_not_by_slow_ones() -> None:
     assert step.blocked_by(leaderless, frozenset({0})) == (0,)
 
 
-def test_move_goes_back_from_wherever_it_is() -> None:
+def test_move_can_be_cancelled_at_every_step() -> None:
     move = Move("t", 0, (0, 1, 2), (3, 4, 5))
     now = partition((3, 4, 2))
     steps = []

@@ -17,12 +17,12 @@ from quotas.replication.throttled_replicas import (
     ("text", "pairs"),
     [("", set()), ("0:1", {(0, 1)}), ("0:1,1:2", {(0, 1), (1, 2)}), (" 0:1 , ,1:2,", {(0, 1), (1, 2)})],
 )
-def test_pairs_are_read(text: str, pairs: set[tuple[int, int]]) -> None:
+def test_replica_list_is_read(text: str, pairs: set[tuple[int, int]]) -> None:
     assert parse_replicas(text) == (ReplicaList(pairs=frozenset(pairs)), [])
 
 
 @pytest.mark.parametrize("text", ["*", " * ", "*,0:1"])
-def test_star_is_every_replica(text: str) -> None:
+def test_star_means_every_replica(text: str) -> None:
     assert parse_replicas(text) == (EVERY_REPLICA, [])
 
 

@@ -27,7 +27,7 @@ def fetch_of(engine_: Engine) -> Throttle:
 
 
 @pytest.mark.parametrize("policy", ["kip13", "schedule"])
-def test_unlimited_client_is_counted_and_let_pass(policy: Policy) -> None:
+def test_unlimited_client_passes_and_is_counted(policy: Policy) -> None:
     unlimited = engine(None, policy)
     throttle, flow = produce_of(unlimited), Flow()
     assert throttle.produce(flow, 500 * MB, 0) is ADMITTED
@@ -97,7 +97,7 @@ def test_leaving_twice_for_two_channels_leaves_none() -> None:
 WINDOWS_MS = 11_000
 
 
-def test_first_look_has_a_rate() -> None:
+def test_rate_is_known_at_the_first_look() -> None:
     throttle = produce_of(engine(None))
     throttle.produce(throttle.flow(), 3 * MB, 500)
     assert throttle.byte_rate(500) == 3 * MB  # no client is younger than a second

@@ -20,7 +20,7 @@ def test_rare_throttles_are_created_at_their_first_use() -> None:
     assert quota.mutations is quota.mutations
 
 
-def test_everything_that_counts_moves_it() -> None:
+def test_any_traffic_marks_the_client_as_used() -> None:
     quota = client()
     seen = {quota.activity()}
     quota.produce.produce(quota.produce.flow(), 10, 0)
@@ -32,7 +32,7 @@ def test_everything_that_counts_moves_it() -> None:
     assert len(seen) == 4
 
 
-def test_flow_and_owed_mutations_keep_it() -> None:
+def test_flow_and_owed_mutations_keep_the_client() -> None:
     quota = client()
     assert not quota.in_use(0)
     flow = quota.fetch.flow()
@@ -42,7 +42,7 @@ def test_flow_and_owed_mutations_keep_it() -> None:
     assert quota.in_use(0)
 
 
-def test_detached_it_holds_nothing() -> None:
+def test_detached_client_holds_no_limiter() -> None:
     quota = client()
     first = quota.requests
     assert first.limits(0)

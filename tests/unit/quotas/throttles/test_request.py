@@ -96,7 +96,7 @@ def test_most_specific_of_eight_levels_holds() -> None:
 
 
 @pytest.mark.parametrize(("scope", "elsewhere"), [("broker", 0), ("gateway", 1000)])
-def test_scope_says_whether_brokers_count_together(scope: str, elsewhere: int) -> None:
+def test_scope_decides_whether_brokers_share_a_window(scope: str, elsewhere: int) -> None:
     quotas = engine(ANYBODY, scope=scope)
     assert quotas.client("u", "a", 1).requests.record(500_000, 0) == 1000
     assert quotas.client("u", "a", 2).requests.record(0, 1) == elsewhere

@@ -71,14 +71,14 @@ def test_longest_throttle_time_wins() -> None:
     assert (throttle.topic, longest_ms) == ("b", 3000)
 
 
-def test_directions_are_apart() -> None:
+def test_directions_have_separate_limits() -> None:
     quotas = engine("a")
     assert quotas.topics.charge(FETCH, 1, {"a": 99_000}, 0) is None
     assert (quotas.charges_produced_topics, quotas.charges_fetched_topics) == (True, False)
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("broker", [2000, 2000]), ("gateway", [2000, 14_000])])
-def test_scope_says_whether_brokers_share(scope: str, expected: list[int]) -> None:
+def test_scope_decides_whether_brokers_share_a_limit(scope: str, expected: list[int]) -> None:
     quotas = engine("t", options=EngineOptions(scope=scope))  # type: ignore[arg-type]  # a Scope
     assert [wait_ms(quotas, "t", 12_000, broker=broker) for broker in (1, 2)] == expected
 

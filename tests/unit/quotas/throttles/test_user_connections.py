@@ -30,14 +30,14 @@ def test_connections_beyond_the_burst_wait_for_their_token() -> None:
     assert waits(engine({"u": 1}), "u", 13)[9:] == [0, 1000, 2000, 3000]
 
 
-def test_tokens_come_back() -> None:
+def test_tokens_are_refilled_over_time() -> None:
     quotas = engine({"u": 2})
     assert waits(quotas, "u", 21)[-1] == 500
     assert waits(quotas, "u", 2, now_ms=1500) == [0, 0]  # -1 + 3 tokens
     assert waits(quotas, "u", 1, now_ms=1500) == [500]
 
 
-def test_default_user_gives_each_his_own() -> None:
+def test_default_user_quota_gives_each_user_a_bucket() -> None:
     quotas = engine({DEFAULT: 1, "rich": 100})
     assert [waits(quotas, user, 11)[-1] for user in ("u", "v", "rich")] == [1000, 1000, 0]
 
@@ -51,7 +51,7 @@ def test_user_without_a_name_is_not_counted() -> None:
     assert waits(engine({DEFAULT: 1}), "", 20)[-1] == 0
 
 
-def test_scope_says_whether_brokers_share() -> None:
+def test_scope_decides_whether_brokers_share_a_limit() -> None:
     for scope, expected in (("broker", 0), ("gateway", 1000)):
         quotas = engine({"u": 1}, scope=scope)
         waits(quotas, "u", 6, broker=1)

@@ -134,7 +134,7 @@ def test_cut_answer_is_kept_until_it_is_whole(key: int) -> None:
 
 
 @pytest.mark.parametrize("key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
-def test_sidecar_passes_versions_nobody_knows(key: int) -> None:
+def test_sidecar_passes_unknown_versions(key: int) -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = request(key, 99, size=60)
     talk.client(0, asked, Pass(asked))

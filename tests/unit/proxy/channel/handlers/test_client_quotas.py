@@ -163,7 +163,7 @@ def test_request_that_ends_in_its_header_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize(("user", "trusted"), [("ANONYMOUS", True), ("ann", False), ("", False)])
-def test_only_who_is_not_authenticated_is_trusted_on_loopback(user: str, trusted: bool) -> None:
+def test_only_unauthenticated_clients_are_trusted_on_loopback(user: str, trusted: bool) -> None:
     talk = talking(user, trusted=True)
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     assert question(talk).trusted == trusted

@@ -29,7 +29,7 @@ def test_gateway_hides_a_brokers_addresses() -> None:
 
 
 @pytest.mark.parametrize(("kind", "gateway"), [(TOPIC, True), (BROKER, False), (TOPIC, False)])
-def test_all_else_passes(kind: int, gateway: bool) -> None:
+def test_other_config_requests_pass(kind: int, gateway: bool) -> None:
     talk = Playbook(channel_machine(gateway=gateway))
     talk.client(0, asked(kind), Pass(asked(kind)))
     before = test_broker_configs.answer(4, TOLD)
@@ -54,6 +54,6 @@ def test_version_that_is_not_known_ends_a_gateways_connection(key: int) -> None:
     talk.client(0, request(key, 9, size=60), Ends("unsupported_version"))
 
 
-def test_request_that_is_none_is_malformed() -> None:
+def test_request_that_cannot_be_read_is_malformed() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, request(DESCRIBE_CONFIGS, 4, b"\5\2\2"), Ends("malformed"))

@@ -497,7 +497,7 @@ def test_sidecar_does_not_walk() -> None:
     talk.broker(0, answered, Pass(answered))
 
 
-def test_answer_that_is_no_fetch_answer_ends_the_connection() -> None:
+def test_malformed_fetch_response_ends_the_connection() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, fetch(18), Pass(fetch(18)))
     topics_without_end = frame(struct_module.pack(">ixihib", 1, 0, 0, 0, 9))

@@ -202,7 +202,7 @@ def test_list_without_moves_passes() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_who_may_not_list_is_told_so_and_nothing_else(version: int) -> None:
+def test_client_without_the_right_to_list_gets_the_error_alone(version: int) -> None:
     talk = talking(shown=showing(("t", 0)))
     refused = Reassignments(0, 31, "Cluster authorization failed.", {})
     answer = reassignments.write_response(refused, 5)

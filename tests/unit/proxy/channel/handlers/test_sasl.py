@@ -169,7 +169,7 @@ def test_mechanism_that_the_broker_refuses_leaves_nothing() -> None:
     assert counted(talk) == {("PLAIN", "failed"): 1}
 
 
-def test_token_without_a_handshake_is_nobodys() -> None:
+def test_token_without_a_handshake_names_no_user() -> None:
     talk = Playbook(channel_machine())
     exchange(talk, token(PLAIN), verdict())
     assert user(talk) == "ANONYMOUS"
@@ -219,7 +219,7 @@ def test_users_that_can_not_be_read_may_be_refused(mechanism: str, sent: list[by
 
 
 @pytest.mark.parametrize("rule", ["none", "default", "refuse"])
-def test_who_was_known_stays_known_whatever_authenticates_again(rule: UnknownUsers) -> None:
+def test_known_user_stays_known_after_an_unreadable_reauthentication(rule: UnknownUsers) -> None:
     talk = shaken("OAUTHBEARER", channel=channel_machine(options=EngineOptions(unknown_users=rule)))
     exchange(talk, token(BEARER), verdict())
     exchange(talk, handshake("OAUTHBEARER"), welcomed())
@@ -227,7 +227,7 @@ def test_who_was_known_stays_known_whatever_authenticates_again(rule: UnknownUse
     assert user(talk) == "alice"
 
 
-def test_what_follows_a_token_waits_for_the_verdict() -> None:
+def test_requests_behind_a_token_wait_for_the_response() -> None:
     talk = shaken("PLAIN")
     sent = produce(9, 1000, correlation_id=8)
     talk.client(0, token(PLAIN) + sent, Pass(token(PLAIN)), Wait(0))
@@ -237,7 +237,7 @@ def test_what_follows_a_token_waits_for_the_verdict() -> None:
     assert talk.engine.client("alice", "a", 1).produce.bytes_total == 1000
 
 
-def test_stopping_channel_stays_stopped_after_a_verdict() -> None:
+def test_draining_channel_is_finished_after_the_login_under_way() -> None:
     talk = shaken("PLAIN")
     talk.client(0, token(PLAIN), Pass(token(PLAIN)))
     talk.channel.end_intake()
@@ -315,7 +315,7 @@ def test_session_that_is_renewed_may_be_muted_again() -> None:
     assert far_over(talk, 8_500) == 9_000
 
 
-def test_session_of_who_can_not_be_read_lasts_as_the_last_answer_says() -> None:
+def test_session_of_an_unreadable_user_ends_as_the_last_response_says() -> None:
     # Kafka tells 0 in every answer but the last, and which one that is can not be read (GSSAPI: three tokens).
     talk = shaken("GSSAPI", channel=channel_machine(producer_default=1000, gateway=False))
     exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
@@ -325,7 +325,7 @@ def test_session_of_who_can_not_be_read_lasts_as_the_last_answer_says() -> None:
     assert (user(talk), counted(talk)) == ("", {("GSSAPI", "unknown"): 1})
 
 
-def test_late_refusal_of_who_can_not_be_read_is_counted() -> None:
+def test_late_refusal_of_an_unreadable_user_is_counted() -> None:
     talk = shaken("GSSAPI")
     exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
     asked = request(LIST_OFFSETS, 7, size=60)

@@ -209,7 +209,7 @@ def test_acknowledgements_pass_a_mute() -> None:
     talk.client(500, asked(correlation_id=4), Wait(2000))
 
 
-def test_whatever_else_comes_waits_for_the_end_of_the_mute() -> None:
+def test_other_requests_wait_for_the_end_of_the_mute() -> None:
     talk = sidecar()
     muted(talk)
     sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)
@@ -272,7 +272,7 @@ def test_acknowledgements_behind_a_share_fetch_pass_without_room() -> None:
     talk.client(0, acknowledge(3), Pass(acknowledge(3)))
 
 
-def test_made_up_acknowledgements_bring_nothing_round_the_quota() -> None:
+def test_repeated_acknowledgements_pass_without_room_for_records() -> None:
     talk = sidecar()
     muted(talk)
     for number in range(2, 30):

@@ -351,7 +351,7 @@ def test_other_requests_pass_while_a_mutation_is_under_way() -> None:
     talk.client(0, heartbeat(correlation_id=2), Pass(heartbeat(correlation_id=2)))
 
 
-def test_observe_rejects_and_mutes_nobody_and_counts() -> None:
+def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
     talk = dialogue(mode="observe")
     asked = create(STRICT, {"one": 30, "two": 30})
     talk.client(0, asked, Pass(asked))
@@ -409,7 +409,7 @@ def test_raised_quota_ends_the_mute() -> None:
 
 
 @pytest.mark.parametrize("version", [8, -1])
-def test_version_that_is_not_known_is_no_way_round_the_quota(version: int) -> None:
+def test_unknown_version_ends_the_connection_under_a_quota_alone(version: int) -> None:
     talk = dialogue()
     talk.client(0, raw_request(CREATE_TOPICS, version, size=60), Ends("unsupported_version"))
     talk = dialogue(None)
@@ -417,7 +417,7 @@ def test_version_that_is_not_known_is_no_way_round_the_quota(version: int) -> No
     talk.client(0, asked, Pass(asked))
 
 
-def test_nonsense_ends_the_connection() -> None:
+def test_malformed_request_ends_the_connection() -> None:
     talk = dialogue()
     talk.client(0, raw_request(CREATE_TOPICS, 7, size=60), Ends("malformed"))
 
