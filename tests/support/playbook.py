@@ -59,7 +59,7 @@ class More:
 
 @dataclass(frozen=True)
 class Insert:
-    """These bytes are sent, which nobody sent."""
+    """Bytes made by the channel are sent."""
 
     data: bytes
 

@@ -51,7 +51,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A quotas file that somebody has written."""
+    """A quotas file written by hand."""
     found = tmp_path / "quotas.toml"
     found.write_text('# by hand\n[[quota]]\nuser = "ann"\nproducer_byte_rate = 7\n')
     return found

@@ -2,7 +2,7 @@
 
 from protocol.capture import COLUMNS, PARTITION_FIELDS, QUOTAS, SCHEMA_VERSION
 
-# Version 1, as it was published: whoever changes a name or a type gives the layout a new number.
+# Version 1, as it was published: a changed name or type needs a new version number.
 VERSION_1 = (
     "wall_ms:int64 mono_us:int64 process:string connection:int64 seq:int64 principal:string client_id:string "
     "ip:string listener:string broker:int32 api_key:int16 api_version:int16 request_bytes:int64 "

@@ -22,7 +22,7 @@ class Quotas:
         return self._views
 
     def mutation_views(self, now_ms: int) -> list[QuotaView]:
-        """Give nobody."""
+        """Return no client."""
         assert now_ms == 42
         return []
 
@@ -32,7 +32,7 @@ class Quotas:
         return []
 
     def request_views(self, now_ms: int) -> list[QuotaView]:
-        """Give nobody."""
+        """Return no client."""
         assert now_ms == 42
         return []
 

@@ -61,7 +61,7 @@ def poller(
 
 
 def unused() -> Address:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.create_server((HOST, 0)) as server:
         return Address(HOST, server.getsockname()[1])
 

@@ -123,7 +123,7 @@ class Broker:
 
 
 def nothing() -> None:
-    """Nobody waits."""
+    """Do nothing: no connection waits."""
 
 
 @dataclass
@@ -224,7 +224,7 @@ async def test_throttle_stays_when_no_broker_responds() -> None:
         assert found.quotas.failed_polls == 1
         assert found.quotas.leader_limits.limit(1) == 1000
         assert found.quotas.lists.leaders["t"].every
-        assert found.quotas.last_completed_poll is None, "nobody waits for an answer that may not come"
+        assert found.quotas.last_completed_poll is None, "no replica waits for a response that may not come"
         found.broker.silent = False
         await found.source.poll()
         assert not found.source.problem
@@ -265,7 +265,7 @@ def test_connection_that_was_reset_while_idle_is_made_anew() -> None:
 
 
 async def test_throttle_stays_while_a_broker_does_not_know_the_topic() -> None:
-    """One that has just been started, or that lets nobody see the topic any more."""
+    """One that has just been started, or that does not show the topic any more."""
     async with world(ReplicationSettings()) as found:
         found.quotas.name_topics({TOPIC: "t"})
         found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}

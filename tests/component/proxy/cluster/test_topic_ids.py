@@ -96,7 +96,7 @@ async def test_unknown_topic_id_wakes_the_lookup(monkeypatch: pytest.MonkeyPatch
         await asyncio.sleep(0)
         names.name(KNOWN.bytes, 0)
         async with asyncio.timeout(10):
-            while not len(names):  # noqa: ASYNC110 - it tells nobody
+            while not len(names):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

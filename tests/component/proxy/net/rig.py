@@ -176,7 +176,7 @@ class Rig:
 
 
 def listening() -> socket.socket:
-    """A port on loopback that somebody listens at."""
+    """A listening port on loopback."""
     sock = socket.create_server((HOST, 0))
     sock.setblocking(False)
     return sock
@@ -186,7 +186,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     """Let the loop run until something is so."""
     try:
         async with asyncio.timeout(SECONDS_MAX):
-            while not condition():  # noqa: ASYNC110 - what is waited for is the proxy's, and tells nobody
+            while not condition():  # noqa: ASYNC110 - the proxy has no event for it
                 await asyncio.sleep(0.002)
     except TimeoutError:
         raise AssertionError(f"not within {SECONDS_MAX:.0f} s: {what}") from None

@@ -81,7 +81,7 @@ async def refused_client(papers: Papers, rig: TlsRig, context: ssl.SSLContext) -
     """With TLS 1.2 the client learns it in the handshake, with 1.3 when it reads."""
     try:
         client = await rig.client(context)
-        client[1].write(ASKED)  # bytes that nobody reads must not cost it the alert
+        client[1].write(ASKED)  # bytes that are never read must not cost it the alert
         async with asyncio.timeout(SECONDS_MAX):
             await client[0].read()
     except OSError as error:

@@ -31,7 +31,7 @@ OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
 
 
 def gone() -> Upstream:
-    """An address where nobody listens any more."""
+    """An address without a listener."""
     with listening() as sock:
         address: Upstream = sock.getsockname()
     return address

@@ -1,4 +1,4 @@
-"""A connection whose large frames are read beside the loop: in order, once, and for nobody who has gone."""
+"""A connection whose large frames are read beside the loop: in order, once, and not for a closed one."""
 
 from collections.abc import Callable
 from typing import Any

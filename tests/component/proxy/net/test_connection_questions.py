@@ -1,4 +1,4 @@
-"""A connection that answers quota requests: later, in order, once, and to nobody who has gone."""
+"""A connection that answers quota requests: later, in order, once, and not after its end."""
 
 from collections.abc import Callable
 

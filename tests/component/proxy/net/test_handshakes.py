@@ -1,4 +1,4 @@
-"""Handshakes share the loop: one queue, a bounded time of each turn, and a cancelled one calls nobody."""
+"""Handshakes share the loop: one queue, a bounded time of each turn, and a cancelled one calls no callback."""
 
 import asyncio
 import socket

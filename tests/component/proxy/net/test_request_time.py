@@ -1,6 +1,6 @@
 """What the pumps tell `proxy.channel.request_time`: when bytes were read and written, on real sockets.
 
-Everybody waits for SECONDS where a client or a broker is slow. What is charged is bounded from both sides by the
+Slow clients and brokers take SECONDS. What is charged is bounded from both sides by the
 test's own clock, so that a slow machine cannot fail it.
 """
 
@@ -25,7 +25,7 @@ LARGE = 200_000  # it is spliced
 
 @pytest.fixture
 def measured(rig: Rig) -> Rig:
-    """A rig whose clients have a quota, and so much of it that nobody is throttled."""
+    """A rig whose clients have a quota too large to throttle them."""
     entries = {Entity(client_id=DEFAULT): {"request_percentage": 1e6}}
     rig.engine = Engine(EngineOptions(), Definitions(entries))
     return rig
@@ -77,7 +77,7 @@ async def test_slow_upload_is_the_clients_time(measured: Rig, size: int) -> None
 
 
 async def test_time_until_the_broker_is_connected_is_not_charged(measured: Rig) -> None:
-    # A broker with a full queue accepts no connection before somebody takes one from it.
+    # A broker with a full queue accepts no connection before one is taken from it.
     measured.back.listen(0)
     blocking = [_knock(measured) for _ in range(2)]
     client = measured.connect()
@@ -115,7 +115,7 @@ def _knock(rig: Rig) -> socket.socket:
 
 
 async def _answer_all(rig: Rig, client: End) -> None:
-    """Accept whoever comes until the client's request is there, and answer it."""
+    """Accept connections until the client's request is there, and answer it."""
     received: asyncio.Task[bytes] = asyncio.create_task(client.receive(len(ANSWERED)))
     done: Callable[[], bool] = received.done
     answering: set[asyncio.Task[None]] = set()

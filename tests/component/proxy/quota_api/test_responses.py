@@ -20,7 +20,7 @@ from quotas.definitions.entities import Entity
 from tests.support.quota_frames import alter_request, describe_request
 
 RATE = "producer_byte_rate"
-NOBODY = Permissions(frozenset(), frozenset())
+NO_PERMISSIONS = Permissions(frozenset(), frozenset())
 USER = (("user", "ann"),)
 
 
@@ -65,7 +65,7 @@ def results(made: Response, version: int = 1) -> list[tuple[Sequence[object], in
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_described_quotas_are_in_the_response(store: QuotaStore, version: int) -> None:
-    made = handle_request(store, NOBODY, describe(("user", 0, "ann"), version=version))
+    made = handle_request(store, NO_PERMISSIONS, describe(("user", 0, "ann"), version=version))
     assert made[1:] == ("described", False)
     assert described(made, version) == (0, None, {USER: {RATE: 1000.0}})
     assert int.from_bytes(bytes(made.frame)[4:8], "big") == 5
@@ -81,7 +81,8 @@ def test_unread_responses_to_equal_requests_are_in_memory_once(store: QuotaStore
     unread = Unread()
     asked = describe(strict=False)
     first, second = (
-        handle_request(store, NOBODY, asked._replace(correlation_id=number), unread) for number in (1, -2)
+        handle_request(store, NO_PERMISSIONS, asked._replace(correlation_id=number), unread)
+        for number in (1, -2)
     )
     assert rest_of(first) is rest_of(second)
     assert bytes(first.frame)[4:8] == b"\0\0\0\1"
@@ -92,40 +93,40 @@ def test_unread_responses_to_equal_requests_are_in_memory_once(store: QuotaStore
 def test_responses_to_other_requests_are_not_shared(store: QuotaStore) -> None:
     unread = Unread()
     asked = (describe(strict=False), describe(strict=True), describe(("user", 0, "ann")), describe(version=0))
-    made = [handle_request(store, NOBODY, question, unread) for question in asked]
+    made = [handle_request(store, NO_PERMISSIONS, question, unread) for question in asked]
     assert len({id(rest_of(one)) for one in made}) == 4
 
 
 def test_changed_quotas_are_described_anew(store: QuotaStore) -> None:
     unread = Unread()
-    before = handle_request(store, NOBODY, describe(("user", 0, "ann")), unread)
-    handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),))), unread)
-    after = handle_request(store, NOBODY, describe(("user", 0, "ann")), unread)
+    before = handle_request(store, NO_PERMISSIONS, describe(("user", 0, "ann")), unread)
+    handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),))), unread)
+    after = handle_request(store, NO_PERMISSIONS, describe(("user", 0, "ann")), unread)
     assert described(before)[2] != described(after)[2] == {USER: {RATE: 5.0}}
 
 
 def test_responses_that_were_read_are_not_kept(store: QuotaStore) -> None:
     unread = Unread()
-    made = handle_request(store, NOBODY, describe(strict=False), unread)
+    made = handle_request(store, NO_PERMISSIONS, describe(strict=False), unread)
     assert len(unread) == 1
     del made
     assert len(unread) == 0
 
 
 def test_description_without_a_filter_has_every_entity(store: QuotaStore) -> None:
-    made = handle_request(store, NOBODY, describe(strict=False))
+    made = handle_request(store, NO_PERMISSIONS, describe(strict=False))
     assert described(made)[2] == {USER: {RATE: 1000.0}, (("user", "bob"),): {"request_percentage": 1.5}}
 
 
 @pytest.mark.parametrize(("component", "code"), [(("user", 0, None), 42), (("group", 2, None), 35)])
 def test_impossible_filter_is_refused(store: QuotaStore, component: Component, code: int) -> None:
-    made = handle_request(store, NOBODY, describe(component))
+    made = handle_request(store, NO_PERMISSIONS, describe(component))
     assert described(made)[0] == code
     assert made.result == "refused"
 
 
 def test_unauthorized_description_is_refused(store: QuotaStore) -> None:
-    made = handle_request(store, NOBODY, describe(strict=False, trusted=False))
+    made = handle_request(store, NO_PERMISSIONS, describe(strict=False, trusted=False))
     code, message, entities = described(made)
     assert (code, entities, made.result) == (31, {}, "refused")
     assert "'eve' is not in [quotas] describe_principals" in str(message)
@@ -133,32 +134,34 @@ def test_unauthorized_description_is_refused(store: QuotaStore) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_altered_quota_is_in_the_response_and_in_force(store: QuotaStore, version: int) -> None:
-    made = handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),)), version=version))
+    made = handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), version=version))
     assert made[1:] == ("altered", True)
     assert results(made, version) == [(USER, 0, None)]
     assert store.definitions.values(Entity("ann")) == {RATE: 5}
 
 
 def test_empty_alteration_changes_nothing(store: QuotaStore) -> None:
-    assert handle_request(store, NOBODY, alter())[1:] == ("altered", False)
-    assert handle_request(store, NOBODY, alter((USER, ((RATE, 1000.0),))))[1:] == ("altered", False)
+    assert handle_request(store, NO_PERMISSIONS, alter())[1:] == ("altered", False)
+    assert handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 1000.0),))))[1:] == ("altered", False)
 
 
 def test_alteration_that_is_only_validated(store: QuotaStore) -> None:
-    made = handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),)), validate_only=True))
+    made = handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), validate_only=True))
     assert made[1:] == ("altered", False)
     assert results(made) == [(USER, 0, None)]
     assert store.definitions.values(Entity("ann")) == {RATE: 1000}
 
 
 def test_each_entity_of_an_alteration_has_its_own_result(store: QuotaStore) -> None:
-    made = handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),)), ((("user", ""),), ((RATE, 5.0),))))
+    made = handle_request(
+        store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), ((("user", ""),), ((RATE, 5.0),)))
+    )
     assert made[1:] == ("refused", True)
     assert results(made) == [(USER, 0, None), ((("user", ""),), 42, "Empty user not supported")]
 
 
 def test_unauthorized_alteration_is_refused(store: QuotaStore) -> None:
-    made = handle_request(store, NOBODY, alter((USER, ((RATE, 5.0),)), trusted=False))
+    made = handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), trusted=False))
     ((parts, code, message),) = results(made)
     assert (parts, code, made.result) == (USER, 31, "refused")
     assert "'eve' is not in [quotas] alter_principals" in str(message)
@@ -174,24 +177,24 @@ def test_unauthorized_alteration_is_refused(store: QuotaStore) -> None:
 )
 def test_refusal_names_the_key_to_set_once(store: QuotaStore, user: str, advice: str) -> None:
     asked = alter((USER, ((RATE, 5.0),)), ((("user", "bob"),), ((RATE, 5.0),)), trusted=False)
-    first, second = results(handle_request(store, NOBODY, asked._replace(user=user)))
+    first, second = results(handle_request(store, NO_PERMISSIONS, asked._replace(user=user)))
     assert advice in str(first[2])
     assert second[2] == f"Cluster authorization failed: {user!r} is not in [quotas] alter_principals."
 
 
 def test_client_that_has_not_logged_in_is_never_advised_to_let_all_others_in(store: QuotaStore) -> None:
     asked = alter((USER, ((RATE, 5.0),)), trusted=False)._replace(user=ANONYMOUS)
-    ((_, _, message),) = results(handle_request(store, NOBODY, asked))
+    ((_, _, message),) = results(handle_request(store, NO_PERMISSIONS, asked))
     assert "add" not in str(message)
 
 
 def test_refusal_repeats_little_of_a_long_principal(store: QuotaStore) -> None:
     asked = alter(*([((), ())] * 10_000), trusted=False)._replace(user="x" * 1000)
-    assert len(bytes(handle_request(store, NOBODY, asked).frame)) < 10_000 * 150
+    assert len(bytes(handle_request(store, NO_PERMISSIONS, asked).frame)) < 10_000 * 150
 
 
 def test_alteration_without_a_file_tells_the_reason() -> None:
-    made = handle_request(QuotaStore(QuotaSettings()), NOBODY, alter((USER, ((RATE, 5.0),))))
+    made = handle_request(QuotaStore(QuotaSettings()), NO_PERMISSIONS, alter((USER, ((RATE, 5.0),))))
     ((_, code, message),) = results(made)
     assert (code, made.result, made.altered) == (56, "failed", False)
     assert "no quotas file is configured" in str(message)
@@ -200,14 +203,16 @@ def test_alteration_without_a_file_tells_the_reason() -> None:
 
 def test_long_names_make_no_message_that_can_not_be_written(store: QuotaStore) -> None:
     kind = "x" * 32_767
-    assert len(str(results(handle_request(store, NOBODY, alter((((kind, "a"),), ()))))[0][2])) == 1000
-    assert len(str(described(handle_request(store, NOBODY, describe((kind, 0, "a"))))[1])) == 1000
+    assert len(str(results(handle_request(store, NO_PERMISSIONS, alter((((kind, "a"),), ()))))[0][2])) == 1000
+    assert len(str(described(handle_request(store, NO_PERMISSIONS, describe((kind, 0, "a"))))[1])) == 1000
 
 
 def test_cut_request_changes_nothing(store: QuotaStore) -> None:
     asked = alter((USER, ((RATE, 5.0),)), ((("user", "bob"),), ((RATE, 5.0),)))
     with pytest.raises(WireError):
-        handle_request(store, NOBODY, asked._replace(frame=asked.frame[:-3]))
+        handle_request(store, NO_PERMISSIONS, asked._replace(frame=asked.frame[:-3]))
     assert store.definitions.values(Entity("ann")) == {RATE: 1000}
     with pytest.raises(WireError):
-        handle_request(store, NOBODY, asked._replace(api_key=DESCRIBE_CLIENT_QUOTAS, frame=asked.frame[:-3]))
+        handle_request(
+            store, NO_PERMISSIONS, asked._replace(api_key=DESCRIBE_CLIENT_QUOTAS, frame=asked.frame[:-3])
+        )

@@ -212,11 +212,11 @@ def test_cluster_that_can_not_be_asked_is_an_answer_to_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreachable(_self: Cluster, _topics: object, *, registered: bool = False) -> ClusterState:
-        raise ClusterError("nobody is there")
+        raise ClusterError("no broker is reachable")
 
     monkeypatch.setattr(SimulatedAnswers, "read_state", unreachable)
     answer = world.request((ONE, (2, 3)))
-    assert answer.outcome == Outcome(7, "Sluice cannot ask the cluster: nobody is there")
+    assert answer.outcome == Outcome(7, "Sluice cannot ask the cluster: no broker is reachable")
     assert told(answer) == [7]
 
 

@@ -34,7 +34,7 @@ def test_one_process_holds_the_lock_at_a_time(tmp_path: Path) -> None:
 
 
 def test_full_disk_that_takes_no_name_gives_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the lock would be held by a descriptor that nobody knows, and nobody would execute any more."""
+    """Otherwise an unknown descriptor would hold the lock, and no process would execute any more."""
 
     def full(_descriptor: int, _content: bytes, _offset: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -38,7 +38,7 @@ def test_sent_bytes_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
         assert shared.take(60, 0)
     one.unsent_bytes, two.unsent_bytes = 50, 20
     assert not shared.take(60, 0)
-    assert not shared.take(10, 9_999)  # nobody is asked again so soon
+    assert not shared.take(10, 9_999)  # connections are not asked again so soon
     assert shared.take(30, 10_000)
     one.unsent_bytes += 30
     assert not shared.take(1, 10_000)

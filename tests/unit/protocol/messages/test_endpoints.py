@@ -16,7 +16,7 @@ def ours(node_id: int, host: str, port: int) -> tuple[str, int] | None:
     return ("cd", 8)
 
 
-def nobody(_node_id: int, _host: str, _port: int) -> None:
+def no_address(_node_id: int, _host: str, _port: int) -> None:
     return None
 
 
@@ -43,20 +43,20 @@ def test_other_tags_and_the_bytes_behind_them_are_unchanged() -> None:
 
 def test_endpoints_without_brokers_are_left_out() -> None:
     section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa")
-    assert endpoints.rewrite_tags(section, 0, len(section), nobody) == bytes.fromhex("01 05 01 aa")
+    assert endpoints.rewrite_tags(section, 0, len(section), no_address) == bytes.fromhex("01 05 01 aa")
 
 
 def test_tags_without_endpoints_are_unchanged() -> None:
     section = bytes.fromhex("01 05 01 aa")
-    assert endpoints.rewrite_tags(section, 0, len(section), nobody) is None
-    assert endpoints.fit_tags(section, 0, len(section), nobody) is None
+    assert endpoints.rewrite_tags(section, 0, len(section), no_address) is None
+    assert endpoints.fit_tags(section, 0, len(section), no_address) is None
 
 
 def test_shorter_array_before_the_tags_is_padded_by_a_tag() -> None:
     tail = ARRAY + b"\x00"
-    # Nobody is named: the array is empty, and 14 bytes are filled: one field, tag 127, 12 zeros.
-    assert endpoints.fit_array(tail, 0, len(tail), nobody) == bytes.fromhex("01 01 7f 0c") + bytes(12)
-    assert endpoints.fit_array(b"\x01\x00", 0, 2, nobody) is None
+    # No broker is named: the array is empty, and 14 bytes are padding: one field, tag 127, 12 zeros.
+    assert endpoints.fit_array(tail, 0, len(tail), no_address) == bytes.fromhex("01 01 7f 0c") + bytes(12)
+    assert endpoints.fit_array(b"\x01\x00", 0, 2, no_address) is None
 
 
 @pytest.mark.parametrize("size", [*range(120, 140), 16380, 16385, 16390, 16400])
@@ -72,7 +72,7 @@ def test_padding_gives_the_old_length_for_every_host_length(size: int) -> None:
 def test_too_many_tags_are_malformed() -> None:
     section = b"\x7f" + b"\x05\x00" * 127
     with pytest.raises(MalformedFieldError):
-        endpoints.rewrite_tags(section, 0, len(section), nobody)
+        endpoints.rewrite_tags(section, 0, len(section), no_address)
 
 
 def _asked_of_nobody(_node_id: int, _host: str, _port: int) -> None:

@@ -22,7 +22,7 @@ def test_smallest_answer_is_done_at_once() -> None:
 
 
 def test_bytes_behind_the_fields_pass() -> None:
-    # A newer broker's tail that nobody here knows, behind an empty tag section.
+    # Unknown fields of a newer broker, behind an empty tag section.
     frame = bytearray.fromhex("00000013 00000009 00 00000000 0000 00000005 01 00 abcd")
     walk = FetchWalk(18, 19)
     assert walk.feed(frame, 0, 21, None) == 21

@@ -27,7 +27,7 @@ REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5
 
 
 class Link:
-    """150 records behind, and 50 fewer each time somebody looks."""
+    """150 records behind, and 50 fewer at each scrape."""
 
     follower = 3
 

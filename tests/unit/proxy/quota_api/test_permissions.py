@@ -18,9 +18,9 @@ def test_by_default_any_client_may_describe_and_none_may_alter() -> None:
 
 
 def test_trusted_client_may_describe_and_alter() -> None:
-    nobody = Permissions(frozenset(), frozenset())
-    assert nobody.may_alter(asked("ANONYMOUS", trusted=True))
-    assert nobody.may_describe(asked("ANONYMOUS", trusted=True))
+    nothing_configured = Permissions(frozenset(), frozenset())
+    assert nothing_configured.may_alter(asked("ANONYMOUS", trusted=True))
+    assert nothing_configured.may_describe(asked("ANONYMOUS", trusted=True))
 
 
 @pytest.mark.parametrize(("user", "may"), [("ann", True), ("bob", False), ("ANONYMOUS", False), ("", False)])

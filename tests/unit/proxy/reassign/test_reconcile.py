@@ -107,7 +107,7 @@ def test_refused_step_is_tried_again_later_and_later_still() -> None:
 def test_cancelled_move_takes_back_the_step_that_leads_away() -> None:
     back = replace(UNDER_WAY, target=(1, 2), cancelled=True)
     assert decided(back, MOVING).cancels == [KEY]
-    assert decided(back, replace(MOVING, isr=(3,))).cancels == [], "nobody would be left"
+    assert decided(back, replace(MOVING, isr=(3,))).cancels == [], "no in-sync replica would be left"
     assert decided(back, BEFORE, now_ms=0).in_flight == {KEY: FIRST}
 
 
@@ -157,7 +157,7 @@ def test_step_with_a_dead_broker_that_can_not_be_taken_back_says_so() -> None:
 
 
 def test_step_with_a_dead_broker_is_taken_back_even_below_min_isr() -> None:
-    """However few they are: they are no more with it, and somebody alive may be added without it."""
+    """The step drops no in-sync replica, and a live broker can be added once it is taken back."""
     memory = Memory()
     few = replace(MOVING, isr=(1,), min_isr=2)
     decided(UNDER_WAY, few, memory, 0, LIVE - {3})

@@ -1,4 +1,4 @@
-"""TOML with bounds: what tomllib would choke on, or give and nobody could use, is one error in one line."""
+"""TOML with bounds: text that tomllib cannot read, or values that cannot be used, are one error in one line."""
 
 import time
 

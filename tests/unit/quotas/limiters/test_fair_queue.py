@@ -91,7 +91,7 @@ def test_new_channel_begins_where_the_virtual_time_was_a_while_ago() -> None:
     queue = FairQueue()
     queue.sweep(0, 1000)
     early = Flow()
-    for start in (0, 100, 200):  # somebody was a moment earlier and found the burst
+    for start in (0, 100, 200):  # other channels came a moment earlier and took the burst
         queue.record_passed(early, start, 100, 0)
     late = Flow()
     queue.enter(late)

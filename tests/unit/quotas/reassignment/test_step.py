@@ -109,7 +109,7 @@ def test_defect_2_replication_factor_never_falls_below_both_ends() -> None:
 
 
 def test_defect_3_shrinking_and_growing_take_the_same_care() -> None:
-    # n = max(R, |FTR| - |CR|) has growth's sign in the place of shrinking's, and nobody reads it.
+    # n = max(R, |FTR| - |CR|) has growth's sign in the place of shrinking's, and no code reads it.
     assert [row[4] for row in walk(Move("t", 0, (0, 1, 2, 3), (1,)), 2)] == [(1, 0), (1,)]
     assert [row[4] for row in walk(Move("t", 0, (0,), (0, 1, 2, 3)), 2)] == [(0, 1, 2), (0, 1, 2, 3)]
     assert [row[4] for row in walk(Move("t", 0, (0, 1), (2, 3, 4)), 1)] == [(2, 0), (2, 3), (2, 3, 4)]

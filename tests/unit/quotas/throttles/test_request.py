@@ -10,7 +10,7 @@ from quotas.engine import EXPIRE_MS, Engine, EngineOptions
 from quotas.throttles.request import RequestThrottle
 
 KEY = "request_percentage"
-ANYBODY = {Entity(client_id=DEFAULT): 1.0}
+ANY_CLIENT = {Entity(client_id=DEFAULT): 1.0}
 
 
 def definitions(entries: dict[Entity, float]) -> Definitions:
@@ -22,7 +22,7 @@ def engine(entries: dict[Entity, float] | None = None, **options: object) -> Eng
 
 
 def throttle(entries: dict[Entity, float] | None = None, **options: object) -> RequestThrottle:
-    return engine(ANYBODY if entries is None else entries, **options).client("u", "a", 1).requests
+    return engine(ANY_CLIENT if entries is None else entries, **options).client("u", "a", 1).requests
 
 
 @pytest.mark.parametrize("policy", ["kip13", "schedule"])
@@ -97,13 +97,13 @@ def test_most_specific_of_eight_levels_holds() -> None:
 
 @pytest.mark.parametrize(("scope", "elsewhere"), [("broker", 0), ("gateway", 1000)])
 def test_scope_decides_whether_brokers_share_a_window(scope: str, elsewhere: int) -> None:
-    quotas = engine(ANYBODY, scope=scope)
+    quotas = engine(ANY_CLIENT, scope=scope)
     assert quotas.client("u", "a", 1).requests.record(500_000, 0) == 1000
     assert quotas.client("u", "a", 2).requests.record(0, 1) == elsewhere
 
 
 def test_changed_quota_applies_from_the_next_request_and_keeps_recorded_time() -> None:
-    quotas = engine(ANYBODY)
+    quotas = engine(ANY_CLIENT)
     requests = quotas.client("u", "a", 1).requests
     assert requests.record(90_000, 0) == 0
     quotas.update(EngineOptions(), definitions({Entity(client_id=DEFAULT): 0.8}), 0)
@@ -117,15 +117,15 @@ def test_changed_quota_applies_from_the_next_request_and_keeps_recorded_time() -
 
 
 def test_changed_windows_keep_recorded_time() -> None:
-    quotas = engine(ANYBODY)
+    quotas = engine(ANY_CLIENT)
     requests = quotas.client("u", "a", 1).requests
     assert requests.record(90_000, 0) == 0
-    quotas.update(EngineOptions(window_samples=5), definitions(ANYBODY), 0)
+    quotas.update(EngineOptions(window_samples=5), definitions(ANY_CLIENT), 0)
     assert requests.record(0, 0) == 1000  # 9 - 4 s
 
 
 def test_nothing_is_counted_while_everything_passes_unseen() -> None:
-    quotas = engine(ANYBODY)
+    quotas = engine(ANY_CLIENT)
     requests = quotas.client("u", "a", 1).requests
     assert requests.limits(0)
     quotas.switch_enforcement(on=False)
@@ -159,7 +159,7 @@ def test_limiter_goes_with_its_last_client() -> None:
 
 
 def test_client_with_measured_requests_expires_after_an_hour() -> None:
-    quotas = engine(ANYBODY)
+    quotas = engine(ANY_CLIENT)
     requests = quotas.client("u", "a", 1).requests
     requests.record(5, 0)
     assert quotas.expire(0) == 0

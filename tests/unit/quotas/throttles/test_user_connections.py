@@ -70,7 +70,7 @@ def test_observe_counts_and_mutes_no_user() -> None:
     assert waits(quotas, "u", 15)[-1] == 0
     assert STATS.connections_would_throttle - before == 5
     quotas.update(EngineOptions(window_samples=10), quotas.definitions, 0)
-    assert waits(quotas, "u", 1) == [1000]  # what passed unenforced is nobody's debt
+    assert waits(quotas, "u", 1) == [1000]  # what passed unenforced is no debt
 
 
 def test_rate_changes_live() -> None:
