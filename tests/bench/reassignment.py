@@ -34,7 +34,7 @@ _SETTLE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Who carries the move out; R is 0 where the cluster does by itself."""
+    """The executor of the move; R is 0 if the cluster moves by itself."""
 
     name: str
     replica_count: int

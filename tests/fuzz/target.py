@@ -1,4 +1,4 @@
-"""What is fuzzed: a name, a function over bytes, and what the fuzzer is told about its inputs."""
+"""A fuzz target: a name, a function over bytes, and a description of its inputs for the fuzzer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is captured is what clients did, on real brokers; and it can be replayed.
+"""A capture in front of real brokers has the clients' requests, and can be replayed.
 
 Clients count what they send and get; the rows must say the same, to the record.
 """

@@ -30,7 +30,7 @@ RUN_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who the broker thinks we are."""
+    """The member that the broker knows."""
 
     group: str
     generation: int

@@ -51,7 +51,7 @@ def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def stock(kafka: Cluster, create_topic: CreateTopic) -> Topic:
-    """What is produced goes here: six partitions, two of them led by broker 1."""
+    """A topic to produce to: six partitions, two of them led by broker 1."""
     return describe(kafka, create_topic(partitions=6))
 
 

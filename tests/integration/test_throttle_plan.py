@@ -79,13 +79,13 @@ def client_id() -> str:
 
 @pytest.fixture(scope="module")
 def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
-    """What is produced goes here: six partitions, two of them led by broker 1."""
+    """A topic to produce to: six partitions, two of them led by broker 1."""
     return describe(kafka, create_topic(partitions=6))
 
 
 @pytest.fixture(scope="module")
 def stock(kafka: Cluster, create_topic: CreateTopic) -> Topic:
-    """What is fetched: broker 1 leads two partitions, the first empty, the second with a batch of 130 KB."""
+    """A topic to fetch from: broker 1 leads two partitions, the first empty, the second with a batch of 130 KB."""
     found = describe(kafka, create_topic(partitions=6))
     write(kafka.address(BROKER), found, found.led_by(BROKER)[1], batch([bytes(130_000)]))
     return found

@@ -1,4 +1,4 @@
-"""What is under docker/: no container engine runs here, so everything is checked that can be without one.
+"""The files under docker/, as far as they can be checked without a container engine.
 
 Files parse, paths exist, the configurations inside are judged by `sluice check`, and the ports that one file gives are
 the ports that the other expects.

@@ -1,4 +1,4 @@
-"""What is shipped: the wheel, in an environment that has nothing else, away from the checkout."""
+"""The wheel in an environment without other packages, away from the checkout."""
 
 import contextlib
 import http.client

@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Milestone(NamedTuple):
-    """What is to be done as soon as so many bytes are there; by the thread that watches: brokers end with theirs."""
+    """An action as soon as there are so many bytes; run by the watching thread, since brokers end with theirs."""
 
     size: int
     action: Callable[[], None]

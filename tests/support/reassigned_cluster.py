@@ -106,7 +106,7 @@ class SimulatedCluster:
         partition.leader = preferred
 
     def behind(self, key: TopicPartition) -> list[int]:
-        """Who could catch up with the leader now."""
+        """The replicas that could catch up with the leader now."""
         partition = self.partitions[key]
         if partition.leader < 0:
             return []

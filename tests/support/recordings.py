@@ -43,7 +43,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What is right: bytes/s from, to.
+    """The right recommendation: bytes/s from, to.
 
     Attributes:
         overrides: by client; there is no other one.

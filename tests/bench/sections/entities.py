@@ -28,7 +28,7 @@ DECISIONS: Final = 40_000
 _REPEATS: Final = 41  # the best of them counts: other work on the machine comes in bursts
 _RATE: Final = 10.0**12  # never reached: every decision is the usual one
 
-# Who asks: (user, client id). Users u0, client ids c0 and pairs of them have entities of their own.
+# The clients: (user, client id). Users u0, client ids c0 and pairs of them have entities of their own.
 ASKING: Final = (
     ("u0", "c0"),
     ("u0", "nobody"),

@@ -53,7 +53,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is measured, the units of its cost and of its speed, and the bar against HAProxy."""
+    """A measurement: the units of its cost and of its speed, and the bar against HAProxy."""
 
     what: str
     unit: str

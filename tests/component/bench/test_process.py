@@ -1,4 +1,4 @@
-"""What is read of /proc, and children that are spoken to by lines."""
+"""Figures read from /proc, and child processes that answer line by line."""
 
 import doctest
 import os

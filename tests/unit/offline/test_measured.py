@@ -1,4 +1,4 @@
-"""What is made of the tables on the driver."""
+"""Figures made from the tables on Spark's driver."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What is legal and has no effect, or another one than was meant."""
+"""Valid settings without effect, or with another effect than was probably meant."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who gets in, under which name and address; who does not, under which cause, and what he is told."""
+"""New connections: accepted under a name and an address, or refused with a cause and a message."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""What is done with every connection: one that ended meanwhile is passed over, one that raises ends alone."""
+"""Calls for every connection: one that has ended meanwhile is skipped, one that raises ends alone."""
 
 import asyncio
 from typing import cast

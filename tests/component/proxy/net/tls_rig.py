@@ -50,7 +50,7 @@ class Papers:
         )
 
     def cluster(self, own: Certificate | None = None, *, verify_hostname: bool = True) -> ClusterTls:
-        """Whom the proxy believes to be a broker."""
+        """The certificates that the proxy accepts from brokers."""
         return ClusterTls(
             ca_file=self.servers.cert_file,
             cert_file=own.cert_file if own else None,

@@ -250,7 +250,7 @@ class FullDisk:
 def test_refused_write_leaves_nothing_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: float
 ) -> None:
-    """Who is told that nothing was written must not find a part of it, which would hold slots."""
+    """A refused request must leave no part of it in the journal, which would hold slots."""
     journal = Journal(tmp_path)
     journal.append([FIRST])
     other = Journal(tmp_path)

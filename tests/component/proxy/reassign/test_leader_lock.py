@@ -1,4 +1,4 @@
-"""Who executes: one process, and after its end another."""
+"""One process executes, and after its end another."""
 
 import errno
 import os

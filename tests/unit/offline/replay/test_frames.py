@@ -1,4 +1,4 @@
-"""What is sent for a recorded request; kafka-python judges the bytes."""
+"""The request that is sent for a recorded one, as kafka-python reads it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What is asked of a target before a replay; kafka-python writes its answers."""
+"""Requests to a target before a replay; kafka-python writes the responses."""
 
 import asyncio
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""What is read of a plain Produce is what a walk finds; what is not plain is left to it."""
+"""A plain Produce is read as a walk reads it; other requests are left to the walk."""
 
 import pytest
 

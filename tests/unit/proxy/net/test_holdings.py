@@ -1,4 +1,4 @@
-"""What is held by which address, and which one holds most: compared with counting it all each time."""
+"""Items held by address, and the address with most: compared with a recount."""
 
 import random
 

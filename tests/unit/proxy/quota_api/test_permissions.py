@@ -1,4 +1,4 @@
-"""Who may alter and describe quotas."""
+"""The clients that may alter and describe quotas."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is shown of moves: how far they are, how fast bytes come, and why something waits."""
+"""The status of moves: progress, rate, and the reason of a wait."""
 
 from dataclasses import replace
 from math import inf

@@ -15,7 +15,7 @@ RATE = [("producer_byte_rate", 1000.0)]
 
 
 def problem(parts: Parts, *ops: tuple[str, float | None], definitions: Definitions | None = None) -> str:
-    """What is wrong with one alteration; it must change nothing then."""
+    """The error of one alteration, which must then change nothing."""
     outcome = alter(definitions or Definitions(), [(parts, ops)])
     ((named, text),) = outcome.results
     assert named == parts

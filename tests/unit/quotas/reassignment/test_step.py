@@ -128,7 +128,7 @@ def test_defect_4_repair_drops_no_replica_in_sync_and_adds_no_dead_one() -> None
     step = one_step(Move("t", 0, (0, 1, 2), (3, 4, 5)), now, dead=(1, 2, 3), count=1)
     # The dead would block Kafka 3.8 to 4.1: what is left is in sync, and no less than min ISR.
     assert (step.adds, step.drops, step.replicas) == ((4,), (1, 2), (4, 0))
-    # Who lives and lags stays: one more in sync is all that is wanted now.
+    # A live replica that lags stays: one more in sync is all that is needed now.
     step = one_step(Move("t", 0, (0, 1, 2), (3, 4, 5)), now, dead=(2,))
     assert (step.adds, step.drops, step.replicas) == ((3,), (2,), (3, 0, 1))
 

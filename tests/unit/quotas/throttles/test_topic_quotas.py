@@ -152,7 +152,7 @@ def test_topics_without_traffic_are_forgotten_after_an_hour() -> None:
 
 
 def expired(quotas: Engine, now_ms: int) -> list[str]:
-    """Whom the default topic's quota still holds."""
+    """The clients that the default topic's quota still holds."""
     quotas.topics.expire(now_ms)
     return [throttle.topic for throttle in quotas.topics.throttles()]
 
