@@ -18,8 +18,8 @@ __all__ = [
     "Broker",
     "ClusterSeen",
     "PartitionSeen",
+    "TopicMetadata",
     "TopicPartitions",
-    "TopicSeen",
     "brokers",
     "everything",
     "partitions",
@@ -76,7 +76,7 @@ class ClusterSeen(NamedTuple):
         return frozenset(broker.broker for broker in self.brokers)
 
 
-class TopicSeen(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic as a broker knows it; without a name if the broker does not know it."""
 
     error_code: int
@@ -103,13 +103,13 @@ def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request
     return Request(METADATA, version, _names_body(topics, version), read, _TOPICS_BYTES_MAX)
 
 
-def topics_by_name(names: Sequence[str]) -> Request[list[TopicSeen]]:
+def topics_by_name(names: Sequence[str]) -> Request[list[TopicMetadata]]:
     """Return the request for the ids of topics."""
     body = _names_body(names, _TOPICS_VERSION)
     return Request(METADATA, _TOPICS_VERSION, body, _read_topics, _TOPICS_BYTES_MAX)
 
 
-def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
+def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicMetadata]]:
     """Return the request for the names of topics."""
     kind = messages.MetadataRequest.MetadataRequestTopic
     entries = [
@@ -154,9 +154,9 @@ def _read_brokers(frame: bytes) -> list[Broker]:
     return _brokers_of(decode(messages.MetadataResponse, _BROKERS_VERSION, frame))
 
 
-def _read_topics(frame: bytes) -> list[TopicSeen]:
+def _read_topics(frame: bytes) -> list[TopicMetadata]:
     response = decode(messages.MetadataResponse, _TOPICS_VERSION, frame)
-    return [TopicSeen(one.error_code, one.name, _id_of(one)) for one in response.topics or ()]
+    return [TopicMetadata(one.error_code, one.name, _id_of(one)) for one in response.topics or ()]
 
 
 def _read_partitions(version: int, frame: bytes) -> ClusterSeen:

@@ -1,7 +1,7 @@
 """Work on thousands of items in portions, so that the caller can do other work between them.
 
-    def told(self, replicas: dict[Key, Replica]) -> Portions[int]:
-        yield from each(replicas.items(), self._tell)  # which is given a list of so many of them
+    def written(self, replicas: dict[Key, Replica]) -> Portions[int]:
+        yield from for_each(replicas.items(), self._write)  # called with lists of at most PORTION items
         return 1
 
 The caller iterates, one portion in each turn of its event loop, and uses the value returned at the end. A small number
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
-__all__ = ["PORTION", "Portions", "each", "emptied", "taken"]
+__all__ = ["PORTION", "Portions", "clear", "drain", "for_each"]
 
 # A replica costs up to 10 us in one turn.
 PORTION: Final = 400
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Portions: TypeAlias = Generator[None, None, R]
 
 
-def each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None]:
+def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None]:
     """Call the work with portions of all items."""
     iterator = iter(items)
     while portion := list(islice(iterator, PORTION)):
@@ -34,7 +34,7 @@ def each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None
             yield
 
 
-def taken(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Portions[None]:
+def drain(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Portions[None]:
     """Remove all items, the last ones first, and call the work with them: freeing thousands at once takes long."""
     while items:
         portion = [items.popitem() for _ in range(min(PORTION, len(items)))]
@@ -43,10 +43,10 @@ def taken(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Por
             yield
 
 
-def emptied(items: dict[Any, Any] | list[Any]) -> Portions[None]:
+def clear(items: dict[Any, Any] | list[Any]) -> Portions[None]:
     """Remove all items."""
     if isinstance(items, dict):
-        yield from taken(items, _nothing)
+        yield from drain(items, _nothing)
         return
     while items:
         full = len(items) >= PORTION

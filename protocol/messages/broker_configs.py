@@ -12,7 +12,7 @@ from protocol.api import DESCRIBE_CONFIGS
 from protocol.header import response_body_start
 from protocol.primitives import Buffer, count, count_bytes, skip, skip_string, skip_tags, string, string_span
 
-__all__ = ["HIDDEN", "asks_of_broker", "without_addresses"]
+__all__ = ["HIDDEN", "names_broker", "without_addresses"]
 
 HIDDEN: Final = frozenset(
     (
@@ -34,7 +34,7 @@ _DOCUMENTED_SINCE: Final = 3
 _FLEXIBLE_SINCE: Final = 4
 
 
-def asks_of_broker(frame: Buffer, body: int, version: int) -> bool:
+def names_broker(frame: Buffer, body: int, version: int) -> bool:
     """Whether a whole request whose fields begin at `body` asks for a broker's own configs.
 
     Raises:

@@ -14,7 +14,7 @@ from protocol.messages.fetch import (
     replica_id,
 )
 
-__all__ = ["VERSION_MIN", "FollowerRequest", "Replica", "names_all", "read_follower"]
+__all__ = ["VERSION_MIN", "FollowerRequest", "Replica", "is_full", "read_follower"]
 
 VERSION_MIN: Final = 12
 
@@ -29,17 +29,17 @@ class Replica:
 
     Attributes:
         entry: the follower's entry.
-        told: the last entry sent to the leader; None if the leader's session does not contain the partition.
+        sent: the last entry sent to the leader; None if the leader's session does not contain the partition.
         high_watermark: the last one seen; -1 if there was none in this leader epoch.
     """
 
-    __slots__ = ("entry", "fetch_offset", "high_watermark", "leader_epoch", "max_bytes", "told")
+    __slots__ = ("entry", "fetch_offset", "high_watermark", "leader_epoch", "max_bytes", "sent")
 
     fetch_offset: int
     max_bytes: int
 
-    def __init__(self, entry: bytes, told: bytes | None) -> None:
-        self.told = told
+    def __init__(self, entry: bytes, sent: bytes | None) -> None:
+        self.sent = sent
         self.high_watermark = -1
         self.leader_epoch = 0
         self.take(entry)
@@ -69,7 +69,7 @@ class FollowerRequest(ReadRequest):
     replicas: dict[TopicPartition, Replica]
 
 
-def names_all(fields: FetchFields) -> bool:
+def is_full(fields: FetchFields) -> bool:
     """Whether a request is a full one, which names every partition."""
     return fields.session_id == 0 or fields.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 

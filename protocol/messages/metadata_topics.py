@@ -26,8 +26,8 @@ from protocol.primitives import (
 __all__ = [
     "BY_ID_VERSION",
     "BY_NAME_VERSION",
-    "TopicSeen",
-    "TopicsAsked",
+    "TopicMetadata",
+    "TopicsRequest",
     "read_request",
     "read_sizes",
     "read_topics",
@@ -51,7 +51,7 @@ _TOPIC_OPERATIONS_SINCE: Final = 8
 _INT32: Final = Struct(">i")
 
 
-class TopicsAsked(NamedTuple):
+class TopicsRequest(NamedTuple):
     """The topics that a request asks for.
 
     Attributes:
@@ -65,7 +65,7 @@ class TopicsAsked(NamedTuple):
     creates_at: int
 
 
-class TopicSeen(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic as a broker knows it; `partitions` is 0 for an unknown one."""
 
     error_code: int
@@ -91,7 +91,7 @@ def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: by
     return _INT32.pack(len(body)) + body
 
 
-def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
+def read_request(frame: Buffer, body: int, version: int) -> TopicsRequest:
     """Decode a whole request whose fields begin at `body`.
 
     Raises:
@@ -111,12 +111,12 @@ def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
         if name is not None:
             names.append(name)
     if version < BY_NAME_VERSION:
-        return TopicsAsked(tuple(names), bool(names), -1)
+        return TopicsRequest(tuple(names), bool(names), -1)
     skip(pos, 1, end)
-    return TopicsAsked(tuple(names), bool(frame[pos]), pos)
+    return TopicsRequest(tuple(names), bool(frame[pos]), pos)
 
 
-def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[TopicSeen]:
+def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[TopicMetadata]:
     """Return the topics of a whole response.
 
     Args:
@@ -149,7 +149,7 @@ def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[To
             pos = skip(pos, 4, end)
         if compact:
             pos = skip_tags(frame, pos, end)
-        seen.append(TopicSeen(error_code, name, topic_id, max(partitions, 0)))
+        seen.append(TopicMetadata(error_code, name, topic_id, max(partitions, 0)))
     return seen
 
 

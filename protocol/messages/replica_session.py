@@ -1,30 +1,30 @@
 """One follower's fetch session with one leader, when partitions are left out of it (KIP-73, KIP-227, KIP-903).
 
-Two sessions are kept here. The follower's holds what the follower wants: it is told to it, and it names changes to
-it. The leader's holds what is asked for now. Each has its own id and its own epoch, so a request may be answered
-without the leader, and a session that the leader drops is begun anew without the follower: its next request then
-names everything that is wanted. So nothing can be lost between the two: whatever the follower wants and the leader
-does not hold is known by comparing each partition's entry with the one that was last told.
+There are two sessions. The follower's session, between the follower and Sluice, contains the partitions that the
+follower fetches. The leader's session, between Sluice and the leader, contains those that are requested now. Each has
+its own id and epoch. So Sluice can respond without the leader; and if the leader drops its session, Sluice begins a new
+one with all partitions, without the follower. No partition can be lost, because each partition's entry in the
+follower's session is compared with the entry that was last sent to the leader:
 
-    wanted, not told            -> named in the next request, or left out again
-    told, wanted otherwise      -> named in the next request
-    told, not wanted any more   -> forgotten in the next request
-    told, to be left out        -> forgotten in the next request, once
+    fetched by the follower, not sent     -> in the next request, unless it is left out again
+    sent, and changed by the follower     -> in the next request
+    sent, and removed by the follower     -> forgotten in the next request
+    sent, and now left out                -> forgotten in the next request, once
 
-A full request of the follower is answered with every partition it names, or the follower ends the session: so from
-those nothing is left out, they are only limited. Versions 12 to 18: brokers name topics by id since 13. Which
-partitions are left out is not decided here, and records are not seen.
+The response to a follower's full request must contain every partition that it names, or the follower ends the session.
+So a full request leaves nothing out; it only limits partitions. Versions 12 to 18: topics have ids since 13. This
+module does not decide which partitions are left out.
 
 Non-obvious:
 
 - A throttled replica is never fetched with 0 bytes, and its response is never emptied. A leader returns a batch for
   0 bytes, and a follower asks again at once for what it did not get (measured: 2,122 fetches in 6 s).
 - A leader's session must not become empty, since Kafka then closes it. If all partitions are left out, nothing is
-  sent to the leader, and its session stays as it was.
+  sent to the leader, and its session is unchanged.
 - A full response to a follower holds every partition that the request named, or the follower ends the session. So a
-  full request leaves nothing out; throttled partitions are asked for one byte, which brings their high watermark,
-  and at most one batch of all of them.
-- With fewer bytes than a batch a partition gets nothing, unless it is the first. So the size of a batch is learned
+  full request leaves nothing out; throttled partitions are limited to one byte, which returns their high watermark,
+  and at most one batch in all.
+- With fewer bytes than a batch a partition gets nothing, unless it is the first. So the size of a batch is taken
   from the responses, and doubled if a partition that is behind gets nothing.
 """
 
@@ -42,12 +42,12 @@ from protocol.messages.fetch import (
     Topics,
     join_request,
 )
-from protocol.messages.follower_request import FollowerRequest, Replica, names_all
-from protocol.portions import Portions, each, emptied, taken
+from protocol.messages.follower_request import FollowerRequest, Replica, is_full
+from protocol.portions import Portions, clear, drain, for_each
 
 __all__ = ["OWN_SESSION_ID", "UNKNOWN_SESSION", "WRONG_EPOCH", "ReplicaSession"]
 
-# Told to the follower where the leader gives no session. Leaders draw theirs at random.
+# The follower's session id if the leader returns none. Leaders choose theirs at random.
 OWN_SESSION_ID: Final = 0x7FFFFFFF
 UNKNOWN_SESSION: Final = 70  # FETCH_SESSION_ID_NOT_FOUND
 WRONG_EPOCH: Final = 71  # INVALID_FETCH_SESSION_EPOCH
@@ -60,28 +60,28 @@ _INT32 = Struct(">i")
 class ReplicaSession:
     """Both sessions of one connection between a follower and a leader.
 
-    For each request: `take` it; then either `respond_locally`, or `forward` and, when the response's head is here,
-    `responded`. A request of thousands of replicas is taken and forwarded in portions (`protocol.portions`); whatever
-    ends in the midst of one, the session ends with it.
+    For each request: `take` it; then either `respond_locally`, or `forward` and, when the head of the response has
+    arrived, `responded`. A request with thousands of replicas is taken and forwarded in portions
+    (`protocol.portions`); if one of these is interrupted, the session must not be used any more.
 
     Attributes:
-        replicas: what the follower wants, in its order.
-        full: whether the request taken last names everything, so that all of it has to be answered.
-        added, removed: partitions that the request taken last has added to the follower's session, or removed.
-        session_id: the follower's; 0 before its first response.
+        replicas: the partitions of the follower's session, in its order.
+        full: whether the last request was a full one, so that the response must contain all its partitions.
+        added, removed: the partitions that the last request has added to the follower's session, or removed.
+        session_id: the id of the follower's session; 0 before its first response.
     """
 
     __slots__ = (
-        "_asked_id",
-        "_asks_for_session",
+        "_beginning_session",
         "_changed",
-        "_deviating",
         "_epoch",
         "_leader_epoch",
         "_leader_id",
-        "_leaving",
-        "_renewing",
+        "_limited",
+        "_request_session_id",
+        "_to_forget",
         "_version",
+        "_wants_session",
         "added",
         "full",
         "removed",
@@ -95,33 +95,33 @@ class ReplicaSession:
         self.added: Collection[TopicPartition] = ()
         self.removed: list[TopicPartition] = []
         self.session_id = 0
-        self._epoch = 0  # of the follower's next request
+        self._epoch = 0  # the epoch of the follower's next request
         self._version = 0
-        self._asked_id = 0  # the session id in the request taken last
-        self._asks_for_session = False
+        self._request_session_id = 0  # in the last request
+        self._wants_session = False
         self._leader_id = 0
-        self._leader_epoch = 0  # of the next request to the leader
-        self._renewing = False  # the request with the leader begins a session
-        # What changed in the follower's words and was not told; dicts for their order.
+        self._leader_epoch = 0  # the epoch of the next request to the leader
+        self._beginning_session = False  # the forwarded request begins a session
+        # Changed by the follower, and not sent yet. These are dicts to keep the order.
         self._changed: dict[TopicPartition, None] = {}
-        # Left out, or asked for with a smaller limit.
-        self._deviating: dict[TopicPartition, None] = {}
-        # Not wanted any more, and the leader holds it.
-        self._leaving: dict[TopicPartition, bytes] = {}
+        # Left out, or requested with a smaller limit than the follower's.
+        self._limited: dict[TopicPartition, None] = {}
+        # Removed by the follower, and still in the leader's session.
+        self._to_forget: dict[TopicPartition, bytes] = {}
 
     def take(self, fields: FetchFields, frame: FollowerRequest, body_pos: int, version: int) -> Portions[int]:
-        """Take a whole request over into what the follower wants; the partitions' entries are taken out of it.
+        """Apply a complete request to the follower's session; its partitions' entries are moved out of `frame`.
 
         Returns:
-            0, or the error to answer it with: the follower then names everything anew.
+            0, or the error code of the response, after which the follower sends a full request.
         """
         session_id, epoch = fields.session_id, fields.session_epoch
-        assert frame.read_as == (body_pos, version), "it was read as what it is"
-        self.full = names_all(fields)
-        self._asked_id = session_id
+        assert frame.read_as == (body_pos, version), "parsed with other arguments"
+        self.full = is_full(fields)
+        self._request_session_id = session_id
         if self.full:
-            yield from self._begin(frame, session_id)
-            self._asks_for_session = epoch == INITIAL_EPOCH
+            yield from self._replace_all(frame, session_id)
+            self._wants_session = epoch == INITIAL_EPOCH
             self._version = version
             return 0
         if not self.session_id or session_id != self.session_id:
@@ -129,7 +129,7 @@ class ReplicaSession:
         if epoch != self._epoch or version != self._version:
             return WRONG_EPOCH
         self._epoch = epoch % _EPOCH_MAX + 1
-        yield from self._change(frame.topics)
+        yield from self._apply_changes(frame.topics)
         return 0
 
     def forward(
@@ -140,26 +140,26 @@ class ReplicaSession:
         body_pos: int,
         version: int,
     ) -> Portions[bytes | None]:
-        """The request as the leader is to see it; None where it is the follower's own, to the byte.
+        """Return the request to the leader; None to forward the follower's own unchanged.
 
         Args:
-            limits: most bytes of a partition; 0 leaves it out. The others are asked for as the follower wants.
-            max_wait_ms: how long the leader may wait for data, where that is not the follower's to say.
+            limits: the most bytes of a partition; 0 leaves it out. Other partitions keep the follower's limit.
+            max_wait_ms: how long the leader may wait for data; None for the follower's value.
         """
         renew = self.full or not self._leader_id
-        if not (limits or self._deviating or self._leaving or max_wait_ms is not None) and (
-            self._asked_id == self._leader_id if self.full else self._told_as_wanted()
+        if not (limits or self._limited or self._to_forget or max_wait_ms is not None) and (
+            self._request_session_id == self._leader_id if self.full else self._sessions_agree()
         ):
-            yield from self._untouched()
+            yield from self._note_unchanged()
             return None
         named, forgotten = TopicArray(version), TopicArray(version)
         if renew:
-            yield from self._tell_all(limits, named)
+            yield from self._write_all(limits, named)
         else:
-            yield from self._tell_changes(limits, named, forgotten)
-        self._renewing = renew
+            yield from self._write_changes(limits, named, forgotten)
+        self._beginning_session = renew
         session_id, epoch = self._leader_id, self._leader_epoch
-        if self.full and not self._asks_for_session:
+        if self.full and not self._wants_session:
             epoch = FINAL_EPOCH
         elif renew:
             epoch = INITIAL_EPOCH
@@ -173,172 +173,167 @@ class ReplicaSession:
         return join_request(frame, scalars, body_pos, version, epoch, named, forgotten)
 
     def responded(self, error_code: int, session_id: int) -> tuple[int, int]:
-        """Take the head of the leader's response; gives the error and session id that the follower is to see."""
+        """Apply the head of the leader's response; returns error code and session id for the follower."""
         if error_code:
             if self.full or error_code not in (UNKNOWN_SESSION, WRONG_EPOCH):
-                self._forget_leader()
+                self._drop_leader_session()
                 return error_code, session_id
-            # The leader has dropped its session. The follower's goes on: its next request begins a new one.
-            self._forget_leader()
+            # The leader has dropped its session. The follower's continues: its next request begins a new one.
+            self._drop_leader_session()
             return 0, self.session_id
-        if self._renewing:
+        if self._beginning_session:
             self._leader_id = session_id
             self._leader_epoch = 1
-        if not session_id:  # no session could be had, or nothing was left in it
-            self._forget_leader()
+        if not session_id:  # the leader has created none, or its session has become empty
+            self._drop_leader_session()
         if self.full:
             self._epoch = 1
-            self.session_id = (session_id or OWN_SESSION_ID) if self._asks_for_session else 0
+            self.session_id = (session_id or OWN_SESSION_ID) if self._wants_session else 0
         return 0, self.session_id
 
     def respond_locally(self) -> int:
-        """The leader is not to see this request; gives the session id of the empty response.
-
-        What changed stays to be told.
-        """
-        assert not self.full, "a full request is answered with everything it names"
+        """Return the session id of a local, empty response; changes stay to be sent to the leader."""
+        assert not self.full, "the response to a full request contains all its partitions"
         return self.session_id
 
-    def _begin(self, frame: FollowerRequest, session_id: int) -> Portions[None]:
-        """Everything anew; where a replica stands is still known if its leader is the same."""
+    def _replace_all(self, frame: FollowerRequest, session_id: int) -> Portions[None]:
+        """Replace the follower's session by a full request; high watermarks are kept within the same leader epoch."""
         before, self.replicas = self.replicas, frame.replicas
         removed: list[TopicPartition] = []
         self.added, self.removed = self.replicas.keys(), removed
-        yield from taken(before, partial(self._know_again, removed))
-        yield from emptied(self._changed)
-        yield from emptied(frame.topics.forgotten)
+        yield from drain(before, partial(self._carry_over, removed))
+        yield from clear(self._changed)
+        yield from clear(frame.topics.forgotten)
         if not self.session_id and session_id != OWN_SESSION_ID:
-            self._leader_id = session_id  # of a connection that is gone: the leader gives its slot free
+            self._leader_id = session_id  # of an earlier connection: the leader frees its slot
         self.session_id = 0
 
-    def _know_again(
+    def _carry_over(
         self, removed: list[TopicPartition], before: list[tuple[TopicPartition, Replica]]
     ) -> None:
-        for key, was in before:
+        for key, old in before:
             replica = self.replicas.get(key)
             if replica is None:
                 removed.append(key)
-            elif replica.leader_epoch == was.leader_epoch:
-                replica.high_watermark = was.high_watermark
+            elif replica.leader_epoch == old.leader_epoch:
+                replica.high_watermark = old.high_watermark
 
-    def _change(self, topics: Topics) -> Portions[None]:
-        """What the follower wants changes by a request's words, which are taken away."""
+    def _apply_changes(self, topics: Topics) -> Portions[None]:
+        """Apply an incremental request's changes, which are moved out of `topics`."""
         added: list[TopicPartition] = []
         self.added, self.removed = added, topics.forgotten
-        yield from each(topics.partitions.items(), partial(self._name, added))
-        yield from each(topics.forgotten, self._forget)
-        yield from emptied(topics.partitions)
+        yield from for_each(topics.partitions.items(), partial(self._apply_named, added))
+        yield from for_each(topics.forgotten, self._apply_forgotten)
+        yield from clear(topics.partitions)
 
-    def _name(self, added: list[TopicPartition], named: list[tuple[TopicPartition, bytes]]) -> None:
+    def _apply_named(self, added: list[TopicPartition], named: list[tuple[TopicPartition, bytes]]) -> None:
         for key, entry in named:
             replica = self.replicas.get(key)
             if replica is None:
-                self.replicas[key] = Replica(entry, self._leaving.pop(key, None))
+                self.replicas[key] = Replica(entry, self._to_forget.pop(key, None))
                 added.append(key)
             else:
                 replica.take(entry)
             self._changed[key] = None
 
-    def _forget(self, forgotten: list[TopicPartition]) -> None:
+    def _apply_forgotten(self, forgotten: list[TopicPartition]) -> None:
         for key in forgotten:
-            gone = self.replicas.pop(key, None)
+            replica = self.replicas.pop(key, None)
             self._changed.pop(key, None)
-            self._deviating.pop(key, None)
-            if gone is not None and gone.told is not None:
-                self._leaving[key] = gone.told
+            self._limited.pop(key, None)
+            if replica is not None and replica.sent is not None:
+                self._to_forget[key] = replica.sent
 
-    def _told_as_wanted(self) -> bool:
-        """Whether the follower's own words name exactly what changed, in the leader's session too."""
+    def _sessions_agree(self) -> bool:
+        """Whether both sessions have the same id and epoch: then an incremental request can be forwarded unchanged."""
         epoch = self._epoch - 1 or _EPOCH_MAX
         return self._leader_id == self.session_id and self._leader_epoch == epoch
 
-    def _untouched(self) -> Portions[None]:
+    def _note_unchanged(self) -> Portions[None]:
+        """Note that the follower's own request is forwarded."""
         if self.full:
-            yield from each(self.replicas, self._told_as_it_is)
-            self._renewing = True
+            yield from for_each(self.replicas, self._mark_sent)
+            self._beginning_session = True
         else:
-            yield from each(self._changed, self._told_as_it_is)
-            self._renewing = False
+            yield from for_each(self._changed, self._mark_sent)
+            self._beginning_session = False
             self._leader_epoch = self._epoch
-        yield from emptied(self._changed)
+        yield from clear(self._changed)
 
-    def _told_as_it_is(self, keys: list[TopicPartition]) -> None:
+    def _mark_sent(self, keys: list[TopicPartition]) -> None:
         for key in keys:
             replica = self.replicas[key]
-            replica.told = replica.entry
+            replica.sent = replica.entry
 
-    def _tell_all(self, limits: Mapping[TopicPartition, int], named: TopicArray) -> Portions[None]:
-        """Write everything into `named`, but for what is left out."""
-        for last in (self._deviating, self._leaving, self._changed):
-            yield from emptied(last)
-        yield from each(self.replicas, partial(self._tell_anew, limits, named))
+    def _write_all(self, limits: Mapping[TopicPartition, int], named: TopicArray) -> Portions[None]:
+        """Write all partitions that are not left out into `named`."""
+        for last in (self._limited, self._to_forget, self._changed):
+            yield from clear(last)
+        yield from for_each(self.replicas, partial(self._write_entries, limits, named))
 
-    def _tell_anew(
+    def _write_entries(
         self, limits: Mapping[TopicPartition, int], named: TopicArray, keys: list[TopicPartition]
     ) -> None:
         entries = []
         for key in keys:
             replica = self.replicas[key]
-            replica.told = self._wish(key, replica, limits)
-            if replica.told is not None:
-                entries.append((key[0], replica.told))
+            replica.sent = self._leader_entry(key, replica, limits)
+            if replica.sent is not None:
+                entries.append((key[0], replica.sent))
         named.extend(entries)
 
-    def _tell_changes(
+    def _write_changes(
         self, limits: Mapping[TopicPartition, int], named: TopicArray, forgotten: TopicArray
     ) -> Portions[None]:
-        """Write what the leader has to hear into `named` and `forgotten`."""
-        leaving, self._leaving = self._leaving, {}
+        """Write the differences to the leader's session into `named` and `forgotten`."""
+        to_forget, self._to_forget = self._to_forget, {}
         changed, self._changed = self._changed, {}
-        deviating, self._deviating = self._deviating, {}
-        yield from each(leaving, partial(_write, forgotten))
-        for keys in (
-            changed,
-            deviating,
-            limits,
-        ):  # one that is in two of them has nothing to tell the second time
-            yield from each(keys, partial(self._tell, limits, named, forgotten))
-        for told in (leaving, changed, deviating):
-            yield from emptied(told)
+        limited_before, self._limited = self._limited, {}
+        yield from for_each(to_forget, partial(_extend_forgotten, forgotten))
+        # A partition that is in two of them has no difference the second time.
+        for keys in (changed, limited_before, limits):
+            yield from for_each(keys, partial(self._write_changed, limits, named, forgotten))
+        for written in (to_forget, changed, limited_before):
+            yield from clear(written)
 
-    def _tell(
+    def _write_changed(
         self,
         limits: Mapping[TopicPartition, int],
         named: TopicArray,
         forgotten: TopicArray,
         keys: list[TopicPartition],
     ) -> None:
-        entries, gone = [], []
+        entries, removed_keys = [], []
         for key in keys:
             replica = self.replicas[key]
-            before = replica.told
-            replica.told = self._wish(key, replica, limits)
-            if replica.told is None:
+            before = replica.sent
+            replica.sent = self._leader_entry(key, replica, limits)
+            if replica.sent is None:
                 if before is not None:
-                    gone.append(key)
-            elif replica.told != before:
-                entries.append((key[0], replica.told))
+                    removed_keys.append(key)
+            elif replica.sent != before:
+                entries.append((key[0], replica.sent))
         named.extend(entries)
-        _write(forgotten, gone)
+        _extend_forgotten(forgotten, removed_keys)
 
-    def _wish(
+    def _leader_entry(
         self, key: TopicPartition, replica: Replica, limits: Mapping[TopicPartition, int]
     ) -> bytes | None:
-        """What the leader is to hold of a partition."""
+        """Return the entry of a partition for the leader; None to leave it out."""
         limit = limits.get(key)
         if limit is None or limit >= replica.max_bytes:
-            self._deviating.pop(key, None)
+            self._limited.pop(key, None)
             return replica.entry
-        self._deviating[key] = None
-        assert limit or not self.full, "a full answer names everything that was asked for"
+        self._limited[key] = None
+        assert limit or not self.full, "a full request leaves nothing out"
         return replica.limited(limit) if limit else None
 
-    def _forget_leader(self) -> None:
-        """The leader holds nothing any more."""
+    def _drop_leader_session(self) -> None:
+        """Note that the leader has no session any more."""
         self._leader_id = 0
         self._leader_epoch = 0
-        self._leaving.clear()
+        self._to_forget.clear()
 
 
-def _write(forgotten: TopicArray, keys: list[TopicPartition]) -> None:
+def _extend_forgotten(forgotten: TopicArray, keys: list[TopicPartition]) -> None:
     forgotten.extend((topic, _INT32.pack(partition)) for topic, partition in keys)

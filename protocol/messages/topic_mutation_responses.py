@@ -1,9 +1,9 @@
-"""The responses of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: read topic by topic, and made
-for topics that were never forwarded (KIP-599).
+"""The responses of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: parsed topic by topic, and created for
+topics that were not forwarded (KIP-599).
 
-A rejected topic gets error 89 and Kafka's own message where the version has one. Responses are matched to the
-request's topics by name or id, since a broker may choose another order (it shuffles those of DeleteTopics).
-Configs and all else in an entry pass as bytes.
+A rejected topic gets error 89, and Kafka's own message in versions with messages. A response's entries are matched to
+the request's topics by name or id, since a broker may return another order (it shuffles those of DeleteTopics). All
+other fields of an entry are kept as bytes.
 """
 
 from collections import defaultdict, deque
@@ -33,11 +33,11 @@ __all__ = [
     "MutationResponse",
     "TopicResult",
     "local_response",
-    "matched",
+    "match_results",
     "merged_response",
-    "read_merged",
+    "read_and_merge",
     "read_response",
-    "rejection",
+    "rejected_entry",
 ]
 
 THROTTLING_QUOTA_EXCEEDED: Final = 89
@@ -46,19 +46,19 @@ _MESSAGE: Final = "The throttling quota has been exceeded."
 _THROTTLE_SINCE: Final = {CREATE_TOPICS: 2, CREATE_PARTITIONS: 0, DELETE_TOPICS: 1}
 _MESSAGE_SINCE: Final = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0, DELETE_TOPICS: 5}
 _ID_SINCE: Final = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
-_CREATED_SINCE: Final = 5  # CreateTopics tells what it created
+_CREATED_SINCE: Final = 5  # CreateTopics returns the number of partitions and the configs
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication factor of a topic that failed
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic.
+    """The result for one topic.
 
     Attributes:
-        name: None where a broker may not tell it.
-        partitions: what CreateTopics 5 and later say was created; -1 where nothing is said.
-        start, end: where its bytes lie in the frame.
+        name: None if the client may not see it.
+        partitions: the number of created partitions (CreateTopics 5 and later); -1 if the response does not have it.
+        start, end: the range of its bytes in the frame.
     """
 
     name: str | None
@@ -70,7 +70,7 @@ class TopicResult(NamedTuple):
 
 
 class MutationResponse(NamedTuple):
-    """A whole response; `throttle_at` is -1 where the version has no throttle time."""
+    """A parsed response; `throttle_at` is the offset of the throttle time, -1 in versions without one."""
 
     throttle_at: int
     topics: tuple[TopicResult, ...]
@@ -79,10 +79,10 @@ class MutationResponse(NamedTuple):
 
 
 def read_response(frame: Buffer, api_key: int, version: int) -> MutationResponse:
-    """Read a whole response.
+    """Parse a complete response.
 
     Raises:
-        WireError: it is none.
+        WireError: it is malformed.
     """
     end = len(frame)
     compact = flexible(api_key, version)
@@ -102,15 +102,17 @@ def read_response(frame: Buffer, api_key: int, version: int) -> MutationResponse
     return MutationResponse(throttle_at, tuple(topics), topics_at, pos)
 
 
-def rejection(topic: TopicMutation, api_key: int, version: int) -> bytes:
-    """The entry of a topic over the quota, as Kafka would have written it."""
+def rejected_entry(topic: TopicMutation, api_key: int, version: int) -> bytes:
+    """Return the response entry of a topic over the quota, as Kafka writes it."""
     topic_id = topic.topic_id if version >= _ID_SINCE.get(api_key, version + 1) else b""
-    return string_bytes(topic.name, flexible(api_key, version)) + topic_id + _rejected(api_key, version)
+    return (
+        string_bytes(topic.name, flexible(api_key, version)) + topic_id + _rejected_fields(api_key, version)
+    )
 
 
 @lru_cache
-def _rejected(api_key: int, version: int) -> bytes:
-    """What is the same of each topic over the quota, behind its name and id."""
+def _rejected_fields(api_key: int, version: int) -> bytes:
+    """Return the fields after name and id, which are the same for every rejected topic."""
     compact = flexible(api_key, version)
     parts = [_INT16.pack(THROTTLING_QUOTA_EXCEEDED)]
     if version >= _MESSAGE_SINCE[api_key]:
@@ -125,9 +127,9 @@ def _rejected(api_key: int, version: int) -> bytes:
 def local_response(
     topics: Iterable[TopicMutation], api_key: int, version: int, correlation_id: int, throttle_ms: int
 ) -> bytes:
-    """The whole response to a request none of whose topics was forwarded."""
+    """Return the complete response to a request of which no topic was forwarded."""
     compact = flexible(api_key, version)
-    rest = _rejected(api_key, version)
+    rest = _rejected_fields(api_key, version)
     if version >= _ID_SINCE.get(api_key, version + 1):
         entries = [string_bytes(topic.name, compact) + topic.topic_id + rest for topic in topics]
     else:
@@ -139,36 +141,41 @@ def local_response(
     return _INT32.pack(len(body)) + body
 
 
-def matched(response: MutationResponse, topics: Sequence[TopicMutation]) -> list[TopicResult | None]:
-    """What became of each of these topics; None for one that the broker says nothing about.
+def match_results(response: MutationResponse, topics: Sequence[TopicMutation]) -> list[TopicResult | None]:
+    """Return the result of each topic; None for one that is not in the response.
 
-    A topic that is named twice has one result, which goes to the first of them.
+    A topic that occurs twice in the request has one result, which belongs to the first of them.
     """
     by_name: defaultdict[str, deque[TopicResult]] = defaultdict(deque)
     by_id: defaultdict[bytes, deque[TopicResult]] = defaultdict(deque)
     for found in response.topics:
         if found.name is not None:
             by_name[found.name].append(found)
-        by_id[found.topic_id].append(found)  # a broker tells the id of a topic that was named, too
+        by_id[found.topic_id].append(found)  # the response to a topic's name may have its id too
     owed = (by_id[topic.topic_id] if topic.name is None else by_name[topic.name] for topic in topics)
     return [waiting.popleft() if waiting else None for waiting in owed]
 
 
-def read_merged(
+def read_and_merge(
     frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
 ) -> tuple[int, list[TopicResult | None], bytes]:
-    """Where a whole response's throttle time lies, -1 for nowhere; what became of each of these topics, as `matched`
-    says it; and the response with what it does not know, those at the places `rejected`.
+    """Parse a complete response and add the rejected topics.
+
+    Args:
+        rejected: the indices of the topics that were not forwarded.
+
+    Returns:
+        The offset of the throttle time, or -1; the result of each topic (`match_results`); the complete response.
 
     Raises:
-        WireError: it is none.
+        WireError: the response is malformed.
     """
     response = read_response(frame, api_key, version)
-    became = matched(response, topics)
+    became = match_results(response, topics)
     if not rejected:
         return response.throttle_at, became, frame
     entries = (
-        rejection(topic, api_key, version) if index in rejected else became[index]
+        rejected_entry(topic, api_key, version) if index in rejected else became[index]
         for index, topic in enumerate(topics)
     )
     merged = merged_response(frame, response, entries, compact=flexible(api_key, version))
@@ -178,9 +185,9 @@ def read_merged(
 def merged_response(
     frame: Buffer, response: MutationResponse, entries: Iterable[TopicResult | bytes | None], *, compact: bool
 ) -> bytes:
-    """A broker's response with other entries: its own, and bytes made here, in the order given.
+    """Return a broker's response with these entries in this order: its own, and bytes created here.
 
-    What of the broker's own is not among them comes last, so that nothing it says is lost.
+    Entries of the broker that are not among them are appended, so that none is lost.
     """
     made: list[bytes] = []
     placed: set[int] = set()
@@ -210,7 +217,7 @@ def _read_topic(frame: Buffer, start: int, end: int, api_key: int, version: int)
     partitions = -1
     if api_key == CREATE_TOPICS and version >= _CREATED_SINCE:
         partitions = int32(frame, pos, end)
-        configs, pos = count(frame, skip(pos, 6, end), end, compact)  # behind it the replication factor
+        configs, pos = count(frame, skip(pos, 6, end), end, compact)  # after the replication factor
         for _ in range(configs):
             # Name, value; whether it is read-only, its source, whether it is sensitive.
             pos = skip(skip_string(frame, skip_string(frame, pos, end, True), end, True), 3, end)

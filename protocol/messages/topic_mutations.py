@@ -1,12 +1,12 @@
-"""CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: what they ask for, topic by topic (KIP-599).
+"""The requests of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6, topic by topic (KIP-599).
 
-A request is walked to each topic's name or id, the number of partitions it names, and where its bytes begin
-and end; so topics can be taken out of it while every other byte stays as the client wrote it. The responses are
-in `topic_mutation_responses`. Nothing here judges: what a topic counts is up to the caller.
+Of each topic the name or id, the number of partitions, and the position of its bytes are read. So topics can be removed
+from a request while all other bytes stay unchanged. The responses are in `topic_mutation_responses`. The caller decides
+what a topic costs.
 
-Version notes: flexible since CreateTopics 5, CreatePartitions 2, DeleteTopics 4; validate_only since
-CreateTopics 1, always in CreatePartitions, never in DeleteTopics; num_partitions -1 (KIP-464) since
-CreateTopics 4; DeleteTopics names topics by id since 6 (KIP-516).
+Version notes: flexible since CreateTopics 5, CreatePartitions 2, DeleteTopics 4; validate_only since CreateTopics 1,
+always in CreatePartitions, never in DeleteTopics; num_partitions -1 (KIP-464) since CreateTopics 4; DeleteTopics has
+topic ids since 6 (KIP-516).
 """
 
 from collections import Counter
@@ -35,17 +35,18 @@ __all__ = [
     "TOPICS_MAX",
     "MutationRequest",
     "TopicMutation",
+    "keep_topics",
     "read_request",
-    "without_topics",
 ]
 
 NO_TOPIC_ID: Final = bytes(16)
-# num_partitions where the broker's default is wanted.
+# num_partitions for the broker's default.
 DEFAULT_PARTITIONS: Final = -1
-# From these versions on a client knows error 89 (KIP-599).
+# The first versions whose clients know error 89 (KIP-599).
 STRICT_SINCE: Final = {CREATE_TOPICS: 6, CREATE_PARTITIONS: 3, DELETE_TOPICS: 5}
 
-# Topics of one request. A KRaft controller refuses what would make more than 10,000 records (MAX_RECORDS_PER_USER_OP).
+# The most topics of one request. A KRaft controller rejects a request for more than 10,000 records
+# (MAX_RECORDS_PER_USER_OP).
 TOPICS_MAX: Final = 10_000
 
 _IDS_SINCE: Final = 6
@@ -57,11 +58,11 @@ class TopicMutation(NamedTuple):
     """One topic of a request.
 
     Attributes:
-        name: None where it is named by its id.
-        topic_id: sixteen bytes; zeros where it is named by its name.
-        partitions: to be created: as many as are assigned by hand, else what was asked for, which may be -1; the
-            new total of CreatePartitions; 0 for DeleteTopics, which does not tell.
-        start, end: where its bytes lie in the frame.
+        name: None if the request has the topic's id.
+        topic_id: 16 bytes; zeros if the request has the topic's name.
+        partitions: CreateTopics: the number of manual assignments, otherwise num_partitions, which may be -1.
+            CreatePartitions: the new total. DeleteTopics: 0.
+        start, end: the range of its bytes in the frame.
     """
 
     name: str | None
@@ -72,18 +73,18 @@ class TopicMutation(NamedTuple):
 
     @property
     def key(self) -> tuple[str | None, bytes]:
-        """What a response's entry is matched by."""
+        """Name and id, by which a response's entry is matched."""
         return self.name, self.topic_id
 
 
 class MutationRequest(NamedTuple):
-    """What a request asks for.
+    """A parsed request.
 
     Attributes:
         topics: in the request's order.
-        topics_at, topics_end: where the array lies in the frame, its count included.
-        validate_only: nothing is to be done, only judged.
-        repeated: the keys of topics that stand there more than once.
+        topics_at, topics_end: the range of the array in the frame, with its count.
+        validate_only: whether the request is only validated.
+        repeated: the keys of topics that occur more than once.
     """
 
     topics: tuple[TopicMutation, ...]
@@ -95,10 +96,10 @@ class MutationRequest(NamedTuple):
 
 
 def read_request(frame: Buffer, body: int, api_key: int, version: int) -> MutationRequest:
-    """Read a whole request whose fields begin at `body`.
+    """Parse a complete request; its fields begin at `body`.
 
     Raises:
-        WireError: it is none, or of a version that is not known here.
+        WireError: it is malformed, or its version is unknown.
     """
     if not 0 <= version <= MAX_VERSION[api_key]:
         raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
@@ -128,11 +129,11 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
     return MutationRequest(tuple(topics), body, topics_end, timeout_ms, validate_only, repeated)
 
 
-def without_topics(
+def keep_topics(
     frame: Buffer, request: MutationRequest, kept: Sequence[TopicMutation], api_key: int, version: int
 ) -> bytes:
-    """The whole frame with these topics alone; all other bytes are the client's."""
-    runs: list[tuple[int, int]] = []  # of neighbours
+    """Return the complete frame with only the topics in `kept`; all other bytes are unchanged."""
+    runs: list[tuple[int, int]] = []  # of adjacent topics
     start = end = 0
     for topic in kept:
         if topic.start != end:
@@ -154,10 +155,10 @@ def _topic_name(frame: Buffer, pos: int, end: int, compact: bool) -> tuple[str, 
     return name, after
 
 
-def _created(frame: Buffer, start: int, end: int, _version: int, compact: bool) -> TopicMutation:
+def _read_created(frame: Buffer, start: int, end: int, _version: int, compact: bool) -> TopicMutation:
     name, pos = _topic_name(frame, start, end, compact)
     partitions = int32(frame, pos, end)
-    assigned, pos = count(frame, skip(pos, 6, end), end, compact)  # behind it the replication factor
+    assigned, pos = count(frame, skip(pos, 6, end), end, compact)  # after the replication factor
     for _ in range(assigned):
         replicas, pos = count(frame, skip(pos, 4, end), end, compact)
         pos = skip(pos, 4 * max(replicas, 0), end)
@@ -170,7 +171,7 @@ def _created(frame: Buffer, start: int, end: int, _version: int, compact: bool) 
     return TopicMutation(name, NO_TOPIC_ID, assigned if assigned > 0 else partitions, start, pos)
 
 
-def _grown(frame: Buffer, start: int, end: int, _version: int, compact: bool) -> TopicMutation:
+def _read_grown(frame: Buffer, start: int, end: int, _version: int, compact: bool) -> TopicMutation:
     name, pos = _topic_name(frame, start, end, compact)
     partitions = int32(frame, pos, end)
     assigned, pos = count(frame, pos + 4, end, compact)
@@ -182,7 +183,7 @@ def _grown(frame: Buffer, start: int, end: int, _version: int, compact: bool) ->
     return TopicMutation(name, NO_TOPIC_ID, partitions, start, pos)
 
 
-def _deleted(frame: Buffer, start: int, end: int, version: int, compact: bool) -> TopicMutation:
+def _read_deleted(frame: Buffer, start: int, end: int, version: int, compact: bool) -> TopicMutation:
     if version < _IDS_SINCE:
         name, pos = _topic_name(frame, start, end, compact)
         return TopicMutation(name, NO_TOPIC_ID, 0, start, pos)
@@ -191,4 +192,4 @@ def _deleted(frame: Buffer, start: int, end: int, version: int, compact: bool) -
     return TopicMutation(maybe, bytes(frame[id_at:tags_at]), 0, start, skip_tags(frame, tags_at, end))
 
 
-_READERS: Final = {CREATE_TOPICS: _created, CREATE_PARTITIONS: _grown, DELETE_TOPICS: _deleted}
+_READERS: Final = {CREATE_TOPICS: _read_created, CREATE_PARTITIONS: _read_grown, DELETE_TOPICS: _read_deleted}

@@ -19,7 +19,7 @@ from typing import Final
 from protocol.api import MAX_VERSION, METADATA, flexible
 from protocol.header import RequestHead
 from protocol.messages import metadata_topics
-from protocol.messages.metadata_topics import TopicSeen
+from protocol.messages.metadata_topics import TopicMetadata
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.in_flight import Buffer
@@ -41,7 +41,7 @@ class AwaitedTopics:
         self.throttle = throttle
         self.creates = creates
         self.denied = denied  # their creation was taken out of the request
-        self.topics: Sequence[TopicSeen] | None = None  # the response's topics, once parsed
+        self.topics: Sequence[TopicMetadata] | None = None  # the response's topics, once parsed
         self.settled = 0  # how many of them were examined
 
 

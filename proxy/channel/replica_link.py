@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from protocol.messages.fetch import FetchFields, TopicPartition
 from protocol.messages.follower_request import FollowerRequest
 from protocol.messages.replica_session import WRONG_EPOCH, ReplicaSession
-from protocol.portions import Portions, each, emptied
+from protocol.portions import Portions, clear, for_each
 from protocol.walks.replica import ReplicaStatus
 from proxy.stats import Stats
 from quotas.replication.claims import Claim, Sharing
@@ -130,11 +130,11 @@ class ReplicaLink:
             return FetchDecision(limits)
         waiting = (yield from self._limit_unchecked(limits)) if self._unchecked else 0
         behind: list[TopicPartition] = []
-        yield from each(self._claimed.items(), partial(self._find_behind, limits, behind))
+        yield from for_each(self._claimed.items(), partial(self._find_behind, limits, behind))
         left_out: list[Claim] = []
         if behind:
             sharing = quotas.begin_sharing(len(behind))
-            yield from each(behind, partial(self._share_out, sharing, limits, left_out))
+            yield from for_each(behind, partial(self._share_out, sharing, limits, left_out))
             self._stats.replicas_left_out += len(left_out)
         if not (waiting or left_out):
             return FetchDecision(limits)
@@ -209,15 +209,15 @@ class ReplicaLink:
         added: Iterable[TopicPartition] = session.added
         if claims is None or claims.version != quotas.version or claims.follower != self.follower:
             claims = self._claims = Claims(quotas, self.leader, self.follower)
-            yield from emptied(self._claimed)
+            yield from clear(self._claimed)
             added = session.replicas
-        yield from each(session.removed, self._drop)
+        yield from for_each(session.removed, self._drop)
         if quotas.last_completed_poll is not None and session.added:
-            yield from each(session.added, partial(self._note_added, (quotas.polls_started, self.now_ms)))
+            yield from for_each(session.added, partial(self._note_added, (quotas.polls_started, self.now_ms)))
             quotas.poll_requested = True
-        yield from each(added, partial(self._add, claims))
+        yield from for_each(added, partial(self._add, claims))
         session.added = ()
-        yield from emptied(session.removed)
+        yield from clear(session.removed)
 
     def _drop(self, removed: list[TopicPartition]) -> None:
         for key in removed:
@@ -238,10 +238,10 @@ class ReplicaLink:
     def _limit_unchecked(self, limits: dict[TopicPartition, int]) -> Portions[int]:
         """Leave out new replicas that are behind until it is known whether they are throttled; returns their number."""
         checked: list[TopicPartition] = []
-        yield from each(self._unchecked.items(), partial(self._find_checked, checked))
-        yield from each(checked, self._remove_checked)
+        yield from for_each(self._unchecked.items(), partial(self._find_checked, checked))
+        yield from for_each(checked, self._remove_checked)
         left_out: list[TopicPartition] = []
-        yield from each(self._unchecked, partial(self._set_limits, limits, left_out))
+        yield from for_each(self._unchecked, partial(self._set_limits, limits, left_out))
         return len(left_out)
 
     def _find_checked(
@@ -303,4 +303,4 @@ class ReplicaLink:
 
 def _freed(*checked: dict[TopicPartition, Any]) -> Portions[None]:
     for items in checked:
-        yield from emptied(items)
+        yield from clear(items)

@@ -24,7 +24,7 @@ from protocol.api import FETCH
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, names_all, read_follower
+from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, is_full, read_follower
 from protocol.portions import Portions
 from protocol.walks.replica import ReplicaWalk
 from protocol.walks.walk import Walk
@@ -179,7 +179,7 @@ class ReplicaRequests(RequestReader):
                 "malformed", f"Fetch version {version} of {length} bytes ends before its fields do"
             )
         asked = copied(buf, pos, frame_end)
-        read = self.parse(read_follower, asked, fields_at - pos, version, names_all(fields))
+        read = self.parse(read_follower, asked, fields_at - pos, version, is_full(fields))
         if read is None:
             return None
         replica_id, frame = read

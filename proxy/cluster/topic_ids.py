@@ -94,11 +94,13 @@ class TopicIds:
         self.problem = ""
         return bool(wanted)
 
-    async def _ask(self, wanted: list[bytes], limited: list[str], target: Target) -> list[metadata.TopicSeen]:
+    async def _ask(
+        self, wanted: list[bytes], limited: list[str], target: Target
+    ) -> list[metadata.TopicMetadata]:
         # By id and by name: with ids in a request, brokers ignore names.
         requests = [(len(chunk), partial(metadata.topics_by_id, chunk)) for chunk in chunks(wanted)]
         requests += [(len(chunk), partial(metadata.topics_by_name, chunk)) for chunk in chunks(limited)]
-        found: list[metadata.TopicSeen] = []
+        found: list[metadata.TopicMetadata] = []
         async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
             connection = await self._client.connect(target)
             try:

@@ -28,9 +28,9 @@ def test_request_without_topics_is_kafkas(judge: Judge, api_key: int, version: i
         asked = requests.read_request(frame, body, api_key, version)
         assert asked.timeout_ms == judge.number("request", api_key, version, "timeoutMs", frame)
         for kept in (asked.topics, asked.topics[::2], ()):
-            ours = requests.without_topics(frame, asked, kept, api_key, version)
+            ours = requests.keep_topics(frame, asked, kept, api_key, version)
             assert again(judge, "request", api_key, version, "timeoutMs", asked.timeout_ms, ours) == ours
-        assert requests.without_topics(frame, asked, asked.topics, api_key, version) == frame
+        assert requests.keep_topics(frame, asked, asked.topics, api_key, version) == frame
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
@@ -45,7 +45,7 @@ def test_answers_made_here_are_kafkas(judge: Judge, api_key: int, version: int) 
         told = int.from_bytes(answered[found.throttle_at : found.throttle_at + 4], "big", signed=True)
         assert told == judge.number("response", api_key, version, "throttleTimeMs", answered)
         entries: list[answers.TopicResult | bytes | None] = [*found.topics]
-        entries += (answers.rejection(topic, api_key, version) for topic in topics)
+        entries += (answers.rejected_entry(topic, api_key, version) for topic in topics)
         merged = answers.merged_response(answered, found, entries, compact=api.flexible(api_key, version))
         assert again(judge, "response", api_key, version, "throttleTimeMs", told, merged) == merged
 

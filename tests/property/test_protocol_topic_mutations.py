@@ -63,7 +63,7 @@ def test_request_without_topics_is_kafka_pythons(api_key: int, version: int, dat
     found = read(frame, api_key, version)
     keep = data.draw(st.lists(st.booleans(), min_size=len(found.topics), max_size=len(found.topics)))
     kept = [topic for topic, stays in zip(found.topics, keep, strict=True) if stays]
-    ours = topic_mutations.without_topics(frame, found, kept, api_key, version)
+    ours = topic_mutations.keep_topics(frame, found, kept, api_key, version)
     theirs = [topic for topic, stays in zip(topics_of(message, api_key, version), keep, strict=True) if stays]
     if api_key == DELETE_TOPICS and version < 6:
         message.topic_names = theirs
@@ -159,9 +159,11 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
     setattr(answer, field, [entry for _, entry in shuffled])
     frame = framed(answer)
     found = topic_mutation_responses.read_response(frame, api_key, version)
-    became = topic_mutation_responses.matched(found, topics)
+    became = topic_mutation_responses.match_results(found, topics)
     ordered = [
-        topic_mutation_responses.rejection(topic, api_key, version) if index in rejected else became[index]
+        topic_mutation_responses.rejected_entry(topic, api_key, version)
+        if index in rejected
+        else became[index]
         for index, topic in enumerate(topics)
     ]
     merged = topic_mutation_responses.merged_response(frame, found, ordered, compact=True)

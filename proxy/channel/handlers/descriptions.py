@@ -41,7 +41,7 @@ def configs_request(
                 "malformed", f"DescribeConfigs version {version} of {length} bytes ends in its header"
             )
         asks = direction.parse(
-            broker_configs.asks_of_broker, copied(buf, pos, frame_end), fields_at - pos, version
+            broker_configs.names_broker, copied(buf, pos, frame_end), fields_at - pos, version
         )
         if asks is None:
             return direction.verdict.order

@@ -86,7 +86,7 @@ class Fetched(Owed):
         if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
             error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
             if error_code or response_id != session_id:
-                state.sessions.broker_error(state.settings.broker, session_id)
+                state.sessions.drop(state.settings.broker, session_id)
         if state.charges.charges_fetched_topics:
             direction.walk = state.walks.fetch(version, length)
             return WALK
@@ -114,7 +114,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     assert identity is not None, "the request direction identifies before it asks"
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms)
-    if not limited and not state.sessions.shifted:
+    if not limited and not state.sessions.has_shifted:
         owed = identity.fetched or _unlimited_response(identity)
         if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic
             if state.fetch_owed:
@@ -165,7 +165,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     exclusive = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = exclusive
     state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, exclusive)))
-    if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
+    if fields.session_id and state.sessions.is_shifted(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
         return _translate(direction, frame, fields_at - pos, head, fields, now_ms)
     return 0
@@ -187,7 +187,7 @@ def _end_session(
     length, _, version, correlation_id, _ = head
     state = direction.state
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])
-    state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and therefore here
+    state.sessions.drop(state.settings.broker, fields.session_id)  # it ends there, and therefore here
     identity = state.identity
     assert identity is not None, "the request direction identifies before it asks"
     state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, False)))

@@ -59,7 +59,7 @@ class _ChargedMutation(Owed):
         costs: the cost of each topic in the request, in partitions.
         refused: the indices of the topics that got no tokens, and so were not charged.
         rejected: the same topics if the quota is enforced: they were not forwarded. Otherwise empty.
-        read: the response as `read_merged` returns it, once parsed.
+        read: the response as `read_and_merge` returns it, once parsed.
         settled: the number of topics whose results were compared.
         kept_bytes: the memory that is accounted for.
     """
@@ -86,7 +86,7 @@ class _ChargedMutation(Owed):
             return direction.verdict.order
         if self.read is None:
             whole = copied(buf, pos, pos + 4 + length)
-            self.read = direction.parse(responses.read_merged, whole, key, version, asked.topics, rejected)
+            self.read = direction.parse(responses.read_and_merge, whole, key, version, asked.topics, rejected)
             if self.read is None:
                 return direction.verdict.order
         throttle_at, results, merged = self.read
@@ -242,7 +242,7 @@ def _forward(
         return 0
     kept = [topic for index, topic in enumerate(asked.topics) if index not in rejected]
     state.stats.requests[key] += 1
-    return direction.replace(len(frame), requests.without_topics(frame, asked, kept, key, version))
+    return direction.replace(len(frame), requests.keep_topics(frame, asked, kept, key, version))
 
 
 def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now_ms: int) -> int:

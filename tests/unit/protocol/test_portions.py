@@ -3,7 +3,7 @@
 import pytest
 
 from protocol import portions
-from protocol.portions import PORTION, each, emptied, taken
+from protocol.portions import PORTION, clear, drain, for_each
 from tests.support.portions import counted
 
 
@@ -12,12 +12,12 @@ from tests.support.portions import counted
 )
 def test_full_portions_take_a_turn_each(count: int, turns: int) -> None:
     done: list[int] = []
-    assert counted(each(range(count), done.extend)) == (None, turns)
+    assert counted(for_each(range(count), done.extend)) == (None, turns)
     assert done == list(range(count))
 
     items = dict.fromkeys(range(count))
     popped: list[tuple[int, None]] = []
-    assert counted(taken(items, popped.extend)) == (None, turns)
+    assert counted(drain(items, popped.extend)) == (None, turns)
     assert popped == [(index, None) for index in reversed(range(count))]
     assert items == {}
 
@@ -26,6 +26,6 @@ def test_full_portions_take_a_turn_each(count: int, turns: int) -> None:
 def test_collection_is_emptied_in_portions(make: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portions, "PORTION", 3)
     items = make(range(7))
-    left = [len(items) for _ in emptied(items)]
+    left = [len(items) for _ in clear(items)]
     assert left == [4, 1]
     assert not items

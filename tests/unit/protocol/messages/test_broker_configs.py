@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import DESCRIBE_CONFIGS
 from protocol.errors import WireError
-from protocol.messages.broker_configs import HIDDEN, asks_of_broker, without_addresses
+from protocol.messages.broker_configs import HIDDEN, names_broker, without_addresses
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, Message, decoded, framed, struct
 
 TOPIC, BROKER = 2, 4  # resource types
@@ -99,4 +99,4 @@ def test_request_that_names_a_broker_is_recognized(
     ]  # fmt: skip
     frame = framed(cls[version](resources=resources), client_id="a")
     body = 15 + (version >= 4)
-    assert asks_of_broker(frame, body, version) is asks
+    assert names_broker(frame, body, version) is asks

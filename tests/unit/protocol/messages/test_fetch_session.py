@@ -67,16 +67,16 @@ def forwarded(table: SessionTable, frame: bytes, broker: str = "b", version: int
 
 def test_session_that_was_never_answered_locally_is_not_touched() -> None:
     table = SessionTable(10)
-    assert not table.shifted
-    assert not table.knows("b", 7)
+    assert not table.has_shifted
+    assert not table.is_shifted("b", 7)
     assert forwarded(table, request(5)) is None
 
 
 def test_local_response_has_the_session_id_and_later_epochs_are_translated() -> None:
     table = SessionTable(10)
     assert answered(table, request(5)) == 7
-    assert table.knows("b", 7)
-    assert table.shifted
+    assert table.is_shifted("b", 7)
+    assert table.has_shifted
     assert forwarded(table, request(6)) == request(5)
     # The client stays one ahead for as long as the session lives.
     assert forwarded(table, request(7)) == request(6)
@@ -121,7 +121,7 @@ def test_end_of_a_session_is_forwarded_untouched(epoch: int) -> None:
     table = SessionTable(10)
     answered(table, request(5, named(10)))
     assert forwarded(table, request(epoch)) is None
-    assert not table.knows("b", 7)
+    assert not table.is_shifted("b", 7)
 
 
 def test_only_the_broker_may_answer_the_end_of_a_session() -> None:
@@ -137,28 +137,28 @@ def test_only_the_broker_may_answer_the_end_of_a_session() -> None:
 def test_request_without_a_session_is_answered_without_one(epoch: int, session: int) -> None:
     table = SessionTable(10)
     assert answered(table, request(epoch, named(10), session=session)) == 0
-    assert not table.shifted
+    assert not table.has_shifted
 
 
 def test_new_full_request_that_is_answered_locally_ends_the_old_session() -> None:
     table = SessionTable(10)
     answered(table, request(5))
     assert answered(table, request(fetch.INITIAL_EPOCH)) == 0
-    assert not table.knows("b", 7)
+    assert not table.is_shifted("b", 7)
 
 
 def test_session_the_broker_refused_is_dropped() -> None:
     table = SessionTable(10)
     answered(table, request(5))
-    table.broker_error("b", 7)
-    table.broker_error("b", 8)
-    assert not table.shifted
+    table.drop("b", 7)
+    table.drop("b", 8)
+    assert not table.has_shifted
 
 
 def test_same_id_at_another_broker_is_another_session() -> None:
     table = SessionTable(10)
     answered(table, request(5), broker="a")
-    assert not table.knows("b", 7)
+    assert not table.is_shifted("b", 7)
     assert forwarded(table, request(6), broker="b") is None
 
 
@@ -177,8 +177,8 @@ def test_full_table_gives_up_the_session_that_was_idle_longest() -> None:
     answered(table, request(6, session=8), now_ms=2)
     assert answered(table, request(5), now_ms=IDLE_MS) == 0, "the oldest was used 1 ms too late"
     assert answered(table, request(5), now_ms=IDLE_MS + 1) == 7
-    assert table.knows("b", 8)
-    assert not table.knows("b", 9)
+    assert table.is_shifted("b", 8)
+    assert not table.is_shifted("b", 9)
 
 
 def test_more_bytes_than_a_session_may_have_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_more_bytes_than_a_session_may_have_end_it(monkeypatch: pytest.MonkeyPat
     assert answered(table, request(6, named(1, partition=2))) == 7
     assert answered(table, request(7, named(2, partition=2))) == 7, "an update needs no more room"
     assert answered(table, request(8, named(1, partition=3))) == 0
-    assert not table.knows("b", 7)
+    assert not table.is_shifted("b", 7)
     assert table.kept_bytes == 0
 
 
@@ -202,7 +202,7 @@ def test_table_counts_its_memory() -> None:
     assert table.kept_bytes == SESSION_BYTES + NAMED_BYTES
     forwarded(table, request(8))
     assert table.kept_bytes == SESSION_BYTES
-    table.broker_error("b", 7)
+    table.drop("b", 7)
     assert table.kept_bytes == 0
 
 
@@ -218,7 +218,7 @@ def test_full_table_takes_from_the_address_that_keeps_most() -> None:
     for session in (1, 2, 3, 4):
         assert answered(table, request(5, session=session), address="192.0.2.1") == session
     assert answered(table, request(5, session=5), address="192.0.2.2") == 5
-    assert [session for session in range(1, 6) if table.knows("b", session)] == [2, 3, 4, 5]
+    assert [session for session in range(1, 6) if table.is_shifted("b", session)] == [2, 3, 4, 5]
 
 
 def test_address_that_keeps_most_gets_no_more_of_a_full_table() -> None:
@@ -226,7 +226,7 @@ def test_address_that_keeps_most_gets_no_more_of_a_full_table() -> None:
     assert answered(table, request(5, session=1), address="192.0.2.1") == 1
     assert answered(table, request(5, session=2), address="192.0.2.2") == 2
     assert answered(table, request(5, session=3), address="192.0.2.1") == 0
-    assert (table.knows("b", 1), table.knows("b", 2)) == (True, True)
+    assert (table.is_shifted("b", 1), table.is_shifted("b", 2)) == (True, True)
 
 
 def test_sessions_that_are_idle_are_forgotten() -> None:
@@ -235,7 +235,7 @@ def test_sessions_that_are_idle_are_forgotten() -> None:
     answered(table, request(5, session=2), now_ms=1)
     assert table.expire(IDLE_MS - 1) == 0
     assert table.expire(IDLE_MS) == 1
-    assert (table.knows("b", 1), table.knows("b", 2)) == (False, True)
+    assert (table.is_shifted("b", 1), table.is_shifted("b", 2)) == (False, True)
     assert table.expire(IDLE_MS + 1) == 1
     assert table.kept_bytes == 0
 
@@ -284,7 +284,7 @@ def test_version_that_changes_midway_starts_the_session_anew() -> None:
     answered(table, request(5, named(10)))
     # Untouched, with the client's epoch: the broker refuses it, and the client sends a full request.
     assert forwarded(table, request(6), version=10) is None
-    assert not table.shifted
+    assert not table.has_shifted
 
 
 def test_malformed_request_leaves_its_session_as_it_was() -> None:

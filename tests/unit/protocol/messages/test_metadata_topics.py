@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import OversizedError, TruncatedError, UnknownVersionError
 from protocol.messages.metadata_topics import (
-    TopicSeen,
+    TopicMetadata,
     read_request,
     read_sizes,
     read_topics,
@@ -31,7 +31,7 @@ def test_topics_and_sizes_of_an_answer() -> None:
     topics = f"0000 0001 61 00 00000002 {partition.format(index=0)} {partition.format(index=1)}"
     body = bytes.fromhex(f"00000009 00000000 00000001 00000002 {topics} 0003 0001 62 00 00000000")
     frame = len(body).to_bytes(4, "big") + body
-    assert read_topics(frame, 1) == [TopicSeen(0, "a", bytes(16), 2), TopicSeen(3, "b", bytes(16), 0)]
+    assert read_topics(frame, 1) == [TopicMetadata(0, "a", bytes(16), 2), TopicMetadata(3, "b", bytes(16), 0)]
     with pytest.raises(TruncatedError):
         read_topics(frame[:-1], 1)
     with pytest.raises(TruncatedError):

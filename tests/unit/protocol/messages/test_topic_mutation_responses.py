@@ -3,10 +3,10 @@
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.messages.topic_mutation_responses import (
     local_response,
-    matched,
+    match_results,
     merged_response,
     read_response,
-    rejection,
+    rejected_entry,
 )
 from protocol.messages.topic_mutations import NO_TOPIC_ID, TopicMutation
 
@@ -38,28 +38,28 @@ def test_version_without_a_throttle_time_has_no_offset() -> None:
 
 def test_entries_are_put_into_the_requests_order() -> None:
     found = read_response(DELETED_1, DELETE_TOPICS, 1)
-    became = matched(found, [topic("a"), topic("b")])
+    became = match_results(found, [topic("a"), topic("b")])
     merged = merged_response(DELETED_1, found, became, compact=False)
     assert merged == answered("00000009 00000005 00000002 0001 61 0003 0001 62 0000")
 
 
 def test_unrequested_topic_comes_last_and_is_not_lost() -> None:
     found = read_response(DELETED_1, DELETE_TOPICS, 1)
-    made = rejection(topic("x"), DELETE_TOPICS, 1)
+    made = rejected_entry(topic("x"), DELETE_TOPICS, 1)
     merged = merged_response(DELETED_1, found, [made, None], compact=False)
     assert merged == answered("00000009 00000005 00000003 0001 78 0059 0001 62 0000 0001 61 0003")
 
 
 def test_topic_named_twice_is_answered_once() -> None:
     found = read_response(DELETED_1, DELETE_TOPICS, 1)
-    became = matched(found, [topic("a"), topic("a"), topic("c")])
+    became = match_results(found, [topic("a"), topic("a"), topic("c")])
     assert [None if entry is None else entry.name for entry in became] == ["a", None, None]
 
 
 def test_topic_is_found_by_its_id_though_the_broker_names_it() -> None:
     topic_id = b"\x11" * 16
     frame = answered(f"00000009 00 00000000 02 02 61 {topic_id.hex()} 0000 00 00 00")
-    (became,) = matched(read_response(frame, DELETE_TOPICS, 6), [topic(None, topic_id)])
+    (became,) = match_results(read_response(frame, DELETE_TOPICS, 6), [topic(None, topic_id)])
     assert became is not None
     assert (became.name, became.topic_id) == ("a", topic_id)
 
@@ -74,7 +74,7 @@ def test_created_topics_are_read_with_their_partition_counts() -> None:
 
 def test_rejected_creation_has_kafkas_bytes() -> None:
     # Name, no id, error 89, message, no partitions, no replicas, no configs, no tags.
-    assert rejection(topic("a"), CREATE_TOPICS, 7) == (
+    assert rejected_entry(topic("a"), CREATE_TOPICS, 7) == (
         b"\x02a"
         + bytes(16)
         + b"\0\x59"

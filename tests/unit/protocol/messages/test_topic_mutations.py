@@ -4,7 +4,7 @@ import pytest
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
-from protocol.messages.topic_mutations import NO_TOPIC_ID, TOPICS_MAX, read_request, without_topics
+from protocol.messages.topic_mutations import NO_TOPIC_ID, TOPICS_MAX, keep_topics, read_request
 
 # A header that ends at byte 14: length, key, version, correlation id 9, no client id.
 HEAD = "0000{length:04x} {key:04x} {version:04x} 00000009 ffff"
@@ -42,7 +42,7 @@ def test_created_topics_are_read_with_their_offsets() -> None:
 
 def test_request_reduced_to_one_topic_keeps_its_bytes() -> None:
     asked = read_request(CREATE_0, 14, CREATE_TOPICS, 0)
-    cut = without_topics(CREATE_0, asked, asked.topics[1:], CREATE_TOPICS, 0)
+    cut = keep_topics(CREATE_0, asked, asked.topics[1:], CREATE_TOPICS, 0)
     assert cut == frame(CREATE_TOPICS, 0, f"00000001 {CREATED_C} 00007530")
 
 
@@ -55,7 +55,7 @@ def test_create_partitions_request_is_read() -> None:
 def test_deleted_topics_are_read_by_name_and_id() -> None:
     asked = read_request(DELETE_6, 15, DELETE_TOPICS, 6)
     assert [topic.key for topic in asked.topics] == [("a", NO_TOPIC_ID), (None, b"\x11" * 16)]
-    cut = without_topics(DELETE_6, asked, asked.topics[1:], DELETE_TOPICS, 6)
+    cut = keep_topics(DELETE_6, asked, asked.topics[1:], DELETE_TOPICS, 6)
     assert cut == frame(DELETE_TOPICS, 6, f"00 02 00 {'11' * 16} 01 07 01 aa 00007530 00")
 
 

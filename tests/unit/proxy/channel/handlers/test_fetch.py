@@ -420,7 +420,7 @@ def test_session_that_ends_after_an_answer_made_here_passes_untouched() -> None:
     other = Playbook(channel_machine(gateway=False, sessions=sessions))
     final = fetch(11, session_id=SESSION, session_epoch=-1)
     other.client(2100, final, Pass(final))
-    assert not sessions.knows(1, SESSION)
+    assert not sessions.is_shifted(1, SESSION)
 
 
 @pytest.mark.parametrize(("error", "session_id"), [(70, 0), (71, 0), (0, 5)])
@@ -433,7 +433,7 @@ def test_session_a_broker_gives_up_is_forgotten(error: int, session_id: int) -> 
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
     refused = fetch_answer(11, 18, correlation_id=3, error=error, session_id=session_id)
     talk.broker(11_010, refused, Pass(refused))
-    assert not sessions.knows(1, SESSION)
+    assert not sessions.is_shifted(1, SESSION)
 
 
 def test_session_of_an_answered_fetch_is_kept() -> None:
@@ -445,7 +445,7 @@ def test_session_of_an_answered_fetch_is_kept() -> None:
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
     answered = fetch_answer(11, 18, correlation_id=3, session_id=SESSION)
     talk.broker(11_010, answered, Pass(answered))
-    assert sessions.knows(1, SESSION)
+    assert sessions.is_shifted(1, SESSION)
 
 
 # The addresses behind the records
