@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from offline.options import BY, Goal, IngestOptions
-from quotas.definitions.toml_file import parse_amount
+from quotas.definitions.toml_file import parse_limit
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
@@ -159,7 +159,7 @@ ARGUMENTS: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
 
 def _rate(text: str) -> float:
     try:
-        found = parse_amount(text, "")
+        found = parse_limit(text, "")
     except DefinitionError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 50M") from error
     if found <= 0:

@@ -22,7 +22,7 @@ from commandline.output import run_quietly
 from offline.arguments import ARGUMENTS, spark_arguments
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.options import ApplyOptions, BacktestOptions, Goal, IngestOptions, SparkOptions
-from quotas.definitions.toml_file import parse_amount
+from quotas.definitions.toml_file import parse_limit
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
@@ -243,7 +243,7 @@ def _spark_options(options: argparse.Namespace) -> SparkOptions:
 
 
 def _rates(text: str, path: str) -> tuple[float, ...]:
-    found = tuple(sorted({parse_amount(part, path) for part in filter(None, text.split(","))}))
+    found = tuple(sorted({parse_limit(part, path) for part in filter(None, text.split(","))}))
     if any(rate <= 0 for rate in found):
         raise InputError(f"{path}: a quota must be above 0")
     return found

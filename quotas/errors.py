@@ -1,6 +1,7 @@
 """Errors of quota definitions (KIP-13's configuration management, Kafka's quota entities).
 
     QuotaError
+        AmountError         what is written is not an amount; the caller knows where it is written
         DefinitionError     an invalid definition, with its table, key and value
         FormError           a quotas file that may be valid TOML but is not written as `[[quota]]` tables
         TomlError           a text that is not TOML, or beyond the bounds of what is read
@@ -12,6 +13,10 @@ here.
 
 class QuotaError(Exception):
     """Base of every error of this package."""
+
+
+class AmountError(QuotaError, ValueError):
+    """A value is not an amount such as 7, 1.5 or "2M"; the message has no path."""
 
 
 class DefinitionError(QuotaError, ValueError):

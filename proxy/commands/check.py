@@ -17,8 +17,8 @@ from proxy import logs
 from proxy.commands import check_json
 from proxy.commands.check_machine import machine_warnings
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
-from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
+from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 

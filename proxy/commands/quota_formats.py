@@ -15,7 +15,7 @@ from proxy.errors import ConfigError, SluiceError
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.diff import Quotas
 from quotas.definitions.entities import DEFAULT, Entity, Name
-from quotas.definitions.toml_file import parse, parse_amount, render
+from quotas.definitions.toml_file import parse, parse_limit, render
 from quotas.errors import DefinitionError
 
 __all__ = ["FORMATS", "describe", "guess", "jikkou_loses", "plain", "read", "write"]
@@ -217,7 +217,7 @@ def _name(value: object, path: str) -> Name:
 def _put(found: Definitions, entity: Entity, values: Mapping[str, object], path: str) -> None:
     if entity in found:
         raise DefinitionError(path, f"{describe(entity)} is defined twice")
-    found.put(entity, {key: parse_amount(value, f"{path}.{key}") for key, value in values.items()}, path)
+    found.put(entity, {key: parse_limit(value, f"{path}.{key}") for key, value in values.items()}, path)
 
 
 def _yaml() -> ModuleType:

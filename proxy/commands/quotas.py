@@ -28,7 +28,7 @@ from quotas.definitions.definitions import check_entity, check_value
 from quotas.definitions.diff import Difference, Quotas, alterations, differences
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.filters import ANY, DEFAULT_NAME, EXACT
-from quotas.definitions.toml_file import parse_amount, render_value
+from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
         if not equals:
             raise UsageError(f"{text!r} is not KEY=VALUE")
         try:
-            values[key] = parse_amount(amount, key)
+            values[key] = parse_limit(amount, key)
             check_value(entity, key, values[key], key)
         except DefinitionError as error:
             raise ConfigError(error.path, error.problem) from None

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from proxy.config import units
 from proxy.errors import ConfigError
 from proxy.hosts import is_host, is_ip
+from quotas.definitions.amounts import parse_amount, parse_whole
+from quotas.errors import AmountError
 
 PORT_MAX: Final = 65535
 BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
@@ -76,8 +77,8 @@ def count(low: int, high: int) -> Callable[[str, object], int]:
 
     def read(path: str, value: object) -> int:
         try:
-            found = units.whole(value)
-        except ValueError as error:
+            found = parse_whole(value)
+        except AmountError as error:
             raise ConfigError(path, str(error), value) from None
         if not low <= found <= high:
             raise ConfigError(path, f"must be between {low} and {high}", value)
@@ -91,8 +92,8 @@ def seconds(low: float, high: float) -> Callable[[str, object], float]:
 
     def read(path: str, value: object) -> float:
         try:
-            found = units.number(value)
-        except ValueError as error:
+            found = parse_amount(value)
+        except AmountError as error:
             raise ConfigError(path, str(error), value) from None
         if not Decimal(str(low)) <= found <= Decimal(str(high)):
             raise ConfigError(path, f"must be between {low:g} and {high:g} seconds", value)
@@ -104,8 +105,8 @@ def seconds(low: float, high: float) -> Callable[[str, object], float]:
 def positive(path: str, value: object) -> float:
     """Read a number above 0, parts of one allowed: a rate may be one in ten minutes."""
     try:
-        found = units.number(value)
-    except ValueError as error:
+        found = parse_amount(value)
+    except AmountError as error:
         raise ConfigError(path, str(error), value) from None
     if not 0 < found <= RATE_MAX:
         raise ConfigError(path, "must be greater than 0", value)
@@ -115,8 +116,8 @@ def positive(path: str, value: object) -> float:
 def share(path: str, value: object) -> float:
     """Read a share: above 0, and 1 for all."""
     try:
-        found = units.number(value)
-    except ValueError as error:
+        found = parse_amount(value)
+    except AmountError as error:
         raise ConfigError(path, str(error), value) from None
     if not 0 < found <= 1:
         raise ConfigError(path, "must be greater than 0 and at most 1", value)

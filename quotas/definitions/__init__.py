@@ -2,6 +2,7 @@
 
     entities        users, client ids, IP addresses, topics, and their defaults (KIP-55, KIP-612)
     definitions     the limits by entity, with Kafka's order of precedence
+    amounts         numbers with units: `2M`, `64Ki`
     toml_file       the quotas file: text <-> definitions
     toml_tables     the file's text, cut into its tables
     toml_edit       the file's text with changes put in; the rest of it stays as it was written

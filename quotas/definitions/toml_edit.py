@@ -23,7 +23,7 @@ from typing import Final
 
 from quotas.definitions.definitions import ENTITIES_MAX, USER_KEYS, Definitions
 from quotas.definitions.entities import Entity, code
-from quotas.definitions.toml_file import entry, parse_amount, render_table, render_value
+from quotas.definitions.toml_file import entry, parse_limit, render_table, render_value
 from quotas.definitions.toml_tables import HEADER, blocks, is_preamble, table
 from quotas.errors import DefinitionError, FormError
 
@@ -165,7 +165,7 @@ def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) ->
             if key not in left:
                 continue
             value = left.pop(key)
-            same = parse_amount(old.get(key, 0), key) == value
+            same = parse_limit(old.get(key, 0), key) == value
             found.append(line if same else f"{match[1]}{render_value(key, value)}{match[4]}")
         else:
             found.append(line)

@@ -11,13 +11,14 @@ watches files; this module converts text. The literal name "<default>" cannot be
 """
 
 import io
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
 
+from quotas.definitions.amounts import parse_amount
 from quotas.definitions.definitions import (
     KEYS,
+    LONG_MAX,
     WHOLE_KEYS,
     Definitions,
     StaticQuotas,
@@ -27,10 +28,8 @@ from quotas.definitions.definitions import (
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical
 from quotas.definitions.toml_reader import loads, shown
 from quotas.definitions.toml_tables import blocks, is_preamble, table
-from quotas.errors import DefinitionError, FormError, TomlError
+from quotas.errors import AmountError, DefinitionError, FormError, TomlError
 
-_AMOUNT: Final = re.compile(r"(-?\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
-_FACTOR: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _PARTS: Final = Entity._fields
 _DEFAULT_TEXT: Final = DEFAULT.value
 
@@ -121,23 +120,19 @@ def render_value(key: str, value: float) -> str:
     return str(int(value)) if key in WHOLE_KEYS else repr(float(value))
 
 
-def parse_amount(value: object, path: str) -> float:
-    """Parse a number, or a string such as "2M" or "1.5Gi".
+def parse_limit(value: object, path: str) -> float:
+    """Parse a limit: an amount that is not too large for Kafka.
 
-    >>> parse_amount("2M", "x"), parse_amount("1.5Ki", "x"), parse_amount(7, "x")
+    >>> parse_limit("2M", "x"), parse_limit("1.5Ki", "x"), parse_limit(7, "x")
     (2000000.0, 1536.0, 7.0)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise DefinitionError(path, f'must be a number or a string such as "2M", not {shown(value)}')
-    if isinstance(value, str):
-        match = _AMOUNT.fullmatch(value.strip())
-        if match is None:
-            raise DefinitionError(path, f'must be a number or a string such as "2M", not {shown(value)}')
-        return float(match[1]) * _FACTOR.get(match[2], 1)
     try:
-        return float(value)
-    except OverflowError as error:
-        raise DefinitionError(path, f"{shown(value)} is too large") from error
+        amount = parse_amount(value)
+    except AmountError as error:
+        raise DefinitionError(path, f"{error}, not {shown(value)}") from None
+    if amount > LONG_MAX:
+        raise DefinitionError(path, f"{shown(value)} is too large")
+    return float(amount)
 
 
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
@@ -156,7 +151,7 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     check_entity(entity, path)
     for key, value in table.items():
         if key not in _PARTS:
-            amount = parse_amount(value, f"{path}.{key}")
+            amount = parse_limit(value, f"{path}.{key}")
             check_value(entity, key, amount, f"{path}.{key}")
             values[key] = amount
     if not values:

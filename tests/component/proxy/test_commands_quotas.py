@@ -18,7 +18,7 @@ from proxy.config import QuotaSettings
 from proxy.quota_api import QuotaStore
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.responses import handle_request
-from quotas.definitions.toml_file import parse, parse_amount
+from quotas.definitions.toml_file import parse, parse_limit
 
 FILE = """\
 # Ours.
@@ -360,7 +360,7 @@ def test_file_with_a_pattern_is_applied_with_a_warning(tool: Tool, tmp_path: Pat
 @pytest.mark.parametrize("amount", ["-1", "-2M", "-0.5"])
 def test_negative_quota_is_refused_with_the_allowed_range(tool: Tool, amount: str) -> None:
     tool("set", "--client-id", "a", f"consumer_byte_rate={amount}", code=1)
-    assert tool.err == f"sluice: consumer_byte_rate: must be greater than 0, not {parse_amount(amount, '')}\n"
+    assert tool.err == f"sluice: consumer_byte_rate: must be greater than 0, not {parse_limit(amount, '')}\n"
 
 
 def test_help_explains_the_star(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from proxy.config import (
 )
 from proxy.config.keys import Key, key_of
 from proxy.config.parser import REFUSED
-from proxy.config.units import write_bytes
+from quotas.definitions.amounts import write_bytes
 
 ROOT = Path(__file__).parents[3]
 SECTIONS = {

@@ -4,7 +4,7 @@ import pytest
 
 from quotas.definitions.definitions import StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.toml_file import parse, parse_amount, render
+from quotas.definitions.toml_file import parse, parse_limit, render
 from quotas.errors import DefinitionError
 
 TEXT = """
@@ -93,7 +93,7 @@ def test_error_names_table_key_and_value(text: str, message: str) -> None:
 
 
 def test_amounts_have_decimal_and_binary_suffixes() -> None:
-    assert [parse_amount(text, "x") for text in ("2k", "3M", "1G", "2Ki", "3Mi", "1Gi", "7")] == [
+    assert [parse_limit(text, "x") for text in ("2k", "3M", "1G", "2Ki", "3Mi", "1Gi", "7")] == [
         2e3,
         3e6,
         1e9,
@@ -104,6 +104,25 @@ def test_amounts_have_decimal_and_binary_suffixes() -> None:
     ]
 
 
-def test_amount_too_large_for_a_number_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="too large"):
-        parse_amount(10**400, "x")
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        (10**400, "too large"),
+        ("9" * 30, "'9{30}' is too large"),
+        (2**63, "too large"),
+        (1e300, "1e.300 is too large"),
+        (float("inf"), "^x: must be a finite number, not inf"),
+        (float("nan"), "^x: must be a finite number, not nan"),
+        ("inf", "^x: must be a number, .*, not 'inf'"),
+        ("2MiB", "^x: unknown unit 'MiB': .*, not '2MiB'"),
+        ("2_000", "^x: must be a number, .*, not '2_000'"),
+        (True, "^x: must be a number or a string .*, not True"),
+    ],
+)
+def test_limit_that_is_no_amount_is_refused_with_its_value(written: object, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        parse_limit(written, "x")
+
+
+def test_limit_is_exact() -> None:
+    assert [parse_limit(text, "x") for text in ("0.3M", "4.35k", "-1")] == [300_000, 4_350, -1]

@@ -1,0 +1,85 @@
+"""Amounts as people write them: `2M` is 2,000,000 and `100Mi` is 104,857,600.
+
+`k M G` are powers of 1000 and `Ki Mi Gi` of 1024, in the configuration, the quotas file and on the command lines. The
+key, its range (a negative amount is an amount) and the place of an error are the caller's. Amounts are Decimal: `0.3M`
+is exactly 300,000, and the binary 0.3 * 1000000 need not be.
+"""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from quotas.errors import AmountError
+
+__all__ = ["UNITS", "parse_amount", "parse_whole", "write_bytes"]
+
+UNITS: Final = {
+    "": 1,
+    "k": 1000,
+    "M": 1000**2,
+    "G": 1000**3,
+    "Ki": 1024,
+    "Mi": 1024**2,
+    "Gi": 1024**3,
+}
+# Far more digits than any range allows: a number that is too large is refused as such by the reader of its key.
+_WRITTEN: Final = re.compile(r"(-?[0-9]{1,100}(?:\.[0-9]{1,100})?) *([A-Za-z]*)", re.ASCII)
+
+
+def parse_amount(value: object) -> Decimal:
+    """Parse an integer, a float, or a text with or without a unit.
+
+    Raises:
+        AmountError: it is none of these, is not finite, or has an unknown unit.
+
+    >>> parse_amount("1.5M"), parse_amount("64Ki"), parse_amount(7)
+    (Decimal('1500000.0'), Decimal('65536'), Decimal('7'))
+    """
+    if isinstance(value, str):
+        return _parse_text(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise AmountError('must be a number or a string such as "2M"')
+    if isinstance(value, int):
+        return Decimal(value)
+    amount = Decimal(str(value))  # the shortest text that is this float: 0.1, and not its binary expansion
+    if not amount.is_finite():
+        raise AmountError("must be a finite number")
+    return amount
+
+
+def _parse_text(text: str) -> Decimal:
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
+        raise AmountError("must be a number, with a unit or without: 2000000, 2M, 64Ki")
+    digits, unit = match.groups()
+    if unit not in UNITS:
+        raise AmountError(f"unknown unit {unit!r}: k, M, G are powers of 1000, Ki, Mi, Gi of 1024")
+    return Decimal(digits) * UNITS[unit] if unit else Decimal(digits)
+
+
+def parse_whole(value: object) -> int:
+    """Parse an amount that must be whole.
+
+    Raises:
+        AmountError: as `parse_amount`, or the amount is not whole.
+
+    >>> parse_whole("1.5k"), parse_whole("2M")
+    (1500, 2000000)
+    """
+    amount = parse_amount(value)
+    if amount != amount.to_integral_value():
+        raise AmountError("must be a whole number")
+    return int(amount)
+
+
+def write_bytes(count: int) -> str:
+    """Write a number of bytes with the largest unit that leaves it exact.
+
+    >>> write_bytes(2_000_000), write_bytes(104_857_600), write_bytes(1234)
+    ('2M', '100Mi', '1234')
+    """
+    for unit in ("Gi", "G", "Mi", "M", "Ki", "k"):
+        factor = UNITS[unit]
+        if count and count % factor == 0:
+            return f"{count // factor}{unit}"
+    return str(count)
