@@ -50,11 +50,10 @@ from proxy.channel.capture_rows import (
 from proxy.channel.captured_mutations import requested_mutations
 from proxy.channel.captured_walks import CapturedWalks
 from proxy.channel.channel import Channel
-from proxy.channel.direction import ChannelDirection
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
 from proxy.channel.kept_frames import Keeper
-from proxy.channel.observer import Muting, Observer
+from proxy.channel.observer import Muting, ObservedDirection, Observer
 from proxy.channel.request_time import measure
 from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState
@@ -197,7 +196,7 @@ class Capture(Observer):
         if mute_ms > self._mute_ms:
             self._mute_ms, self._muting_throttle = mute_ms, throttle
 
-    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
+    def walked(self, direction: ObservedDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
         """Note in the row that a frame was walked to its end and its topics were charged."""
         if direction.walk is not None:
             return
@@ -216,7 +215,7 @@ class Capture(Observer):
             if self.keeper is None or not self.keeper.incomplete():
                 self._write_acks_zero()
 
-    def response_begun(self, direction: ChannelDirection, entry: Entry) -> None:
+    def response_begun(self, direction: ObservedDirection, entry: Entry) -> None:
         """Complete the row of the request that this response belongs to, if there is one."""
         owed = self._awaiting_response
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:

@@ -22,9 +22,12 @@ Non-obvious:
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from proxy.channel.errors import PeerError
+
+if TYPE_CHECKING:
+    from proxy.channel.direction import ChannelDirection  # which has the state, and so the owed responses
 
 __all__ = [
     "BARE_TOKEN",
@@ -53,14 +56,15 @@ RESPONSE_REST: Final = BARE_TOKEN + 1  # the rest of a response whose head has b
 class Owed:
     """An owed response that is not just forwarded, and its handling.
 
-    Not an abstract class: `isinstance` for each response would be several times slower. A direction is `Any` here,
-    since a direction contains owed responses.
+    Not an abstract class: `isinstance` for each response would be several times slower.
     """
 
     __slots__ = ()
     made: ClassVar[bool] = False  # whether the response is local
 
-    def respond(self, direction: Any, buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int) -> int:
+    def respond(
+        self, direction: "ChannelDirection", buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int
+    ) -> int:
         """Decide on the broker's response at `pos`: 0 to forward it, or an order of the direction."""
         raise NotImplementedError
 
@@ -95,7 +99,9 @@ class PendingResponse(Owed):
     def __init__(self, forwarded: "Callable[[Forward], Owed] | None") -> None:
         self.forwarded = forwarded
 
-    def respond(self, direction: Any, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, _direction: "ChannelDirection", _buf: Buffer, _pos: int, _end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Refuse a broker's response, since none is owed.
 
         Raises:

@@ -6,7 +6,7 @@ comparison per response.
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Protocol, TypeAlias
 
 from protocol.walks.walk import Walk
 from proxy.channel.in_flight import ENTRY_BYTES, Entry
@@ -16,14 +16,26 @@ from quotas.throttles.request import RequestThrottle
 from quotas.throttles.topic_quotas import TopicThrottle
 from quotas.throttles.user_connections import UserThrottle
 
-__all__ = ["Muting", "Observer"]
+__all__ = ["Muting", "ObservedDirection", "Observer"]
 
 # Any throttle that may mute a channel.
 Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle | RequestThrottle
 
 
+class ObservedDirection(Protocol):
+    """The part of a direction that an observer reads.
+
+    Attributes:
+        frame_bytes: the size of the response being decided on, with its length prefix.
+        walk: the walk through the current frame; None if it is not walked.
+    """
+
+    frame_bytes: int
+    walk: Walk | None
+
+
 class Observer:
-    """Ignores all events; a subclass overrides some. A direction is `Any`, since its state refers to the observer.
+    """Ignores all events; a subclass overrides some.
 
     Attributes:
         entry_bytes: the most memory that one owed response takes, with the observer's notes.
@@ -39,10 +51,10 @@ class Observer:
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
         """The channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
 
-    def walked(self, direction: Any, walk: Walk, now_ms: int) -> None:
+    def walked(self, direction: ObservedDirection, walk: Walk, now_ms: int) -> None:
         """A part of a frame was walked; if it was the last one, the direction has no walk any more."""
 
-    def response_begun(self, direction: Any, entry: Entry) -> None:
+    def response_begun(self, direction: ObservedDirection, entry: Entry) -> None:
         """A broker's response has begun to pass, and is no longer owed."""
 
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:

@@ -33,7 +33,7 @@ from proxy.channel.channel import Channel
 from proxy.channel.direction import NS_PER_MS, WALK, ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.observer import Observer
+from proxy.channel.observer import ObservedDirection, Observer
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.request_header import HEAD_BYTES, RequestReader
 from proxy.channel.responses import ResponseDirection
@@ -248,7 +248,7 @@ class _LinkObserver(Observer):
     def __init__(self, link: ReplicaLink) -> None:
         self._link = link
 
-    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:
+    def walked(self, direction: ObservedDirection, walk: Walk, now_ms: int) -> None:
         """Update the partitions' state; at the end of the response, note that no more follows."""
         assert isinstance(direction, ResponseDirection), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"

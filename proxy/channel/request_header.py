@@ -54,23 +54,24 @@ class RequestReader(ChannelDirection, ABC):
             PeerError: it is not a valid header.
         """
         length, client_id_length = head[0], head[4]
-        if not _LENGTH_MIN <= length <= self.length_max:
-            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self.length_max)
+        self._check_length(buf, pos, length)
         if not -1 <= client_id_length <= length - _LENGTH_MIN:
             raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
 
     def handle_short_header(self, buf: Buffer, pos: int, end: int) -> None:
-        """Handle fewer bytes than a header has: none is the usual end of a read; some are kept if they may begin one.
+        """Handle fewer bytes than a header has: PASS without any, the usual end of a read; otherwise MORE.
 
         Raises:
-            PeerError: no header begins like that.
+            PeerError: the length prefix is invalid.
         """
         if pos == end:
             self.verdict.order = PASS
             return
         if end - pos >= 4:
-            length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
-            if not _LENGTH_MIN <= length <= self.length_max:
-                raise unreadable_length(bytes(buf[pos : pos + 4]), length, self.length_max)
+            self._check_length(buf, pos, int.from_bytes(buf[pos : pos + 4], "big", signed=True))
         self.verdict.need = HEAD_BYTES
         self.verdict.order = MORE
+
+    def _check_length(self, buf: Buffer, pos: int, length: int) -> None:
+        if not _LENGTH_MIN <= length <= self.length_max:
+            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self.length_max)
