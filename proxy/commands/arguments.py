@@ -19,7 +19,7 @@ QUOTAS_MAX: Final = 1000
 
 
 def tables(options: argparse.Namespace) -> dict[str, object]:
-    """Make the configuration tables that the arguments of `serve` stand for."""
+    """Return the configuration tables for the arguments of `serve`."""
     found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "admin": {}, "log": {}}
     for section, name, argument in (
         ("cluster", "bootstrap", "bootstrap_server"),
@@ -43,7 +43,7 @@ def tables(options: argparse.Namespace) -> dict[str, object]:
 
 
 def listener(text: str, advertised_host: str | None) -> dict[str, object]:
-    """Make the one listener of `--listen`: broker N is at PORT + 1 + N."""
+    """Return the table of the listener of `--listen`: broker N is at PORT + 1 + N."""
     listen = address("--listen", text)
     table: dict[str, object] = {
         "bind": listen.host,
@@ -56,7 +56,7 @@ def listener(text: str, advertised_host: str | None) -> dict[str, object]:
 
 
 def quota_text(quotas: Sequence[str]) -> str:
-    """Write each `--quota` as a `[[quota]]` table of the quotas file.
+    """Return each `--quota` as a `[[quota]]` table of the quotas file.
 
     >>> print(quota_text(["client-id=a,producer_byte_rate=2000000"]))
     [[quota]]
@@ -100,7 +100,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    digits = text.removeprefix("-")  # what is negative is refused as that, not as no number
+    digits = text.removeprefix("-")  # a negative number is refused as negative, not as a text
     return (
         digits[:1].isdigit()
         and "_" not in digits

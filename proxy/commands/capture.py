@@ -33,7 +33,7 @@ _COLUMNS: Final = ("wall_ms", "connection", "client_id", "api_key", "request_byt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what stands after `sluice capture`."""
+    """Add the commands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     shown = commands.add_parser(
         "inspect",
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Relay and record until told to stop; give the exit code."""
+    """Relay and record until a signal or the end of `--seconds`; return the exit code."""
     if options.seconds < 0:
         raise UsageError("--seconds must not be less than 0")
     tables: dict[str, object] = {
@@ -87,18 +87,18 @@ def record(options: argparse.Namespace) -> int:
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Print what there is; give the exit code: 1 where something can not be read."""
+    """Print the contents of captures; return the exit code: 1 if a file cannot be read."""
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise SluiceError(f"captures are Parquet: {not_installed('pyarrow', 'capture')}") from error
-    files = list(_files(options.path))
+    files = list(_capture_files(options.path))
     if not files:
         raise SluiceError(f"no {FILE_PREFIX}*{FILE_SUFFIX} in {', '.join(map(str, options.path))}")
     wrong = 0
     for path in files:
         try:
-            for line in _file(path, pq):
+            for line in _describe_file(path, pq):
                 print(line)
         except (OSError, ValueError) as error:  # pyarrow's own errors are of these
             wrong += 1
@@ -106,7 +106,7 @@ def inspect(options: argparse.Namespace) -> int:
     return FAILED if wrong else OK
 
 
-def _files(paths: list[Path]) -> Iterator[Path]:
+def _capture_files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             yield path
@@ -116,7 +116,7 @@ def _files(paths: list[Path]) -> Iterator[Path]:
                 yield entry
 
 
-def _file(path: Path, pq: Any) -> Iterator[str]:
+def _describe_file(path: Path, pq: Any) -> Iterator[str]:
     if path.name.endswith(UNFINISHED_SUFFIX):
         yield f"{path}: {size(path.stat().st_size)}, not finished"
         return

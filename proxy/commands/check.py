@@ -34,10 +34,10 @@ BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check and report; give the exit code."""
+    """Run the command; return its exit code."""
     logs.set_up("error", "text")  # what is found is printed, not logged
     if options.format == "json":
-        return _document(options)
+        return _print_document(options)
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
     tls(config)
@@ -58,21 +58,21 @@ def run(options: argparse.Namespace) -> int:
         return OK
     for warning in machine_warnings(config):
         print(f"warning: {warning}")
-    found, problem = ask(config)
+    found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
     print("\n".join(cluster(config, found)))
-    unknown, problem = advertised(config)
+    unknown, problem = ask_advertised(config)
     for broker, why in unknown.items():
-        print(f"warning: broker {broker} did not tell what it advertises: {why}")
+        print(f"warning: broker {broker} did not report what it advertises: {why}")
     if problem:
         raise SluiceError(problem)
     print(f"{options.config} is right.")
     return OK
 
 
-def _document(options: argparse.Namespace) -> int:
-    """Check, and print one document, whatever is found."""
+def _print_document(options: argparse.Namespace) -> int:
+    """Check, and print one JSON document, also after an error."""
     document: dict[str, object] = {"config": str(options.config), "problem": "", "warnings": []}
     try:
         config = load(options.config, os.environ)
@@ -94,10 +94,10 @@ def _document(options: argparse.Namespace) -> int:
 
 
 def _cluster(config: Config) -> dict[str, object]:
-    found, problem = ask(config)
+    found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
-    unknown, problem = advertised(config)
+    unknown, problem = ask_advertised(config)
     if problem:
         raise SluiceError(problem)
     missing = {listener.name: _without_port(listener, sorted(found)) for listener in config.listeners}
@@ -105,7 +105,7 @@ def _cluster(config: Config) -> dict[str, object]:
 
 
 def capture(config: Config) -> Iterator[str]:
-    """Say what is captured.
+    """Yield lines on what is captured.
 
     Raises:
         ConfigError: pyarrow is missing.
@@ -124,7 +124,7 @@ def capture(config: Config) -> Iterator[str]:
 
 
 def listeners(config: Config) -> Iterator[str]:
-    """Say which ports each listener binds and what clients see of them."""
+    """Yield lines on each listener: the ports that it binds, and the addresses that clients see."""
     for listener in config.listeners:
         kind = "replication" if listener.replicates else "sidecar" if listener.sidecar else "gateway"
         yield f'listener "{listener.name}": {kind} on {listener.bind}, {_ports(listener)}'
@@ -156,7 +156,7 @@ def _advertised(listener: ListenerOptions) -> str:
 
 
 def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
-    """Say who is limited to what."""
+    """Yield lines on the quotas: policy, who may alter them, and the limits by entity."""
     settings = config.quotas
     windows = settings.window_samples * settings.window_seconds
     arithmetic = f"{settings.window_samples} windows of {settings.window_seconds} s"
@@ -183,7 +183,7 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
 
 
 def _alterations(config: Config) -> str:
-    """Say where an alteration of quotas is kept, and who may ask for one."""
+    """Return where altered quotas are stored, and which principals may alter them."""
     settings = config.quotas
     if settings.source == "cluster":
         return "altered at the brokers: these are their own quotas"
@@ -196,7 +196,11 @@ def _alterations(config: Config) -> str:
         if "*" in settings.alter_principals
         else [f"user {n!r}" for n in settings.alter_principals]
     )
-    if settings.alter_principals and "*" not in settings.alter_principals and not _knows_users(config):
+    if (
+        settings.alter_principals
+        and "*" not in settings.alter_principals
+        and not _clients_authenticate(config)
+    ):
         who[-1] += (
             " (known only where clients log in, and neither [cluster] sasl_mechanism nor a listener's client_auth "
             "says that they do)"
@@ -211,15 +215,15 @@ def _alterations(config: Config) -> str:
     return f"kept in {settings.file}; altered by {', '.join(who)}"
 
 
-def _knows_users(config: Config) -> bool:
-    """Whether the configuration says that clients have names: the brokers ask for SASL, or Sluice for certificates."""
+def _clients_authenticate(config: Config) -> bool:
+    """Whether clients authenticate by this configuration: to brokers with SASL, or to Sluice with certificates."""
     return bool(config.cluster.sasl_mechanism) or any(
         listener.tls is not None and listener.tls.client_auth != "none" for listener in config.listeners
     )
 
 
 def replication(config: Config) -> Iterator[str]:
-    """Say what of replication is throttled, where brokers connect at all."""
+    """Yield a line on the throttling of replication; none without a replication listener."""
     if not any(listener.replicates for listener in config.listeners):
         return
     settings = config.replication
@@ -241,7 +245,7 @@ def replication(config: Config) -> Iterator[str]:
 
 
 def leases(config: Config) -> Iterator[str]:
-    """Say how followers' quotas are shared with other processes, where they are."""
+    """Yield lines on how followers' quotas are shared with other processes; none if they are not shared."""
     options = config.leases
     if not options.peers:
         return
@@ -256,7 +260,7 @@ def leases(config: Config) -> Iterator[str]:
 
 
 def reassignment(config: Config) -> Iterator[str]:
-    """Say how reassignments are carried out, where they do not pass as they are."""
+    """Yield a line on the limits of reassignments; none if they pass unchanged."""
     settings = config.reassignment
     if not settings.batches:
         return
@@ -269,7 +273,7 @@ def reassignment(config: Config) -> Iterator[str]:
 
 
 def _limits(definitions: Definitions) -> dict[Entity, dict[str, float]]:
-    """Put the static settings and the entries together, in the order in which the latter win."""
+    """Return the limits by entity: the static settings, overridden by the entries."""
     limits: dict[Entity, dict[str, float]] = {}
     static = definitions.static
     for key, default, override in (
@@ -301,10 +305,10 @@ def _limit(key: str, value: float) -> str:
 
 
 def tls(config: Config) -> "Certificates":
-    """Read every certificate.
+    """Read all certificates.
 
     Raises:
-        ConfigError: one that can not be used.
+        ConfigError: a certificate cannot be used.
     """
     # Imported late: most configurations have none.
     from proxy.certificates import Certificates
@@ -313,7 +317,7 @@ def tls(config: Config) -> "Certificates":
     return Certificates(config, Stats())
 
 
-def ask(config: Config) -> tuple[Mapping[int, Address], str]:
+def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
     """Ask the cluster for its brokers once; return them, or why there is no response."""
     # Imported late: judging a file needs no sockets.
     from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
@@ -327,8 +331,8 @@ def ask(config: Config) -> tuple[Mapping[int, Address], str]:
     return brokers.addresses(), poller.problem
 
 
-def advertised(config: Config) -> tuple[Mapping[int, str], str]:
-    """Ask the brokers behind sidecars what they advertise; give those that do not say, and what is wrong."""
+def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
+    """Ask the brokers behind sidecars what they advertise; return those without a response, and the problem or ""."""
     # Imported late: as above.
     from proxy.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats
@@ -358,7 +362,7 @@ def advertised(config: Config) -> tuple[Mapping[int, str], str]:
 
 
 def cluster(config: Config, found: Mapping[int, Address]) -> Iterator[str]:
-    """Say which brokers there are, and which of them have no port."""
+    """Yield lines on the cluster's brokers, and a warning for each without a port."""
     yield f"cluster: {count(len(found), 'broker')}"
     for broker, address in sorted(found.items()):
         yield f"  broker {broker} at {address}"

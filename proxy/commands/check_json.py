@@ -7,7 +7,7 @@ and cluster, unless `--offline`. If the configuration cannot be read, only the f
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.commands.quota_formats import plain
+from proxy.commands.quota_formats import as_table
 from proxy.config import Address, Config, ListenerOptions
 from quotas.definitions.entities import Entity
 
@@ -17,7 +17,7 @@ ENTITIES_SHOWN_MAX: Final = 10_000
 
 
 def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> dict[str, object]:
-    """Make the document of a configuration; `limits`: those in force, by entity."""
+    """Return the document of a configuration; `limits` are those in force, by entity."""
     settings, capture, leases = config.quotas, config.capture, config.leases
     return {
         "listeners": [_listener(listener) for listener in config.listeners],
@@ -29,7 +29,7 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
             "file": None if settings.file is None else str(settings.file),
             "entities": len(limits),
             "limits": [
-                {**plain(entity), "quotas": dict(values)}
+                {**as_table(entity), "quotas": dict(values)}
                 for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]
             ],
         },
@@ -62,12 +62,12 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
 def describe_cluster(
     found: Mapping[int, Address], unknown: Mapping[int, str], missing: Mapping[str, list[int]]
 ) -> dict[str, object]:
-    """Make the part about the cluster.
+    """Return the document's part on the cluster.
 
     Args:
-        found: its brokers.
-        unknown: those behind sidecars that do not say what they advertise, and why.
-        missing: by listener, the brokers that it has no port for.
+        found: the cluster's brokers.
+        unknown: the brokers behind sidecars that do not report what they advertise, and why.
+        missing: by listener, the brokers without a port.
     """
     return {
         "brokers": [{"id": broker, "address": str(address)} for broker, address in sorted(found.items())],

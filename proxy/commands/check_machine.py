@@ -1,4 +1,4 @@
-"""What `sluice check` finds on this machine: host names that do not resolve, and ports that cannot be bound.
+"""The checks of `sluice check` on this machine: host names that do not resolve, and ports that cannot be bound.
 
 Warnings, not errors: clients may resolve names that this machine does not, and while Sluice runs here its own ports are
 taken. Each port is bound for a moment and never listens.
@@ -22,11 +22,11 @@ _PORTS_SHOWN_MAX: Final = 5
 
 
 def machine_warnings(config: Config) -> Iterator[str]:
-    """Say what clients may not reach, and what `serve` would not get."""
+    """Yield warnings about host names that do not resolve here, and ports that `serve` cannot bind."""
     yield from _unresolved(config)
     reuse = any(listener.reuse_port for listener in config.listeners)
     for ports in bound_ports(config):
-        yield from _taken(ports, reuse)
+        yield from _unbindable(ports, reuse)
 
 
 def _unresolved(config: Config) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _unresolved(config: Config) -> Iterator[str]:
             )
 
 
-def _taken(ports: PortRange, reuse: bool) -> Iterator[str]:
+def _unbindable(ports: PortRange, reuse: bool) -> Iterator[str]:
     refused: dict[int, list[int]] = {}
     for port in islice(range(ports.first, ports.last + 1), _PORTS_TRIED_MAX):
         number = _bind_error(ports.host, port, reuse)
@@ -61,7 +61,7 @@ def _taken(ports: PortRange, reuse: bool) -> Iterator[str]:
 
 
 def _bind_error(host: str, port: int, reuse: bool) -> int:
-    """Bind as the listener does, and give the port back; return the error's number, 0 for none."""
+    """Bind the port as the listener does, and close it; return the error's number, 0 for none."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse:

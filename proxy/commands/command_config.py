@@ -20,7 +20,7 @@ __all__ = ["Security", "connect_any", "read_command_config"]
 
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024
 _JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_KNOWN: Final = (
+_SUPPORTED_KEYS: Final = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.jaas.config",
@@ -33,7 +33,7 @@ _KNOWN: Final = (
 
 
 class Security(NamedTuple):
-    """How connections are made."""
+    """The login and the TLS context of connections; None for none."""
 
     login: Login | None = None
     tls: ssl.SSLContext | None = None
@@ -42,13 +42,13 @@ class Security(NamedTuple):
 async def connect_any(
     servers: Sequence[Address], security: Security, seconds: float, client_id: bytes = CLIENT_ID
 ) -> Connection:
-    """Connect to the first server that can be reached.
+    """Connect to the first reachable server.
 
     Args:
-        seconds: the deadline of each.
+        seconds: the deadline for each server.
 
     Raises:
-        ServerError: there is none; it says why.
+        ServerError: no server can be reached; the message says why.
     """
     problems = []
     for server in servers:
@@ -66,7 +66,7 @@ def read_command_config(path: Path) -> Security:
     """Read a Java client's properties.
 
     Raises:
-        ConfigError: a key of security that is not known here, or one that is missing.
+        ConfigError: a security key is not supported, or a required one is missing.
     """
     values: dict[str, str] = {}
     for line in read_text(path).replace("\\\n", "").splitlines():
@@ -74,8 +74,8 @@ def read_command_config(path: Path) -> Security:
         if equals and not line.lstrip().startswith(("#", "!")):
             values[key.strip()] = value.strip()
     for key in values:
-        if key.startswith(("sasl.", "ssl.", "security.")) and key not in _KNOWN:
-            raise ConfigError(f"{path}: {key}", f"is not supported; supported: {', '.join(_KNOWN)}")
+        if key.startswith(("sasl.", "ssl.", "security.")) and key not in _SUPPORTED_KEYS:
+            raise ConfigError(f"{path}: {key}", f"is not supported; supported: {', '.join(_SUPPORTED_KEYS)}")
     protocol = values.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ConfigError(f"{path}: security.protocol", "is not a security protocol of Kafka", protocol)
@@ -111,7 +111,7 @@ def _pem(path: Path, values: Mapping[str, str], store: str) -> str | None:
     if not location:
         return None
     try:
-        read(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait for ever for what is no file
+        read(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait forever for a FIFO
     except OSError as error:
         raise ConfigError(
             f"{path}: {store}.location", f"cannot be read: {error.strerror or error}", location

@@ -2,7 +2,7 @@
 
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
 are one document each, or a `KafkaClientQuotaList`. They support six of Kafka's eight levels, no ips or topics, and
-three keys; `jikkou_loses` names the rest. YAML needs the extra `yaml`.
+three keys; `jikkou_omits` names the rest. YAML needs the extra `yaml`.
 """
 
 import json
@@ -18,10 +18,10 @@ from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.definitions.toml_file import parse, parse_limit, render
 from quotas.errors import DefinitionError
 
-__all__ = ["FORMATS", "describe", "guess", "jikkou_loses", "plain", "read", "write"]
+__all__ = ["FORMATS", "as_table", "describe", "guess", "jikkou_omits", "read", "write"]
 
 FORMATS: Final = ("toml", "json", "jikkou")
-_ENDS: Final = {"toml": (".toml",), "json": (".json",), "jikkou": (".yaml", ".yml")}
+_SUFFIXES: Final = {"toml": (".toml",), "json": (".json",), "jikkou": (".yaml", ".yml")}
 _BEGIN_CHARACTERS: Final = 1000
 _API_GROUP: Final = "kafka.jikkou.io/"
 _API_VERSION: Final = "kafka.jikkou.io/v1beta2"
@@ -43,11 +43,11 @@ _TYPES: Final[dict[str, tuple[Name, Name]]] = {
 
 
 def read(text: str, form: str) -> Quotas:
-    """Read quotas from a text.
+    """Parse quotas from text in this format.
 
     Raises:
-        ConfigError: it says something that can not be.
-        SluiceError: the reader of this format is not installed.
+        ConfigError: the text or a quota is invalid.
+        SluiceError: the parser of this format is not installed.
     """
     try:
         definitions = _READERS[form](text)
@@ -57,12 +57,12 @@ def read(text: str, form: str) -> Quotas:
 
 
 def guess(name: str, text: str) -> str:
-    """Tell a file's format by the end of its name, or by its beginning where the name says nothing.
+    """Return a file's format by the suffix of its name, or else by its first characters.
 
     >>> guess("quotas.yaml", ""), guess("-", ' [{"user": "ann"}]'), guess("-", "[[quota]]")
     ('jikkou', 'json', 'toml')
     """
-    for form, ends in _ENDS.items():
+    for form, ends in _SUFFIXES.items():
         if name.endswith(ends):
             return form
     begin = "".join(text[:_BEGIN_CHARACTERS].split())
@@ -72,12 +72,12 @@ def guess(name: str, text: str) -> str:
 
 
 def write(quotas: Quotas, form: str) -> str:
-    """Write quotas as a text that `read` takes; see `jikkou_loses` for what that format has no room for."""
+    """Format quotas as text for `read`; `jikkou_omits` lists what jikkou's format cannot express."""
     return _WRITERS[form](quotas)
 
 
 def describe(entity: Entity) -> str:
-    """Name an entity in one line.
+    """Return an entity's description in one line.
 
     >>> describe(Entity("ann", DEFAULT))
     "user 'ann', client id <default>"
@@ -89,10 +89,10 @@ def describe(entity: Entity) -> str:
     )
 
 
-def plain(entity: Entity) -> dict[str, str]:
-    """Write an entity as the quotas file names it.
+def as_table(entity: Entity) -> dict[str, str]:
+    """Return an entity with the keys and names of the quotas file.
 
-    >>> plain(Entity("ann", DEFAULT))
+    >>> as_table(Entity("ann", DEFAULT))
     {'user': 'ann', 'client_id': '<default>'}
     """
     return {
@@ -102,10 +102,10 @@ def plain(entity: Entity) -> dict[str, str]:
     }
 
 
-def jikkou_loses(quotas: Quotas) -> Iterator[str]:
-    """Name what jikkou's format has no room for."""
+def jikkou_omits(quotas: Quotas) -> Iterator[str]:
+    """Yield a message for each entity and key that jikkou's format cannot express."""
     for entity, values in quotas.items():
-        if _type(entity) is None:
+        if _jikkou_type(entity) is None:
             yield f"{describe(entity)} is left out: jikkou has no such quota type"
         else:
             for key in values:
@@ -131,7 +131,7 @@ def _read_json(text: str) -> Definitions:
 
 
 def _write_json(quotas: Quotas) -> str:
-    entries = [{**plain(entity), "quotas": dict(values)} for entity, values in quotas.items()]
+    entries = [{**as_table(entity), "quotas": dict(values)} for entity, values in quotas.items()]
     return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -180,7 +180,7 @@ def _resources(documents: list[Any]) -> Iterator[dict[str, Any]]:
 def _write_jikkou(quotas: Quotas) -> str:
     documents = []
     for entity, values in quotas.items():
-        kind = _type(entity)
+        kind = _jikkou_type(entity)
         configs = {_JIKKOU_KEYS[key]: value for key, value in values.items() if key in _JIKKOU_KEYS}
         if kind is None or not configs:
             continue
@@ -201,7 +201,7 @@ def _write_jikkou(quotas: Quotas) -> str:
     return text
 
 
-def _type(entity: Entity) -> str | None:
+def _jikkou_type(entity: Entity) -> str | None:
     if entity.ip is not None or entity.topic is not None:
         return None
     form = tuple("" if isinstance(name, str) else name for name in entity[:2])

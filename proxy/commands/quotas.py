@@ -19,7 +19,7 @@ from commandline.arguments import add_format, add_old_json, warn_old_spelling
 from commandline.exit_codes import NEGATIVE, OK
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
-from proxy.commands.quota_formats import FORMATS, describe, guess, jikkou_loses, plain, read, write
+from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read, write
 from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError, reason
@@ -48,13 +48,13 @@ _FORMATS_TEXT: Final = (
 )
 _FILE_ONLY: Final = ("toml", "jikkou")
 _DRY_RUN: Final = "dry run: validated, and nothing is changed"
-_NAMED: Final = "{part} of the entity, letter by letter; <default> for the default one"
-_SOUGHT: Final = "{part} of the entities; <default> for the default one, * for every name"
+_ENTITY_PART: Final = "{part} of the entity, letter by letter; <default> for the default one"
+_FILTER_PART: Final = "{part} of the entities; <default> for the default one, * for every name"
 _NONE: Final = "no quotas are set"
 _NONE_MATCH: Final = "no quotas are set for this entity"
 
-# What an entity of its own is, and why it is never combined with others.
-_ALONE: Final = {
+# Options that name an entity by themselves, and why they cannot be combined with others.
+_NOT_COMBINED: Final = {
     "--ip": "an address has a limit of new connections, which are counted before a client has said who it is",
     "--topic": "a topic's quota is shared by all clients",
 }
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one command; give the exit code."""
+    """Run one command; return its exit code."""
     # Imported late: `--version` and `check` need no sockets.
     from kafka_client import QuotaClient
     from proxy.commands.command_config import Security, connect_any, read_command_config
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _show(options: argparse.Namespace, client: "QuotaClient") -> int:
-    found = await _described(client, _components(options), strict=options.strict)
+    found = await _all_quotas(client, _components(options), strict=options.strict)
     if options.format == "json":
         print(write(found, "json"), end="")
         return OK
@@ -134,7 +134,7 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
             check_value(entity, key, values[key], key)
         except DefinitionError as error:
             raise ConfigError(error.path, error.problem) from None
-    before = await _of(client, entity)
+    before = await _quotas_of(client, entity)
     wanted = {**before, **values}
     _warn({entity: wanted})
     return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
@@ -142,7 +142,7 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
 
 async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
     entity = _entity(options)
-    before = await _of(client, entity)
+    before = await _quotas_of(client, entity)
     wanted = {key: value for key, value in before.items() if options.keys and key not in options.keys}
     return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
 
@@ -150,19 +150,19 @@ async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
 async def _apply(options: argparse.Namespace, client: "QuotaClient") -> int:
     wanted = _read(options)
     _warn(wanted)
-    return await _alter(options, client, differences(await _described(client), wanted, prune=options.prune))
+    return await _alter(options, client, differences(await _all_quotas(client), wanted, prune=options.prune))
 
 
 async def _diff(options: argparse.Namespace, client: "QuotaClient") -> int:
-    found = differences(await _described(client), _read(options), prune=options.prune)
-    _tell(options, found)
+    found = differences(await _all_quotas(client), _read(options), prune=options.prune)
+    _print_differences(options, found)
     return NEGATIVE if found else OK
 
 
 async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
-    found = await _described(client)
+    found = await _all_quotas(client)
     if options.format == "jikkou":
-        for loss in jikkou_loses(found):
+        for loss in jikkou_omits(found):
             print(f"sluice: {loss}", file=sys.stderr)
     print(write(found, options.format), end="")
     return OK
@@ -170,7 +170,7 @@ async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
 
 @contextmanager
 def _server_errors(client: "QuotaClient", api: str) -> Iterator[None]:
-    """Have what fails between here and the server be a ServerError."""
+    """Convert connection and protocol errors to ServerError."""
     from kafka_client import ClosedError, RefusedError
 
     server = Address(*client.address)
@@ -193,18 +193,20 @@ async def _alter(options: argparse.Namespace, client: "QuotaClient", found: list
     with _server_errors(client, "AlterClientQuotas"):
         refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
-        reasons = [f"{_named(parts)}: {problem}" for parts, problem in refused[:_REFUSED_SHOWN_MAX]]
+        reasons = [f"{_entity_text(parts)}: {problem}" for parts, problem in refused[:_REFUSED_SHOWN_MAX]]
         more = len(refused) - len(reasons)
         raise ServerError("; ".join(reasons) + (f"; and {more} more" if more else ""))
-    _tell(options, found, dry_run=options.dry_run)
+    _print_differences(options, found, dry_run=options.dry_run)
     return OK
 
 
-def _tell(options: argparse.Namespace, found: list[Difference], *, dry_run: bool = False) -> None:
+def _print_differences(
+    options: argparse.Namespace, found: list[Difference], *, dry_run: bool = False
+) -> None:
     if dry_run:
         print(_DRY_RUN, file=sys.stderr if options.format == "json" else sys.stdout)
     if options.format == "json":
-        changes = [{**plain(one.entity), "key": one.key, "old": one.old, "new": one.new} for one in found]
+        changes = [{**as_table(one.entity), "key": one.key, "old": one.old, "new": one.new} for one in found]
         print(json.dumps(changes, indent=2, ensure_ascii=False))
         return
     for entity, key, old, new in found:
@@ -216,20 +218,20 @@ def _tell(options: argparse.Namespace, found: list[Difference], *, dry_run: bool
 
 
 def _warn(wanted: Quotas) -> None:
-    """Say which names do not do what they seem to say: patterns, principals with their type, no IP addresses."""
+    """Print a warning for each name without effect: a pattern, a principal with its type, not an IP address."""
     for warning in unenforced(wanted.items()):
         print(f"sluice: warning: {warning}", file=sys.stderr)
 
 
-async def _of(client: "QuotaClient", entity: Entity) -> dict[str, float]:
+async def _quotas_of(client: "QuotaClient", entity: Entity) -> dict[str, float]:
     components: list[Component] = [
         (kind, DEFAULT_NAME if name is None else EXACT, name) for kind, name in parts_of(entity)
     ]
-    found = await _described(client, components, strict=True)
+    found = await _all_quotas(client, components, strict=True)
     return dict(found.get(entity, {}))
 
 
-async def _described(
+async def _all_quotas(
     client: "QuotaClient", components: Sequence[Component] = (), *, strict: bool = False
 ) -> Quotas:
     found = {}
@@ -238,7 +240,7 @@ async def _described(
     for parts, values in described:
         entity = entity_of_parts(parts)
         if entity is None:
-            print(f"sluice: left out: {_named(parts)}", file=sys.stderr)
+            print(f"sluice: left out: {_entity_text(parts)}", file=sys.stderr)
         else:
             found[entity] = values
     return found
@@ -266,20 +268,20 @@ def _entity(options: argparse.Namespace) -> Entity:
 
 
 def _refuse_combined(options: argparse.Namespace) -> None:
-    """Say which arguments exclude each other, and why.
+    """Check that no option that excludes others is combined with one.
 
     Raises:
-        UsageError: two that do.
+        UsageError: the options exclude each other; the message says why.
     """
     given = [f"--{kind}" for kind, name in zip(PARTS, _names(options), strict=True) if name is not None]
-    for alone, why in _ALONE.items():
-        if alone in given and len(given) > 1:
-            others = " and ".join(option for option in given if option != alone)
-            raise UsageError(f"{alone} cannot be combined with {others}: {why}")
+    for option, why in _NOT_COMBINED.items():
+        if option in given and len(given) > 1:
+            others = " and ".join(other for other in given if other != option)
+            raise UsageError(f"{option} cannot be combined with {others}: {why}")
 
 
 def _names(options: argparse.Namespace) -> tuple[str | None, ...]:
-    """Give what was said of each part of an entity."""
+    """Return the options' names of user, client id, IP address and topic; None for each that is not given."""
     return (options.user, options.client_id, options.ip, options.topic)
 
 
@@ -291,7 +293,7 @@ def _read(options: argparse.Namespace) -> Quotas:
         raise ConfigError(f"{options.file}: {error.path}", error.problem) from None
 
 
-def _named(parts: Sequence[tuple[str, str | None]]) -> str:
+def _entity_text(parts: Sequence[tuple[str, str | None]]) -> str:
     return ", ".join(f"{kind} {'<default>' if name is None else repr(name)}" for kind, name in parts)
 
 
@@ -311,7 +313,7 @@ def _add(
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
     if entity:
         for option, part in zip(("--user", "--client-id", "--ip", "--topic"), PARTS, strict=True):
-            text = _SOUGHT if name == "show" else _NAMED
+            text = _FILTER_PART if name == "show" else _ENTITY_PART
             parser.add_argument(option, metavar="NAME", help=text.format(part=part))
     if name == "export":
         parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=_FORMATS_TEXT)
@@ -341,7 +343,7 @@ def _add_formats(parser: argparse.ArgumentParser) -> None:
 
 
 class _OutputFormat(argparse.Action):
-    """`--format`; in earlier releases it was the file's, and what no output can be still is."""
+    """`--format`, the format of the output; a file format given here, as in earlier releases, is `--file-format`."""
 
     def __call__(
         self,
@@ -350,7 +352,7 @@ class _OutputFormat(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        """Take the value, as one of `--file-format` where it is one of an earlier release."""
+        """Store the value; store a file format as `--file-format`, and print a warning."""
         if values in _FILE_ONLY:
             warn_old_spelling(parser.prog, f"{option_string} {values}", f"--file-format {values}")
             namespace.file_format = values

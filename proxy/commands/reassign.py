@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Estimate; give the exit code."""
+    """Run `estimate`; return its exit code."""
     # Imported late: `--version` and `check` need no sockets.
     from proxy.commands.command_config import Security, read_command_config
     from proxy.commands.reassign_cluster import read_cluster
@@ -65,29 +65,31 @@ def run(options: argparse.Namespace) -> int:
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
     found = asyncio.run(read_cluster(servers, security, sample))
-    judge(plan, found.partitions, found.brokers)
+    check_plan(plan, found.partitions, found.brokers)
     moved = estimate(found.partitions, plan, len(found.brokers))
     report = describe(moved, throttle, duration, network, found.response_bytes)
     print(json.dumps(report, indent=2) if options.format == "json" else "\n".join(table(report)))
     return OK
 
 
-def judge(
+def check_plan(
     plan: Mapping[Partition, Sequence[int]],
     partitions: Mapping[Partition, Replicated],
     brokers: Mapping[int, object],
 ) -> None:
-    """Refuse a plan that is about something else than this cluster.
+    """Check that the cluster has the plan's partitions and brokers.
 
     Raises:
-        UsageError: partitions or brokers that it does not have.
+        UsageError: the cluster lacks a partition, or a broker is not alive.
     """
     unknown = [f"{topic}-{number}" for topic, number in plan if (topic, number) not in partitions]
     if unknown:
         raise UsageError(f"the cluster has no partition {', '.join(unknown[:5])}")
-    strangers = sorted({broker for replicas in plan.values() for broker in replicas} - set(brokers))
-    if strangers:
-        raise UsageError(f"the cluster has no broker {', '.join(map(str, strangers[:5]))} that is alive")
+    unknown_brokers = sorted({broker for replicas in plan.values() for broker in replicas} - set(brokers))
+    if unknown_brokers:
+        raise UsageError(
+            f"the cluster has no broker {', '.join(map(str, unknown_brokers[:5]))} that is alive"
+        )
 
 
 def describe(
@@ -97,7 +99,7 @@ def describe(
     network: float | None,
     response_bytes: int,
 ) -> dict[str, object]:
-    """Make the report, as JSON has it."""
+    """Return the report as a JSON document."""
     lower, upper = moved.bounds(network)
     report: dict[str, object] = {
         "partitions_moved": moved.partitions_moved,
@@ -109,7 +111,7 @@ def describe(
         "throttle_over": lower,
         "throttle_under": upper,
         "brokers": [
-            {"broker": load.broker, "side": load.side, "bytes": load.size, "bytes_in_per_second": load.rate}
+            {"broker": load.broker, "side": load.role, "bytes": load.size, "bytes_in_per_second": load.rate}
             for load in moved.loads
         ],
     }
@@ -132,7 +134,7 @@ def _warnings(
         return
     for load in moved.stuck(throttle)[:_LOADS_SHOWN_MAX]:
         yield (
-            f"the move never finishes: broker {load.broker} as a {load.side} gets {amounts.rate(load.rate)} of new "
+            f"the move never finishes: broker {load.broker} as a {load.role} gets {amounts.rate(load.rate)} of new "
             f"data for the moved partitions, and the throttle is {amounts.rate(throttle)}"
         )
     lower, upper = moved.bounds(network)
@@ -152,7 +154,7 @@ def _warnings(
 
 
 def table(report: Mapping[str, object]) -> Iterator[str]:
-    """Write the report for people."""
+    """Yield the lines of the report as text."""
     for name, (label, written) in _LINES.items():
         if name in report:
             yield f"{label}: {_written(report[name], written)}"
@@ -178,7 +180,7 @@ def _share(value: float) -> str:
     return f"{value:.1%}"
 
 
-# The report's lines for people, in this order: what each is called, and how its amount is written.
+# The lines of the text report, in this order: label and format of each amount.
 _LINES: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
     "partitions_moved": ("partitions moved", str),
     "partitions": ("partitions of the cluster", str),

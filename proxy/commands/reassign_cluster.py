@@ -14,7 +14,7 @@ from proxy.config import Address
 from proxy.errors import ServerError, reason
 from quotas.reassignment.estimate import RESPONSE_BYTES, Partition, Replicated
 
-__all__ = ["Found", "read_cluster"]
+__all__ = ["ClusterSnapshot", "read_cluster"]
 
 T = TypeVar("T")
 
@@ -23,28 +23,30 @@ _RESPONSE_SECONDS_MAX: Final = 60.0  # of all log directories of a broker
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
 
 
-class Found(NamedTuple):
-    """A cluster, as it was read."""
+class ClusterSnapshot(NamedTuple):
+    """The state of a cluster: the brokers' addresses, all partitions, and the size of a follower's Fetch response."""
 
     brokers: Mapping[int, tuple[str, int]]
     partitions: Mapping[Partition, Replicated]
     response_bytes: int
 
 
-async def read_cluster(servers: Sequence[Address], security: Security, sample_seconds: float) -> Found:
-    """Read a whole cluster.
+async def read_cluster(
+    servers: Sequence[Address], security: Security, sample_seconds: float
+) -> ClusterSnapshot:
+    """Read the state of a cluster; log sizes are read twice, `sample_seconds` apart.
 
     Raises:
-        ServerError: it can not be asked.
+        ServerError: the cluster does not respond.
     """
     connection = await connect_any(servers, security, _CONNECT_SECONDS_MAX)
     try:
-        seen = await _asked(connection, metadata.everything())
+        cluster = await _send(connection, metadata.everything())
     finally:
         connection.close()
     connections = {}
     try:
-        for broker, host, port in seen.brokers:
+        for broker, host, port in cluster.brokers:
             connections[broker] = await connect_any([Address(host, port)], security, _CONNECT_SECONDS_MAX)
         first, began = await _sizes(connections), time.monotonic()
         await asyncio.sleep(sample_seconds)
@@ -54,19 +56,19 @@ async def read_cluster(servers: Sequence[Address], security: Security, sample_se
         for connection in connections.values():
             connection.close()
     partitions = {}
-    for topic, its in seen.topics.items():
+    for topic, its in cluster.topics.items():
         for index, one in its.partitions.items():
             holder = one.leader if one.leader in connections else one.replicas[0]
             before, after = (sizes.get(holder, {}).get((topic, index), 0) for sizes in (first, second))
             rate = max(0, after - before) / (ended - began)
             partitions[topic, index] = Replicated(one.replicas, one.leader, after, rate)
-    brokers = {broker: (host, port) for broker, host, port in seen.brokers}
-    return Found(brokers, partitions, response_bytes)
+    brokers = {broker: (host, port) for broker, host, port in cluster.brokers}
+    return ClusterSnapshot(brokers, partitions, response_bytes)
 
 
 async def _sizes(connections: Mapping[int, Connection]) -> dict[int, dict[Partition, int]]:
     return {
-        broker: await _asked(connection, replicas.replica_sizes())
+        broker: await _send(connection, replicas.replica_sizes())
         for broker, connection in connections.items()
     }
 
@@ -76,13 +78,13 @@ async def _response_bytes(connections: Mapping[int, Connection]) -> int:
     largest = 0
     for broker, connection in connections.items():
         request = configs.describe_brokers((broker,), (_RESPONSE_BYTES_KEY,))
-        for described in await _asked(connection, request):
+        for described in await _send(connection, request):
             value = described.configs.get(_RESPONSE_BYTES_KEY, "")
             largest = max(largest, int(value) if value.isdecimal() else 0)
     return largest or RESPONSE_BYTES
 
 
-async def _asked(connection: Connection, request: Request[T]) -> T:
+async def _send(connection: Connection, request: Request[T]) -> T:
     try:
         async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
             return request.read(await connection.send(request))

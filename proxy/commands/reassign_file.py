@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 
 def add_file_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what every command that looks at such a file before a cluster takes."""
+    """Add the arguments of the commands that check a reassignment file against a cluster."""
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
     command.add_argument(
         "--reassignment-json-file",
@@ -37,10 +37,10 @@ def add_file_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def read_reassignment(path: Path) -> Targets:
-    """Read a file: (topic, partition) -> its brokers afterwards.
+    """Read a reassignment file; returns the target replicas by (topic, partition).
 
     Raises:
-        ConfigError: Kafka's tool would refuse it.
+        ConfigError: Kafka's tool would refuse the file.
     """
     try:
         content = json.loads(read_text(path))
@@ -61,14 +61,14 @@ def read_reassignment(path: Path) -> Targets:
     read = [_entry(f"{path}: partitions[{index}]", entry) for index, entry in enumerate(entries)]
     if any(not replicas for _, replicas in read):
         raise ConfigError(str(path), "Partition replica list cannot be empty")
-    twice = _twice(partition for partition, _ in read)
+    twice = _duplicates(partition for partition, _ in read)
     if twice:
         names = ",".join(f"{topic}-{number}" for topic, number in twice)
         raise ConfigError(str(path), f"Partition reassignment contains duplicate topic partitions: {names}")
-    doubled = {partition: _twice(replicas) for partition, replicas in read}
+    duplicate_replicas = {partition: _duplicates(replicas) for partition, replicas in read}
     problems = [
         f"{topic}-{number} contains multiple entries for {','.join(map(str, brokers))}"
-        for (topic, number), brokers in doubled.items()
+        for (topic, number), brokers in duplicate_replicas.items()
         if brokers
     ]
     if problems:
@@ -109,5 +109,5 @@ def _number(path: str, value: object) -> int:
     return value
 
 
-def _twice(items: Iterable[_Item]) -> list[_Item]:
+def _duplicates(items: Iterable[_Item]) -> list[_Item]:
     return [item for item, times in Counter(items).items() if times > 1]

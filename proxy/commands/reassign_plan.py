@@ -73,7 +73,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan; give the exit code."""
+    """Run the command; return its exit code."""
     # Imported late: `--version` and `check` need no sockets.
     from proxy.commands.command_config import Security, read_command_config
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
     state, sizes = asyncio.run(read_cluster(servers, security, targets))
-    refuse(targets, state)
+    check_targets(targets, state)
     moves = [Move(*key, state.partitions[key].replicas, target) for key, target in targets.items()]
     plan = plan_moves(moves, state.partitions, state.live, limits)
     if options.format == "json":
@@ -94,21 +94,21 @@ def run(options: argparse.Namespace) -> int:
 
 def _limits(options: argparse.Namespace) -> BatchLimits:
     limits = BatchLimits() if options.config is None else load(options.config, os.environ).reassignment.limits
-    given = {}
+    overrides = {}
     for name, _ in _LIMITS:
         value = getattr(options, name)
         if value is not None:
-            given[name] = count(1, _COUNT_MAX)(f"--{name.replace('_', '-')}", value)
-    return replace(limits, **given)
+            overrides[name] = count(1, _COUNT_MAX)(f"--{name.replace('_', '-')}", value)
+    return replace(limits, **overrides)
 
 
 async def read_cluster(
     servers: Sequence[Address], security: "Security", targets: Mapping[TopicPartition, object]
 ) -> ClusterWithSizes:
-    """Read the cluster's state.
+    """Read the cluster's state and the sizes of these partitions.
 
     Raises:
-        ServerError: it does not respond.
+        ServerError: the cluster does not respond.
     """
     from proxy.cluster import BrokerClient, BrokerMap, Poller
     from proxy.reassign.cluster import Cluster, ClusterError
@@ -134,11 +134,11 @@ async def read_cluster(
     return ClusterWithSizes(state, sizes)
 
 
-def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], state: "ClusterState") -> None:
-    """Refuse what Kafka's tool, its controller or Sluice would refuse.
+def check_targets(targets: Mapping[TopicPartition, tuple[int, ...]], state: "ClusterState") -> None:
+    """Check the targets as Kafka's tool, its controller and Sluice do.
 
     Raises:
-        SluiceError: in their words, and in the order in which they look.
+        SluiceError: one of them would refuse the targets; the message and the order of checks are theirs.
     """
     from protocol.messages.alter_reassignments import AlterRequest
     from proxy.reassign.validation import Handling, validate
@@ -163,18 +163,22 @@ def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], state: "ClusterSta
 
 
 def describe(plan: Plan, limits: BatchLimits, sizes: Sizes) -> dict[str, object]:
-    """Make the report as JSON has it."""
+    """Return the report as a JSON document."""
     steps = [step for batch in plan.batches for step in batch]
     return {
         "version": 1,
         "limits": asdict(limits),
         "batches": [
-            {"batch": number, **_sums(batch, sizes), "steps": [_described(step, sizes) for step in batch]}
+            {
+                "batch": number,
+                **_totals(batch, sizes),
+                "steps": [_step_document(step, sizes) for step in batch],
+            }
             for number, batch in enumerate(plan.batches, start=1)
         ],
         "steps": len(steps),
-        **_sums(steps, sizes),
-        "replicas_added_at_once_max": _at_once(plan),
+        **_totals(steps, sizes),
+        "replicas_added_at_once_max": _replicas_at_once_max(plan),
         "waiting": [
             {"topic": topic, "partition": number, "reason": waiting.reason}
             for (topic, number), waiting in sorted(plan.waiting.items())
@@ -182,7 +186,7 @@ def describe(plan: Plan, limits: BatchLimits, sizes: Sizes) -> dict[str, object]
     }
 
 
-def _sums(steps: Sequence[Step], sizes: Sizes) -> dict[str, int]:
+def _totals(steps: Sequence[Step], sizes: Sizes) -> dict[str, int]:
     return {
         "replicas_added": sum(len(step.adds) for step in steps),
         "leaders_moved": sum(step.moves_leader for step in steps),
@@ -190,7 +194,7 @@ def _sums(steps: Sequence[Step], sizes: Sizes) -> dict[str, int]:
     }
 
 
-def _described(step: Step, sizes: Sizes) -> dict[str, object]:
+def _step_document(step: Step, sizes: Sizes) -> dict[str, object]:
     return {**asdict(step), "bytes": _bytes(step, sizes)}
 
 
@@ -198,14 +202,14 @@ def _bytes(step: Step, sizes: Sizes) -> int:
     return len(step.adds) * sizes.get(step.key, 0)
 
 
-def _at_once(plan: Plan) -> int:
+def _replicas_at_once_max(plan: Plan) -> int:
     return max((sum(len(step.adds) for step in batch) for batch in plan.batches), default=0)
 
 
 def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
-    """Write the report for people."""
+    """Yield the lines of the report as text."""
     for number, batch in enumerate(plan.batches, start=1):
-        sums = _sums(batch, sizes)
+        sums = _totals(batch, sizes)
         added, size = _number(sums["replicas_added"], "replica"), amounts.size(sums["bytes"])
         yield f"batch {number}: {_number(len(batch), 'partition')}, {added} added, {size}"
         rows = [("partition", "replicas", "add", "drop", "leader", "bytes")]
@@ -216,10 +220,10 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
             yield "  ".join(("", *cells, row[-1].rjust(widths[-1])))
         yield ""
     steps = [step for batch in plan.batches for step in batch]
-    sums = _sums(steps, sizes)
+    sums = _totals(steps, sizes)
     yield (
         f"in all: {_number(len(steps), 'step')} in {_number(len(plan.batches), 'batch', 'batches')}, "
-        f"{_number(sums['replicas_added'], 'replica')} added, at most {_at_once(plan)} at once, "
+        f"{_number(sums['replicas_added'], 'replica')} added, at most {_replicas_at_once_max(plan)} at once, "
         f"{_number(sums['leaders_moved'], 'leader movement')}, {amounts.size(sums['bytes'])}"
     )
     waiting = sorted(plan.waiting.items())
@@ -231,7 +235,7 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
 
 def _row(step: Step, sizes: Sizes) -> tuple[str, str, str, str, str, str]:
     leader = str(step.leader)
-    if step.moves_leader:  # whoever is first in sync, where it is not to be elected
+    if step.moves_leader:  # "any": no election follows, so the first replica in sync leads
         leader += f" -> {'any' if step.elects is None else step.elects}"
     return (
         f"{step.topic}-{step.partition}",

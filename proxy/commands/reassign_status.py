@@ -24,7 +24,7 @@ from proxy.config import Address
 from proxy.config.readers import addresses, seconds
 from proxy.errors import ServerError, UsageError, reason
 
-__all__ = ["add_arguments", "bar", "listed", "table", "watch"]
+__all__ = ["add_arguments", "bar", "document_of_list", "table", "watch"]
 
 _TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
 _ADMIN: Final = "127.0.0.1:19080"
@@ -72,7 +72,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the status; give the exit code."""
+    """Run the command; return its exit code."""
     if options.watch is not None:
         pause = seconds(_WATCH_SECONDS_MIN, _WATCH_SECONDS_MAX)("--watch", options.watch)
         wait = seconds(0, _WAIT_SECONDS_MAX)("--wait-seconds", options.wait_seconds)
@@ -89,22 +89,22 @@ def watch(
     wait_seconds: float,
     sleep: Callable[[float], object],
 ) -> int:
-    """Print the status until nothing is under way: over itself in a terminal, one JSON document a line.
+    """Print the status repeatedly until no reassignment is under way; in JSON, one document a line.
 
     Args:
-        pause_seconds: between two readings.
-        wait_seconds: how long to wait for a reassignment where none is under way at the beginning.
+        pause_seconds: the time between two readings.
+        wait_seconds: how long to wait for a reassignment if none is under way at the start.
 
     Raises:
-        ServerError: it cannot be read, at the first time or many times in a row.
+        ServerError: the first reading fails, or many in a row.
     """
     document, waited = read(), 0.0
-    if wait_seconds and _is_idle(document):
+    if wait_seconds and _may_begin_later(document):
         print(
             f"sluice: no reassignment is under way: waiting {wait_seconds:g} s for one (Ctrl-C ends)",
             file=sys.stderr,
         )
-        while waited < wait_seconds and _is_idle(document):
+        while waited < wait_seconds and _may_begin_later(document):
             sleep(pause_seconds)
             waited += pause_seconds
             document = _read_again(read, pause_seconds, sleep)
@@ -119,10 +119,10 @@ def watch(
 def _read_again(
     read: Callable[[], Document], pause_seconds: float, sleep: Callable[[float], object]
 ) -> Document:
-    """Read the status, as often as it takes while a process restarts.
+    """Read the status; a failed reading is repeated, since the process may be restarting.
 
     Raises:
-        ServerError: it cannot be read, many times in a row.
+        ServerError: _FAILURES_MAX readings in a row have failed.
     """
     for _ in range(_FAILURES_MAX - 1):
         try:
@@ -133,8 +133,8 @@ def _read_again(
     return read()
 
 
-def _is_idle(document: Document) -> bool:
-    """Whether a reassignment may still begin: where they pass unchanged, none ever shows here."""
+def _may_begin_later(document: Document) -> bool:
+    """Whether no move is under way but one may begin; with `mode = "pass"` none ever appears here."""
     return not document.get("moves") and document.get("mode") != "pass"
 
 
@@ -149,19 +149,19 @@ def _print(document: Document, form: str) -> None:
 def _document(options: argparse.Namespace) -> Document:
     if options.bootstrap_server:
         servers = addresses("--bootstrap-server", options.bootstrap_server)
-        return asyncio.run(_asked(servers, options.command_config))
+        return asyncio.run(_request_status(servers, options.command_config))
     return _read(options.admin)
 
 
 def table(document: Document) -> Iterator[str]:
-    """Write the status for a human."""
+    """Yield the lines of the status as text."""
     if document.get("mode") == "pass":
         yield 'reassignments pass unchanged: [reassignment] mode = "pass"'
         return
     if document.get("problem"):
         yield f"problem: {document['problem']}"
     moves = document["moves"]
-    yield _moves(document)
+    yield _count_line(document)
     if "leads" in document:
         yield f"carried out by {document['holder'] or 'no process'}" + (
             ", this process" if document["leads"] else ""
@@ -172,14 +172,14 @@ def table(document: Document) -> Iterator[str]:
         done, total = document["replicas_done"], document["replicas_total"]
         yield f"replicas  {bar(done, total)}  {done} of {total}"
     if document.get("bytes_total"):
-        yield f"bytes     {bar(document['bytes_done'], document['bytes_total'])}  {_speed(document)}"
+        yield f"bytes     {bar(document['bytes_done'], document['bytes_total'])}  {_progress_text(document)}"
     yield from _rows(document["partitions"][:_PARTITIONS_SHOWN])
     if moves > _PARTITIONS_SHOWN:
         yield f"and {moves - _PARTITIONS_SHOWN} more; --format json has {len(document['partitions'])}"
 
 
-def _moves(document: Document) -> str:
-    """Count moves: those under way, and what became of the others of the same reassignment."""
+def _count_line(document: Document) -> str:
+    """Return the line with the numbers of moves: under way, done, and ended otherwise."""
     moves, total = document["moves"], document.get("moves_total", 0)
     text = f"{amounts.count(moves, 'partition')} under way, {document['steps']} with a step"
     if total > moves:
@@ -190,7 +190,7 @@ def _moves(document: Document) -> str:
 
 
 def bar(done: float, total: float) -> str:
-    """Draw how far something is.
+    """Return a progress bar.
 
     >>> bar(1, 4)
     '[######..................]  25 %'
@@ -202,8 +202,8 @@ def bar(done: float, total: float) -> str:
     return f"[{'#' * full}{'.' * (_BAR_CHARACTERS - full)}] {int(share * 100):>3} %"
 
 
-def listed(found: Any, batch: Mapping[tuple[str, int], Any]) -> Document:
-    """The document that a list of version 1 makes."""
+def document_of_list(found: Any, batch: Mapping[tuple[str, int], Any]) -> Document:
+    """Return the status document for a response to ListPartitionReassignments version 1."""
     partitions = []
     for (topic, partition), one in sorted(found.ongoing.items()):
         step = batch.get((topic, partition))
@@ -224,7 +224,7 @@ def listed(found: Any, batch: Mapping[tuple[str, int], Any]) -> Document:
     return {"mode": "batch", "moves": len(partitions), "steps": len(batch), "partitions": partitions}
 
 
-def _speed(document: Document) -> str:
+def _progress_text(document: Document) -> str:
     text = f"{amounts.size(document['bytes_done'])} of {amounts.size(document['bytes_total'])}"
     rate, left = document["bytes_per_second"], document["finish_seconds"]
     if rate is not None:
@@ -260,7 +260,7 @@ def _brokers(brokers: Sequence[int]) -> str:
 
 
 def _read(url: str) -> Document:
-    """Read the admin port's page; of HOST:PORT, by HTTP."""
+    """Read the admin port's page; HOST:PORT is read over HTTP."""
     page = f"{url if '://' in url else f'http://{url}'}".rstrip("/") + "/reassignments"
     if not page.startswith(("http://", "https://")):
         raise UsageError(f"--admin {url}: must be HOST:PORT, or a URL with http:// or https://")
@@ -268,18 +268,18 @@ def _read(url: str) -> Document:
         with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
             document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise ServerError(f"{page}: {reason(_cause(error), SECONDS_MAX)}") from None
+        raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
     return document
 
 
-def _cause(error: Exception) -> BaseException:
-    """Return what urllib wraps, in words of its own, while it connects."""
+def _unwrapped(error: Exception) -> BaseException:
+    """Return the OSError inside a urllib error; its message is clearer than urllib's."""
     wrapped = getattr(error, "reason", None)
     return wrapped if isinstance(wrapped, OSError) else error
 
 
-async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
-    """Ask a Sluice for the list, as a client."""
+async def _request_status(servers: Sequence[Address], command_config: Path | None) -> Document:
+    """Request the list of reassignments from a Sluice, as a Kafka client."""
     # Imported late: the admin port needs none of it.
     from kafka_client import ASKING_FAILS, ClosedError, Connection, reassignments
     from proxy.commands.command_config import Security, read_command_config
@@ -305,5 +305,5 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
         else:
             if found.error_code:
                 raise ServerError(f"{server}: error {found.error_code} {found.error_message or ''}".strip())
-            return listed(found, batch)
+            return document_of_list(found, batch)
     raise ServerError("; ".join(problems))

@@ -22,8 +22,8 @@ LOG: Final = logging.getLogger(__name__)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run until told to stop; give the exit code."""
-    judge(options, os.environ)
+    """Run the proxy until a signal stops it; return the exit code."""
+    check_arguments(options, os.environ)
     config = load(options.config, os.environ, tables(options), quota_text(options.quota))
     logs.set_up(config.log.level, config.log.format)
     for warning in (*config.warnings, *unwritable(config)):
@@ -34,11 +34,11 @@ def run(options: argparse.Namespace) -> int:
     return run_app(config)
 
 
-def judge(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Refuse arguments that say too little to begin with.
+def check_arguments(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    """Check that the arguments are sufficient.
 
     Raises:
-        UsageError: what is missing.
+        UsageError: a required argument is missing.
     """
     if options.advertised_host is not None and options.listen is None:
         raise UsageError("--advertised-host needs --listen; with --config, set the key advertised_host")

@@ -44,7 +44,7 @@ class BrokerLoad:
     """The load of the move on one broker in one direction ("leader" sends, "follower" receives)."""
 
     broker: int
-    side: str
+    role: str
     size: int
     rate: float
 
@@ -145,7 +145,7 @@ def estimate(
             for key in ((now.sender, "leader"), (broker, "follower")):
                 sizes[key] += now.size
                 rates[key] = rates.get(key, 0.0) + now.rate
-    loads = [BrokerLoad(broker, side, size, rates[broker, side]) for (broker, side), size in sizes.items()]
+    loads = [BrokerLoad(broker, role, size, rates[broker, role]) for (broker, role), size in sizes.items()]
     written: dict[int, float] = {}
     for now in cluster.values():
         written[now.sender] = written.get(now.sender, 0.0) + now.rate
@@ -155,9 +155,9 @@ def estimate(
         partitions=len(cluster),
         replicas_added=added,
         brokers=brokers,
-        size=sum(load.size for load in loads if load.side == "follower"),
+        size=sum(load.size for load in loads if load.role == "follower"),
         log_size=sum(now.size * len(now.replicas) for now in cluster.values()),
         bytes_in_max=max(written.values(), default=0.0),
         replication_factor=replicas / len(cluster) if cluster else 1.0,
-        loads=tuple(sorted(loads, key=lambda load: (-load.size, load.broker, load.side))),
+        loads=tuple(sorted(loads, key=lambda load: (-load.size, load.broker, load.role))),
     )

@@ -37,7 +37,7 @@ def cluster_of(monkeypatch: pytest.MonkeyPatch, brokers: Mapping[int, Address], 
     def ask(_: Config) -> tuple[Mapping[int, Address], str]:
         return brokers, problem
 
-    monkeypatch.setattr(check, "ask", ask)
+    monkeypatch.setattr(check, "ask_cluster", ask)
     monkeypatch.setattr(
         check, "machine_warnings", lambda _: ()
     )  # what else runs here is not the test's affair
@@ -261,7 +261,7 @@ def test_sidecar_whose_broker_advertises_itself_fails_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster_of(monkeypatch, {1: Address("kafka-1", 29391)})
-    monkeypatch.setattr(check, "advertised", lambda _: ({}, "broker 1 advertises itself"))
+    monkeypatch.setattr(check, "ask_advertised", lambda _: ({}, "broker 1 advertises itself"))
     assert checked(tmp_path, SIDECAR) == 1
     assert "sluice: broker 1 advertises itself" in capsys.readouterr().err
 
@@ -271,7 +271,7 @@ def test_sidecar_whose_broker_does_not_answer_is_warned_of(
 ) -> None:
     cluster_of(monkeypatch, {1: Address("kafka-1", 19101)})
     assert checked(tmp_path, SIDECAR.replace("29391", str(free_ports(1)[0]))) == 0
-    assert "warning: broker 1 did not tell what it advertises: " in capsys.readouterr().out
+    assert "warning: broker 1 did not report what it advertises: " in capsys.readouterr().out
 
 
 def test_document_has_names_and_base_units(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main
-from proxy.commands.reassign import describe, judge, table
+from proxy.commands.reassign import check_plan, describe, table
 from proxy.errors import UsageError
 from quotas.reassignment.estimate import Replicated, estimate
 
@@ -19,11 +19,11 @@ def written(path: Path, text: str) -> Path:
 
 
 def test_plan_about_something_else_is_refused() -> None:
-    judge({("t", 0): (1, 2)}, PARTITIONS, {1: None, 2: None})
+    check_plan({("t", 0): (1, 2)}, PARTITIONS, {1: None, 2: None})
     with pytest.raises(UsageError, match="no partition t-9"):
-        judge({("t", 9): (1,)}, PARTITIONS, {1: None})
+        check_plan({("t", 9): (1,)}, PARTITIONS, {1: None})
     with pytest.raises(UsageError, match="no broker 2 "):
-        judge({("t", 0): (1, 2)}, PARTITIONS, {1: None})
+        check_plan({("t", 0): (1, 2)}, PARTITIONS, {1: None})
 
 
 def test_report_has_duration_and_required_rate() -> None:

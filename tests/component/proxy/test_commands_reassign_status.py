@@ -12,7 +12,7 @@ import pytest
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from proxy.cli import main
 from proxy.commands import reassign_status
-from proxy.commands.reassign_status import Document, listed, table, watch
+from proxy.commands.reassign_status import Document, document_of_list, table, watch
 from proxy.errors import ServerError
 
 STATUS: dict[str, object] = {
@@ -211,7 +211,7 @@ def test_list_of_version_1_has_moves_and_steps() -> None:
             ("t", 1): Ongoing((3, 1, 2), (3,), (2,)),
         },
     )
-    lines = list(table(listed(found, {("t", 0): Stepping((1, 2), (3, 1))})))
+    lines = list(table(document_of_list(found, {("t", 0): Stepping((1, 2), (3, 1))})))
     assert lines == [
         "2 partitions under way, 1 with a step",
         "  t-0  1,2 -> 3,4  step: 1,2 -> 3,1",

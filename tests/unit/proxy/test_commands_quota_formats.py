@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
+from proxy.commands.quota_formats import FORMATS, as_table, describe, jikkou_omits, read, write
 from proxy.errors import ConfigError, SluiceError
 from quotas.definitions.entities import DEFAULT, Entity
 
@@ -78,8 +78,8 @@ def test_documented_jikkou_resources_are_read() -> None:
 
 
 def test_quota_without_a_jikkou_form_is_named() -> None:
-    assert list(jikkou_loses(JIKKOUS)) == []
-    assert list(jikkou_loses(MORE)) == [
+    assert list(jikkou_omits(JIKKOUS)) == []
+    assert list(jikkou_omits(MORE)) == [
         "user <default>, client id 'c' is left out: jikkou has no such quota type",
         "ip '::1' is left out: jikkou has no such quota type",
         "topic 'orders' is left out: jikkou has no such quota type",
@@ -132,7 +132,7 @@ def test_without_yaml_the_command_that_installs_it_is_named(monkeypatch: pytest.
 
 def test_entities_have_names() -> None:
     assert describe(Entity("ann", DEFAULT)) == "user 'ann', client id <default>"
-    assert plain(Entity(ip=DEFAULT)) == {"ip": "<default>"}
+    assert as_table(Entity(ip=DEFAULT)) == {"ip": "<default>"}
 
 
 @pytest.mark.parametrize(

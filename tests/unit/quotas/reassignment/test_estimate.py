@@ -20,7 +20,7 @@ def test_estimate_equals_the_proposals_example() -> None:
     # Broker 1 sends 2 · 50 MB, broker 3 receives them.
     assert moved.seconds(10 * MB) == 10
     assert moved.size == 100 * MB
-    assert [(load.broker, load.side, load.size) for load in moved.loads] == [
+    assert [(load.broker, load.role, load.size) for load in moved.loads] == [
         (1, "leader", 100 * MB),
         (3, "follower", 100 * MB),
     ]
@@ -36,7 +36,7 @@ def test_writes_slow_the_move() -> None:
 def test_move_that_never_finishes_is_named() -> None:
     moved = estimate(cluster(rate=1 * MB), {("t", 0): (1, 3)}, brokers=3)
     assert moved.seconds(1 * MB) == float("inf")
-    assert [(load.broker, load.side) for load in moved.stuck(1 * MB)] == [(1, "leader"), (3, "follower")]
+    assert [(load.broker, load.role) for load in moved.stuck(1 * MB)] == [(1, "leader"), (3, "follower")]
 
 
 def test_throttle_for_a_duration_is_the_estimate_turned_round() -> None:
