@@ -14,18 +14,15 @@ from hypothesis import strategies as st
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
 from protocol.errors import WireError
-from protocol.messages.fetch_session import SessionTable
 from protocol.messages.topic_mutations import STRICT_SINCE
-from proxy.channel import Channel, ChannelSettings, PeerError
-from proxy.stats import Stats
-from quotas.definitions.definitions import Definitions
+from proxy.channel import Channel, PeerError
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
 from tests.property.test_channel_cutting import PIECES, frames
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
+from tests.support.engines import engine_with
 from tests.support.memory_shell import MemoryShell
 from tests.support.mutation_frames import EXCEEDED, answer, create, delete, errors, grow, sizes
-from tests.support.playbook import engine_of
+from tests.support.playbook import channel_machine, engine_of
 from tests.unit.protocol.kafka_frames import REQUESTS, decoded
 
 FEW: Final = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -101,14 +98,15 @@ def names_of(asked: bytes) -> list[str]:
     return [topic if isinstance(topic, str) else topic.name for topic in topics]
 
 
+def limited(mode: str = "enforce") -> Channel:
+    """A sidecar's channel under a mutation quota."""
+    entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": float(RATE)}}
+    return channel_machine(engine_with(entries, window_samples=BURST // RATE, mode=mode), gateway=False)
+
+
 def relayed(sent: Sequence[bytes], pieces: list[int], mode: str = "enforce") -> tuple[MemoryShell, Broker]:
     """The whole conversation."""
-    options = EngineOptions(window_samples=BURST // RATE, mode=mode)  # type: ignore[arg-type]  # one of two words
-    engine = Engine(
-        options, Definitions({Entity(client_id=DEFAULT): {"controller_mutation_rate": float(RATE)}})
-    )
-    place = ChannelSettings(broker=1, address_map=None, frame_bytes_max=1_000_000)
-    channel, broker = Channel(place, engine, SessionTable(10), Stats()), Broker()
+    channel, broker = limited(mode), Broker()
     return MemoryShell(channel, broker, b"".join(sent), pieces).run(), broker
 
 
@@ -185,11 +183,7 @@ def test_client_that_sends_anything_ends_with_a_cause(
     sent: list[bytes], pieces: list[int], damage: Damage
 ) -> None:
     stream = damaged(b"".join(sent), damage)
-    options = EngineOptions(window_samples=10)
-    engine = Engine(options, Definitions({Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}))
-    place = ChannelSettings(broker=1, address_map=None, frame_bytes_max=1_000_000)
-    channel = Channel(place, engine, SessionTable(10), Stats())
-    direction = channel.requests
+    direction = limited().requests
     with suppress(PeerError, WireError):
         for at in range(0, len(stream), pieces[0]):
             buf = bytearray(stream[: at + pieces[0]])
@@ -201,11 +195,7 @@ def test_client_that_sends_anything_ends_with_a_cause(
 def test_broker_that_sends_anything_ends_with_a_cause(
     sent: list[bytes], pieces: list[int], damage: Damage
 ) -> None:
-    options = EngineOptions(window_samples=10)
-    engine = Engine(options, Definitions({Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}))
-    place = ChannelSettings(broker=1, address_map=None, frame_bytes_max=1_000_000)
-    channel = Channel(place, engine, SessionTable(10), Stats())
-    shell = MemoryShell(channel, Broker(), sent[0], pieces)
+    shell = MemoryShell(limited(), Broker(), sent[0], pieces)
     with suppress(PeerError, WireError):
         requests = shell.requests
         requests.read(len(sent[0]), 0)

@@ -25,8 +25,10 @@ from proxy.channel import (
     Direction,
     Machine,
     PeerError,
+    Tap,
     Verdict,
 )
+from proxy.channel.captured import capture
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -108,11 +110,13 @@ def channel_machine(
     consumer_default: float | None = None,
     options: EngineOptions | None = None,
     sessions: SessionTable | None = None,
+    tap: Tap | None = None,
     **told: Any,
 ) -> Channel:
     """One channel with a real engine; kip13 and enforcing unless told otherwise.
 
     Args:
+        tap: the destination of captured requests.
         told: further fields of its `ChannelSettings`.
     """
     if engine is None:
@@ -120,7 +124,10 @@ def channel_machine(
         engine = Engine(options or EngineOptions(), Definitions(static=quotas))
     told.setdefault("frame_bytes_max", FRAME_BYTES_MAX)
     settings = ChannelSettings(broker=broker, address_map=gateway_address if gateway else None, **told)
-    return Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats())
+    channel = Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats())
+    if tap is not None:
+        capture(channel, tap)
+    return channel
 
 
 def engine_of(channel: Machine) -> Engine:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import pytest
 
 from proxy import cli
 from proxy.commands import check
-from proxy.config import Address, Config, Source, parse
+from proxy.config import Address, Config
 from quotas.definitions.definitions import Definitions
 from tests.cluster import free_ports
+from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\nbroker_id_max = 3\n'
 
@@ -107,7 +107,7 @@ def test_alteration_of_quotas_is_described(
 def test_user_is_known_only_where_clients_log_in(cluster: str, listener: str, who: str) -> None:
     text = f'[cluster]\nbootstrap = "127.0.0.1:9092"\n{cluster}[[listeners]]\n{listener}'
     quotas = '[quotas]\nfile = "q.toml"\nalter_principals = "ops"\n'
-    config = parse(tomllib.loads(text + quotas), Source(), Path("/etc/sluice"))
+    config = parsed(text + quotas)
     said = [line for line in check.quotas(config, Definitions()) if "altered by" in line]
     assert said == [f"  kept in /etc/sluice/q.toml; altered by {who}"]
 

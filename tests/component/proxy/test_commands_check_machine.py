@@ -3,14 +3,12 @@
 import errno
 import os
 import socket
-import tomllib
-from pathlib import Path
 
 import pytest
 
 from proxy.commands.check_machine import machine_warnings
-from proxy.config import Source, parse
 from tests.cluster import free_ports
+from tests.support.configurations import parsed
 
 TAKEN = f"{os.strerror(errno.EADDRINUSE)}, as it is while Sluice runs here"
 NOT_HERE = os.strerror(errno.EADDRNOTAVAIL)
@@ -18,7 +16,7 @@ NOT_HERE = os.strerror(errno.EADDRNOTAVAIL)
 
 def warnings(listener: str, admin: str = "") -> list[str]:
     text = f'[cluster]\nbootstrap = "127.0.0.1:9092"\n[admin]\nbind = "{admin}"\n[[listeners]]\n{listener}'
-    return list(machine_warnings(parse(tomllib.loads(text), Source(), Path("/etc/sluice"))))
+    return list(machine_warnings(parsed(text)))
 
 
 def ports(bootstrap: int, first: int, more: str = "") -> str:

@@ -1,17 +1,15 @@
 """What a reload may apply, and what needs a restart."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 
-from proxy.config import Changes, Config, Source, compare, merge_live, parse
+from proxy.config import Changes, Config, compare, merge_live
+from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\nname = "a"\n'
 
 
 def made(text: str = "", small: str = SMALL) -> Config:
-    return parse(tomllib.loads(small + text), Source(), Path("/etc"))
+    return parsed(small + text)
 
 
 def test_equal_configurations_have_no_changes() -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from proxy.config import Config, Source, parse
 from proxy.errors import ConfigError
+from tests.support.configurations import BASE, parsed
 
 CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
 
 
 def made(text: str) -> Config:
-    return parse(tomllib.loads(CLUSTER + text), Source(), Path("/"))
+    return parsed(CLUSTER + text)
 
 
 @pytest.mark.parametrize(
@@ -145,22 +146,20 @@ SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
 )
 def test_incomplete_identity_is_refused(keys: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(tomllib.loads(CLUSTER + keys + "\n[[listeners]]"), Source(), Path("/"))
+        made(keys + "\n[[listeners]]")
     assert str(caught.value).startswith(message)
 
 
 def test_password_of_the_environment_is_never_shown() -> None:
-    source = Source(environ={"SLUICE_CLUSTER__PASSWORD": "very-secret"})
-    config = parse(tomllib.loads(CLUSTER + SASL + "[[listeners]]"), source, Path("/"))
+    environ = {"SLUICE_CLUSTER__PASSWORD": "very-secret"}
+    config = parsed(CLUSTER + SASL + "[[listeners]]", environ=environ)
     assert config.cluster.password == "very-secret"
     assert config.warnings == ()
     assert "very-secret" not in repr((config, config.cluster, config.source))
 
 
 def test_password_in_the_clear_is_warned_of_and_not_shown() -> None:
-    config = parse(
-        tomllib.loads(CLUSTER + SASL + 'password = "very-secret"\n[[listeners]]'), Source(), Path("/")
-    )
+    config = made(SASL + 'password = "very-secret"\n[[listeners]]')
     assert [warning.split(":")[0] for warning in config.warnings] == ["cluster.password"]
     assert "very-secret" not in str(config.warnings)
 
@@ -168,19 +167,17 @@ def test_password_in_the_clear_is_warned_of_and_not_shown() -> None:
 @pytest.mark.parametrize("key", ["pasword", "Password", "sasl_password", "passwd"])
 def test_misspelt_password_is_not_shown(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(tomllib.loads(CLUSTER + f'{key} = "very-secret"\n[[listeners]]'), Source(), Path("/"))
+        made(f'{key} = "very-secret"\n[[listeners]]')
     assert str(caught.value).startswith(f"cluster.{key}: unknown key")
     assert "very-secret" not in str(caught.value)
 
 
 def test_password_file_is_relative_to_the_configuration() -> None:
-    text = CLUSTER + SASL + 'password_file = "secret"\n[[listeners]]'
-    assert parse(tomllib.loads(text), Source(), Path("/etc/sluice")).cluster.password_file == Path(
-        "/etc/sluice/secret"
-    )
+    config = made(SASL + 'password_file = "secret"\n[[listeners]]')
+    assert config.cluster.password_file == BASE / "secret"
 
 
 def test_sidecar_keeps_its_identity() -> None:
     text = "[cluster]\n" + SASL + 'password = "x"\n[[listeners]]\nupstreams = { 1 = "10.0.0.9:9092" }'
-    config = parse(tomllib.loads(text), Source(), Path("/"))
+    config = parsed(text)
     assert (config.cluster.sasl_mechanism, len(config.cluster.bootstrap)) == ("PLAIN", 1)

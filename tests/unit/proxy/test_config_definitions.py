@@ -1,19 +1,19 @@
 """Settings -> the quotas engine's options and definitions."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from proxy.config import Config, Source, engine_options, parse, read_definitions, unenforced
+from proxy.config import Config, engine_options, read_definitions, unenforced
 from proxy.errors import ConfigError
 from quotas.definitions.entities import DEFAULT, Entity
+from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 
 
 def made(base: Path, text: str) -> Config:
-    return parse(tomllib.loads(SMALL + text), Source(), base)
+    return parsed(SMALL + text, base)
 
 
 def producer_rate(config: Config, client_id: str, quota_text: str = "") -> float | None:

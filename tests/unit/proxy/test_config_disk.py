@@ -1,18 +1,18 @@
 """Places that cannot be written to. A file in a directory's place stands for them: root may write everywhere else."""
 
 import os
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from proxy.config import Source, parse, unwritable
+from proxy.config import unwritable
+from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "10.0.0.9:9092"\n[[listeners]]\n'
 
 
 def found(base: Path, text: str) -> list[str]:
-    return list(unwritable(parse(tomllib.loads(SMALL + text), Source(), base)))
+    return list(unwritable(parsed(SMALL + text, base)))
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from proxy.config import (
 from proxy.config.keys import Key, key_of
 from proxy.config.parser import REFUSED
 from quotas.definitions.amounts import write_bytes
+from tests.support.configurations import parsed
 
 ROOT = Path(__file__).parents[3]
 SECTIONS = {
@@ -115,7 +116,7 @@ def test_everything_refused_is_listed() -> None:
 
 def test_example_file_is_taken_and_shows_every_key() -> None:
     text = (ROOT / "sluice.example.toml").read_text(encoding="utf-8")
-    config = parse(tomllib.loads(text), Source(), ROOT)
+    config = parsed(text, ROOT)
     assert config.warnings == ()
     for path, (_, key) in keys().items():
         name = path.rpartition(".")[2]
@@ -126,7 +127,7 @@ def test_example_file_is_taken_and_shows_every_key() -> None:
 def test_example_file_with_every_comment_taken_away_is_taken() -> None:
     text = (ROOT / "sluice.example.toml").read_text(encoding="utf-8")
     opened = re.sub(r"^# (\w+ = |\[)", r"\1", text, flags=re.MULTILINE)
-    config = parse(tomllib.loads(opened), Source(), ROOT)
+    config = parsed(opened, ROOT)
     assert config.quotas.file == ROOT / "quotas.toml"
     assert config.listeners[0].sidecar
     assert config.listeners[0].tls is not None

@@ -1,11 +1,8 @@
 """Valid settings without effect, or with another effect than was probably meant."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 
-from proxy.config import Source, parse
+from tests.support.configurations import parsed
 
 CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
 GATEWAY = CLUSTER + "[[listeners]]\n"
@@ -14,7 +11,7 @@ IDLE = 'replication: has no effect without a listener of kind "replication"'
 
 
 def warnings(text: str) -> tuple[str, ...]:
-    return parse(tomllib.loads(text), Source(), Path("/")).warnings
+    return parsed(text).warnings
 
 
 def test_replication_without_a_listener_for_it() -> None:

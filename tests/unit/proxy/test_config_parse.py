@@ -4,14 +4,14 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
 from proxy.config import Address, Config, QuotaSettings, Source, parse
 from proxy.errors import ConfigError
+from tests.support.configurations import BASE, parsed
 
-BASE = Path("/etc/sluice")
 SMALL = """
 [cluster]
 bootstrap = "127.0.0.1:9092"
@@ -20,8 +20,8 @@ bootstrap = "127.0.0.1:9092"
 REPLICATES = SMALL + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
 
 
-def made(text: str, **source: dict[str, object]) -> Config:
-    return parse(tomllib.loads(text), Source(overrides=source.get("overrides", {})), BASE)
+def made(text: str, **source: Any) -> Config:
+    return parsed(text, **source)
 
 
 def refused(text: str) -> str:
@@ -143,9 +143,9 @@ def test_arguments_beat_environment_beats_file() -> None:
 
 
 def test_error_names_the_variable_that_set_the_value() -> None:
-    source = Source(environ={"SLUICE_ADMIN__BIND": "nowhere"})
+    environ = {"SLUICE_ADMIN__BIND": "nowhere"}
     with pytest.raises(ConfigError, match=r"^admin\.bind \(from SLUICE_ADMIN__BIND\): .* \(got 'nowhere'\)$"):
-        parse(tomllib.loads(SMALL), source, BASE)
+        parsed(SMALL, environ=environ)
 
 
 def test_parsing_changes_nothing_it_was_given() -> None:

@@ -1,23 +1,18 @@
 """The tables of TLS and the keys of the PROXY protocol: what goes together, where paths lead, what an error says."""
 
-import tomllib
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
-from proxy.config import Config, ListenerTls, Source, parse
+from proxy.config import ListenerTls
 from proxy.config.tls_options import ClusterTls
 from proxy.errors import ConfigError
+from tests.support.configurations import BASE, parsed
 
-BASE = Path("/etc/sluice")
 CLUSTER = '[cluster]\nbootstrap = "127.0.0.1:9092"\n'
 LISTENER = "[[listeners]]\n"
 TLS = '[listeners.tls]\ncert_file = "own.pem"\n'
-
-
-def parsed(text: str, environ: dict[str, str] | None = None) -> Config:
-    return parse(tomllib.loads(text), Source(environ=environ or {}), BASE)
 
 
 def refused(text: str) -> str:
@@ -78,7 +73,7 @@ def test_empty_table_uses_the_systems_authorities() -> None:
 
 
 def test_password_comes_from_the_environment_and_is_shown_nowhere() -> None:
-    config = parsed(CLUSTER + LISTENER + TLS, {"SLUICE_LISTENERS__0__TLS__KEY_PASSWORD": "hush"})
+    config = parsed(CLUSTER + LISTENER + TLS, environ={"SLUICE_LISTENERS__0__TLS__KEY_PASSWORD": "hush"})
     assert config.listeners[0].tls is not None
     assert config.listeners[0].tls.key_password == "hush"
     assert "hush" not in repr(config)

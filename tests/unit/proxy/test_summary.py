@@ -1,16 +1,13 @@
 """The fields of the line at start."""
 
-import tomllib
-from pathlib import Path
-
-from proxy.config import Source, parse
 from proxy.summary import summary
+from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
 
 
 def said(text: str) -> dict[str, object]:
-    return dict(summary(parse(tomllib.loads(SMALL + text), Source(), Path("/etc/sluice")), 3))
+    return dict(summary(parsed(SMALL + text), 3))
 
 
 def test_summary_of_a_gateway() -> None:
@@ -27,7 +24,7 @@ def test_summary_of_a_gateway() -> None:
 
 
 def test_problem_is_a_field_only_where_there_is_one() -> None:
-    config = parse(tomllib.loads(SMALL + "[[listeners]]\n"), Source(), Path("/etc/sluice"))
+    config = parsed(SMALL + "[[listeners]]\n")
     assert "problem" not in summary(config, 3)
     assert summary(config, 3, "cluster unreachable")["problem"] == "cluster unreachable"
 

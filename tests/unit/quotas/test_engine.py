@@ -1,6 +1,7 @@
 """quotas.engine: look-up, live changes, bounds, expiry, views."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, GATEWAY, OTHER, Engine
 from quotas.options import EngineOptions, Policy
+from tests.support.engines import engine_with
 
 MB = 1_000_000
 
@@ -17,8 +19,8 @@ def limits(rate: float | None) -> Definitions:
     return Definitions(static=StaticQuotas(producer_default=rate, consumer_default=rate))
 
 
-def engine(rate: float | None = 2 * MB, **options: object) -> Engine:
-    return Engine(replace(EngineOptions(), **options), limits(rate))  # type: ignore[arg-type]  # any option
+def engine(rate: float | None = 2 * MB, **options: Any) -> Engine:
+    return engine_with(static=StaticQuotas(producer_default=rate, consumer_default=rate), **options)
 
 
 def enforcing(quotas: Engine) -> bool:

@@ -123,16 +123,16 @@ async def test_kept_request_passes_when_the_broker_connects_after_the_mute(rig: 
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
     spent.produce(spent.flow(), 102_000, now_ms())
     both = produce(9, 100) + request(LIST_OFFSETS, 7, correlation_id=2, size=100)
-    with socket.create_server((HOST, 0), backlog=0) as recharge_due:
-        recharge_due.setblocking(False)
-        waiting = [connecting(recharge_due.getsockname()) for _ in range(4)]
-        client = rig.connect(recharge_due.getsockname())
+    with socket.create_server((HOST, 0), backlog=0) as late:
+        late.setblocking(False)
+        waiting = [connecting(late.getsockname()) for _ in range(4)]
+        client = rig.connect(late.getsockname())
         await client.send(both)
         await until(lambda: rig.stats.muted == 1, "the second request waits")
         await until(lambda: rig.stats.muted == 0, "the mute is over")
         assert rig.connection.requests.blocked
         own = {sock.getsockname() for sock in waiting}
-        broker = End(await _accepted(recharge_due, own))
+        broker = End(await _accepted(late, own))
         assert await broker.receive(len(both)) == both
         for sock in (broker.sock, *waiting):
             sock.close()

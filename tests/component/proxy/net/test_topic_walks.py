@@ -2,11 +2,10 @@
 
 import pytest
 
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
-from quotas.engine import Engine, EngineOptions
 from tests.component.proxy.net.rig import Rig, until
 from tests.component.proxy.net.test_pump import connected, through
+from tests.support.engines import engine_with
 from tests.support.frames import answer, fetch, fetched_from, produce_to, topic_id
 
 LIMITS = {"producer_byte_rate": 10_000.0, "consumer_byte_rate": 10_000.0}
@@ -15,7 +14,7 @@ TOPICS = {"t": [300_000, 10, 700_000], "other": [5, 400_000]}
 
 def limited(rig: Rig, pipes_max: int) -> None:
     rig.limit(pipes_max=pipes_max)
-    rig.engine = Engine(EngineOptions(), Definitions({Entity(topic="t"): LIMITS}))
+    rig.engine = engine_with({Entity(topic="t"): LIMITS})
     rig.engine.topics.names.learn(topic_id("t"), "t")
 
 

@@ -1,12 +1,13 @@
 """Topics that Metadata requests create, as dialogues: charged when they appear, denied over the quota (KIP-599)."""
 
+from typing import Any
+
 import pytest
 
 from protocol.api import CREATE_TOPICS, METADATA
 from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from tests.support.engines import engine_with
 from tests.support.frames import frame as framed_bytes
 from tests.support.mutation_frames import answer, create, sizes
 from tests.support.playbook import Pass, Playbook, channel_machine
@@ -15,11 +16,11 @@ from tests.unit.protocol.kafka_frames import REQUESTS, decoded, framed, struct
 VERSION = 12
 
 
-def dialogue(*, gateway: bool = False, **options: object) -> Playbook:
+def dialogue(*, gateway: bool = False, **options: Any) -> Playbook:
     """2 mutations/s, 10 windows of 1 s: 20 tokens."""
     entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}
-    made = EngineOptions(window_samples=10, **options)  # type: ignore[arg-type]  # keys by name
-    return Playbook(channel_machine(Engine(made, Definitions(entries)), gateway=gateway))
+    engine = engine_with(entries, window_samples=10, **options)
+    return Playbook(channel_machine(engine, gateway=gateway))
 
 
 def ask(

@@ -4,18 +4,14 @@ import struct
 from typing import Any
 
 from protocol.api import HEARTBEAT, PRODUCE
-from protocol.messages.fetch_session import SessionTable
-from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Place, Row, Tap
+from proxy.channel import BATCH_WEIGHT, Head, Place, Row, Tap
 from proxy.channel.capture_rows import NONE_NS
 from proxy.channel.captured import CLIENT_ID_MAX
-from proxy.channel.kinds import channel_for
-from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 from tests.support import frames
 from tests.support.mutation_frames import create
 from tests.support.playbook import (
-    FRAME_BYTES_MAX,
     Drop,
     Insert,
     Pass,
@@ -23,7 +19,6 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
-    gateway_address,
 )
 
 MS = 1_000_000
@@ -58,14 +53,14 @@ def captured(
     producer_default: float | None = None,
     consumer_default: float | None = None,
 ) -> Playbook:
-    quotas = StaticQuotas(producer_default=producer_default, consumer_default=consumer_default)
-    if engine is None:
-        engine = Engine(EngineOptions(), Definitions(static=quotas))
-    settings = ChannelSettings(
-        broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
+    channel = channel_machine(
+        engine,
+        gateway=gateway,
+        producer_default=producer_default,
+        consumer_default=consumer_default,
+        tap=Tap(rows, 7, "10.0.0.1", "clients"),
     )
-    tap = Tap(rows, 7, "10.0.0.1", "clients")
-    return Playbook(channel_for(settings, engine, SessionTable(100), Stats(), tap))
+    return Playbook(channel)
 
 
 def test_row_has_the_client_the_request_and_its_duration() -> None:
@@ -221,9 +216,7 @@ def test_created_partitions_are_counted_without_a_quota() -> None:
 def test_sampled_large_requests_are_recorded_with_all_partitions() -> None:
     rows = Rows()
     tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
-    settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
-    engine = Engine(EngineOptions(), Definitions(static=StaticQuotas()))
-    talk = Playbook(channel_for(settings, engine, SessionTable(100), Stats(), tap))
+    talk = Playbook(channel_machine(gateway=False, tap=tap))
     large = frames.produce_to(9, {"a": [40_000, 10_000]}, acks=0)
     small = frames.produce_to(9, {"a": [400, 100]}, acks=0)
     for request in (large, large, small, large, large, large):

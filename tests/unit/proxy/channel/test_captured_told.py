@@ -7,10 +7,9 @@ import pytest
 
 from proxy.channel import Row, whole
 from proxy.channel.capture_rows import Head
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
-from quotas.engine import Engine, EngineOptions
 from tests.support import frames
+from tests.support.engines import engine_with
 from tests.support.playbook import Pass, Playbook, Wait
 from tests.support.reachable import reachable
 from tests.unit.proxy.channel.test_captured import MS, Rows, captured
@@ -20,7 +19,7 @@ OVER = {"t": [11_989]}  # 2 s of 1,000 bytes/s; `test_topic_charges` has the ari
 
 
 def limited(rows: Rows, key: str) -> Playbook:
-    engine = Engine(EngineOptions(), Definitions({Entity(topic="t"): {key: 1000.0}}))
+    engine = engine_with({Entity(topic="t"): {key: 1000.0}})
     engine.topics.names.learn(frames.topic_id("t"), "t")
     return captured(rows, engine=engine)
 
@@ -50,15 +49,15 @@ def test_large_request_was_sent_before_the_next_one_came(sizes: Sequence[int], s
 
 
 def test_wait_for_the_connection_rate_is_in_no_row() -> None:
-    engine = Engine(EngineOptions(), Definitions({Entity("ANONYMOUS"): {"connection_creation_rate": 1}}))
+    engine = engine_with({Entity("ANONYMOUS"): {"connection_creation_rate": 1}})
     asked = frames.heartbeat()
     rows = Rows()
     for _ in range(11):
         captured(rows, engine=engine).client(0, asked, Pass(asked))
-    recharge_due = captured(rows, engine=engine)
-    recharge_due.client(300, asked, Wait(1000))
-    recharge_due.client(1000, b"", Pass(asked))
-    recharge_due.broker(1010, frames.answer(20), Pass(frames.answer(20)))
+    late = captured(rows, engine=engine)
+    late.client(300, asked, Wait(1000))
+    late.client(1000, b"", Pass(asked))
+    late.broker(1010, frames.answer(20), Pass(frames.answer(20)))
     assert [(row[Row.THROTTLE_MS], row[Row.DELAY_MS]) for row in rows.rows] == [(0, 700)]
 
 

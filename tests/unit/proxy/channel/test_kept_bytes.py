@@ -6,9 +6,9 @@ from protocol.api import CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS
 from protocol.walks.walk import TOPIC_SIZE_BYTES
 from proxy.channel import SharedResponse
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine, EngineOptions
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX
+from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, produce_to, request
 from tests.support.mutation_frames import answer, create
 from tests.support.playbook import Playbook, channel_machine
@@ -17,8 +17,7 @@ STRICT = 7
 
 
 def dialogue(entity: Entity | None = None, **limits: float) -> Playbook:
-    definitions = Definitions({} if entity is None else {entity: limits})
-    return Playbook(channel_machine(Engine(EngineOptions(), definitions)))
+    return Playbook(channel_machine(engine_with({} if entity is None else {entity: limits})))
 
 
 def test_answer_made_here_counts_until_it_is_given() -> None:

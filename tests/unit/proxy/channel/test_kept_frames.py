@@ -6,27 +6,18 @@ from typing import Any
 import pytest
 
 from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_HANDSHAKE
-from protocol.messages.fetch_session import SessionTable
-from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Row, Tap, whole
+from proxy.channel import BATCH_WEIGHT, Head, Row, Tap, whole
 from proxy.channel import kept_frames as module
 from proxy.channel.kept_frames import Keeper
-from proxy.channel.kinds import channel_for
-from proxy.stats import Stats
-from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
 from tests.support import frames
-from tests.support.playbook import FRAME_BYTES_MAX, Playbook
+from tests.support.playbook import Playbook, channel_machine
 from tests.unit.proxy.channel.test_captured import Rows
 
 SECRET_KEYS = (36, 33, 38, 39, 40, 41, 44, 51, 58)
 
 
 def talk(rows: Rows, mode: str) -> Playbook:
-    settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
-    tap = Tap(rows, 7, "10.0.0.1", "clients", mode)
-    return Playbook(
-        channel_for(settings, Engine(EngineOptions(), Definitions()), SessionTable(9), Stats(), tap)
-    )
+    return Playbook(channel_machine(gateway=False, tap=Tap(rows, 7, "10.0.0.1", "clients", mode)))
 
 
 def kept(mode: str, key: int, frame: bytes, client_id: str = "a") -> bytes:

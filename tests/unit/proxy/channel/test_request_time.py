@@ -4,6 +4,7 @@
 """
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
 from quotas.throttles.request import RequestThrottle
+from tests.support.engines import engine_with
 from tests.support.frames import (
     answer,
     api_versions,
@@ -42,12 +44,12 @@ FIXED_AT = 8
 LIST_OFFSETS, WRITE_TXN_MARKERS, DESCRIBE_QUORUM = 2, 27, 55
 
 
-def engine(percent: float | None = 1.0, more: dict[str, float] | None = None, **options: object) -> Engine:
+def engine(percent: float | None = 1.0, more: dict[str, float] | None = None, **options: Any) -> Engine:
     limits = dict(more or {})
     if percent is not None:
         limits["request_percentage"] = percent
     entries = {Entity(client_id=DEFAULT): limits} if limits else {}
-    return Engine(EngineOptions(**options), Definitions(entries))  # type: ignore[arg-type]  # keys by name
+    return engine_with(entries, **options)
 
 
 def dialogue(
@@ -55,7 +57,7 @@ def dialogue(
     more: dict[str, float] | None = None,
     *,
     gateway: bool = False,
-    **options: object,
+    **options: Any,
 ) -> Playbook:
     return Playbook(channel_machine(engine(percent, more, **options), gateway=gateway))
 
@@ -307,7 +309,7 @@ def test_fetch_cut_in_its_front_is_taken_once_where_topics_have_quotas() -> None
         Entity(client_id=DEFAULT): {"request_percentage": 1.0},
         Entity(topic="t"): {"consumer_byte_rate": 1000.0},
     }
-    talk = Playbook(channel_machine(Engine(EngineOptions(), Definitions(limits)), gateway=False))
+    talk = Playbook(channel_machine(engine_with(limits), gateway=False))
     asked, other = fetch(12), fetch(12, correlation_id=2)
     # 20 bytes: header, client id, tags, and the replica's id; the times follow, which are waited for.
     talk.client(0, asked[:20], More(len(asked)))
@@ -424,7 +426,7 @@ def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
 def test_only_clients_with_a_quota_are_measured() -> None:
     talk = Playbook(
         channel_machine(
-            Engine(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}})),
+            engine_with({Entity(client_id="a"): {"request_percentage": 1}}),
             gateway=False,
         )
     )
@@ -465,7 +467,7 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
         Entity(topic="t"): {"producer_byte_rate": 1000.0},
         Entity(client_id=DEFAULT): {"request_percentage": 1.0},
     }
-    talk = Playbook(channel_machine(Engine(EngineOptions(), Definitions(topic)), gateway=False))
+    talk = Playbook(channel_machine(engine_with(topic), gateway=False))
     # Some 12,000 bytes at 1,000/s: about 2 s, and the answer tells what is left of them.
     asked = produce_to(version, {"t": [11_989]})
     talk.orders("client", 0, asked[:100])

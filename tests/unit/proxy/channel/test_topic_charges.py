@@ -6,18 +6,18 @@ a request; what is not said otherwise is 11,989 of records, so 12,000 in all: 2 
 """
 
 import struct
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from protocol.api import SHARE_FETCH
-from protocol.messages.fetch_session import SessionTable
-from proxy.channel import AGAIN, Channel, ChannelSettings
-from proxy.stats import Stats
+from proxy.channel import AGAIN
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.engine import Engine, EngineOptions
 from quotas.throttles import topic_quotas
+from tests.support.engines import engine_with
 from tests.support.frames import (
     fetch,
     fetched_from,
@@ -39,7 +39,6 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
-    gateway_address,
 )
 from tests.support.share_frames import share_fetch
 
@@ -314,7 +313,7 @@ def test_raised_quota_frees_a_muted_channel() -> None:
 
 
 def test_without_a_topic_quota_nothing_is_walked() -> None:
-    talk = limited(Engine(EngineOptions(), Definitions()))
+    talk = limited(engine_with())
     asked = produce_to(9, OVER)
     talk.client(0, asked[:60], Pass(asked[:60]), Passthrough(len(asked) - 60))
 
@@ -323,13 +322,11 @@ def test_without_a_topic_quota_nothing_is_walked() -> None:
 
 
 def connected(quotas: Engine, user: str = "u") -> Playbook:
-    place = ChannelSettings(broker=1, address_map=gateway_address, frame_bytes_max=1_000_000, user=user)
-    return Playbook(Channel(place, quotas, SessionTable(100), Stats()))
+    return Playbook(channel_machine(quotas, user=user))
 
 
-def crowded(user: Name = "u", **more: object) -> Engine:
-    options = EngineOptions(**more)  # type: ignore[arg-type]  # keys by name
-    return Engine(options, Definitions({Entity(user): {"connection_creation_rate": 1}}))
+def crowded(user: Name = "u", **more: Any) -> Engine:
+    return engine_with({Entity(user): {"connection_creation_rate": 1}}, **more)
 
 
 def test_first_request_over_the_connection_rate_waits() -> None:
@@ -337,11 +334,11 @@ def test_first_request_over_the_connection_rate_waits() -> None:
     asked = heartbeat()
     for _ in range(11):
         connected(quotas).client(0, asked, Pass(asked))
-    recharge_due = connected(quotas)
-    recharge_due.client(0, asked, Wait(1000))
-    recharge_due.client(1000, b"", Pass(asked))
-    assert recharge_due.stats.connections_throttled == 1
-    recharge_due.client(1000, asked, Pass(asked))
+    late = connected(quotas)
+    late.client(0, asked, Wait(1000))
+    late.client(1000, b"", Pass(asked))
+    assert late.stats.connections_throttled == 1
+    late.client(1000, asked, Pass(asked))
 
 
 def test_connection_of_api_versions_alone_is_not_counted() -> None:

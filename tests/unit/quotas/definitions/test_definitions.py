@@ -13,29 +13,16 @@ from quotas.definitions.definitions import (
     Definitions,
     StaticQuotas,
 )
-from quotas.definitions.entities import DEFAULT, BucketKey, Entity, Name
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity
 from quotas.errors import DefinitionError
+from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
 
 
-def produce(rates: dict[tuple[Name, Name], float], static: StaticQuotas | None = None) -> Definitions:
+def produce(rates: Rates, static: StaticQuotas | None = None) -> Definitions:
     entries = {
         Entity(user, client_id): {PRODUCER_BYTE_RATE: rate} for (user, client_id), rate in rates.items()
     }
     return Definitions(entries, static)
-
-
-KAFKAS: dict[tuple[Name, Name], float] = {
-    (DEFAULT, None): 1000,
-    (None, DEFAULT): 2000,
-    (DEFAULT, DEFAULT): 3000,
-    ("A", None): 4000,
-    ("A", "c1"): 5000,
-    ("B", None): 6000,
-    ("B", "c1"): 7000,
-    ("B", DEFAULT): 8000,
-    ("C", None): 10_000,
-    (None, "c1"): 9000,
-}
 
 
 def ask(definitions: Definitions, user: str, client_id: str) -> tuple[float | None, BucketKey]:

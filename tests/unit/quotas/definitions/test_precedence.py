@@ -12,21 +12,7 @@ from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RAT
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, Name
 from quotas.engine import Engine, EngineOptions
 from quotas.limiters.flow import Flow
-
-Rates = dict[tuple[Name, Name], float]
-
-KAFKAS: Rates = {
-    (DEFAULT, None): 1000,
-    (None, DEFAULT): 2000,
-    (DEFAULT, DEFAULT): 3000,
-    ("A", None): 4000,
-    ("A", "c1"): 5000,
-    ("B", None): 6000,
-    ("B", "c1"): 7000,
-    ("B", DEFAULT): 8000,
-    ("C", None): 10_000,
-    (None, "c1"): 9000,
-}
+from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
 
 
 def definitions(rates: Rates, key: str = PRODUCER_BYTE_RATE) -> Definitions:

@@ -6,8 +6,9 @@ from quotas.decisions import ADMITTED
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.limiters.flow import Flow
-from quotas.options import EngineOptions, Mode, Policy
+from quotas.options import Mode, Policy
 from quotas.throttles.bandwidth import Throttle
+from tests.support.engines import engine_with
 
 MB = 1_000_000
 LIMIT = 2.0 * MB
@@ -15,7 +16,7 @@ LIMIT = 2.0 * MB
 
 def engine(limit: float | None = LIMIT, policy: Policy = "kip13", mode: Mode = "enforce") -> Engine:
     static = StaticQuotas(producer_default=limit, consumer_default=limit)
-    return Engine(EngineOptions(policy=policy, mode=mode), Definitions(static=static))
+    return engine_with(static=static, policy=policy, mode=mode)
 
 
 def produce_of(engine_: Engine) -> Throttle:

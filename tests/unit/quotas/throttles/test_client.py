@@ -1,15 +1,14 @@
 """quotas.throttles.client: what is made when it is asked for, and when a client may be forgotten."""
 
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
 from quotas.throttles.client import ClientQuota
+from tests.support.engines import engine_with
 
 LIMITS = {"request_percentage": 1.0, "controller_mutation_rate": 1.0}
 
 
 def client() -> ClientQuota:
-    return Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): LIMITS})).client("u", "a", 1)
+    return engine_with({Entity(client_id=DEFAULT): LIMITS}).client("u", "a", 1)
 
 
 def test_rare_throttles_are_created_at_their_first_use() -> None:

@@ -1,23 +1,24 @@
 """quotas.throttles.mutation and quotas.throttles.mutation_quotas: two buckets, eight levels, live changes (KIP-599)."""
 
+from typing import Any
+
 import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_MS, Engine, EngineOptions
 from quotas.throttles.mutation import MutationThrottle
+from tests.support.engines import engine_with, limits_of
 
 KEY = "controller_mutation_rate"
 
 
-def options(**more: object) -> EngineOptions:
-    return EngineOptions(window_samples=10, **more)  # type: ignore[arg-type]  # keys by name
+def options(**more: Any) -> EngineOptions:
+    return EngineOptions(window_samples=10, **more)
 
 
-def engine(entries: dict[Entity, float] | None = None, **more: object) -> Engine:
-    return Engine(
-        options(**more), Definitions({entity: {KEY: rate} for entity, rate in (entries or {}).items()})
-    )
+def engine(entries: dict[Entity, float] | None = None, **more: Any) -> Engine:
+    return engine_with(limits_of(KEY, entries or {}), window_samples=10, **more)
 
 
 def left(throttle: MutationThrottle, now_ms: int = 0) -> float | None:

@@ -2,12 +2,15 @@
 quotas.md §2).
 """
 
+from typing import Any
+
 import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_MS, Engine, EngineOptions
 from quotas.throttles.request import RequestThrottle
+from tests.support.engines import engine_with, limits_of
 
 KEY = "request_percentage"
 ANY_CLIENT = {Entity(client_id=DEFAULT): 1.0}
@@ -17,11 +20,11 @@ def definitions(entries: dict[Entity, float]) -> Definitions:
     return Definitions({entity: {KEY: percent} for entity, percent in entries.items()})
 
 
-def engine(entries: dict[Entity, float] | None = None, **options: object) -> Engine:
-    return Engine(EngineOptions(**options), definitions(entries or {}))  # type: ignore[arg-type]  # keys by name
+def engine(entries: dict[Entity, float] | None = None, **options: Any) -> Engine:
+    return engine_with(limits_of(KEY, entries or {}), **options)
 
 
-def throttle(entries: dict[Entity, float] | None = None, **options: object) -> RequestThrottle:
+def throttle(entries: dict[Entity, float] | None = None, **options: Any) -> RequestThrottle:
     return engine(ANY_CLIENT if entries is None else entries, **options).client("u", "a", 1).requests
 
 

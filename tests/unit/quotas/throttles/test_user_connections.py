@@ -2,18 +2,21 @@
 once.
 """
 
+from typing import Any
+
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.engine import Engine, EngineOptions
 from quotas.throttles.user_connections import DEBT_SECONDS_MAX, USERS_MAX
+from tests.support.engines import engine_with, limits_of
 
 KEY = "connection_creation_rate"
 
 
-def engine(rates: dict[Name, float], **more: object) -> Engine:
-    definitions = Definitions({Entity(user): {KEY: rate} for user, rate in rates.items()})
-    return Engine(EngineOptions(window_samples=10, **more), definitions)  # type: ignore[arg-type]  # keys by name
+def engine(rates: dict[Name, float], **more: Any) -> Engine:
+    entries = limits_of(KEY, {Entity(user): rate for user, rate in rates.items()})
+    return engine_with(entries, window_samples=10, **more)
 
 
 def waits(

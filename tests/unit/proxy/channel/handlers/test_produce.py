@@ -9,6 +9,7 @@ import pytest
 from protocol.api import PRODUCE
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
+from tests.support.engines import engine_with
 from tests.support.frames import (
     LIST_OFFSETS,
     answer,
@@ -299,9 +300,9 @@ def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -
     assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 15_000
 
 
-def recharge_due() -> tuple[Playbook, Playbook, bytes]:
+def late() -> tuple[Playbook, Playbook, bytes]:
     """A channel that announced 20,000 bytes at 1,000 B/s and sent 16,384 of them; and one that asks for the rest."""
-    engine = Engine(EngineOptions(policy="schedule"), Definitions(static=StaticQuotas(producer_default=1000)))
+    engine = engine_with(static=StaticQuotas(producer_default=1000), policy="schedule")
     slow, other = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
     asked = produce(9, 20_000)
     slow.client(0, asked[:16_384], Pass(asked[:16_384]), Passthrough(3620))
@@ -309,7 +310,7 @@ def recharge_due() -> tuple[Playbook, Playbook, bytes]:
 
 
 def test_bytes_that_do_not_come_are_given_back_after_a_quarter_of_a_second() -> None:
-    _, other, _ = recharge_due()
+    _, other, _ = late()
     owed = other.engine
     other.held(100, produce(9, 500))
     assert owed.client("ANONYMOUS", "a", 1).produce.debt_bytes(100) == 20_000 - 1000 - 100
@@ -318,7 +319,7 @@ def test_bytes_that_do_not_come_are_given_back_after_a_quarter_of_a_second() -> 
 
 
 def test_bytes_that_come_late_wait_for_their_turn() -> None:
-    slow, other, asked = recharge_due()
+    slow, other, asked = late()
     other.held(250, produce(9, 500))
     rest = asked[16_384:]
     assert slow.held(300, rest) > 300
@@ -327,7 +328,7 @@ def test_bytes_that_come_late_wait_for_their_turn() -> None:
 
 
 def test_bytes_that_come_late_are_refused_after_the_longest_hold() -> None:
-    slow, other, asked = recharge_due()
+    slow, other, asked = late()
     other.held(250, produce(9, 500))
     slow.held(300, asked[16_384:])
     slow.client(300 + 15_000, b"", Refused())
@@ -335,14 +336,14 @@ def test_bytes_that_come_late_are_refused_after_the_longest_hold() -> None:
 
 
 def test_bytes_that_come_in_time_are_not_charged_again() -> None:
-    slow, other, asked = recharge_due()
+    slow, other, asked = late()
     slow.client(100, asked[16_384:], Pass(asked[16_384:]), Wait(19_000))
     other.held(250, produce(9, 500))
     assert slow.engine.client("ANONYMOUS", "a", 1).produce.debt_bytes(250) == 20_000 - 1250
 
 
 def test_channel_that_closes_is_charged_for_what_arrived() -> None:
-    slow, other, _ = recharge_due()
+    slow, other, _ = late()
     slow.channel.close(50)
     quota = other.engine.client("ANONYMOUS", "a", 1).produce
     assert quota.debt_bytes(50) == 16_380 - 1050
@@ -350,7 +351,7 @@ def test_channel_that_closes_is_charged_for_what_arrived() -> None:
 
 
 def test_new_connection_of_a_client_over_its_quota_is_held() -> None:
-    engine = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
+    engine = engine_with(static=StaticQuotas(producer_default=1000))
     first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
     asked = produce(9, OVER)
     first.client(0, asked, Pass(asked), Wait(2000))

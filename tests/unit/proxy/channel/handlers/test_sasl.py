@@ -8,10 +8,10 @@ import pytest
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
 from proxy.channel.intake import BARE_TOKENS_MAX
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import EngineOptions
 from quotas.options import UnknownUsers
+from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
 from tests.support.reachable import reachable
@@ -246,7 +246,7 @@ def test_draining_channel_is_finished_after_the_login_under_way() -> None:
 
 
 def test_users_with_one_client_id_are_held_apart() -> None:
-    engine = Engine(EngineOptions(), Definitions({Entity(user="alice"): {"producer_byte_rate": 1000}}))
+    engine = engine_with({Entity(user="alice"): {"producer_byte_rate": 1000}})
     alice = shaken("PLAIN", channel=channel_machine(engine, gateway=False))
     exchange(alice, token(PLAIN), verdict())
     bob = shaken("PLAIN", channel=channel_machine(engine, gateway=False))

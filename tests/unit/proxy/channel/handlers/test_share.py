@@ -11,8 +11,9 @@ from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.walks.share import PARTITIONS_MAX
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import EngineOptions
 from quotas.options import Policy
+from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, frame, request, told
 from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
 from tests.support.share_frames import Acknowledged, share_acknowledge, share_fetch
@@ -218,8 +219,8 @@ def test_other_requests_wait_for_the_end_of_the_mute() -> None:
 
 
 def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
-    quotas = Definitions({Entity(client_id="a"): {"request_percentage": 1.0}})
-    talk = Playbook(channel_machine(Engine(EngineOptions(), quotas), gateway=False))
+    engine = engine_with({Entity(client_id="a"): {"request_percentage": 1.0}})
+    talk = Playbook(channel_machine(engine, gateway=False))
     sent = acknowledge()
     talk.client(0, sent, Pass(sent))
     talk.orders("broker", 500, frame(b"\0\0\0\1" + bytes(20)))

@@ -3,6 +3,8 @@
 2 mutations/s with 10 windows of 1 s: a burst of 20, as in Kafka's own ControllerMutationQuotaTest.
 """
 
+from typing import Any
+
 import pytest
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
@@ -11,8 +13,9 @@ from protocol.messages.topic_mutations import TOPICS_MAX
 from proxy.channel import AGAIN, PASS
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
 from quotas.throttles.mutation import MutationThrottle
+from tests.support.engines import engine_with
 from tests.support.frames import answer as plain_answer
 from tests.support.frames import heartbeat, join_group
 from tests.support.frames import request as raw_request
@@ -45,12 +48,12 @@ EXISTS = 36
 TIMED_OUT = 7
 
 
-def engine(rate: float | None = 2, **options: object) -> Engine:
+def engine(rate: float | None = 2, **options: Any) -> Engine:
     entries = {} if rate is None else {Entity(client_id=DEFAULT): {"controller_mutation_rate": float(rate)}}
-    return Engine(EngineOptions(window_samples=10, **options), Definitions(entries))  # type: ignore[arg-type]  # keys
+    return engine_with(entries, window_samples=10, **options)
 
 
-def dialogue(rate: float | None = 2, **options: object) -> Playbook:
+def dialogue(rate: float | None = 2, **options: Any) -> Playbook:
     return Playbook(channel_machine(engine(rate, **options)))
 
 
