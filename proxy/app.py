@@ -21,9 +21,8 @@ import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Site
-from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
-from proxy.channel import ChannelSettings, Question
+from proxy.channel import Question
 from proxy.cluster import (
     Advertised,
     BrokerClient,
@@ -35,14 +34,15 @@ from proxy.cluster import (
     TopicIds,
     login_of,
 )
-from proxy.config import Address, Config, ListenerOptions
-from proxy.config.definitions import engine_options, unenforced
+from proxy.config import Address, Config
+from proxy.config.definitions import unenforced
 from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
-from proxy.net import Connections, Listener, OutcomeCallback, Shared, Withdraw, end_owner, now_ms
+from proxy.net import OutcomeCallback, Withdraw, end_owner, now_ms
+from proxy.process.relay import Relay
 from proxy.quota_api import QuotaService, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
@@ -51,15 +51,11 @@ from proxy.summary import summary
 from proxy.supervisor import Supervisor
 from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine
-from quotas.replication.replication_quotas import ReplicationQuotas
 
 __all__ = ["App", "run"]
 
 # A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.
 _FIRST_RESPONSE_SECONDS_MAX: Final = 1.0
-_SWEEP_SECONDS: Final = 1.0
-_DRAIN_STEP_SECONDS: Final = 0.05
 _DESCRIPTORS_WANTED: Final = 65_536
 
 logger = logging.getLogger(__name__)
@@ -78,12 +74,11 @@ class App:
         self._config = config
         self._loop = loop
         self.stats = Stats()
-        self.engine = Engine(engine_options(config), store.definitions)
-        self.shared = Shared(loop, self.engine, config.limits, self.stats)
         self._certificates = Certificates(config, self.stats)
-        self.shared.broker_tls = broker_tls = self._certificates.brokers
         self._supervisor = Supervisor(loop, self.stats)
-        self.connections = Connections()
+        self.relay = relay = Relay(
+            config, store.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
+        )
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
         upstreams = _upstreams(config, replicates=False)
         leaders = _upstreams(config, replicates=True)
@@ -98,7 +93,7 @@ class App:
         self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
-        self.replication = ReplicationQuotas(config.replication.options)
+        broker_tls = self._certificates.brokers
         tls = None if broker_tls is None else lambda: broker_tls.context
         client = BrokerClient(self.brokers, login_of(config.cluster), tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
@@ -110,33 +105,32 @@ class App:
             )
             for replicates, routes in ((False, self.brokers), (True, self.leaders))
         ]
-        self._topic_ids = TopicIds(client, self.engine.topics.names, now_ms)
+        self._topic_ids = TopicIds(client, relay.engine.topics.names, now_ms)
         self._replication_source = (
-            ReplicationSource(client, self.replication, config.replication, self._reconsider, now_ms)
+            ReplicationSource(client, relay.replication, config.replication, relay.reconsider, now_ms)
             if leaders
             else None
         )
-        self._leases = LeaseSharing(config, self.replication, self.stats, now_ms, self._reconsider)
+        self._leases = LeaseSharing(config, relay.replication, self.stats, now_ms, relay.reconsider)
         self._reassignments = self._make_reassignments(client)
-        self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
-        view = ReplicationMetrics(self.replication, self.stats, series_max // 4) if leaders else None
-        self._capture = start_capture(config.capture, self.stats, self.engine.topics.names, loop, now_ms)
-        if self._capture is not None:
-            self.shared.recorder = self._capture.recorder
+        view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
         moves = self._reassignments
         others = () if moves is None else (moves.families,)
         metrics = Metrics(
-            self.stats, self.engine, series_max, sluice_version(), view, self._leases.view, others
+            self.stats, relay.engine, series_max, sluice_version(), view, self._leases.view, others
         )
         page = None if moves is None else moves.page
-        site = Site(metrics, self.engine, self.not_ready, now_ms, page)
+        site = Site(metrics, relay.engine, self.not_ready, now_ms, page)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
-        self.shared.ask = self._ask
         self._mirror = (
             QuotaMirror(client, self._quota_service.mirror) if config.quotas.source == "cluster" else None
         )
+        shown = None if moves is None else moves.shown
+        for options in config.listeners:
+            routes = self.leaders if options.replicates else self.brokers
+            relay.listen(options, routes, shown, quota_api=self._mirror is None)
         self._reloader = Reloader(config, self._quota_service, self.stats, self.apply)
         self._stopping = asyncio.Event()
         self._signals = 0
@@ -166,8 +160,7 @@ class App:
                 "replication_source", self._replication_source.poll(), _FIRST_RESPONSE_SECONDS_MAX
             )
         await self._leases.start()
-        for listener in self._listeners:
-            listener.open()
+        self.relay.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
         if self._config.admin.bind is not None:
             await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
@@ -176,11 +169,11 @@ class App:
             logger,
             logging.INFO,
             "serving",
-            **summary(self._config, len(self.engine.definitions), self.poller.problem),
+            **summary(self._config, len(self.relay.engine.definitions), self.poller.problem),
         )
         self._start_background_tasks()
         await self._stopping.wait()
-        await self._drain()
+        await self.relay.drain(self._hurried)
         await self._shut_down()
 
     def _start_background_tasks(self) -> None:
@@ -193,7 +186,7 @@ class App:
         run_forever("reloader", self._reloader.run)
         run_forever("certificates", self._certificates.run)
         run_forever("leases", self._leases.run)
-        self._sweep_task = run_forever("sweep", self._sweep)
+        self.relay.start()
         if self._mirror is not None:
             run_forever("quota_mirror", self._mirror.run)
         if self._replication_source is not None:
@@ -203,16 +196,13 @@ class App:
             run_forever("reassignment_status", self._reassignments.watch)
 
     async def _shut_down(self) -> None:
-        """Nobody is connected any more."""
-        self._sweep_task.cancel()
-        if self._capture is not None:  # first: of the last rows' topics names may have to be asked for
-            self._capture.close()
-            await asyncio.to_thread(self._capture.wait, lambda: self._signals > 1)
+        """End all background work; no client is connected any more."""
+        await self.relay.end_capture(self._hurried)
         await self._supervisor.end()
         await self._leases.close()
         await self._admin.close()
         self._quota_service.close()
-        self.shared.close()
+        self.relay.close()
 
     def not_ready(self) -> str:
         """Say why clients can not be served; "" when they can."""
@@ -222,17 +212,17 @@ class App:
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Take what a reload changed: quotas, policy, mode. Connections stay; what waits is decided on again."""
-        self.engine.update(engine_options(config), definitions, now_ms())
+        self.relay.apply(config, definitions)
         if self._replication_source is not None:
             self._replication_source.configure(config.replication)
         self._leases.configure(config)
         if self._reassignments is not None:
             self._reassignments.configure(config.reassignment)
-        self._reconsider()
+        self.relay.reconsider()
 
     def quotas_altered(self) -> None:
         """The quota API has changed them: as a reload, of nothing else."""
-        self.apply(self._reloader.config, self.engine.definitions)
+        self.apply(self._reloader.config, self.relay.engine.definitions)
 
     def stop(self) -> None:
         """A signal: drain; the second one ends at once."""
@@ -247,33 +237,13 @@ class App:
     def toggle_enforcement(self) -> None:
         """SIGUSR1: plain relay, or quotas again."""
         self._enforcing = not self._enforcing
-        self.engine.switch_enforcement(self._enforcing)
-        self.replication.enforcing = self._enforcing
-        event(logger, logging.WARNING, "enforcement switched", enforcing=self.engine.enforcing)
-        self._reconsider()
+        self.relay.enforce(self._enforcing)
+        event(logger, logging.WARNING, "enforcement switched", enforcing=self.relay.engine.enforcing)
+        self.relay.reconsider()
 
-    def _reconsider(self) -> None:
-        """Ask whoever waits again, in the background: there may be thousands."""
-        self._supervisor.run_once("reconsider", self.connections.reconsider())
-
-    def _listener(self, options: ListenerOptions) -> Listener:
-        def settings(broker: int) -> ChannelSettings:
-            return ChannelSettings(
-                broker=broker,
-                address_map=None if options.sidecar else partial(self.brokers.address_map, options),
-                replication=self.replication if options.replicates else None,
-                frame_bytes_max=self._config.limits.frame_bytes_max,
-                response_bytes_max=self._config.limits.response_bytes_max,
-                oauth_claim=options.oauth_claim,
-                serves_quota_api=self._mirror is None,
-                sasl=bool(self._config.cluster.sasl_mechanism),
-                trusted=self._config.trusts(options),
-                reassignments=None if self._reassignments is None else self._reassignments.shown,
-            )
-
-        tls = self._certificates.listeners.get(options.name)
-        routes = self.leaders if options.replicates else self.brokers
-        return Listener(options, settings, routes, self.shared, self.connections, tls)
+    def _hurried(self) -> bool:
+        """Whether a second signal asks to end at once."""
+        return self._signals > 1
 
     def _make_reassignments(self, client: BrokerClient) -> Reassignments | None:
         """Carry reassignments out, where they do not pass as they are."""
@@ -288,7 +258,7 @@ class App:
             client,
             start,
             now_ms,
-            self.shared.worker.call,
+            self.relay.shared.worker.call,
             self.stats,
         )
 
@@ -309,36 +279,6 @@ class App:
         }
         for number, handler in handlers.items():
             self._loop.add_signal_handler(number, handler)
-
-    async def _sweep(self) -> None:
-        """Look at every connection now and then: idle ones, slow ones; and forget clients that are gone."""
-        while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            await self.connections.sweep()
-            self._supervisor.call("expire", self._expire)
-            if self._capture is not None:
-                self._supervisor.call("capture", self._capture.flush)
-
-    def _expire(self) -> None:
-        """Forget what is old: clients, fetch sessions; and give back what was kept for them."""
-        now = now_ms()
-        self.engine.expire(now)
-        self.shared.sessions.expire(now)
-        self.shared.kept.relieve()
-
-    async def _drain(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self.engine.switch_enforcement(False)
-        self.replication.enforcing = False
-        event(logger, logging.INFO, "draining", connections=len(self.connections))
-        until = now_ms() + int(self._config.limits.drain_seconds * 1000)
-        while (self.connections or self.shared.arrivals) and now_ms() < until and self._signals < 2:
-            await self.connections.drain()
-            await asyncio.sleep(_DRAIN_STEP_SECONDS)
-        left = len(self.connections)
-        await self.connections.close("drain_limit")
-        event(logger, logging.INFO, "stopped", connections_cut=left)
 
 
 def run(config: Config) -> int:

@@ -3,9 +3,10 @@
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
 from proxy.net.listener import Listener
-from proxy.net.shared import OutcomeCallback, Shared, Withdraw, now_ms
+from proxy.net.shared import Ask, OutcomeCallback, Shared, Withdraw, now_ms
 
 __all__ = [
+    "Ask",
     "Connection",
     "Connections",
     "Listener",

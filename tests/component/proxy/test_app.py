@@ -92,5 +92,5 @@ async def test_switch_turns_enforcement_off_and_on() -> None:
     seen = []
     for _ in range(2):
         made.toggle_enforcement()
-        seen.append(made.engine.enforcing)
+        seen.append(made.relay.engine.enforcing)
     assert seen == [False, True]

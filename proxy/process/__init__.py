@@ -1,0 +1,1 @@
+"""The processes of one `sluice serve`: `relay` is the data path of one process; the application builds the rest."""

@@ -1,0 +1,167 @@
+"""The data path of one process: listeners, connections, quota engine, capture; the sweep and the drain.
+
+It is told everything that does not come from its clients: configuration, quotas, routes to brokers. Who reads and asks
+for these is the application: in the same process, or in the control process (`worker`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from proxy.capture import start as start_capture
+from proxy.certificates import Certificates
+from proxy.channel import ChannelSettings, OngoingMoves
+from proxy.cluster import BrokerMap
+from proxy.config import Config, ListenerOptions
+from proxy.config.definitions import engine_options
+from proxy.logs import event
+from proxy.net import Ask, Connections, Listener, Shared, now_ms
+from proxy.stats import Stats
+from proxy.supervisor import Supervisor
+from quotas.definitions.definitions import Definitions
+from quotas.engine import Engine
+from quotas.replication.replication_quotas import ReplicationQuotas
+
+__all__ = ["Relay"]
+
+_SWEEP_SECONDS: Final = 1.0
+_DRAIN_STEP_SECONDS: Final = 0.05
+
+logger = logging.getLogger(__name__)
+
+
+class Relay:
+    """Listeners and their connections, under one quota engine.
+
+    Args:
+        config: what runs; its listeners are given to `listen`.
+        definitions: the quotas in force.
+        ask: responds to what a channel cannot respond to at once.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        definitions: Definitions,
+        loop: asyncio.AbstractEventLoop,
+        stats: Stats,
+        supervisor: Supervisor,
+        certificates: Certificates,
+        ask: Ask,
+    ) -> None:
+        self._config = config
+        self._supervisor = supervisor
+        self._certificates = certificates
+        self.stats = stats
+        self.engine = Engine(engine_options(config), definitions)
+        self.shared = Shared(loop, self.engine, config.limits, stats)
+        self.shared.broker_tls = certificates.brokers
+        self.shared.ask = ask
+        self.connections = Connections()
+        self.replication = ReplicationQuotas(config.replication.options)
+        self._listeners: list[Listener] = []
+        self._capture = start_capture(config.capture, stats, self.engine.topics.names, loop, now_ms)
+        if self._capture is not None:
+            self.shared.recorder = self._capture.recorder
+
+    def listen(
+        self, options: ListenerOptions, routes: BrokerMap, moves: OngoingMoves | None, *, quota_api: bool
+    ) -> None:
+        """Add a listener, whose ports are not bound yet.
+
+        Args:
+            routes: the addresses of the brokers behind it.
+            moves: the reassignments in steps; None if reassignments are forwarded unchanged.
+            quota_api: whether Sluice responds to the quota API.
+        """
+        config = self._config
+
+        def settings(broker: int) -> ChannelSettings:
+            return ChannelSettings(
+                broker=broker,
+                address_map=None if options.sidecar else partial(routes.address_map, options),
+                replication=self.replication if options.replicates else None,
+                frame_bytes_max=config.limits.frame_bytes_max,
+                response_bytes_max=config.limits.response_bytes_max,
+                oauth_claim=options.oauth_claim,
+                serves_quota_api=quota_api,
+                sasl=bool(config.cluster.sasl_mechanism),
+                trusted=config.trusts(options),
+                reassignments=moves,
+            )
+
+        tls = self._certificates.listeners.get(options.name)
+        self._listeners.append(Listener(options, settings, routes, self.shared, self.connections, tls))
+
+    def open(self) -> None:
+        """Bind all ports.
+
+        Raises:
+            StartError: a port cannot be bound.
+        """
+        for listener in self._listeners:
+            listener.open()
+
+    def start(self) -> None:
+        """Begin the sweep."""
+        self._sweep_task = self._supervisor.run_forever("sweep", self._sweep)
+
+    def apply(self, config: Config, definitions: Definitions) -> None:
+        """Take quotas, policy, and mode; connections stay, and `reconsider` decides anew on what waits."""
+        self.engine.update(engine_options(config), definitions, now_ms())
+
+    def enforce(self, on: bool) -> None:
+        """Turn enforcement off and on."""
+        self.engine.switch_enforcement(on)
+        self.replication.enforcing = on
+
+    def reconsider(self) -> None:
+        """Decide anew on what waits, in the background: there may be thousands."""
+        self._supervisor.run_once("reconsider", self.connections.reconsider())
+
+    async def drain(self, hurried: Callable[[], bool]) -> None:
+        """Accept nothing more, and close connections as they fall idle, within `limits.drain_seconds`.
+
+        Args:
+            hurried: whether to end at once.
+        """
+        for listener in self._listeners:
+            listener.close()
+        self.enforce(False)
+        event(logger, logging.INFO, "draining", connections=len(self.connections))
+        until = now_ms() + int(self._config.limits.drain_seconds * 1000)
+        while (self.connections or self.shared.arrivals) and now_ms() < until and not hurried():
+            await self.connections.drain()
+            await asyncio.sleep(_DRAIN_STEP_SECONDS)
+        left = len(self.connections)
+        await self.connections.close("drain_limit")
+        event(logger, logging.INFO, "stopped", connections_cut=left)
+
+    async def end_capture(self, hurried: Callable[[], bool]) -> None:
+        """End the sweep, and write what is captured; of the last rows' topics names may have to be asked for."""
+        self._sweep_task.cancel()
+        if self._capture is not None:
+            self._capture.close()
+            await asyncio.to_thread(self._capture.wait, hurried)
+
+    def close(self) -> None:
+        """Release what the process shares; no client is connected any more."""
+        self.shared.close()
+
+    async def _sweep(self) -> None:
+        """Look at every connection now and then: idle ones, slow ones; and forget clients that are gone."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self.connections.sweep()
+            self._supervisor.call("expire", self._expire)
+            if self._capture is not None:
+                self._supervisor.call("capture", self._capture.flush)
+
+    def _expire(self) -> None:
+        """Forget what is old: clients, fetch sessions; and give back what was kept for them."""
+        now = now_ms()
+        self.engine.expire(now)
+        self.shared.sessions.expire(now)
+        self.shared.kept.relieve()
