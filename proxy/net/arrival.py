@@ -27,7 +27,7 @@ from proxy.net.tls import ServerTls
 from proxy.net.tls_socket import TlsSocket
 from proxy.principals import CertificateError, NoMatchingRuleError
 
-__all__ = ["Arrival", "Door", "Peer"]
+__all__ = ["Arrival", "Peer", "PortRequirements"]
 
 _TLS_HANDSHAKE: Final = 0x16
 
@@ -40,7 +40,7 @@ Admitted = Callable[[Stream, Peer, str | None], None]
 """Takes the stream, the client's address and the principal's name; None if no principal was requested."""
 
 
-class Door(NamedTuple):
+class PortRequirements(NamedTuple):
     """What one port requires of a client before its first request."""
 
     proxy_protocol: bool
@@ -52,23 +52,29 @@ class Arrival:
 
     __slots__ = (
         "_admitted",
-        "_door",
         "_handshake",
         "_head",
         "_passes",
         "_peer",
         "_reading",
+        "_requirements",
         "_shared",
         "_sock",
         "_timer",
     )
 
     def __init__(
-        self, sock: socket.socket, peer: Peer, door: Door, shared: Shared, passes: Passes, admitted: Admitted
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        requirements: PortRequirements,
+        shared: Shared,
+        passes: Passes,
+        admitted: Admitted,
     ) -> None:
         self._sock = sock
         self._peer = peer
-        self._door = door
+        self._requirements = requirements
         self._shared = shared
         self._passes = passes
         self._admitted = admitted
@@ -77,19 +83,19 @@ class Arrival:
         self._handshake: Handshake | None = None
         shared.arrivals.add(self, peer[0])
         self._timer: asyncio.TimerHandle = shared.loop.call_later(
-            shared.limits.handshake_seconds, self._too_late
+            shared.limits.handshake_seconds, self._timed_out
         )
-        if door.proxy_protocol:
+        if requirements.proxy_protocol:
             self._read(self._on_header)
         else:
-            self._known()
+            self._address_known()
 
     def close(self) -> None:
         """Stop: the process ends, or the arrival has failed."""
-        if self._let_go():
+        if self._detach():
             self._sock.close()
 
-    def give_way(self) -> None:
+    def displace(self) -> None:
         """Stop in favor of another address: too many connections are arriving, and this address has most of them."""
         self._fail(
             "address_share",
@@ -121,14 +127,14 @@ class Arrival:
         if header.source is not None:
             self._peer = header.source
             self._shared.arrivals.add(self, header.source[0])
-        self._known()
+        self._address_known()
 
-    def _known(self) -> None:
+    def _address_known(self) -> None:
         """Go on with the client's address, which is known now."""
         if not self._passes(self._sock, self._peer):
-            self._let_go()
-        elif self._door.tls is None:
-            if self._let_go():
+            self._detach()
+        elif self._requirements.tls is None:
+            if self._detach():
                 self._admitted(self._sock, self._peer, None)
         else:
             self._read(self._on_hello)
@@ -136,7 +142,7 @@ class Arrival:
     # TLS.
 
     def _on_hello(self) -> None:
-        tls = self._door.tls
+        tls = self._requirements.tls
         assert tls is not None, "asked for only where there is TLS"
         try:
             first = self._sock.recv(1, socket.MSG_PEEK)
@@ -162,7 +168,7 @@ class Arrival:
 
     def _secured(self) -> None:
         self._handshake = None
-        tls, sock = self._door.tls, self._sock
+        tls, sock = self._requirements.tls, self._sock
         assert tls is not None, "its handshake is done"
         assert isinstance(sock, ssl.SSLSocket), "and this is what it made"
         try:
@@ -170,7 +176,7 @@ class Arrival:
         except (NoMatchingRuleError, CertificateError) as error:
             self._fail("principal_unmapped", str(error))
             return
-        if self._let_go():
+        if self._detach():
             self._admitted(TlsSocket(sock), self._peer, user)
 
     def _insecure(self, error: Exception) -> None:
@@ -185,14 +191,18 @@ class Arrival:
 
     def _linger(self) -> None:
         """Wait until the alert has reached the client."""
-        self._let_go()
+        self._detach()
         # The plain socket again: TLS has no more to send.
         close_softly(socket.socket(fileno=self._sock.detach()), self._shared, self._peer[0])
 
     # The end.
 
-    def _too_late(self) -> None:
-        what = "PROXY header" if self._door.proxy_protocol and self._handshake is None else "TLS handshake"
+    def _timed_out(self) -> None:
+        what = (
+            "PROXY header"
+            if self._requirements.proxy_protocol and self._handshake is None
+            else "TLS handshake"
+        )
         self._fail("handshake_timeout", f"no {what} within {self._shared.limits.handshake_seconds:g} s")
 
     def _fail(self, cause: str, detail: str) -> None:
@@ -213,7 +223,7 @@ class Arrival:
             loop.remove_reader(self._sock.fileno())
         self._reading = on_readable is not None
 
-    def _let_go(self) -> bool:
+    def _detach(self) -> bool:
         """Stop watching the socket; False if that was done before."""
         if self not in self._shared.arrivals:
             return False

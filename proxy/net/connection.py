@@ -32,7 +32,7 @@ from proxy.net.pump import Pump
 from proxy.net.shared import Outcome, Shared, Withdraw, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
-from proxy.net.upstream import AnotherWay, Dial, Way
+from proxy.net.upstream import Dial, NextRoute, Route
 from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
 
 __all__ = ["Connection"]
@@ -47,9 +47,9 @@ class Connection:
     """Drives one channel.
 
     Args:
-        way: the way to the broker.
+        route: the route to the broker.
         on_closed: called once, when both sockets are closed.
-        another: returns the way to another broker, if the first cannot be reached and any broker will do.
+        next_route: returns the route to another broker, if the first cannot be reached and any broker will do.
         tap: the destination of captured requests; None without capture.
 
     Attributes:
@@ -59,17 +59,17 @@ class Connection:
     __slots__ = (
         "_account",
         "_address",
-        "_another",
         "_broker",
         "_client",
         "_counted",
         "_dial",
         "_finished_ms",
+        "_next_route",
         "_on_closed",
         "_progress",
+        "_route",
         "_shared",
         "_wait",
-        "_way",
         "_withdraw",
         "channel",
         "closed",
@@ -82,19 +82,19 @@ class Connection:
         self,
         client: Stream,
         peer: str,
-        way: Way,
+        route: Route,
         settings: ChannelSettings,
         shared: Shared,
         on_closed: Callable[["Connection"], None],
-        another: AnotherWay | None = None,
+        next_route: NextRoute | None = None,
         tap: Tap | None = None,
     ) -> None:
         self._shared = shared
         self._client = client
         self._broker: Stream | None = None
         self._dial: Dial | None = None  # while the broker connection is being opened
-        self._way = way
-        self._another = another
+        self._route = route
+        self._next_route = next_route
         self._address = settings.address
         self._on_closed = on_closed
         self._wait = Wait(shared, client.fileno(), self._client_gone, self._resume)
@@ -156,7 +156,7 @@ class Connection:
         shown = self.requests if pump is self.requests else self.responses
         job = shown.direction.take_job()
         if job is not None or shown is self.responses:
-            self._step_aside(shown, job)
+            self._pause_for(shown, job)
             return
         verdict = self.requests.direction.verdict
         self.requests.paused = True
@@ -180,21 +180,21 @@ class Connection:
     def next_turn(self, pump: object) -> None:
         """Pass a pump's kept bytes again in the next turn of the loop, and read nothing before."""
         if not self.closed:
-            self._step_aside(self.requests if pump is self.requests else self.responses, AGAIN)
+            self._pause_for(self.requests if pump is self.requests else self.responses, AGAIN)
 
-    def _step_aside(self, pump: Pump, job: Job | None) -> None:
+    def _pause_for(self, pump: Pump, job: Job | None) -> None:
         """Leave the loop to others until the job is done; None if the job is under way already."""
         pump.paused = True
         pump.update_reading()
         if job is AGAIN:
-            self._shared.loop.call_soon(self._go_on, pump, True)
+            self._shared.loop.call_soon(self._job_done, pump, True)
         elif job is not None:
             self._withdraw[pump] = self._shared.worker.submit(
-                self._address, job.kept_bytes, job.run, partial(self._go_on, pump)
+                self._address, job.kept_bytes, job.run, partial(self._job_done, pump)
             )
             self._count_channel()
 
-    def _go_on(self, pump: Pump, done: bool) -> None:
+    def _job_done(self, pump: Pump, done: bool) -> None:
         """Continue after a job; `done` is False if it was refused. The connection may be closed or muted by now."""
         if self.closed:
             return
@@ -206,17 +206,17 @@ class Connection:
         elif self._wait.kind == FULL:
             self._resume()
 
-    def unconnected(self) -> None:
+    def connect_destination(self) -> None:
         """Open the broker connection at the client's first request."""
         if self._broker is None and self._dial is None and not self.closed:
-            self._dial = Dial(self._way, self._another, self._shared, self._broker_connected, self.close)
+            self._dial = Dial(self._route, self._next_route, self._shared, self._broker_connected, self.close)
             self._dial.begin()
 
     def _broker_connected(self, broker: Stream, broker_id: int) -> None:
         """Start using the open broker connection."""
         self._dial = None
         self._broker = broker
-        if broker_id != self._way.broker:
+        if broker_id != self._route.broker:
             self.channel.broker_changed(broker_id)
         self.responses.read_from(broker)
         self.requests.write_to(broker)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.net.arrival import Arrival
+from proxy.net.by_address import ByAddress
 from proxy.net.connection import Connection
-from proxy.net.holdings import Holdings
 from proxy.net.pump import Pump
 from proxy.net.shared import Arriving, now_ms
 
-__all__ = ["Connections", "end_owner", "give_way"]
+__all__ = ["Connections", "end_owner", "make_room"]
 
 _PORTION: Final = 200  # connections visited in one turn of the loop
 _LOOKED_AT_MAX: Final = 1000  # connections of one address among which the longest idle one is searched
@@ -23,7 +23,7 @@ _LOOKED_AT_MAX: Final = 1000  # connections of one address among which the longe
 logger = logging.getLogger(__name__)
 
 
-class Connections(Holdings[Connection]):
+class Connections(ByAddress[Connection]):
     """All connections, by client address."""
 
     async def sweep(self) -> None:
@@ -46,7 +46,7 @@ class Connections(Holdings[Connection]):
 
     def idlest(self) -> Connection | None:
         """Return the longest idle connection of the address with the most connections."""
-        return min(self.of_most(_LOOKED_AT_MAX), key=lambda connection: connection.active_ms, default=None)
+        return min(self.of_largest(_LOOKED_AT_MAX), key=lambda connection: connection.active_ms, default=None)
 
     async def _visit(self, act: Callable[[Connection], object]) -> None:
         for index, connection in enumerate(list(self)):
@@ -66,24 +66,24 @@ class Connections(Holdings[Connection]):
                 self.discard(connection)
 
 
-def give_way(connections: Connections, arrivals: Holdings[Arriving], host: str, *, to_arrive: bool) -> bool:
+def make_room(connections: Connections, arrivals: ByAddress[Arriving], host: str, *, to_arrive: bool) -> bool:
     """Make room for a new connection by closing the longest idle or arriving one of an address that has too many.
 
     Args:
         host: the host of the new connection; its own address must have fewer connections.
         to_arrive: whether the room is needed among the arrivals.
     """
-    if to_arrive or arrivals.most > connections.most:
-        if not arrivals.unfair_to(host):
+    if to_arrive or arrivals.largest > connections.largest:
+        if not arrivals.can_displace_for(host):
             return False
-        (oldest,) = arrivals.of_most(1)
-        oldest.give_way()
+        (oldest,) = arrivals.of_largest(1)
+        oldest.displace()
         return True
-    if not connections.unfair_to(host):
+    if not connections.can_displace_for(host):
         return False
     idlest = connections.idlest()
     assert idlest is not None, "an address holds more than one"
-    problem = f"limits.connections_max is reached, and its address has {connections.most} connections"
+    problem = f"limits.connections_max is reached, and its address has {connections.largest} connections"
     idlest.close("address_share", problem)
     return True
 

@@ -38,11 +38,11 @@ class Account:
         close: closes the connection, with the reason.
     """
 
-    __slots__ = ("_ledger", "_party", "bytes", "close")
+    __slots__ = ("_accounts", "_ledger", "bytes", "close")
 
-    def __init__(self, ledger: "Ledger", party: "_Party", close: Callable[[str], None]) -> None:
+    def __init__(self, ledger: "Ledger", accounts: "_AddressAccounts", close: Callable[[str], None]) -> None:
         self._ledger = ledger
-        self._party = party
+        self._accounts = accounts
         self.bytes = 0
         self.close = close
 
@@ -52,12 +52,12 @@ class Account:
             before = self.bytes
             self.bytes = after = before + change
             assert after >= 0, "no more is given back than was counted"
-            self._ledger.changed(self, self._party, before, after)
+            self._ledger.changed(self, self._accounts, before, after)
 
     def end(self) -> None:
         """Close the account with its connection: nothing is kept for it any more."""
         self.add(-self.bytes)
-        self._ledger.ended(self._party)
+        self._ledger.ended(self._accounts)
 
 
 class Ledger:
@@ -86,9 +86,9 @@ class Ledger:
 
     __slots__ = (
         "_address_bytes_max",
+        "_by_address",
         "_bytes_max",
         "_connection_bytes_max",
-        "_parties",
         "_shared",
         "_sizes",
         "bytes",
@@ -105,8 +105,8 @@ class Ledger:
         self._connection_bytes_max = connection_bytes_max
         self._address_bytes_max = address_bytes_max
         self._shared = shared
-        self._parties: dict[str, _Party] = {}  # addresses with connections
-        self._sizes = _SizeClasses[_Party]()
+        self._by_address: dict[str, _AddressAccounts] = {}  # addresses with connections
+        self._sizes = _SizeClasses[_AddressAccounts]()
         self.bytes = 0  # of all connections
 
     @property
@@ -117,35 +117,35 @@ class Ledger:
     @property
     def addresses(self) -> int:
         """The number of addresses with connections."""
-        return len(self._parties)
+        return len(self._by_address)
 
     def open(self, address: str, close: Callable[[str], None]) -> Account:
         """Create the account of a new connection; `close` must lead to the account's `end`."""
-        party = self._parties.get(address)
-        if party is None:
-            party = self._parties[address] = _Party(address)
-        party.accounts += 1
-        return Account(self, party, close)
+        accounts = self._by_address.get(address)
+        if accounts is None:
+            accounts = self._by_address[address] = _AddressAccounts(address)
+        accounts.count += 1
+        return Account(self, accounts, close)
 
-    def ended(self, party: "_Party") -> None:
+    def ended(self, accounts: "_AddressAccounts") -> None:
         """Note a closed connection of an address (called by its account)."""
-        party.accounts -= 1
-        if not party.accounts:
-            del self._parties[party.address]
+        accounts.count -= 1
+        if not accounts.count:
+            del self._by_address[accounts.address]
 
-    def changed(self, account: Account, party: "_Party", before: int, after: int) -> None:
+    def changed(self, account: Account, accounts: "_AddressAccounts", before: int, after: int) -> None:
         """Apply an account's change, and close connections over a bound (called by the account)."""
-        party.sizes.move(account, before, after)
-        party_before = party.bytes
-        party.bytes = party_after = party_before + after - before
-        self._sizes.move(party, party_before, party_after)
+        accounts.sizes.move(account, before, after)
+        address_before = accounts.bytes
+        accounts.bytes = address_after = address_before + after - before
+        self._sizes.move(accounts, address_before, address_after)
         self.bytes += after - before
         if after <= before:
             return
         if after > self._connection_bytes_max:
             account.close(f"{after} bytes are kept for the connection")
-        elif self._address_bytes_max and party_after > self._address_bytes_max:
-            party.sizes.largest().close(f"{party_after} bytes are kept for the address")
+        elif self._address_bytes_max and address_after > self._address_bytes_max:
+            accounts.sizes.largest().close(f"{address_after} bytes are kept for the address")
         self.relieve()
 
     def relieve(self) -> None:
@@ -159,14 +159,14 @@ class Ledger:
             assert self.bytes < kept, "a connection that is closed keeps nothing"
 
 
-class _Party:
+class _AddressAccounts:
     """All connections of one address."""
 
-    __slots__ = ("accounts", "address", "bytes", "sizes")
+    __slots__ = ("address", "bytes", "count", "sizes")
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.accounts = 0
+        self.count = 0
         self.bytes = 0
         self.sizes = _SizeClasses[Account]()
 

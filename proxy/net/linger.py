@@ -57,7 +57,7 @@ class _Linger:
         self._shared.loop.remove_reader(self._sock.fileno())
         self._sock.close()
 
-    def give_way(self) -> None:
+    def displace(self) -> None:
         """Close in favor of another address: the sending side is shut down already."""
         self.close()
 

@@ -19,14 +19,14 @@ from proxy.channel import ANY_BROKER, ChannelSettings
 from proxy.config import ListenerOptions
 from proxy.errors import StartError
 from proxy.logs import event
-from proxy.net.arrival import Arrival, Door, Peer
+from proxy.net.arrival import Arrival, Peer, PortRequirements
+from proxy.net.by_address import address_of
 from proxy.net.connection import Connection
-from proxy.net.connections import Connections, give_way
-from proxy.net.holdings import holder
+from proxy.net.connections import Connections, make_room
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
-from proxy.net.upstream import AnotherWay, Upstream, Way
+from proxy.net.upstream import NextRoute, Route, Upstream
 from quotas.definitions.entities import ip_name
 
 __all__ = ["Listener", "Routes"]
@@ -67,9 +67,11 @@ class Listener:
         self._shared = shared
         self._connections = connections
         self._sockets: dict[int, socket.socket] = {}
-        self._starved = ""  # why accepts fail now
-        self._another: AnotherWay = partial(self._way, ANY_BROKER)
-        self._door = Door(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
+        self._accept_failure = ""  # why accepts fail now
+        self._next_route: NextRoute = partial(self._route, ANY_BROKER)
+        self._requirements = (
+            PortRequirements(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
+        )
 
     def open(self) -> None:
         """Bind every port.
@@ -122,18 +124,18 @@ class Listener:
             except OSError as error:
                 self._out_of_descriptors(broker, sock, error)
                 return
-            if self._starved:
-                self._starved = ""
+            if self._accept_failure:
+                self._accept_failure = ""
                 event(logger, logging.INFO, "accepting again", listener=self._options.name)
             try:
-                self._welcome(client, address, broker)
+                self._handle_accepted(client, address, broker)
             except Exception as error:
                 # The edge of an accept: later connections are accepted anyway.
                 logger.error("cannot admit a connection", exc_info=error)
                 self._shared.stats.refused["internal"] += 1
                 client.close()
 
-    def _welcome(self, client: socket.socket, address: tuple[str, int], broker: int) -> None:
+    def _handle_accepted(self, client: socket.socket, address: tuple[str, int], broker: int) -> None:
         shared = self._shared
         full = self._full(address[0])
         if full:
@@ -142,17 +144,17 @@ class Listener:
             return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        way = self._way(broker)
+        route = self._route(broker)
         peer = (address[0], address[1])
-        admitted = partial(self._admit, way, self._another if broker == ANY_BROKER else None)
-        if self._door is None:
-            if self._passes(way.broker, client, peer):
+        admitted = partial(self._admit, route, self._next_route if broker == ANY_BROKER else None)
+        if self._requirements is None:
+            if self._passes(route.broker, client, peer):
                 admitted(client, peer, None)
-        elif self._door.proxy_protocol and not self._is_source(peer[0]):
+        elif self._requirements.proxy_protocol and not self._is_source(peer[0]):
             shared.stats.refused["proxy_source"] += 1
             client.close()
         else:
-            Arrival(client, peer, self._door, shared, partial(self._passes, way.broker), admitted)
+            Arrival(client, peer, self._requirements, shared, partial(self._passes, route.broker), admitted)
 
     def _full(self, host: str) -> str:
         """Return the limit that refuses a connection of this host; "" if there is room, or room was made."""
@@ -160,16 +162,16 @@ class Listener:
         full = ""
         if len(connections) + len(arrivals) >= limits.connections_max:
             full = "connections_max"
-        elif self._door is not None and len(arrivals) >= limits.handshakes_max:
+        elif self._requirements is not None and len(arrivals) >= limits.handshakes_max:
             full = "handshakes_max"
-        if full and give_way(connections, arrivals, host, to_arrive=full == "handshakes_max"):
+        if full and make_room(connections, arrivals, host, to_arrive=full == "handshakes_max"):
             return ""
         return full
 
-    def _way(self, broker: int, tried: Collection[Upstream] = ()) -> Way:
+    def _route(self, broker: int, tried: Collection[Upstream] = ()) -> Route:
         broker_id, upstream = self._routes.upstream(broker, tried)
         host = self._routes.host(broker_id, upstream) if self._shared.broker_tls and upstream else ""
-        return Way(broker_id, upstream, host)
+        return Route(broker_id, upstream, host)
 
     def _is_source(self, host: str) -> bool:
         """Whether PROXY headers of this host are trusted."""
@@ -187,8 +189,12 @@ class Listener:
         address_max = shared.limits.connections_per_address_max
         if address_max is not None:
             # One with a PROXY header or TLS is counted among the arrivals already.
-            held = self._connections.held(host) + shared.arrivals.held(host) - (self._door is not None)
-            if held >= address_max:
+            count = (
+                self._connections.count_of(host)
+                + shared.arrivals.count_of(host)
+                - (self._requirements is not None)
+            )
+            if count >= address_max:
                 shared.stats.refused["connections_per_address_max"] += 1
                 client.close()
                 return False
@@ -204,16 +210,18 @@ class Listener:
         return False
 
     def _admit(
-        self, way: Way, another: AnotherWay | None, client: Stream, peer: Peer, user: str | None
+        self, route: Route, next_route: NextRoute | None, client: Stream, peer: Peer, user: str | None
     ) -> None:
         """Create the connection."""
         shared = self._shared
         name = self._options.name
-        settings = self._settings(way.broker)
-        settings = replace(settings, address=holder(peer[0]), user=settings.user if user is None else user)
+        settings = self._settings(route.broker)
+        settings = replace(
+            settings, address=address_of(peer[0]), user=settings.user if user is None else user
+        )
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
-        connection = Connection(client, where, way, settings, shared, self._ended, another, tap)
+        connection = Connection(client, where, route, settings, shared, self._ended, next_route, tap)
         self._connections.add(connection, peer[0])
         shared.stats.connections[name] += 1
         shared.stats.connections_total[name] += 1
@@ -226,8 +234,8 @@ class Listener:
         """Pause the port for a moment: connections stay in its queue."""
         cause = "descriptors" if error.errno in _NO_DESCRIPTOR else "accept"
         self._shared.stats.refused[cause] += 1
-        if cause != self._starved:  # logged once, whatever the number of ports and pauses
-            self._starved = cause
+        if cause != self._accept_failure:  # logged once, whatever the number of ports and pauses
+            self._accept_failure = cause
             event(
                 logger,
                 logging.WARNING,

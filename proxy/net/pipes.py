@@ -44,7 +44,7 @@ class Pipes:
         self._idle: list[Pipe] = []
         self._room = pipes_max if hasattr(os, "splice") else 0
         self._stats = stats
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def take(self) -> Pipe | None:
         """Return an empty pipe; None if there is none, and the caller uses its buffer."""
@@ -91,6 +91,6 @@ class Pipes:
 
     def _fall_back(self, what: str, error: OSError) -> None:
         self._stats.pipe_fallbacks += 1
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._logged:
+            self._logged.add(what)
             event(logger, logging.WARNING, "kernel pipes refused, falling back", what=what, cause=str(error))

@@ -29,7 +29,7 @@ _TCP4: Final = 0x11
 _TCP6: Final = 0x21
 _LOCAL: Final = 0x20
 _PROXIED: Final = 0x21
-_NOTHING_TOLD: Final = frozenset((0x00, 0x31))  # unspecified; a UNIX stream
+_NO_ADDRESS: Final = frozenset((0x00, 0x31))  # unspecified; a UNIX stream
 _PORT_MAX: Final = 65535
 
 
@@ -103,7 +103,7 @@ def _parse_v2(data: bytes) -> ProxyHeader | None:
         raise ProxyHeaderError(f"unsupported version and command {command:#04x}")
     if len(data) < length:
         return None
-    if command == _LOCAL or family in _NOTHING_TOLD:
+    if command == _LOCAL or family in _NO_ADDRESS:
         return ProxyHeader(length, None)
     body = data[_V2_HEAD.size : length]
     if family == _TCP4 and rest >= 12:

@@ -215,13 +215,13 @@ class Pump(Splicer):
                 if order == REPLACE:
                     start += verdict.drop
                     self._replaced += 1 + (verdict.drop >> _REPLACED_SHIFT)
-                    if self._put_in(self.direction) and self._replaced < _REPLACED_MAX:
+                    if self._write_insert(self.direction) and self._replaced < _REPLACED_MAX:
                         continue
                     self._replaced = 0
                     start += self._forward_passthrough(self.direction, view[start:end], now_ns)
                 self._kept = buf if buf is self._kept and not start else buf[start:end] or None
                 if order >= REPLACE:
-                    self._set_aside(order, now_ns)
+                    self._postpone(order, now_ns)
                 break
         except OSError as error:
             self._owner.failed(self, error, writing=True)
@@ -229,22 +229,22 @@ class Pump(Splicer):
         except Exception as error:  # noqa: BLE001 - the edge of a connection: any error ends only this one
             self._owner.failed(self, error)
             return
-        self._shown(now_ns)
+        self._report(now_ns)
 
-    def _set_aside(self, order: int, now_ns: int) -> None:
+    def _postpone(self, order: int, now_ns: int) -> None:
         """Have the owner pass the kept bytes later: in the next turn of the loop, or when the wait is over."""
         if order == REPLACE:  # enough was replaced in this turn
             self._owner.next_turn(self)
         else:
             self._owner.wait(self, now_ns // _NS_PER_MS)
 
-    def _shown(self, now_ns: int) -> None:
+    def _report(self, now_ns: int) -> None:
         """Report the kept bytes to the owner, and whether the direction has an event for the other one."""
         self._count_kept()
         if self.direction.take_signal():
             self._owner.signalled(self, now_ns // _NS_PER_MS)
 
-    def _put_in(self, direction: Direction) -> bool:
+    def _write_insert(self, direction: Direction) -> bool:
         """Write the direction's insert; False if further inserts must wait for the destination.
 
         Raises:
@@ -252,14 +252,14 @@ class Pump(Splicer):
         """
         insert = direction.take_insert()  # from now on it is counted here, or written
         if insert and self._unsent is not None:
-            self._write_behind(self._unsent, insert)
+            self._append_unsent(self._unsent, insert)
         elif insert:
             try:
                 sent = self._send_now(insert, 0)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             if sent < len(insert):
-                self._write_later(memoryview(insert)[sent:])  # not copied: it does not change
+                self._keep_unsent(memoryview(insert)[sent:])  # not copied: it does not change
         return bool(direction.verdict.drop or direction.verdict.passthrough or self._unsent is None)
 
     def _forward_passthrough(self, direction: Direction, data: memoryview, now_ns: int) -> int:
@@ -297,29 +297,29 @@ class Pump(Splicer):
             OSError: the destination has failed.
         """
         if self._unsent is not None:
-            self._write_behind(self._unsent, data)
+            self._append_unsent(self._unsent, data)
             return
         try:
             sent = self._send_now(data, flags)
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent != count:
-            self._write_later(bytearray(data[sent:]))
+            self._keep_unsent(bytearray(data[sent:]))
 
-    def _write_behind(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
+    def _append_unsent(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
         """Append to the pending output."""
         if not isinstance(unsent, bytearray):
             self._unsent = unsent = bytearray(unsent)
         unsent += data
 
-    def _write_later(self, unsent: bytearray | memoryview) -> None:
+    def _keep_unsent(self, unsent: bytearray | memoryview) -> None:
         """Write when the destination accepts more."""
         self._unsent = unsent
         if self.dst is not None:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
         self.update_reading()
         if self.dst is None:
-            self._owner.unconnected()
+            self._owner.connect_destination()
 
     def _on_writable(self) -> None:
         try:

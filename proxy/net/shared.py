@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Forward, Question, SharedResponse, Tap
 from proxy.config import LimitOptions
+from proxy.net.by_address import ByAddress
 from proxy.net.handshakes import Handshakes
-from proxy.net.holdings import Holdings
 from proxy.net.kept import Ledger
 from proxy.net.pipes import Pipes
 from proxy.net.rdhup import Hangups
@@ -55,7 +55,7 @@ class Arriving(Protocol):
     def close(self) -> None:
         """Stop it."""
 
-    def give_way(self) -> None:
+    def displace(self) -> None:
         """Stop it in favor of another address."""
 
 
@@ -100,7 +100,7 @@ class Shared:
         self.worker = Worker(loop)
         self.broker_tls: BrokerTls | None = None
         self.recorder: Taps | None = None
-        self.arrivals: Holdings[Arriving] = Holdings()
+        self.arrivals: ByAddress[Arriving] = ByAddress()
         self.connection_rates = ConnectionRates(engine)
         self.waiting_room = WaitingRoom(loop, stats)
         self.buffer = bytearray(READ_BYTES_MAX)

@@ -43,7 +43,7 @@ class Owner(Protocol):
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
         """The source has failed or violated the protocol; with `writing`, the destination has failed."""
 
-    def unconnected(self) -> None:
+    def connect_destination(self) -> None:
         """There are bytes for a destination that is not connected yet."""
 
     def kept(self, change: int) -> None:

@@ -94,7 +94,7 @@ class TlsSocket:
         A client also gets TLS's close_notify. A broker does not: OpenSSL would then discard its further responses.
         """
         if self._sock.server_side:
-            self._say_goodbye()
+            self._send_close_notify()
         # The base class's method would drop the TLS state, and responses would be read encrypted.
         socket.socket.shutdown(self._sock, how)
 
@@ -104,9 +104,9 @@ class TlsSocket:
 
     def close(self) -> None:
         """Close both directions, with close_notify if that does not block."""
-        self._say_goodbye()
+        self._send_close_notify()
         self._sock.close()
 
-    def _say_goodbye(self) -> None:
+    def _send_close_notify(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # it does not wait for the peer's close_notify
             self._sock.unwrap()

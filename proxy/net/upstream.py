@@ -20,14 +20,14 @@ from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 
-__all__ = ["AnotherWay", "Dial", "Upstream", "Way"]
+__all__ = ["Dial", "NextRoute", "Route", "Upstream"]
 
 _OTHERS_MAX: Final = 4  # the most brokers tried in place of the first one
 
 Upstream = tuple[str, int]
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     """The destination of a broker connection.
 
     Attributes:
@@ -41,56 +41,56 @@ class Way(NamedTuple):
     host: str = ""
 
 
-AnotherWay = Callable[[Collection[Upstream]], Way]
+NextRoute = Callable[[Collection[Upstream]], Route]
 
 
 class Dial:
     """One attempt to connect.
 
     Args:
-        another: returns a broker at none of the tried addresses; None if no other broker will do.
-        joined: called with the connected stream and the broker's id.
+        next_route: returns a broker at none of the tried addresses; None if no other broker will do.
+        opened: called with the connected stream and the broker's id.
         failed: called with the cause and the detail. Neither is called after `cancel`.
     """
 
     __slots__ = (
-        "_another",
         "_failed",
         "_handshake",
-        "_joined",
+        "_next_route",
+        "_opened",
+        "_route",
+        "_scheduled",
         "_shared",
         "_since_ms",
         "_socket",
-        "_soon",
         "_tried",
-        "_way",
     )
 
     def __init__(
         self,
-        way: Way,
-        another: AnotherWay | None,
+        route: Route,
+        next_route: NextRoute | None,
         shared: Shared,
-        joined: Callable[[Stream, int], None],
+        opened: Callable[[Stream, int], None],
         failed: Callable[[str, str], None],
     ) -> None:
-        self._way = way
-        self._another = another
+        self._route = route
+        self._next_route = next_route
         self._tried: list[Upstream] = []
         self._shared = shared
-        self._joined = joined
+        self._opened = opened
         self._failed = failed
         self._socket: socket.socket | None = None
         self._handshake: Handshake | None = None
-        self._soon: asyncio.Handle | None = None
+        self._scheduled: asyncio.Handle | None = None
         self._since_ms = now_ms()
 
     def begin(self) -> None:
         """Connect, from the loop's next turn on."""
-        self._soon = self._shared.loop.call_soon(self._connect)
+        self._scheduled = self._shared.loop.call_soon(self._connect)
 
     def _connect(self) -> None:
-        upstream = self._way.upstream
+        upstream = self._route.upstream
         if upstream is None:
             self._failed("broker_unknown", "no broker is known for this port")
             return
@@ -117,8 +117,8 @@ class Dial:
 
     def cancel(self) -> None:
         """Cancel the attempt if it is not complete: the socket is closed, and no callback is called."""
-        if self._soon is not None:
-            self._soon.cancel()
+        if self._scheduled is not None:
+            self._scheduled.cancel()
         if self._handshake is not None:
             self._handshake.cancel()
         elif self._socket is not None:
@@ -136,11 +136,11 @@ class Dial:
             self._secure(broker, self._shared.broker_tls.context)
         else:
             self._socket = None
-            self._joined(broker, self._way.broker)
+            self._opened(broker, self._route.broker)
 
     def _secure(self, broker: socket.socket, context: ssl.SSLContext) -> None:
         """Begin the TLS handshake."""
-        host = self._way.host
+        host = self._route.host
         try:
             host.encode("idna")  # ssl refuses it too, but only after it has taken over the socket
             secured = context.wrap_socket(broker, do_handshake_on_connect=False, server_hostname=host or None)
@@ -156,26 +156,26 @@ class Dial:
     def _secured(self, broker: ssl.SSLSocket) -> None:
         stream = TlsSocket(broker)
         self._handshake = self._socket = None
-        self._joined(stream, self._way.broker)
+        self._opened(stream, self._route.broker)
 
     def _insecure(self, error: Exception) -> None:
         self._handshake = None
         if not isinstance(error, OSError):
             self._failed("internal", type(error).__name__)
             return
-        _, upstream, host = self._way
-        assert upstream is not None, "somebody was connected to"
+        _, upstream, host = self._route
+        assert upstream is not None, "the socket was connected to an address"
         where = f"{host or upstream[0]}:{upstream[1]}"
         self._failed("broker_tls", f"{where}: {handshake_problem(error)}")
 
     def _unreachable(self, upstream: Upstream, code: int) -> None:
         """Try another broker, if one will do."""
         self._tried.append(upstream)
-        if self._another is not None and len(self._tried) <= _OTHERS_MAX:
-            way = self._another(self._tried)
-            if way.upstream is not None:
+        if self._next_route is not None and len(self._tried) <= _OTHERS_MAX:
+            route = self._next_route(self._tried)
+            if route.upstream is not None:
                 self.cancel()
-                self._way = way
+                self._route = route
                 self._connect()
                 return
         self._failed("broker_unreachable", f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}")

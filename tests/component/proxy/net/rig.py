@@ -22,7 +22,7 @@ from typing import Final
 from proxy.channel import ChannelSettings, OngoingMoves
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
-from proxy.net.upstream import AnotherWay, Upstream, Way
+from proxy.net.upstream import NextRoute, Route, Upstream
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -116,7 +116,7 @@ class Rig:
         *,
         gateway: bool = False,
         send_buffer: int = 0,
-        another: AnotherWay | None = None,
+        next_route: NextRoute | None = None,
         from_address: str = "192.0.2.1",
         serves_quota_api: bool = False,
         reassignments: OngoingMoves | None = None,
@@ -138,7 +138,7 @@ class Rig:
         target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
         peer = f"{address[0]}:{address[1]}"
         self.connections.add(
-            Connection(accepted, peer, Way(1, target), settings, self.shared, self._has_ended, another)
+            Connection(accepted, peer, Route(1, target), settings, self.shared, self._has_ended, next_route)
         )
         return self._end(sock)
 

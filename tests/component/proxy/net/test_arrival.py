@@ -229,11 +229,11 @@ async def test_address_behind_a_balancer_has_its_own_share(papers: Papers) -> No
         for _ in range(3):
             _, writer = await rig.client()
             writer.write(b"PROXY TCP4 192.0.2.1 192.0.2.9 1234 9092\r\n")
-        await until(lambda: rig.shared.arrivals.held("192.0.2.1") == 3, "one address has them all")
+        await until(lambda: rig.shared.arrivals.count_of("192.0.2.1") == 3, "one address has them all")
         _, writer = await rig.client()
         writer.write(b"PROXY TCP4 192.0.2.2 192.0.2.9 1234 9092\r\n")
-        await until(lambda: rig.shared.arrivals.held("192.0.2.2") == 1, "another address is let in")
-        assert (rig.stats.errors, rig.shared.arrivals.held("192.0.2.1")) == ({"address_share": 1}, 2)
+        await until(lambda: rig.shared.arrivals.count_of("192.0.2.2") == 1, "another address is let in")
+        assert (rig.stats.errors, rig.shared.arrivals.count_of("192.0.2.1")) == ({"address_share": 1}, 2)
 
 
 async def test_arrivals_count_as_connections(papers: Papers) -> None:
@@ -265,8 +265,8 @@ async def test_arrival_that_is_given_up_is_closed(papers: Papers) -> None:
 async def test_proxy_header_gives_the_clients_address(
     papers: Papers, header: bytes, peer: str, with_tls: bool
 ) -> None:
-    door: ListenerTls | None = papers.listener() if with_tls else None
-    async with TlsRig(door, sources=LOOPBACK).running() as rig:
+    requirements: ListenerTls | None = papers.listener() if with_tls else None
+    async with TlsRig(requirements, sources=LOOPBACK).running() as rig:
         client = await rig.client()
         for byte in header:
             client[1].write(bytes((byte,)))

@@ -11,7 +11,7 @@ import pytest
 from proxy.channel import PASS, REPLACE, Channel, Verdict
 from proxy.channel.intake import IN_FLIGHT_MAX
 from proxy.net import now_ms
-from proxy.net.upstream import Dial, Upstream, Way
+from proxy.net.upstream import Dial, Route, Upstream
 from tests.component.proxy.net.rig import (
     HOST,
     SECONDS_MAX,
@@ -229,13 +229,13 @@ async def test_dead_broker_is_skipped_at_the_bootstrap_port(
     dead = [gone(), gone(), gone()]
     tried: list[list[Upstream]] = []
 
-    def another(found_dead: Collection[Upstream]) -> Way:
+    def next_route(found_dead: Collection[Upstream]) -> Route:
         tried.append(list(found_dead))
         if len(found_dead) < len(dead):
-            return Way(10 + len(found_dead), dead[len(found_dead)])
-        return Way(5, rig.back.getsockname())
+            return Route(10 + len(found_dead), dead[len(found_dead)])
+        return Route(5, rig.back.getsockname())
 
-    client = rig.connect(dead[0], another=another)
+    client = rig.connect(dead[0], next_route=next_route)
     await client.send(ASKED)
     broker = await rig.accept()
     assert await broker.receive(len(ASKED)) == ASKED
@@ -249,19 +249,19 @@ async def test_dead_broker_is_skipped_at_the_bootstrap_port(
 async def test_no_more_than_four_others_are_tried(rig: Rig) -> None:
     asked = 0
 
-    def another(_: Collection[Upstream]) -> Way:
+    def next_route(_: Collection[Upstream]) -> Route:
         nonlocal asked
         asked += 1
-        return Way(asked, gone())
+        return Route(asked, gone())
 
-    client = rig.connect(gone(), another=another)
+    client = rig.connect(gone(), next_route=next_route)
     await client.send(ASKED)
     await client.rest()
     assert (asked, rig.stats.errors) == (4, {"broker_unreachable": 1})
 
 
 async def test_connection_ends_if_no_other_broker_is_known(rig: Rig) -> None:
-    client = rig.connect(gone(), another=lambda _: Way(-1, None))
+    client = rig.connect(gone(), next_route=lambda _: Route(-1, None))
     await client.send(ASKED)
     await client.rest()
     assert rig.stats.errors == {"broker_unreachable": 1}
@@ -306,7 +306,7 @@ async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
 async def test_failed_dial_calls_no_callback_after_its_cancellation(rig: Rig) -> None:
     told: list[str] = []
     dial = Dial(
-        Way(1, None),
+        Route(1, None),
         None,
         rig.shared,
         lambda _stream, _broker: None,

@@ -5,9 +5,9 @@ from typing import cast
 
 import pytest
 
+from proxy.net.by_address import ByAddress
 from proxy.net.connection import Connection
-from proxy.net.connections import Connections, end_owner, give_way
-from proxy.net.holdings import Holdings
+from proxy.net.connections import Connections, end_owner, make_room
 from proxy.net.pump import Pump
 from proxy.net.shared import Arriving
 from tests.component.proxy.net.rig import Rig, until
@@ -119,7 +119,7 @@ def test_exception_of_no_connection_ends_none() -> None:
 class Coming:
     """A connection on its way in."""
 
-    def __init__(self, arrivals: "Holdings[Arriving]", host: str) -> None:
+    def __init__(self, arrivals: "ByAddress[Arriving]", host: str) -> None:
         self._arrivals = arrivals
         self.gave_way = False
         arrivals.add(self, host)
@@ -128,7 +128,7 @@ class Coming:
         """Give up."""
         self._arrivals.discard(self)
 
-    def give_way(self) -> None:
+    def displace(self) -> None:
         """Give up for another one."""
         self.gave_way = True
         self.close()
@@ -140,29 +140,29 @@ def test_longest_idle_one_of_the_address_with_most_gives_way() -> None:
     fakes = [Fake(connections, active_ms=active_ms) for _, active_ms in times]
     for fake, (host, _) in zip(fakes, times, strict=True):
         connections.add(cast("Connection", fake), host)
-    assert give_way(connections, Holdings(), "10.0.0.3", to_arrive=False)
+    assert make_room(connections, ByAddress(), "10.0.0.3", to_arrive=False)
     assert [fake.causes for fake in fakes] == [[], ["address_share"], [], []]
 
 
 def test_address_with_most_is_refused_itself() -> None:
     connections, fakes = filled(3)
-    assert not give_way(connections, Holdings(), "10.0.0.1", to_arrive=False)
+    assert not make_room(connections, ByAddress(), "10.0.0.1", to_arrive=False)
     assert not any(fake.closed for fake in fakes)
 
 
 def test_first_that_came_of_the_arrivals_gives_way_to_another_address() -> None:
-    arrivals: Holdings[Arriving] = Holdings()
+    arrivals: ByAddress[Arriving] = ByAddress()
     coming = [Coming(arrivals, "10.0.0.1") for _ in range(3)]
-    assert give_way(Connections(), arrivals, "10.0.0.2", to_arrive=True)
+    assert make_room(Connections(), arrivals, "10.0.0.2", to_arrive=True)
     assert [one.gave_way for one in coming] == [True, False, False]
-    assert not give_way(Connections(), arrivals, "10.0.0.1", to_arrive=True)
+    assert not make_room(Connections(), arrivals, "10.0.0.1", to_arrive=True)
 
 
 def test_room_is_made_where_most_is_held() -> None:
-    arrivals: Holdings[Arriving] = Holdings()
+    arrivals: ByAddress[Arriving] = ByAddress()
     coming = [Coming(arrivals, "10.0.0.9") for _ in range(4)]
     connections, fakes = filled(3)
-    assert give_way(connections, arrivals, "10.0.0.2", to_arrive=False)
+    assert make_room(connections, arrivals, "10.0.0.2", to_arrive=False)
     assert (coming[0].gave_way, any(fake.closed for fake in fakes)) == (True, False)
 
 
@@ -170,4 +170,7 @@ def test_addresses_with_one_connection_each_keep_theirs() -> None:
     connections = Connections()
     for number in range(1000):
         connections.add(cast("Connection", Fake(connections)), f"10.0.{number // 250}.{number % 250}")
-    assert (connections.most, give_way(connections, Holdings(), "10.9.9.9", to_arrive=False)) == (1, False)
+    assert (connections.largest, make_room(connections, ByAddress(), "10.9.9.9", to_arrive=False)) == (
+        1,
+        False,
+    )

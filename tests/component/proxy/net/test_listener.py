@@ -50,9 +50,9 @@ class Port:
         self.settings: Callable[[int], ChannelSettings] = settings
         engine = Engine(EngineOptions(), Definitions())
         self.shared = Shared(asyncio.get_running_loop(), engine, limits or LimitOptions(), self.stats)
-        self.listener = self.another()
+        self.listener = self.next_route()
 
-    def another(self) -> Listener:
+    def next_route(self) -> Listener:
         """One more listener at the same ports."""
         return Listener(self.options, self._settings, self, self.shared, self.connections)
 
@@ -131,7 +131,7 @@ async def test_address_that_has_most_gives_way_to_another_one() -> None:
     with opened(LimitOptions(connections_max=2)) as port, closing(port.client()), closing(port.client()):
         await until(lambda: len(port.connections) == 2, "one address has them all")
         with closing(port.client(source="127.0.0.2")):
-            await until(lambda: port.connections.held("127.0.0.2") == 1, "another one is let in")
+            await until(lambda: port.connections.count_of("127.0.0.2") == 1, "another one is let in")
         assert (port.stats.errors, port.stats.refused) == ({"address_share": 1}, {})
 
 
@@ -180,9 +180,9 @@ async def test_port_in_use_can_not_be_bound() -> None:
 async def test_two_processes_may_share_ports_if_both_say_so() -> None:
     port = Port(reuse_port=True)
     port.listener.open()
-    another = port.another()
-    another.open()
-    another.close()
+    next_route = port.next_route()
+    next_route.open()
+    next_route.close()
     port.close()
 
 
@@ -239,7 +239,7 @@ async def test_listener_may_close_while_it_waits_for_descriptors() -> None:
 async def test_sidecar_binds_the_ports_of_its_brokers_alone() -> None:
     port = Port()
     port.options = replace(port.options, upstreams={1: Address(HOST, 1)})
-    listener = port.another()
+    listener = port.next_route()
     listener.open()
     port.client(2).close()
     with pytest.raises(ConnectionRefusedError):

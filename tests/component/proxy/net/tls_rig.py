@@ -84,7 +84,7 @@ class TlsRig:
 
     def __init__(
         self,
-        door: ListenerTls | None,
+        requirements: ListenerTls | None,
         brokers: ClusterTls | None = None,
         *,
         broker_context: ssl.SSLContext | None = None,
@@ -100,7 +100,7 @@ class TlsRig:
             bootstrap_port=first,
             first_broker_port=first + 1,
             broker_id_max=0,
-            tls=door,
+            tls=requirements,
             proxy_protocol=bool(sources),
             proxy_protocol_sources=sources,
         )
@@ -112,7 +112,7 @@ class TlsRig:
         limits = limits or LimitOptions(frame_bytes_max=FRAME_BYTES_MAX)
         self.shared = Shared(asyncio.get_running_loop(), engine, limits, self.stats)
         self.shared.broker_tls = BrokerTls(brokers) if brokers else None
-        self.tls = ServerTls(door, "listeners[0].tls") if door else None
+        self.tls = ServerTls(requirements, "listeners[0].tls") if requirements else None
         self.listener = Listener(self.options, self._settings, self, self.shared, self.connections, self.tls)
         self._broker_context = broker_context
         self._broker_host = broker_host

@@ -16,17 +16,17 @@ from ipaddress import IPv4Address, IPv6Network, ip_address
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Holdings", "holder"]
+__all__ = ["ByAddress", "address_of"]
 
 _PREFIX_BITS: Final = 64
 
 T = TypeVar("T")
 
 
-def holder(host: str) -> str:
-    """Return the address that a host counts for.
+def address_of(host: str) -> str:
+    """Return the address that a host counts under.
 
-    >>> holder("192.0.2.7"), holder("::ffff:192.0.2.7"), holder("2001:db8::1:2:3:4")
+    >>> address_of("192.0.2.7"), address_of("::ffff:192.0.2.7"), address_of("2001:db8::1:2:3:4")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
     """
     if ":" not in host:
@@ -42,74 +42,74 @@ def holder(host: str) -> str:
     return str(IPv6Network((found, _PREFIX_BITS), strict=False))
 
 
-class Holdings(Generic[T]):
+class ByAddress(Generic[T]):
     """Items by address, in the order of their arrival.
 
     Attributes:
-        most: the number of items of the address with the most.
+        largest: the number of items of the address with the most.
     """
 
     def __init__(self) -> None:
-        self._holder_of: dict[T, str] = {}
-        self._held: dict[str, dict[T, None]] = {}
-        self._with: dict[int, dict[str, None]] = {}  # the addresses with this number of items
-        self.most = 0
+        self._address_by_item: dict[T, str] = {}
+        self._items: dict[str, dict[T, None]] = {}
+        self._addresses_by_count: dict[int, dict[str, None]] = {}  # the addresses with this number of items
+        self.largest = 0
 
     def __len__(self) -> int:
         """Return the number of items."""
-        return len(self._holder_of)
+        return len(self._address_by_item)
 
     def __contains__(self, item: T) -> bool:
         """Return whether the item is present."""
-        return item in self._holder_of
+        return item in self._address_by_item
 
     def __iter__(self) -> Iterator[T]:
         """Yield all items."""
-        return iter(self._holder_of)
+        return iter(self._address_by_item)
 
     def add(self, item: T, host: str) -> None:
         """Add an item of a host, or move it to another host."""
         self.discard(item)
-        address = holder(host)
-        self._holder_of[item] = address
-        items = self._held.setdefault(address, {})
+        address = address_of(host)
+        self._address_by_item[item] = address
+        items = self._items.setdefault(address, {})
         items[item] = None
-        self._moved(address, len(items) - 1, len(items))
+        self._update_count(address, len(items) - 1, len(items))
 
     def discard(self, item: T) -> None:
         """Remove an item; no effect if it is absent."""
-        address = self._holder_of.pop(item, None)
+        address = self._address_by_item.pop(item, None)
         if address is None:
             return
-        items = self._held[address]
+        items = self._items[address]
         del items[item]
         if not items:
-            del self._held[address]
-        self._moved(address, len(items) + 1, len(items))
+            del self._items[address]
+        self._update_count(address, len(items) + 1, len(items))
 
-    def held(self, host: str) -> int:
+    def count_of(self, host: str) -> int:
         """Return the number of items of a host's address."""
-        return len(self._held.get(holder(host), ()))
+        return len(self._items.get(address_of(host), ()))
 
-    def unfair_to(self, host: str) -> bool:
+    def can_displace_for(self, host: str) -> bool:
         """Return whether the address with the most has at least two items more than this host."""
-        return self.most - 1 > self.held(host)
+        return self.largest - 1 > self.count_of(host)
 
-    def of_most(self, count_max: int) -> list[T]:
+    def of_largest(self, count_max: int) -> list[T]:
         """Return the first `count_max` items of the address with the most."""
-        if not self.most:
+        if not self.largest:
             return []
-        address = next(iter(self._with[self.most]))
-        return list(islice(self._held[address], count_max))
+        address = next(iter(self._addresses_by_count[self.largest]))
+        return list(islice(self._items[address], count_max))
 
-    def _moved(self, address: str, before: int, now: int) -> None:
+    def _update_count(self, address: str, before: int, now: int) -> None:
         """Update the number of an address, by one more or one less."""
         if before:
-            addresses = self._with[before]
+            addresses = self._addresses_by_count[before]
             del addresses[address]
             if not addresses:
-                del self._with[before]
+                del self._addresses_by_count[before]
         if now:
-            self._with.setdefault(now, {})[address] = None
-        if now > self.most or self.most not in self._with:
-            self.most = now
+            self._addresses_by_count.setdefault(now, {})[address] = None
+        if now > self.largest or self.largest not in self._addresses_by_count:
+            self.largest = now
