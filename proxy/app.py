@@ -1,11 +1,11 @@
 """The composition root: builds everything from a configuration, starts it, drains it, stops it.
 
-SIGTERM, SIGINT   drain: no new connections, /readyz goes down, mutes and holds end, responses in flight are
-delivered,
-                  connections close as they fall idle, all within limits.drain_seconds; a second signal ends at once
-SIGHUP            read the configuration again SIGUSR1           all enforcement off, again: on
+    SIGTERM, SIGINT   drain: no new connections, /readyz fails, mutes and holds end, responses in flight are sent, idle
+                      connections are closed, all within limits.drain_seconds; a second signal ends it at once
+    SIGHUP            read the configuration again
+    SIGUSR1           switch all enforcement off, or on again
 
-What is wrong before it serves ends it (`StartError`, `ConfigError`); from then on nothing but a signal does.
+Errors before the proxy serves end it (`StartError`, `ConfigError`); from then on only a signal does.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class App:
         upstreams = _upstreams(config, replicates=False)
         leaders = _upstreams(config, replicates=True)
         if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):
-            upstreams = leaders  # nobody has said where else the brokers listen
+            upstreams = leaders  # no other address of the brokers is configured
         bootstrap = config.cluster.bootstrap or tuple(upstreams.values())
         self.brokers = BrokerMap(bootstrap, self.stats)
         for broker, address in upstreams.items():
@@ -140,7 +140,7 @@ class App:
         """Serve until a signal asks to stop, then drain.
 
         Raises:
-            StartError: a port can not be bound, or a broker behind a sidecar does not advertise it.
+            StartError: a port cannot be bound, or a broker behind a sidecar does not advertise it.
         """
         self._handle_signals()  # first: until then every one of them would kill the process
         supervisor = self._supervisor
@@ -177,7 +177,7 @@ class App:
         await self._shut_down()
 
     def _start_background_tasks(self) -> None:
-        """Begin all background work."""
+        """Start the background tasks."""
         run_forever = self._supervisor.run_forever
         run_forever("poller", self.poller.run)
         for advertised in self.advertised:
@@ -196,7 +196,7 @@ class App:
             run_forever("reassignment_status", self._reassignments.watch)
 
     async def _shut_down(self) -> None:
-        """End all background work; no client is connected any more."""
+        """Stop the background tasks, after the last connection has closed."""
         await self.relay.end_capture(self._hurried)
         await self._supervisor.end()
         await self._leases.close()
@@ -205,13 +205,13 @@ class App:
         self.relay.close()
 
     def not_ready(self) -> str:
-        """Say why clients can not be served; "" when they can."""
+        """Return why clients cannot be served; "" if they can."""
         if self._stopping.is_set():
             return "draining"
         return self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
-        """Take what a reload changed: quotas, policy, mode. Connections stay; what waits is decided on again."""
+        """Apply a reloaded configuration: quotas, policy, mode. Waiting requests are decided on again."""
         self.relay.apply(config, definitions)
         if self._replication_source is not None:
             self._replication_source.configure(config.replication)
@@ -221,21 +221,21 @@ class App:
         self.relay.reconsider()
 
     def quotas_altered(self) -> None:
-        """The quota API has changed them: as a reload, of nothing else."""
+        """Apply quotas that the quota API has altered."""
         self.apply(self._reloader.config, self.relay.engine.definitions)
 
     def stop(self) -> None:
-        """A signal: drain; the second one ends at once."""
+        """Start to drain (SIGTERM, SIGINT); a second call ends the drain at once."""
         self._signals += 1
         self._stopping.set()
 
     def reload(self) -> None:
-        """SIGHUP: the configuration, the quotas file and the certificates."""
+        """Read the configuration, the quotas file and the certificates again (SIGHUP)."""
         self._reloader.request()
         self._certificates.request()
 
     def toggle_enforcement(self) -> None:
-        """SIGUSR1: plain relay, or quotas again."""
+        """Switch all enforcement off, or on again (SIGUSR1)."""
         self._enforcing = not self._enforcing
         self.relay.enforce(self._enforcing)
         event(logger, logging.WARNING, "enforcement switched", enforcing=self.relay.engine.enforcing)
@@ -246,7 +246,7 @@ class App:
         return self._signals > 1
 
     def _make_reassignments(self, client: BrokerClient) -> Reassignments | None:
-        """Carry reassignments out, where they do not pass as they are."""
+        """Create the executor of reassignments; None if they pass unchanged."""
         settings = self._config.reassignment
         if not settings.batches:
             return None
@@ -282,10 +282,10 @@ class App:
 
 
 def run(config: Config) -> int:
-    """Serve until told to stop; gives the exit code.
+    """Serve until a signal stops the process; return the exit code.
 
     Raises:
-        SluiceError: it can not start.
+        SluiceError: the proxy cannot start.
     """
     _raise_descriptor_limit()
     store = QuotaStore(config.quotas, config.source.quota_text, config.source.path)
@@ -301,11 +301,11 @@ def run(config: Config) -> int:
 
 
 def _cannot_cancel() -> None:
-    """A reassignment that was asked for is judged and written down, though its client has gone meanwhile."""
+    """Do nothing: a reassignment request is validated and journaled even if its client disconnects meanwhile."""
 
 
 def _upstreams(config: Config, *, replicates: bool) -> dict[int, Address]:
-    """Where the brokers listen that stand behind the clients' listeners, or behind their own."""
+    """Return the addresses of the brokers behind the clients' listeners, or behind the replication listeners."""
     return {
         broker: address
         for listener in config.listeners

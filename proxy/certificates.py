@@ -1,8 +1,8 @@
-"""Certificates are read again when their files change: connections that are there stay, new ones meet the new.
+"""Loads certificates, and loads them again when their files change; new connections use the new ones.
 
 As with the configuration, a file is taken once it has come to rest, and a name is followed through symbolic links,
-which Kubernetes swaps. Certificate and key are two files: what does not fit together changes nothing, and is
-tried again when one of them changes. A counter and one log line say so.
+which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use until one of
+the files changes again; a counter and a log line report it.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class Certificates:
-    """All TLS of one configuration, and the watch over its files.
+    """The TLS contexts of a configuration, and the watch over their files.
 
     Args:
         config: names the files.
-        stats: where it is counted: reloads, and when certificates end.
+        stats: counts reloads, and stores when certificates expire.
 
     Attributes:
         listeners: by the listener's name; those without TLS are not here.
         brokers: towards brokers; None for plaintext.
 
     Raises:
-        ConfigError: files that do not make a context.
+        ConfigError: a context cannot be made from the files.
     """
 
     def __init__(self, config: Config, stats: Stats) -> None:
@@ -67,7 +67,7 @@ class Certificates:
             await self.step()
 
     async def step(self) -> None:
-        """Look at the files once, and read again what changed."""
+        """Check the files once, and load those that have changed."""
         asked, self._requested = self._requested, False
         for side, watch in zip(self._sides, self._watches, strict=True):
             if watch.observe(await asyncio.to_thread(signatures, side.files)) or asked:

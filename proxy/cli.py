@@ -1,4 +1,4 @@
-"""The command line: arguments -> a command and its options; exit codes. No logic of the proxy's.
+"""The command line: parses arguments and runs a command. No logic of the proxy.
 
 Exit codes are those of `commandline.exit_codes`; what the commands do is in `proxy.commands`.
 """
@@ -39,7 +39,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of all commands."""
+    """Create the parser of all commands."""
     program = Parser(prog="sluice", description="A Kafka proxy that throttles clients to their quotas.")
     program.add_argument("--version", action="version", version=f"sluice {sluice_version()}")
     commands = program.add_subparsers(required=True, metavar="COMMAND")

@@ -1,4 +1,4 @@
-"""The console script `sluice`: Ctrl-C ends it without a traceback while its modules are still being loaded, too."""
+"""The console script `sluice`: Ctrl-C ends it without a traceback, even while its modules are being loaded."""
 
 from commandline.exit_codes import INTERRUPTED
 

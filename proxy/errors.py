@@ -1,9 +1,9 @@
-"""What the proxy can fail with, before it serves or when it is told to change.
+"""The errors of the proxy: before it serves, and at a reload.
 
-    SluiceError             anything this program reports in one line, without a traceback
-    ├── UsageError          arguments that do not say enough, or contradict each other: exit code 2
-    ├── ConfigError         a configuration or quotas file that cannot be: its key path and the value
-    ├── StartError          the configuration is right and the machine refuses: a port in use
+    SluiceError             an error that is reported in one line, without a traceback
+    ├── UsageError          missing or contradictory arguments: exit code 2
+    ├── ConfigError         an invalid configuration or quotas file, with the key path and the value
+    ├── StartError          the configuration is valid, and the machine prevents the start: a port in use
     └── ServerError         a server refuses a request, or does not respond: `sluice quotas`
 
 A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
@@ -17,20 +17,20 @@ _TIMED_OUT: Final = ("", "timed out")  # asyncio's words, and the socket module'
 
 
 class SluiceError(Exception):
-    """An expected failure: its text is one line for the person who runs Sluice."""
+    """An expected failure, with a message of one line for the operator."""
 
 
 class UsageError(SluiceError):
-    """Arguments that do not say enough, or contradict each other."""
+    """Missing or contradictory arguments."""
 
 
 class ConfigError(SluiceError):
-    """A configuration that cannot be.
+    """An invalid configuration.
 
     Args:
         path: where it is wrong, as `listeners[0].bootstrap_port`; or the file that cannot be read.
         problem: what is wrong with it.
-        value: what stands there, when something does.
+        value: the invalid value, if there is one.
     """
 
     def __init__(self, path: str, problem: str, value: object = None) -> None:
@@ -42,7 +42,7 @@ class ConfigError(SluiceError):
 
 
 class StartError(SluiceError):
-    """The configuration is right, and the machine does not let Sluice start."""
+    """The configuration is valid, and the machine prevents the start."""
 
 
 class ServerError(SluiceError):
@@ -50,7 +50,7 @@ class ServerError(SluiceError):
 
 
 def shorten(value: object) -> str:
-    """Write a value as in Python, in one line of bounded length; of what cannot be written, its type.
+    """Return a value's `repr` in one line of bounded length; of a value without one, the type.
 
     >>> shorten("a" * 100)[-5:], shorten(10**5000)
     ('aa...', '(a value of type int)')
@@ -63,10 +63,10 @@ def shorten(value: object) -> str:
 
 
 def reason(error: BaseException, seconds: float | None = None) -> str:
-    """Say why something failed; of an error without words its name, and of a timeout how long it was.
+    """Return an error's message; without one its name, and for a timeout its length.
 
     Args:
-        seconds: how long a response was waited for.
+        seconds: the timeout.
 
     >>> reason(TimeoutError(), 5.0), reason(OSError("no route"), 5.0), reason(EOFError())
     ('no response within 5 s', 'no route', 'EOFError')
@@ -77,7 +77,7 @@ def reason(error: BaseException, seconds: float | None = None) -> str:
 
 
 def system_reason(error: OSError) -> str:
-    """Say why the system refused something, in its own words: asyncio's name the address once more.
+    """Return the system's message for an error; asyncio's own message repeats the address.
 
     >>> system_reason(OSError(98, "error while attempting to bind on address ('::1', 1): address already in use"))
     'Address already in use'

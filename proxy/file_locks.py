@@ -1,4 +1,4 @@
-"""Exclusive locks on files between processes (flock): the kernel releases them when their holder ends, however it ends.
+"""Exclusive locks on files between processes (flock): the kernel releases them when the process ends in any way.
 
 All of it blocks for a moment, and is called off the loop. On file systems without locks each call raises OSError.
 """
@@ -13,7 +13,7 @@ _STEP_SECONDS: Final = 0.005
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file, unless another process has it; return whether this process has it now.
+    """Lock an open file if no other process has locked it; return whether it is locked now.
 
     Raises:
         OSError: it cannot be locked.
@@ -26,14 +26,14 @@ def try_lock(descriptor: int) -> bool:
 
 
 def lock(descriptor: int, seconds: float, problem: str) -> None:
-    """Lock an open file, and wait while another process has it.
+    """Lock an open file, after waiting while another process has it locked.
 
     Args:
         seconds: how long to wait.
-        problem: what is wrong if the wait is in vain; the time is added.
+        problem: the message of the TimeoutError; the time is added.
 
     Raises:
-        TimeoutError: another process has it for longer.
+        TimeoutError: another process has it locked for longer.
         OSError: it cannot be locked.
     """
     deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Files of operators, that others change too: read with a bound, one state told from another, replaced whole.
+"""Operators' files, which others change too: bounded reading, change detection, atomic replacement.
 
 Only regular files are read, and no more of them than they may have: a FIFO, a device or a directory in a file's place
 is an error at once, where reading it would never end. A name is followed through symbolic links both ways: a
@@ -30,7 +30,7 @@ def read(path: Path, bytes_max: int) -> bytes:
     """Read a whole regular file.
 
     Raises:
-        OSError: it can not be opened, is no regular file, or has more than `bytes_max`; `strerror` says which.
+        OSError: it cannot be opened, is not a regular file, or is larger than `bytes_max`; `strerror` says which.
     """
     with _Bounded(path, bytes_max) as file:
         return file.readall()
@@ -55,7 +55,7 @@ def open_file(path: Path) -> io.FileIO:
     """Open a regular file for reading.
 
     Raises:
-        OSError: it can not be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
     # Without O_NONBLOCK the opening of a FIFO would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -67,7 +67,7 @@ def open_file(path: Path) -> io.FileIO:
 
 
 class _Bounded(io.RawIOBase):
-    """A regular file, of which no more is read than it may have: others may be writing it."""
+    """A regular file that is read up to a maximum size: another process may be writing it."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path
@@ -78,11 +78,11 @@ class _Bounded(io.RawIOBase):
             raise self._too_large()
 
     def readable(self) -> bool:
-        """It is for nothing else."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Read on."""
+        """Read the next bytes."""
         count = self._file.readinto(buffer)
         self._left -= count
         if self._left < 0:
@@ -93,7 +93,7 @@ class _Bounded(io.RawIOBase):
         return OSError(errno.EFBIG, f"is larger than {self._bytes_max} bytes", str(self._path))
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
         super().close()
 
@@ -105,7 +105,7 @@ def _kind(mode: int) -> str:
 
 
 class Signature(NamedTuple):
-    """What tells one state of a file from another; all zero when there is no file."""
+    """Identifies one state of a file; all zero if the file does not exist."""
 
     device: int = 0
     inode: int = 0
@@ -115,7 +115,7 @@ class Signature(NamedTuple):
 
 
 def signature(path: Path) -> Signature:
-    """Look at the file that a name leads to, through symbolic links."""
+    """Return the signature of the file that a path leads to, through symbolic links."""
     try:
         return _of(path.stat())
     except OSError:
@@ -123,13 +123,13 @@ def signature(path: Path) -> Signature:
 
 
 def signatures(paths: Iterable[Path]) -> tuple[Signature, ...]:
-    """Look at several files."""
+    """Return the signatures of several files."""
     return tuple(signature(path) for path in paths)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other Sluice processes from replacing files of the same directory meanwhile.
+    """Prevent other Sluice processes from replacing files of the same directory meanwhile.
 
     The directory is locked, since the file itself is replaced. Editors, and file systems without locks, ignore the
     lock, so callers still check whether a file has changed before they replace it.
@@ -151,15 +151,15 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, pieces: Iterable[str], bytes_max: int) -> Signature:
-    """Replace a file whole: when this returns it is on the disk, and at any moment there is the old or the new one.
+    """Replace a file atomically; when this returns, the new one is on disk.
 
     Args:
         pieces: the new text.
 
-    Returns: what tells the new file from any other.
+    Returns: the new file's signature.
 
     Raises:
-        OSError: it cannot be written, or may not be; the old file is there.
+        OSError: it cannot be written; the old file stays.
     """
     target = path.resolve(strict=True)
     before = target.stat()

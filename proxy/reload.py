@@ -1,10 +1,9 @@
-"""Reads the configuration again, when a file changes or SIGHUP asks for it, and hands over what applies live.
+"""Reads the configuration again when a file changes or on SIGHUP, and applies what can be applied live.
 
-Files are looked at once a second, away from the event loop: modification time, inode and size of what the
-name leads to, so that an editor's rename and Kubernetes' swapped symbolic link are both seen. A file that
-still changes is left alone until it has been the same for two looks, or half of it would be taken for the
-whole. A wrong file changes nothing: the old configuration stays, a counter and one log line say so. The
-caller says what applying means; this module decides when.
+Files are checked once a second, off the event loop: modification time, inode and size of the file that the path leads
+to, so that an editor's rename and Kubernetes' swapped symbolic link are both noticed. A file is read when it has been
+the same in two checks, or an incomplete one would be read. An invalid file changes nothing: the old configuration stays
+in use, and a counter and a log line report it. The caller applies; this module decides when.
 """
 
 import asyncio
@@ -26,22 +25,22 @@ SETTLE_SECONDS: Final = 0.2  # to the next look while something changes
 LOG: Final = logging.getLogger(__name__)
 
 Apply = Callable[[Config, Definitions], None]
-"""Called on the event loop with the configuration that now runs, and the quotas it defines."""
+"""Called on the event loop with the new configuration and its quotas."""
 
 
 class QuotaFile(Protocol):
-    """Who keeps the quotas file: `proxy.quota_api`."""
+    """The owner of the quotas file: `proxy.quota_api`."""
 
     @property
     def file_signature(self) -> Signature:
-        """The file as it was last read or written there."""
+        """The file's signature when it was last read or written."""
 
     async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
-        """Take settings and read the file if it has changed; return quotas, entities changed, and warnings."""
+        """Apply settings and read the file if it has changed; returns quotas, number of changed entities, warnings."""
 
 
 class Watch:
-    """Decides from one look after another when to read: pure."""
+    """Decides when to read files, from their signatures at each check. Pure."""
 
     def __init__(self, seen: tuple[Signature, ...]) -> None:
         self._read = seen  # as they were when they were last read
@@ -49,18 +48,18 @@ class Watch:
 
     @property
     def settling(self) -> bool:
-        """True while the files differ from what was read."""
+        """Whether the files differ from those that were read."""
         return self._last != self._read
 
     def mark_read(self, now: tuple[Signature, ...], written: Signature) -> None:
-        """A file that is as we have written it ourselves was read, so to speak."""
+        """Treat a file that this process has written as read."""
         if written != Signature():
             self._read = tuple(
                 sign if sign == written else read for sign, read in zip(now, self._read, strict=True)
             )
 
     def observe(self, now: tuple[Signature, ...]) -> bool:
-        """Take a look into account; tell whether to read now: something changed, and has come to rest."""
+        """Note the current signatures; returns whether to read now: they have changed, and then stayed the same."""
         rested = now == self._last
         self._last = now
         if rested and now != self._read:
@@ -73,10 +72,10 @@ class Reloader:
     """Watches the files of one configuration.
 
     Args:
-        config: what runs now.
-        quotas: keeps the quotas file, and writes it too: what it has written needs no reload.
-        stats: where reloads are counted: `ok`, `refused`.
-        apply: takes what a reload changed. An exception from it is a bug, and ends `run`.
+        config: the configuration in force.
+        quotas: owns the quotas file; what it has written itself needs no reload.
+        stats: counts reloads: `ok`, `refused`.
+        apply: applies a new configuration. An exception from it is a bug, and ends `run`.
     """
 
     def __init__(self, config: Config, quotas: QuotaFile, stats: Stats, apply: Apply) -> None:
@@ -89,7 +88,7 @@ class Reloader:
         self._watch = Watch(signatures(self._paths()))
 
     def request(self) -> None:
-        """Read everything again soon: for SIGHUP. Several requests at once are one."""
+        """Have everything read again soon (SIGHUP). Several requests at once are one."""
         self._requested.set()
 
     async def run(self) -> None:
@@ -99,7 +98,7 @@ class Reloader:
             await self.step()
 
     async def step(self) -> None:
-        """Look at the files once, and read them again if they changed or a signal asked for it."""
+        """Check the files once, and read them again if they have changed or `request` was called."""
         paths, asked = self._paths(), self._requested.is_set()
         self._requested.clear()
         now = await asyncio.to_thread(signatures, paths)
@@ -112,7 +111,7 @@ class Reloader:
             )
 
     async def reload(self, cause: str) -> bool:
-        """Read everything again and apply what may apply; tell whether the files were right."""
+        """Read everything again and apply what can be applied live; returns whether the files were valid."""
         try:
             new = await asyncio.to_thread(reload, self.config.source)
             definitions, differ, idle = await self._quotas.read(new.quotas)

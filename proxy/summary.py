@@ -1,4 +1,4 @@
-"""The fields of the log line at the start: ports, policy, scope, mode, store. Pure."""
+"""The fields of the log line at start: ports, policy, scope, mode, store. Pure."""
 
 from proxy.config import Config, ListenerOptions
 from proxy.logs import Field

@@ -8,7 +8,7 @@ NOT_INSTALLED: Final = "0+checkout"
 
 
 def sluice_version() -> str:
-    """Give the installed version; a checkout that was never installed has none of its own."""
+    """Return the installed version; for a checkout that was never installed, NOT_INSTALLED."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -1,15 +1,16 @@
-"""One thread beside the event loop, for what takes longer than a turn of it: reading a peer's large frame.
+"""A thread beside the event loop that parses peers' large frames, which would block the loop for too long.
 
 Python's threads take turns. While a job runs, they are shorter (`sys.setswitchinterval`), so that the loop, which gives
 the interpreter away at every system call, has it back within TURN_SECONDS; and after each job the thread rests for as
 long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause by
 themselves, as loops of ours do (`proxy.quota_api.cooperative`): they are functions of packages that know no clock.
 
-Meanwhile no garbage is looked for: a job makes up to a million objects, and each full collection looks at all of them
-without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).
+The garbage collector is off meanwhile: a job makes up to a million objects, and each full collection visits all of
+them without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).
 
-Jobs wait in an `AddressQueue`: a large one of one address waits for the small ones of others, and of too many the last
-of the address that has most go. What begins is done to its end: so a job waits for one other one and its rest at most.
+Jobs wait in an `AddressQueue`: a large one of one address waits for the small ones of others, and above the maximum the
+last one of the address with the most is dropped. A job that has begun is not interrupted: so another address's job
+waits for at most one job and the rest after it.
 
 Non-obvious:
 
@@ -56,11 +57,11 @@ AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
 class OverloadError(Exception):
-    """Too many jobs wait, and this one was given up."""
+    """Too many jobs wait, and this one was dropped."""
 
 
 class _SwitchInterval:
-    """The switch interval, shortened while anything runs beside the loop; and no garbage is collected then."""
+    """Shortens Python's switch interval and stops the garbage collector while a job runs in a thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -70,7 +71,7 @@ class _SwitchInterval:
 
     @contextmanager
     def shortened(self) -> Iterator[None]:
-        """Shorten the turns for as long as the block takes."""
+        """Shorten the interval during the block; blocks may overlap."""
         with self._lock:
             now = sys.getswitchinterval()
             if not self._running:
@@ -94,7 +95,7 @@ _SWITCH_INTERVAL: Final = _SwitchInterval()
 
 
 class _Task:
-    """A job, told apart from others by its identity."""
+    """A job; jobs are compared by identity."""
 
     __slots__ = ("done", "run")
 
@@ -104,10 +105,10 @@ class _Task:
 
 
 class Worker:
-    """Runs jobs one after the other; the thread begins with the first one.
+    """Runs jobs one after the other; the thread starts with the first one.
 
     Args:
-        loop: where it is told that a job is done.
+        loop: the event loop, on which `done` is called.
     """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
@@ -120,14 +121,14 @@ class Worker:
     def submit(
         self, address: str, size: int, run: Callable[[], None], done: Callable[[bool], None]
     ) -> Callable[[], None]:
-        """Have `run` called in the thread, then `done` on the loop: with True, or with False where it never will be.
+        """Call `run` in the thread, then `done` on the loop: with True, or with False if the job was dropped.
 
-        Give what takes the job back: if it has not begun, it never will, and `done` is not called.
+        Returns a function that cancels the job if it has not begun; `done` is not called then.
 
         Args:
-            run: raises nothing.
-            address: the address that it is for.
-            size: bytes that it keeps.
+            run: must not raise.
+            address: the client's address.
+            size: the bytes that the job keeps in memory.
         """
         task = _Task(run, done)
         with self._changed:
@@ -142,11 +143,11 @@ class Worker:
         return partial(self._cancel, task)
 
     async def call(self, address: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
-        """What a function gives, called in the thread; the rest as in `submit`.
+        """Call a function in the thread and return its result; other arguments as in `submit`.
 
         Raises:
-            OverloadError: it was not called.
-            Exception: what the function raised.
+            OverloadError: the job was dropped.
+            Exception: the function's own exception.
         """
         done: Future[bool] = self._loop.create_future()
         found: list[T | Exception] = []
@@ -173,7 +174,7 @@ class Worker:
         return result
 
     def close(self) -> None:
-        """Begin no further job; nothing more is told."""
+        """Start no further job; no more callbacks are called."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -184,7 +185,7 @@ class Worker:
             self._waiting.discard(task)
 
     def _next(self) -> _Task | None:
-        """Wait for a job and take it; None at the end."""
+        """Wait for the next job and remove it from the queue; None after `close`."""
         with self._changed:
             while not self._closed:
                 task = self._waiting.next()

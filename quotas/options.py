@@ -62,7 +62,7 @@ class EngineOptions:
         assert self.window_seconds > 0, "a sample has a length"
         assert self.burst_seconds >= 0, "a burst is a time"
         assert self.hold_seconds_max >= 0, "a hold is a time"
-        assert self.mute_seconds_max > 0, "a throttle that may not mute throttles nobody"
+        assert self.mute_seconds_max > 0, "without mutes there is no throttling"
         assert self.client_ids_max > 0, "at least one client can be told apart"
         assert self.client_bytes_max > 0, "names take memory"
         assert self.partition_mutations_rate is None or self.partition_mutations_rate > 0, (

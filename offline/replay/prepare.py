@@ -1,7 +1,7 @@
 """What is done before a replay: look at the target, make what is missing there, and learn where partitions begin.
 
 Topics that are missing are made on request, led as they were recorded; and filled, so that a Fetch finds as many bytes
-as it brought then. A broker gives whole batches to whoever asks for less than the first, and exactly what is asked for
+as it brought then. A broker returns a whole batch to a Fetch that asks for less, and exactly what is asked for
 beyond it, so the first is as small as one can be. What was there before is read as it is.
 """
 

@@ -22,7 +22,7 @@ class Broker(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic's leaders by partition; -1: nobody leads it."""
+    """A topic's leaders by partition; -1: no leader."""
 
     error: int
     leaders: dict[int, int]

@@ -1,7 +1,8 @@
-"""The cluster that is replayed against: what a recording needs of it, and what stands there for what was recorded.
+"""The target cluster of a replay: what a recording needs of it, and the recorded brokers' and partitions' counterparts.
 
-A recorded broker becomes the target's of the same id, else one that is nobody yet, else any (`prepare`). A recorded
-partition becomes the same one where its broker leads it there too, else one of that topic that it does lead.
+A recorded broker's counterpart is the target's broker of the same id, else one without a counterpart yet, else any
+(`prepare`). A partition's counterpart is the same partition if the broker's counterpart leads it, else another one of
+that topic that it leads.
 """
 
 from collections import defaultdict

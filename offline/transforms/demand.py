@@ -166,9 +166,9 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
         F.max("in_flight").alias("in_flight_max"),
     )
     joined = totals.join(_peaks(seconds, (*ENTITY, "broker"), ENTITY), on=list(ENTITY), how="inner")
-    everybody = Window.partitionBy("direction")
-    by_peak = everybody.orderBy(F.desc("peak_10s"), F.desc("bytes"), "user", "client_id")
-    share = F.col("bytes") / F.greatest(F.sum("bytes").over(everybody), F.lit(1))
+    direction = Window.partitionBy("direction")
+    by_peak = direction.orderBy(F.desc("peak_10s"), F.desc("bytes"), "user", "client_id")
+    share = F.col("bytes") / F.greatest(F.sum("bytes").over(direction), F.lit(1))
     return joined.withColumn("share", share).withColumn("rank", F.row_number().over(by_peak))
 
 

@@ -130,8 +130,8 @@ def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> Da
 
 def entity_columns(by: By) -> tuple[Column, Column]:
     """User and client id of the quota entity that a row counts against."""
-    nobody = F.lit("")
-    user = F.when(F.col("principal") == ANONYMOUS, nobody).otherwise(F.col("principal"))
+    no_name = F.lit("")
+    user = F.when(F.col("principal") == ANONYMOUS, no_name).otherwise(F.col("principal"))
     if by == "client-id":
-        return nobody, F.col("client_id")
-    return user, nobody if by == "user" else F.col("client_id")
+        return no_name, F.col("client_id")
+    return user, no_name if by == "user" else F.col("client_id")

@@ -6,7 +6,7 @@
     site      which page shows what
     server    asyncio streams, bounded
 
-Nothing can be changed through it.
+The port changes nothing.
 """
 
 from proxy.admin.http import Page, Request

@@ -1,8 +1,8 @@
-"""`/clients`: every client that is known, with its rate, its quota and what it owes, for people.
+"""`/clients`: a table of the clients with their rates, quotas and debts.
 
-Rows are chosen and written here; who asks the engine, and in which portions, is `site`. Any number of clients is looked
-through, and only the ROWS_MAX are kept that matter most: those over a quota, the furthest first, then those that move
-most. Names are what peers chose: they are escaped and cut. A browser gets HTML, everything else (curl) a plain table.
+Rows are chosen and formatted here; `site` reads them from the engine in portions. Of any number of clients, ROWS_MAX
+are shown: those over a quota, the furthest first, then those with the most traffic. Peers choose names, so they are
+escaped and shortened. A browser gets HTML, everything else (curl) a plain table.
 Nothing here knows sockets or the clock.
 """
 
@@ -54,14 +54,14 @@ class ClientTable:
         return any(view.broker != GATEWAY for view in self._rows)
 
     def count(self, views: Iterable[QuotaView]) -> None:
-        """Look through some of the clients for the rows to show."""
+        """Count some of the clients, and keep those with the highest weight as rows."""
         found = list(views)
         self._count += len(found)
         self._over_count += sum(map(_is_over, found))
         self._rows = heapq.nlargest(ROWS_MAX, [*self._rows, *found], key=_weight)
 
     def add_rates(self, views: Iterable[QuotaView]) -> None:
-        """Look through some of the clients again, and add up the rates of those that were chosen."""
+        """Add the rates of those clients that are rows."""
         if not self._rates:
             self._rates = dict.fromkeys(map(_identity, self._rows), 0.0)
         for view in views:
@@ -70,7 +70,7 @@ class ClientTable:
                 self._rates[identity] += view.byte_rate
 
     def page(self, enforcing: bool) -> Page:
-        """Write the page for a browser."""
+        """Return the page as HTML."""
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(view)) + "</tr>"
             for view in self._rows
@@ -79,7 +79,7 @@ class ClientTable:
         return html("Clients", f"<p>{self._summary(enforcing)}</p><table><tr>{head}</tr>{rows}</table>")
 
     def text(self, enforcing: bool) -> Page:
-        """Write the page for a terminal; a name cannot move its cursor."""
+        """Return the page as plain text; control characters in names are escaped."""
         lines = [TITLES, *([*map(_plain, self._cells(view))] for view in self._rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
@@ -121,18 +121,18 @@ def _is_over(view: QuotaView) -> bool:
 
 
 def _weight(view: QuotaView) -> tuple[bool, float, float]:
-    """Clients over a quota come first, by how far; then all others by bytes, since percents and tokens are no bytes."""
+    """Return the sort key of a row: clients over a quota by the excess, then the others by bytes/s."""
     over = _is_over(view)
     return over, _share(view) if over else 0.0, 0.0 if view.type == _REQUEST else view.byte_rate
 
 
 def _is_measured(view: QuotaView) -> bool:
-    """Whether there is a rate. Of topics and partition mutations only what is owed is known: their rates are empty."""
+    """Whether there is a rate; for topics and partition mutations only the debt is known."""
     return view.type != _MUTATIONS and not view.type.startswith(TOPIC)
 
 
 def _share(view: QuotaView) -> float:
-    """How far a client is over its quota; where no rate is measured, by what it owes."""
+    """Return the rate divided by the quota; without a rate, the debt divided by the quota."""
     if not view.quota:
         return 0.0
     if view.tokens is not None:  # owed tokens by what comes back in a second
@@ -141,7 +141,7 @@ def _share(view: QuotaView) -> float:
 
 
 def _rate(view: QuotaView, rate: float) -> str:
-    """A rate with its unit; "" where none is measured."""
+    """Return a rate with its unit; "" if none is measured."""
     return _amount(view, rate) if _is_measured(view) else ""
 
 

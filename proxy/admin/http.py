@@ -1,7 +1,7 @@
-"""As much of HTTP/1.1 as a read-only port needs: the head of a GET or HEAD, and a response.
+"""The part of HTTP/1.1 that a read-only port needs: the head of a GET or HEAD request, and a response.
 
 No body is ever read: a request that announces one is refused and its connection closed. Unknown headers are
-passed over.
+ignored.
 """
 
 import re
@@ -33,10 +33,10 @@ class Page(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a page may want to know of the request for it.
+    """The parts of a request that pages use.
 
     Attributes:
-        host: that the client believes to speak to, in lower case and without its port; "" where it does not say.
+        host: the Host header in lower case, without the port; "" without one.
     """
 
     method: str
@@ -56,7 +56,7 @@ class RefusedError(Exception):
 
 
 def parse(head: bytes) -> Request:
-    """Read a request's head, up to and with the empty line.
+    """Parse a request's head, including the empty line.
 
     Raises:
         RefusedError: with the status of the response.
@@ -82,7 +82,7 @@ def parse(head: bytes) -> Request:
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:
-    """Write a response."""
+    """Encode a response."""
     head = (
         f"HTTP/1.1 {page.status} {REASONS[page.status]}\r\n"
         f"Content-Type: {page.content_type}\r\n"
@@ -111,7 +111,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
 
 
 def _host(authority: str) -> str:
-    """Take the port off: of `name:80`, of `[::1]:80`, of `name.` too."""
+    """Return the host without its port, brackets and final dot: of `name:80`, `[::1]:80`, `name.`."""
     name, colon, port = authority.rpartition(":")
     if not colon or not port.isdecimal():
         name = authority

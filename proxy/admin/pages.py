@@ -1,4 +1,4 @@
-"""The small pages of the read-only port as pure functions: values in, `Page` out.
+"""The small pages of the read-only port. Pure: values in, `Page` out.
 
 `/metrics` is written by `proxy.metrics.exposition`, `/clients` by `clients`. Nothing here knows sockets or the clock.
 """
@@ -28,7 +28,7 @@ _LINKS: Final = (
 
 
 def index(version: str, enforcing: bool) -> Page:
-    """List the pages."""
+    """Return the list of pages."""
     links = "".join(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in _LINKS)
     state = (
         "Quotas are enforced."
@@ -39,34 +39,34 @@ def index(version: str, enforcing: bool) -> Page:
 
 
 def health() -> Page:
-    """Say that the process responds."""
+    """Return /healthz: the process responds."""
     return Page(200, TEXT, b"ok\n")
 
 
 def ready(reason: str) -> Page:
-    """Say whether clients can be served; an empty reason means they can."""
+    """Return /readyz: whether clients can be served; they can if the reason is empty."""
     if reason:
         return Page(503, TEXT, f"not ready: {reason}\n".encode("utf-8", "backslashreplace"))
     return Page(200, TEXT, b"ready\n")
 
 
 def document(content: Mapping[str, object]) -> Page:
-    """Show JSON."""
+    """Return a page of JSON."""
     return Page(200, JSON, (json.dumps(content) + "\n").encode())
 
 
 def missing() -> Page:
-    """Say that there is no such page."""
+    """Return 404."""
     return Page(404, TEXT, b"no such page; / lists them\n")
 
 
 def refusal(status: int, problem: str) -> Page:
-    """Say what is wrong with a request."""
+    """Return an error page."""
     return Page(status, TEXT, f"{problem}\n".encode())
 
 
 def html(title: str, body: str) -> Page:
-    """Show a page of HTML; `body` is escaped already where it holds what peers chose."""
+    """Return a page of HTML; the caller has escaped names of peers in `body`."""
     page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>\n"

@@ -7,7 +7,7 @@ one first, then one that does not read its response. So idle connections keep no
 
 A page on the internet can have a browser ask this port, under a name of its own that leads here (DNS rebinding). So
 only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are
-served. What the pages say is not known here.
+served. The pages' contents are `site`'s.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Handler = Callable[[Request], Awaitable[Page]]
 
 
 class Stage(IntEnum):
-    """What is waited for on a connection; the lowest gives way first."""
+    """What a connection waits for; above the maximum, one in the lowest stage is closed first."""
 
     IDLE = 0  # a request
     SENDING = 1  # that the client takes its response
@@ -44,10 +44,10 @@ class Connection:
     """One connection.
 
     Attributes:
-        host: its client's.
+        host: the client's address.
         since: when the stage began.
-        unsent: bytes of the response that is not taken yet.
-        task: serves it.
+        unsent: the bytes of its response that the client has not read yet.
+        task: the task that serves the connection.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -59,7 +59,7 @@ class Connection:
         self.set_stage(Stage.IDLE)
 
     def set_stage(self, stage: Stage) -> None:
-        """Begin a stage."""
+        """Enter a stage, now."""
         self.stage = stage
         self.since = asyncio.get_running_loop().time()
 
@@ -68,8 +68,8 @@ class AdminServer:
     """Serves one page for each path.
 
     Args:
-        handlers: path -> what makes its page.
-        hosts: names under which it may be asked, beside the one that is bound.
+        handlers: the function that makes the page, by path.
+        hosts: allowed names in the Host header, beside the one that is bound.
         request_seconds_max: for tests.
     """
 
@@ -89,7 +89,7 @@ class AdminServer:
         """Bind the port and serve, in the background, until `close`.
 
         Args:
-            bind: where.
+            bind: the address.
             reuse_port: True lets the next version of Sluice bind it before this one is gone.
 
         Raises:
@@ -127,7 +127,7 @@ class AdminServer:
             if writer in self._connections:  # else it has given way
                 raise
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the other side's business: nothing of ours depends on it
+            pass  # the client's fault: no state of the proxy depends on it
         except Exception:  # the edge of a connection: one bad page must not end the server
             LOG.exception("an admin connection failed")
         finally:
@@ -135,7 +135,7 @@ class AdminServer:
             writer.close()
 
     def _close_one(self, connections: Collection[Connection]) -> None:
-        """End one of these: of the address that has most of all, the one that has waited longest for its client."""
+        """Close one of these connections: of the address with the most, the one that waits longest for its client."""
         count_by_host = Counter(connection.host for connection in self._connections.values())
         last = min(
             connections,

@@ -1,4 +1,4 @@
-"""Which pages there are, and where their values come from."""
+"""The pages by path, and the sources of their values."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -22,9 +22,9 @@ class Site:
     Args:
         metrics: what /metrics shows.
         quotas: what /clients shows.
-        not_ready: gives why clients cannot be served, or the empty text.
-        now_ms: the clock that the quotas engine is given everywhere else too.
-        reassignments: gives what /reassignments shows; None where reassignments pass.
+        not_ready: returns why clients cannot be served; "" if they can.
+        now_ms: the clock of the quota engine.
+        reassignments: returns the document of /reassignments; None if reassignments pass unchanged.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Site:
         self._scrape = asyncio.Lock()
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Give each path's handler."""
+        """Return the handlers by path."""
         return {
             "/": self._index,
             "/clients": self._clients,
@@ -80,7 +80,7 @@ class Site:
             return write(self._quotas.enforcing)
 
     def _views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Every client by every kind of quota, and every topic that has one."""
+        """Yield the views of all clients, by kind of quota, and of all topics with a quota."""
         quotas = self._quotas
         yield from quotas.views(now_ms)
         yield from quotas.mutation_views(now_ms)

@@ -107,7 +107,7 @@ class ReplicationSource:
             while True:
                 await self.poll()
                 until = loop.time() + _POLL_SECONDS
-                while loop.time() < until and not self._quotas.poll_requested:  # noqa: ASYNC110 - a pure flag tells nobody
+                while loop.time() < until and not self._quotas.poll_requested:  # noqa: ASYNC110 - a flag of pure code, not an event
                     await asyncio.sleep(_CHECK_SECONDS)
         finally:
             for connection in self._connections.values():

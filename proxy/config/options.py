@@ -160,7 +160,7 @@ class QuotaSettings:
     )
     describe_principals: tuple[str, ...] = field(
         default=("*",),
-        metadata=key(readers.principals, "name, or several", live=True, default='"*": everybody'),
+        metadata=key(readers.principals, "name, or several", live=True, default='"*": every principal'),
     )
     policy: Policy = field(
         default="kip13", metadata=key(readers.choice("kip13", "schedule"), '"kip13" or "schedule"', live=True)

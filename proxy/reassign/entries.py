@@ -85,7 +85,7 @@ class Entry:
     @property
     def move(self) -> Move:
         """The move as the planner's input."""
-        assert self.target is not None, "nobody has accepted it yet"
+        assert self.target is not None, "no request for it was accepted yet"
         return Move(self.topic, self.partition, self.original, self.target)
 
     @property

@@ -18,5 +18,5 @@ def test_window_of_one_sample_is_an_assertion_error() -> None:
 
 
 def test_mute_of_0_is_an_assertion_error() -> None:
-    with pytest.raises(AssertionError, match="throttles nobody"):
+    with pytest.raises(AssertionError, match="without mutes"):
         EngineOptions(mute_seconds_max=0)
