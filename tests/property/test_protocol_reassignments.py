@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol import header
-from protocol.api import API_NAMES
 from protocol.errors import WireError
 from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
@@ -189,8 +188,3 @@ def test_garbage_is_read_or_refused(garbage: bytes) -> None:
             read()
         except WireError:
             continue
-
-
-def test_apis_have_their_names() -> None:
-    assert API_NAMES[ALTER] == "AlterPartitionReassignments"
-    assert API_NAMES[LIST] == "ListPartitionReassignments"

@@ -231,7 +231,6 @@ def test_status_is_read_from_the_admin_port(capsys: pytest.CaptureFixture[str]) 
 def test_server_that_never_responds_is_left(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert reassign_status.SECONDS_MAX == 10.0
     monkeypatch.setattr(reassign_status, "SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nothing reads
         where = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -1,6 +1,6 @@
 """quotas.errors: a definition that cannot be says where and what."""
 
-from quotas.errors import DefinitionError, QuotaError
+from quotas.errors import DefinitionError
 
 
 def test_definition_error_begins_with_its_path() -> None:
@@ -11,8 +11,3 @@ def test_definition_error_begins_with_its_path() -> None:
 
 def test_definition_error_without_a_path_is_only_the_problem() -> None:
     assert str(DefinitionError("", "not TOML")) == "not TOML"
-
-
-def test_definition_error_is_a_quota_error_and_a_value_error() -> None:
-    assert issubclass(DefinitionError, QuotaError)
-    assert issubclass(DefinitionError, ValueError)

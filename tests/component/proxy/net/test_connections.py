@@ -112,8 +112,11 @@ async def test_connection_whose_callback_raises_ends_and_spins_no_loop(
     assert (rig.stats.errors, len(raised)) == ({"internal": 1}, 1)
 
 
-def test_exception_of_no_connection_ends_none() -> None:
+async def test_exception_of_no_connection_ends_none(rig: Rig) -> None:
+    rig.connect()
     end_owner(RuntimeError("never raised"))
+    assert len(rig.connections) == 1
+    assert rig.stats.errors == {}
 
 
 class Coming:

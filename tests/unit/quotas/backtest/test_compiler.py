@@ -1,5 +1,6 @@
 """What numba has kept on disk is taken only for the rules that it was made of."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,19 @@ def test_kept_code_is_taken_while_no_rule_has_changed(monkeypatch: pytest.Monkey
     assert sum(other.stats.cache_hits.values()) == 0
 
 
-def test_sources_are_all_rules() -> None:
-    assert len(compiler.sources_digest()) == 64
-    assert compiler.sources_digest() == compiler.sources_digest()
+def test_digest_changes_with_each_source_file_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "limiters").mkdir()
+    rule, nested, other = tmp_path / "rule.py", tmp_path / "limiters" / "rate.py", tmp_path / "notes.txt"
+    for path in (rule, nested, other):
+        path.write_text("1")
+    monkeypatch.setattr(compiler.resources, "files", lambda _package: tmp_path)
+    before = compiler.sources_digest()
+    other.write_text("2")
+    assert compiler.sources_digest() == before
+    for path in (rule, nested):
+        path.write_text("2")
+        assert compiler.sources_digest() != before
+        path.write_text("1")
+    assert compiler.sources_digest() == before
