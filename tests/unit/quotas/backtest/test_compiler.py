@@ -36,7 +36,7 @@ def test_digest_changes_with_each_source_file_and_nothing_else(
     rule, nested, other = tmp_path / "rule.py", tmp_path / "limiters" / "rate.py", tmp_path / "notes.txt"
     for path in (rule, nested, other):
         path.write_text("1")
-    monkeypatch.setattr(compiler.resources, "files", lambda _package: tmp_path)
+    monkeypatch.setattr("quotas.backtest.compiler.resources.files", lambda _package: tmp_path)
     before = compiler.sources_digest()
     other.write_text("2")
     assert compiler.sources_digest() == before
