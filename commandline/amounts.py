@@ -1,4 +1,4 @@
-"""Bytes, times and numbers of things as people read them. JSON has base units: bytes, bytes/s, seconds."""
+"""Formats bytes, times and counts for reading. JSON has base units: bytes, bytes/s, seconds."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _DAY: Final = 24 * _HOUR
 
 
 def count(number: int, noun: str) -> str:
-    """Write how many of something there are; its plural has an s.
+    """Format a count with its noun; the plural has an s.
 
     >>> count(1, "replica"), count(0, "replica"), count(20, "broker")
     ('1 replica', '0 replicas', '20 brokers')
@@ -20,7 +20,7 @@ def count(number: int, noun: str) -> str:
 
 
 def size(amount: float) -> str:
-    """Write a number of bytes.
+    """Format a number of bytes.
 
     >>> size(999), size(24_040_000), size(999_960), size(1e18)
     ('999 B', '24.0 MB', '1.0 MB', '1000.0 PB')
@@ -35,7 +35,7 @@ def size(amount: float) -> str:
 
 
 def rate(amount: float) -> str:
-    """Write a number of bytes per second.
+    """Format a number of bytes per second.
 
     >>> rate(2_500_000)
     '2.5 MB/s'
@@ -44,7 +44,7 @@ def rate(amount: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time with its two largest units.
+    """Format a time with its two largest units.
 
     >>> duration(0.0042), duration(59.94), duration(60), duration(3_725), duration(200_000)
     ('4 ms', '59.9 s', '1 min 0 s', '1 h 2 min', '2 d 7 h')

@@ -26,7 +26,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser of a command or of a subcommand: no abbreviations, defaults in its help.
 
-    `program` in what it parses is the command as it is typed, without its arguments: whose `--help` says more.
+    `program` in the parsed options is the command as typed, without its arguments, for a hint at `--help`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -38,8 +38,8 @@ class OldSpelling(argparse.Action):
     """An option of an earlier release: not in the help, and it warns.
 
     Args:
-        const: what it stands for.
-        instead: how it is spelled now.
+        const: the value of the new option.
+        instead: the new spelling.
     """
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, const: object, instead: str) -> None:
@@ -55,13 +55,13 @@ class OldSpelling(argparse.Action):
         _values: object,
         option_string: str | None = None,
     ) -> None:
-        """Take it for what it stands for."""
+        """Store the new option's value, and print a warning."""
         warn_old_spelling(parser.prog, option_string or "", self._instead)
         setattr(namespace, self.dest, self.const)
 
 
 def warn_old_spelling(program: str, old: str, instead: str) -> None:
-    """Say on standard error how an option is spelled now."""
+    """Print a warning with the new spelling on standard error."""
     print(f"{program}: warning: {old} is an old spelling: use {instead}", file=sys.stderr)
 
 
@@ -73,5 +73,5 @@ def add_format(parser: argparse.ArgumentParser, *, json_was: bool = False) -> No
 
 
 def add_old_json(parser: argparse.ArgumentParser) -> None:
-    """Take `--json`, which was how an earlier release spelled `--format json`."""
+    """Add `--json`, the spelling of `--format json` in an earlier release."""
     parser.add_argument("--json", action=OldSpelling, dest="format", const="json", instead="--format json")

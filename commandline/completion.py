@@ -49,7 +49,7 @@ def add_command(
 
 
 def _complete(parser: argparse.ArgumentParser, shell: str, output: Path | None) -> str:
-    """Print or write the script; return why that failed, "" where it did not."""
+    """Print or write the script; return why that failed, or ""."""
     try:
         text = script(parser, shell)
     except ModuleNotFoundError:
@@ -66,7 +66,7 @@ def _complete(parser: argparse.ArgumentParser, shell: str, output: Path | None) 
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Make the script.
+    """Return the script.
 
     Raises:
         ModuleNotFoundError: shtab is not installed.

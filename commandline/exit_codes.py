@@ -21,7 +21,7 @@ _SIGNALLED: Final = 128  # a shell adds it to the number of the signal
 
 
 def by_signal(number: int) -> int:
-    """Give the exit code of a program that a signal ended, as a shell reports it.
+    """Return the exit code of a program that a signal ended, as a shell reports it.
 
     >>> by_signal(signal.SIGTERM)
     143

@@ -1,4 +1,4 @@
-"""What is said where a package of one of Sluice's extras is missing: the command that installs it.
+"""The message about a missing package of one of Sluice's extras, with the command that installs it.
 
 Each extra of pyproject.toml has a lock file of its name under requirements/, which holds what the proxy needs too.
 """
@@ -10,7 +10,7 @@ __all__ = ["not_installed"]
 
 
 def not_installed(package: str, extra: str) -> str:
-    """Say that a package is missing, and what installs it where this Python finds it, from the checkout.
+    """Return the message that a package is missing, with the command that installs it from the checkout.
 
     Args:
         package: its name on the package index.

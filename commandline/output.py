@@ -12,7 +12,7 @@ __all__ = ["run_quietly"]
 
 
 def run_quietly(command: Callable[[], int]) -> int:
-    """Run a command and give its exit code.
+    """Run a command and return its exit code.
 
     Python ignores SIGPIPE, so that a peer that hangs up is an exception and not the end of the process. What is
     printed after `| head` has gone is therefore a BrokenPipeError here, on print or when the buffer is flushed.
@@ -32,7 +32,7 @@ def run_quietly(command: Callable[[], int]) -> int:
 
 
 def _is_closed(stream: TextIO) -> bool:
-    """Find out whether a stream's reader is gone; if so, drop what is still buffered for it."""
+    """Return whether a stream's reader has closed it; if so, drop the buffered output."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):  # replaced by something that is no file

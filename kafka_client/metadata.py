@@ -16,12 +16,12 @@ from protocol.api import DESCRIBE_CLUSTER, METADATA
 
 __all__ = [
     "Broker",
-    "ClusterSeen",
-    "PartitionSeen",
+    "ClusterMetadata",
+    "PartitionMetadata",
     "TopicMetadata",
     "TopicPartitions",
+    "all_topics",
     "brokers",
-    "everything",
     "partitions",
     "registered_brokers",
     "topics_by_id",
@@ -48,7 +48,7 @@ class Broker(NamedTuple):
     port: int
 
 
-class PartitionSeen(NamedTuple):
+class PartitionMetadata(NamedTuple):
     """A partition; the leader is -1 if there is none."""
 
     leader: int
@@ -61,10 +61,10 @@ class TopicPartitions(NamedTuple):
 
     error_code: int
     topic_id: bytes
-    partitions: Mapping[int, PartitionSeen]
+    partitions: Mapping[int, PartitionMetadata]
 
 
-class ClusterSeen(NamedTuple):
+class ClusterMetadata(NamedTuple):
     """The brokers that are alive, and the requested topics."""
 
     brokers: Sequence[Broker]
@@ -90,14 +90,14 @@ def brokers() -> Request[list[Broker]]:
     return Request(METADATA, _BROKERS_VERSION, body, _read_brokers, _BROKERS_BYTES_MAX)
 
 
-def everything() -> Request[ClusterSeen]:
+def all_topics() -> Request[ClusterMetadata]:
     """Return the request for all topics with their partitions, in the version of `brokers`, which has no topic ids."""
     body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=None))
     read = partial(_read_partitions, _BROKERS_VERSION)
     return Request(METADATA, _BROKERS_VERSION, body, read, _EVERYTHING_BYTES_MAX)
 
 
-def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterSeen]:
+def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterMetadata]:
     """Return the request for these topics with their partitions; before version 12 the ids are zeros."""
     read = partial(_read_partitions, version)
     return Request(METADATA, version, _names_body(topics, version), read, _TOPICS_BYTES_MAX)
@@ -159,19 +159,19 @@ def _read_topics(frame: bytes) -> list[TopicMetadata]:
     return [TopicMetadata(one.error_code, one.name, _id_of(one)) for one in response.topics or ()]
 
 
-def _read_partitions(version: int, frame: bytes) -> ClusterSeen:
+def _read_partitions(version: int, frame: bytes) -> ClusterMetadata:
     response = decode(messages.MetadataResponse, version, frame)
     topics = {}
     for topic in response.topics or ():
         # A partition without a leader has an error, but it exists.
         seen = {
-            one.partition_index: PartitionSeen(
+            one.partition_index: PartitionMetadata(
                 one.leader_id, tuple(one.replica_nodes or ()), tuple(one.isr_nodes or ())
             )
             for one in topic.partitions or ()
         }
         topics[topic.name or ""] = TopicPartitions(topic.error_code, _id_of(topic), seen)
-    return ClusterSeen(_brokers_of(response), topics)
+    return ClusterMetadata(_brokers_of(response), topics)
 
 
 def _id_of(topic: Any) -> bytes:

@@ -13,7 +13,7 @@ from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Target
 from protocol.messages.reassignments import Reassignments, Stepping
 
-__all__ = ["alter", "batches", "ongoing"]
+__all__ = ["alter", "list_batches", "list_ongoing"]
 
 Partition = tuple[str, int]
 
@@ -22,7 +22,7 @@ _LIST_BYTES_MAX: Final = 8 * MIB
 _ALTER_BYTES_MAX: Final = 4 * MIB
 
 
-def ongoing() -> Request[Reassignments]:
+def list_ongoing() -> Request[Reassignments]:
     """Return the request for all reassignments under way."""
     version = reassignments.VERSION
     return Request(
@@ -34,7 +34,7 @@ def ongoing() -> Request[Reassignments]:
     )
 
 
-def batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
+def list_batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
     """Return the request, to a Sluice proxy, for all reassignments and their current steps (KIP-435)."""
     version = reassignments.BATCH_VERSION
     return Request(

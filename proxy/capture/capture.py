@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Capture:
-    """A recorder and its writer."""
+    """A recorder and the writer of its batches."""
 
     def __init__(self, recorder: Recorder, writer: Writer, stats: CaptureStats) -> None:
         self.recorder = recorder
@@ -64,7 +64,7 @@ class Capture:
             thread.join(_STEP_SECONDS)
             if hurried():
                 until = min(until, monotonic() + _HURRIED_SECONDS_MAX)
-                hurried = _not_again
+                hurried = _not_hurried
         if thread.is_alive():
             left = self._writer.unfinished_rows
             while not self.recorder.queue.empty():
@@ -149,7 +149,7 @@ def require_pyarrow() -> None:
         raise ConfigError("capture.directory", not_installed("pyarrow", "capture")) from error
 
 
-def _not_again() -> bool:
+def _not_hurried() -> bool:
     return False
 
 

@@ -56,7 +56,7 @@ class Directory:
         self.bytes_max = bytes_max
         self._prefix = prefix
         self._suffix = suffix
-        self._stuck: set[str] = set()  # files that cannot be removed, which was logged
+        self._unremovable: set[str] = set()  # files that cannot be removed, which was logged
 
     def prepare(self) -> int:
         """Create the directory, check that it can be written to, and remove files of killed processes.
@@ -72,7 +72,7 @@ class Directory:
             probe = self.path / f".{self._prefix}{os.getpid()}.{secrets.token_hex(8)}"
             probe.write_bytes(b"")
             probe.unlink()
-            return sum(_removed_if_left(path) for path in self._named(self._suffix + UNFINISHED_SUFFIX))
+            return sum(_remove_abandoned(path) for path in self._named(self._suffix + UNFINISHED_SUFFIX))
         except OSError as error:
             raise StartError(f"capture.directory: {self.path} cannot be used: {error.strerror}") from error
 
@@ -130,19 +130,19 @@ class Directory:
         total = sum(file.size for file in files)
         staying = []
         for file in files[:-1]:
-            if total > self.bytes_max and self._removed(file.path):
+            if total > self.bytes_max and self._remove(file.path):
                 total -= file.size
             else:
                 staying.append(file)
         return staying + files[-1:]
 
-    def _removed(self, path: Path) -> bool:
+    def _remove(self, path: Path) -> bool:
         """Remove a file, if possible."""
         try:
             path.unlink(missing_ok=True)  # another process may have been quicker
         except OSError as error:
-            if path.name not in self._stuck:
-                self._stuck.add(path.name)
+            if path.name not in self._unremovable:
+                self._unremovable.add(path.name)
                 event(
                     logger,
                     logging.WARNING,
@@ -161,7 +161,7 @@ class Directory:
                 yield self.path / name
 
 
-def _removed_if_left(path: Path) -> bool:
+def _remove_abandoned(path: Path) -> bool:
     """Remove an unfinished file unless it is locked by its writer; a failure does not prevent the start."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):

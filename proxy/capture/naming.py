@@ -12,20 +12,20 @@ from itertools import islice
 from typing import Final, Protocol
 
 from proxy.capture.recorder import Batch
-from proxy.capture.tables import unnamed
+from proxy.capture.tables import ids_without_name
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 
 __all__ = ["Ask", "Naming", "Topics"]
 
 SECONDS_MAX: Final = 2.0
 STEP_SECONDS: Final = 0.05
-VAIN_SECONDS: Final = 30.0
-WAITED_MAX: Final = 10_000
+RETRY_SECONDS: Final = 30.0
+AWAITED_MAX: Final = 10_000
 # With more waiting batches than these the writer is behind, and does not wait for names.
 BACKLOG_MAX: Final = 4
 
 Ask = Callable[[Collection[bytes]], None]
-"""Has names asked for, by their ids; on the loop."""
+"""Requests the names of topic ids; runs on the event loop."""
 
 
 class Topics(Protocol):
@@ -46,18 +46,18 @@ class Naming:
         self._topics = topics
         self._ask = ask
         self._waiting = waiting
-        self._waited: dict[bytes, None] = {}  # for these; the oldest makes room
-        self._not_before = 0.0
+        self._awaited: dict[bytes, None] = {}  # ids waited for recently; the oldest is removed first
+        self._next_wait_at = 0.0
 
-    def find(self, batch: Batch) -> None:
+    def resolve(self, batch: Batch) -> None:
         """Ask for unknown names, and wait a moment for the result if that is worthwhile."""
-        missing = unnamed(batch, self._topics.known)
+        missing = ids_without_name(batch, self._topics.known)
         if not missing:
             return
         self._ask(list(islice(missing, ASKED_AT_ONCE_MAX)))
         now = time.monotonic()
-        new = missing.difference(self._waited)
-        if not new or now < self._not_before:
+        new = missing.difference(self._awaited)
+        if not new or now < self._next_wait_at:
             return
         until = now + SECONDS_MAX
         while new and now < until and self._waiting() <= BACKLOG_MAX:
@@ -65,11 +65,11 @@ class Naming:
             new = {topic_id for topic_id in new if self._topics.known(topic_id) is None}
             now = time.monotonic()
         if new:
-            self._not_before = now + VAIN_SECONDS
-            self._remember(new)
+            self._next_wait_at = now + RETRY_SECONDS
+            self._note_awaited(new)
 
-    def _remember(self, topic_ids: set[bytes]) -> None:
+    def _note_awaited(self, topic_ids: set[bytes]) -> None:
         for topic_id in topic_ids:
-            self._waited[topic_id] = None
-        for topic_id in list(islice(self._waited, max(0, len(self._waited) - WAITED_MAX))):
-            del self._waited[topic_id]
+            self._awaited[topic_id] = None
+        for topic_id in list(islice(self._awaited, max(0, len(self._awaited) - AWAITED_MAX))):
+            del self._awaited[topic_id]

@@ -1,10 +1,10 @@
-"""The event loop's end of capture: connections get their number here, rows their batch, batches their place in a queue.
+"""The event loop's side of capture: numbers connections, and puts rows into batches and batches into a queue.
 
-Which connections are captured is decided once for each, by a hash of its number in this run: all of a connection's
-requests or none, so that what a client did after a response is always there to be seen.
+Whether a connection is captured is decided once, by a hash of its number in this run: all of its requests or none, so
+that a client's reaction to a response is always in the capture.
 
-What waits is bounded by its weight (`proxy.channel.capture_rows`), and frames by their bytes as well: those of requests
-without a response yet wait too.
+Waiting rows are bounded by their weight (`proxy.channel.capture_rows`), and frames by their bytes too, including those
+of requests without a response yet.
 """
 
 from queue import SimpleQueue
@@ -30,11 +30,11 @@ Rows = list[list[Any]]
 
 
 class Batch(NamedTuple):
-    """Rows, and what has to be added to their monotonic times to get UTC.
+    """Rows, and the difference between UTC and their monotonic times.
 
     Attributes:
-        weight: as the recorder's bound counts it.
-        frame_bytes: what was reserved for their frames.
+        weight: the weight for the recorder's bound.
+        frame_bytes: the bytes reserved for their frames.
     """
 
     rows: Rows
@@ -44,11 +44,11 @@ class Batch(NamedTuple):
 
 
 class Recorder:
-    """Takes rows; one of these a process.
+    """Collects the rows of one process.
 
     Attributes:
-        rows: of the batch under way.
-        left: of its weight.
+        rows: the rows of the current batch.
+        left: the weight that still fits into it.
         queue: batches for the writer; None tells it to end.
     """
 
@@ -90,7 +90,7 @@ class Recorder:
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
 
     def tap(self, ip: str, listener: str) -> Tap | None:
-        """Take another connection; None where its requests are not captured."""
+        """Register a connection; returns None if its requests are not captured."""
         self._connections += 1
         number = self._connections
         if self._sample < 1 and crc32(f"{self._process}/{number}".encode()) >= self._sample * _HASHES:
@@ -98,7 +98,7 @@ class Recorder:
         return Tap(self, number, ip, listener, self._frames, self._partition_sample)
 
     def full(self) -> None:
-        """Hand the batch under way over, or drop it."""
+        """Queue the current batch for the writer, or drop it if the queue is full."""
         rows = self.rows
         if not rows:
             return
@@ -118,12 +118,12 @@ class Recorder:
         self.queue.put(Batch(rows, time_ns() - monotonic_ns(), weight, frame_bytes))
 
     def taken(self, batch: Batch) -> None:
-        """Count a batch off that was written or dropped; the writer's thread calls it."""
+        """Release the weight of a batch that was written or dropped; called by the writer's thread."""
         self._taken += batch.weight
         self._released += batch.frame_bytes
 
     def reserve(self, size: int) -> bool:
-        """Take room for a frame; False where there is none, and that is counted."""
+        """Reserve memory for a frame; returns False, and counts it, if there is none left."""
         if self._reserved - self._released + size > FRAMES_BYTES_MAX:
             self._stats.frames_left_out += 1
             return False

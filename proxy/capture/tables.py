@@ -1,8 +1,7 @@
-"""Rows -> columns -> Parquet; the only module that knows pyarrow.
+"""Converts rows to columns and Parquet; the only module that imports pyarrow.
 
-What a connection's rows share is converted once for each connection and put in its places by pyarrow. Python's threads
-take turns, at most `capture.start`'s time each unless a step is a single call; so no step may be long. All that
-compresses and writes lets others run meanwhile.
+Values that all rows of a connection share are converted once, and distributed by pyarrow. The event loop waits while a
+single call into pyarrow holds the interpreter, so no step may be long; compression and writing release it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,18 +16,18 @@ from proxy.channel import Head, Row, whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Names", "Tables", "unnamed"]
+__all__ = ["Names", "Tables", "ids_without_name"]
 
 _COMPRESSION: Final = "zstd"
 _TOPIC_ID_BYTES: Final = 16
 _TOPIC_IDS_SINCE: Final = 13  # Produce and Fetch alike
 
 Names = Callable[[bytes], str | None]
-"""A topic's name by its id, where it is known."""
+"""Returns a topic's name by its id; None if it is not known."""
 
 
 class Tables:
-    """Makes record batches of rows, and files of record batches.
+    """Converts rows to record batches, and writes record batches to files.
 
     Raises:
         ImportError: pyarrow is not installed.
@@ -39,7 +38,7 @@ class Tables:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        pa.set_cpu_count(1)  # one thread of ours is all that capture may take
+        pa.set_cpu_count(1)  # capture uses a single thread
         self._pa, self._pc, self._pq = pa, pc, pq
         self._names = names
         partition = pa.struct(
@@ -63,15 +62,15 @@ class Tables:
         return self._pa.string() if name == "string" else getattr(self._pa, name)()
 
     def writer(self, file: BinaryIO) -> Any:
-        """Begin a file."""
+        """Return a writer of a Parquet file."""
         return self._pq.ParquetWriter(file, self.schema, compression=_COMPRESSION)
 
     def joined(self, batches: Sequence["pa.RecordBatch"]) -> "pa.Table":
-        """One table of many batches."""
+        """Return one table of several batches."""
         return self._pa.Table.from_batches(batches, self.schema)
 
     def convert(self, batch: Batch) -> "pa.RecordBatch":
-        """Make columns of rows."""
+        """Convert a batch of rows to columns."""
         pa, pc, number = self._pa, self._pc, self._numbers
         rows = list(zip(*batch.rows, strict=True))
         heads = list(zip(*rows[Row.HEAD], strict=True))
@@ -143,8 +142,8 @@ class Tables:
         return self._names(raw) or raw.hex()
 
 
-def unnamed(batch: Batch, names: Names) -> set[bytes]:
-    """Ids of topics in these rows whose names are not known."""
+def ids_without_name(batch: Batch, names: Names) -> set[bytes]:
+    """Return the topic ids in these rows whose names are not known."""
     return {
         found[0]
         for row in batch.rows
@@ -155,5 +154,5 @@ def unnamed(batch: Batch, names: Names) -> set[bytes]:
 
 
 def _text(value: object) -> object:
-    """Text as Parquet takes it: lone surrogates become escapes."""
+    """Return text that Parquet can store: lone surrogates are escaped."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,8 +1,8 @@
-"""The thread that writes: batches from the queue into a file, the file rotated, old files removed.
+"""The thread that writes batches from the queue into files, rotates them, and removes old ones.
 
-Rows of one file share its fate: they are written when the file has its name, and dropped when it cannot be written, so
-the counters say what a reader will find. After such a failure the disk is left alone for a while. What a killed process
-has not finished is lost, at most `rotate_seconds` of rows; what has a name is whole.
+Rows count as written when their file has its final name, and as dropped when it cannot be written, so the counters
+agree with what a reader finds. After such a failure nothing is written for a while. A killed process loses its
+unfinished file, at most `rotate_seconds` of rows; a file with its final name is complete.
 """
 
 import logging
@@ -20,7 +20,7 @@ from proxy.capture.tables import Tables
 from proxy.logs import event
 from proxy.stats import CaptureStats
 
-__all__ = ["Opened", "Writer"]
+__all__ = ["OpenFile", "Writer"]
 
 # Rows are compressed and written so many bytes at a time, as they are in memory.
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -29,7 +29,7 @@ RETRY_SECONDS: Final = 5.0
 logger = logging.getLogger(__name__)
 
 
-class Opened:
+class OpenFile:
     """One file under way."""
 
     def __init__(self, path: Path, file: BinaryIO, writer: Any, now: float) -> None:
@@ -43,10 +43,10 @@ class Opened:
 
 
 class Writer:
-    """Writes what a recorder hands over, in a thread of its own.
+    """Writes a recorder's batches, in a separate thread.
 
     Args:
-        ask: has the names of topics asked for.
+        ask: requests the names of topics.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Writer:
         self._rotate_bytes = rotate_bytes
         self._rotate_seconds = rotate_seconds
         self._naming = Naming(topics, ask, recorder.queue.qsize)
-        self._file: Opened | None = None
+        self._file: OpenFile | None = None
         self._files = 0
-        self._in_hand = 0  # rows that are neither queued, nor of a file, nor dropped
-        self._silent_until = 0.0  # the disk has failed
+        self._unwritten_rows = 0  # rows that are neither queued, nor of a file, nor dropped
+        self._retry_at = 0.0  # the disk has failed
         self.thread = Thread(target=self._run, name="capture", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._survey()
+        """Start the thread."""
+        self._enforce_size_limit()
         self.thread.start()
 
     def _run(self) -> None:
@@ -85,7 +85,7 @@ class Writer:
             pass
 
     def _next(self) -> bool:
-        """Take the next batch, or finish a file whose time has come; False at the end."""
+        """Write the next batch, or finish a file that is due; False at the end."""
         try:
             try:
                 batch = self._recorder.queue.get(timeout=self._time_left())
@@ -95,99 +95,101 @@ class Writer:
             if batch is None:
                 self._rotate()
                 return False
-            self._in_hand = len(batch.rows)
+            self._unwritten_rows = len(batch.rows)
             try:
-                self._take(batch)
+                self._write_batch(batch)
             finally:
                 self._recorder.taken(batch)
-            self._in_hand = 0
+            self._unwritten_rows = 0
             if self._time_left() <= 0:
                 self._rotate()
         except Exception:  # the edge of the thread: capture goes on with another file
             logger.exception("internal error: cannot write the capture")
-            self._stats.dropped["internal"] += self._in_hand
-            self._in_hand = 0
-            self._give_up("internal")
+            self._stats.dropped["internal"] += self._unwritten_rows
+            self._unwritten_rows = 0
+            self._drop_file("internal")
         return True
 
     @property
     def unfinished_rows(self) -> int:
-        """Rows of the file under way, and those that are being converted; any thread may ask."""
+        """The rows of the unfinished file and those being converted. Thread-safe."""
         file = self._file
-        return self._in_hand + (0 if file is None else file.rows)
+        return self._unwritten_rows + (0 if file is None else file.rows)
 
     def _time_left(self) -> float:
-        """Until the file under way is to be finished."""
+        """The time until the current file is due, in seconds."""
         if self._file is None:
             return self._rotate_seconds
         return max(0.0, self._file.since + self._rotate_seconds - time.monotonic())
 
-    def _take(self, batch: Batch) -> None:
+    def _write_batch(self, batch: Batch) -> None:
         """Write a batch, or count it as dropped."""
-        if time.monotonic() < self._silent_until:
+        if time.monotonic() < self._retry_at:
             self._stats.dropped["disk"] += len(batch.rows)
             return
-        self._find_names(batch)
-        wrong: list[Exception] = []
-        converted = self._converted(batch, wrong)
-        if wrong:
-            logger.error("internal error: cannot convert %d captured rows", len(wrong), exc_info=wrong[0])
-            self._stats.dropped["internal"] += len(wrong)
-        rows = self._in_hand = sum(piece.num_rows for piece in converted)
+        self._resolve_names(batch)
+        failures: list[Exception] = []
+        converted = self._convert(batch, failures)
+        if failures:
+            logger.error(
+                "internal error: cannot convert %d captured rows", len(failures), exc_info=failures[0]
+            )
+            self._stats.dropped["internal"] += len(failures)
+        rows = self._unwritten_rows = sum(piece.num_rows for piece in converted)
         if not rows:
             return
         file = None
         try:
             file = self._file = self._file or self._open()
             file.rows += rows
-            self._in_hand = 0
+            self._unwritten_rows = 0
             file.pending += converted
             file.pending_bytes += sum(piece.nbytes for piece in converted)
             if file.pending_bytes >= min(_GROUP_BYTES_MAX, self._rotate_bytes):
                 self._write(file)
         except OSError as error:
-            self._fail(error, 0 if file is not None else rows)
+            self._write_failed(error, 0 if file is not None else rows)
             return
         if file.file.tell() >= self._rotate_bytes:
             self._rotate()
 
-    def _find_names(self, batch: Batch) -> None:
-        """Have topics named, if they can be; a row that is no row is dropped later, alone."""
+    def _resolve_names(self, batch: Batch) -> None:
+        """Resolve the names of topics, if possible; an invalid row is dropped later."""
         try:
-            self._naming.find(batch)
+            self._naming.resolve(batch)
         except Exception:
             logger.exception("internal error: cannot name topics")
 
-    def _converted(self, batch: Batch, wrong: list[Exception]) -> list[Any]:
-        """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: one `wrong` each."""
+    def _convert(self, batch: Batch, failures: list[Exception]) -> list[Any]:
+        """Return a batch's columns; if that fails, those of its halves, down to the rows at fault, one failure each."""
         try:
             return [self._tables.convert(batch)]
-        except Exception as error:  # noqa: BLE001 - `_take` logs it
+        except Exception as error:  # noqa: BLE001 - `_write_batch` logs it
             rows = batch.rows
             if len(rows) == 1:
-                wrong.append(error)
+                failures.append(error)
                 return []
             half = len(rows) // 2
             halves = batch._replace(rows=rows[:half]), batch._replace(rows=rows[half:])
-            return [piece for part in halves for piece in self._converted(part, wrong)]
+            return [piece for part in halves for piece in self._convert(part, failures)]
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenFile:
         self._files += 1
         path, file = self._directory.create(f"{self._name}-{self._files:06}")
         try:
-            return Opened(path, file, self._tables.writer(file), time.monotonic())
+            return OpenFile(path, file, self._tables.writer(file), time.monotonic())
         except BaseException:
             _discard(path, file)
             raise
 
-    def _write(self, file: Opened) -> None:
-        """Compress what is pending, and write it."""
+    def _write(self, file: OpenFile) -> None:
+        """Compress and write the pending rows."""
         if file.pending:
             file.writer.write_table(self._tables.joined(file.pending))
             file.pending, file.pending_bytes = [], 0
 
     def _rotate(self) -> None:
-        """Finish the file under way, if there is one, and remove old ones."""
+        """Finish the current file, if there is one, and remove old ones."""
         file = self._file
         if file is None:
             return
@@ -197,16 +199,16 @@ class Writer:
             size = file.file.tell()
             final = self._directory.finish(file.path, file.file)
         except OSError as error:
-            self._fail(error, 0)
+            self._write_failed(error, 0)
             return
         self._file = None
         self._stats.rows += file.rows
         self._stats.bytes_written += size
         event(logger, logging.INFO, "capture file written", file=final.name, rows=file.rows, bytes=size)
-        self._survey(final)
+        self._enforce_size_limit(final)
 
-    def _survey(self, newest: Path | None = None) -> None:
-        """Keep within the bound, and count what there is."""
+    def _enforce_size_limit(self, newest: Path | None = None) -> None:
+        """Remove the oldest files above the size limit, and count the remaining ones."""
         try:
             files = self._directory.make_room(newest)
         except OSError as error:
@@ -216,11 +218,11 @@ class Writer:
         self._stats.bytes = sum(file.size for file in files)
         self._stats.oldest = files[0].modified_ns / 1e9 if files else 0.0
 
-    def _fail(self, error: OSError, rows: int) -> None:
-        """The file cannot be written: give it up, count `rows` more, and leave the disk alone for a while."""
+    def _write_failed(self, error: OSError, rows: int) -> None:
+        """Drop the file that cannot be written and `rows` further rows; write nothing for a while."""
         self._stats.dropped["disk"] += rows
-        rows += self._give_up("disk")
-        self._silent_until = time.monotonic() + RETRY_SECONDS
+        rows += self._drop_file("disk")
+        self._retry_at = time.monotonic() + RETRY_SECONDS
         event(
             logger,
             logging.ERROR,
@@ -230,8 +232,8 @@ class Writer:
             retry_seconds=RETRY_SECONDS,
         )
 
-    def _give_up(self, cause: str) -> int:
-        """Remove the file under way; gives how many rows were dropped with it."""
+    def _drop_file(self, cause: str) -> int:
+        """Remove the current file; returns the number of dropped rows."""
         file, self._file = self._file, None
         if file is None:
             return 0

@@ -220,7 +220,7 @@ class ReplicationSource:
 
     async def _reassignment_settings(self) -> _Settings:
         """Read the reassignments under way."""
-        found = await self._ask_any_broker(reassignments.ongoing())
+        found = await self._ask_any_broker(reassignments.list_ongoing())
         if found.error_code:
             raise OSError(
                 f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()

@@ -41,7 +41,7 @@ async def read_cluster(
     """
     connection = await connect_any(servers, security, _CONNECT_SECONDS_MAX)
     try:
-        cluster = await _send(connection, metadata.everything())
+        cluster = await _send(connection, metadata.all_topics())
     finally:
         connection.close()
     connections = {}

@@ -291,7 +291,7 @@ async def _request_status(servers: Sequence[Address], command_config: Path | Non
             async with asyncio.timeout(SECONDS_MAX):
                 connection = await Connection.open(*server, tls=security.tls, login=security.login)
                 try:
-                    request = reassignments.batches()
+                    request = reassignments.list_batches()
                     found, batch = request.read(await connection.send(request))
                 finally:
                     connection.close()

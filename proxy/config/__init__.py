@@ -1,6 +1,6 @@
 """Configuration: TOML and environment -> frozen options; an error names its key path and the value.
 
-    units, readers      single values
+    readers             single values; `quotas.definitions.amounts` has the units
     keys, options       the option classes, each field with the description of its key
     tables, tls_options one table -> its options; the tables of TLS
     replication_options, lease_options: replication, and its quotas over several processes (KIP-73)

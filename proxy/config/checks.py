@@ -60,7 +60,7 @@ def check(config: Config) -> list[str]:
 
 
 def _check_login(cluster: ClusterOptions) -> None:
-    """Half an identity is a mistake."""
+    """Check that mechanism, user name and secret are complete."""
     mechanism, has_secret = cluster.sasl_mechanism, bool(cluster.password or cluster.password_file)
     if not mechanism and (cluster.username or has_secret):
         raise ConfigError("cluster.sasl_mechanism", "is needed with a username and password")
@@ -152,7 +152,7 @@ def _check_overlaps(ranges: list[PortRange], verb: str) -> None:
 
 
 def _check_loops(config: Config, bound: list[PortRange]) -> None:
-    """A broker's address that is one of Sluice's own ports would make it connect to itself without end."""
+    """Check that no broker's address is one of Sluice's own ports: it would connect to itself endlessly."""
     targets: list[tuple[str, Address]] = [
         ("cluster.bootstrap", address) for address in config.cluster.bootstrap
     ]

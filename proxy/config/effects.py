@@ -23,7 +23,7 @@ def without_effect(config: Config) -> Iterator[str]:
     """
     if not config.replicates and config.leases.bind is None and config.replication != ReplicationSettings():
         yield 'replication: has no effect without a listener of kind "replication"'
-    yield from _of_quotas(config.quotas)
+    yield from _quota_warnings(config.quotas)
 
 
 def entity_warning(entity: Entity) -> str:
@@ -39,7 +39,7 @@ def entity_warning(entity: Entity) -> str:
     return ""
 
 
-def _of_quotas(quotas: QuotaSettings) -> Iterator[str]:
+def _quota_warnings(quotas: QuotaSettings) -> Iterator[str]:
     if quotas.hold_seconds_max > quotas.mute_seconds_max:
         yield (
             f"quotas.hold_seconds_max: {quotas.hold_seconds_max:g} s is longer than quotas.mute_seconds_max, "

@@ -59,13 +59,13 @@ def read_quotas_text(path: Path) -> str:
     try:
         return read_text(path)
     except ConfigError as error:
-        raise ConfigError(error.path, error.problem + unfinished_hint(path)) from None
+        raise ConfigError(error.path, error.problem + missing_file_hint(path)) from None
 
 
-def unfinished_hint(path: Path) -> str:
+def missing_file_hint(path: Path) -> str:
     """Return how to create a quotas file that does not exist; "" if it exists.
 
-    >>> unfinished_hint(Path("/nowhere/quotas.toml"))
+    >>> missing_file_hint(Path("/nowhere/quotas.toml"))
     '; an empty file is enough to begin with: touch /nowhere/quotas.toml'
     """
     return "" if path.exists() else f"; an empty file is enough to begin with: touch {quote(str(path))}"

@@ -54,7 +54,7 @@ _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
 )
-REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
+UNSUPPORTED_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
     "listeners": _SASL_OF_CLIENTS,
 }
@@ -99,32 +99,32 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
     cluster = replace(
         cluster,
-        password_file=_under(base, cluster.password_file),
-        tls=cluster.tls.under(base) if cluster.tls else None,
+        password_file=_absolute(base, cluster.password_file),
+        tls=cluster.tls.with_absolute_paths(base) if cluster.tls else None,
     )
     config = Config(
         cluster=_cluster(cluster, listeners),
         listeners=listeners,
-        quotas=_sourced(
-            _held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
+        quotas=_with_mode_default(
+            _with_hold_default(replace(quotas, file=_absolute(base, quotas.file)), _table(tables, "quotas")),
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
-        leases=replace(leases, secret_file=_under(base, leases.secret_file)),
-        reassignment=_journaled(
+        leases=replace(leases, secret_file=_absolute(base, leases.secret_file)),
+        reassignment=_with_journal(
             _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
             base,
             state.directory,
         ),
-        capture=replace(capture, directory=_under(base, capture.directory)),
+        capture=replace(capture, directory=_absolute(base, capture.directory)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
-        state=replace(state, directory=_under(base, state.directory)),
+        state=replace(state, directory=_absolute(base, state.directory)),
         log=_section(LogOptions, fields(LogOptions), "log", tables),
         source=source,
     )
     warnings = check(config)
-    warnings += _twice(config.quotas, quotas.file)
+    warnings += _mirror_warnings(config.quotas, quotas.file)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     warnings += config.reassignment.warnings()
@@ -139,7 +139,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
 
 
 def _section(make: Callable[..., T], known: Sequence[Field[object]], name: str, tables: Tables) -> T:
-    return build(make, known, name, _table(tables, name), REFUSED.get(name, {}))
+    return build(make, known, name, _table(tables, name), UNSUPPORTED_KEYS.get(name, {}))
 
 
 def _table(tables: Tables, name: str) -> Tables:
@@ -162,7 +162,7 @@ def _listeners(value: object, base: Path) -> tuple[ListenerOptions, ...]:
 def _listener(path: str, table: object, base: Path) -> ListenerOptions:
     if not isinstance(table, dict):
         raise ConfigError(path, "must be a table: [[listeners]]", table)
-    built = build(ListenerOptions, fields(ListenerOptions), path, table, REFUSED["listeners"])
+    built = build(ListenerOptions, fields(ListenerOptions), path, table, UNSUPPORTED_KEYS["listeners"])
     host = built.advertised_host or built.bind
     if host in WILDCARDS and not built.sidecar:
         key = "advertised_host"
@@ -170,7 +170,7 @@ def _listener(path: str, table: object, base: Path) -> ListenerOptions:
         raise ConfigError(f"{path}.{key}", problem, host)
     return replace(
         built,
-        tls=built.tls.under(base) if built.tls else None,
+        tls=built.tls.with_absolute_paths(base) if built.tls else None,
         advertised_host=host,
         advertised_bootstrap_port=built.advertised_bootstrap_port or built.bootstrap_port,
         advertised_first_broker_port=built.advertised_first_broker_port or built.first_broker_port,
@@ -178,7 +178,7 @@ def _listener(path: str, table: object, base: Path) -> ListenerOptions:
 
 
 def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> ClusterOptions:
-    """Fill in `bootstrap` of a sidecar: the brokers behind it are the way to the cluster."""
+    """Fill in `bootstrap` of a sidecar: the brokers behind it."""
     if cluster.bootstrap:
         return cluster
     if not all(listener.sidecar for listener in listeners):
@@ -187,16 +187,16 @@ def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> C
     return replace(cluster, bootstrap=upstreams)
 
 
-def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
-    """`schedule` holds requests back unless told otherwise; `kip13` never does, as Kafka never does."""
+def _with_hold_default(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
+    """Fill in the longest hold: 0 with `kip13`, since Kafka never holds a request; with `schedule` the default."""
     if quotas.policy == "kip13":
         return replace(quotas, hold_seconds_max=0.0)
     return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
 
 
-def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
+def _with_journal(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
     """Fill in the journal's directory: reassignments under way must survive a restart."""
-    journal = _under(base, settings.journal)
+    journal = _absolute(base, settings.journal)
     if settings.batches and journal is None:
         if state is None:
             problem = 'mode = "batch" needs a directory on disk: set this key, or [state] directory'
@@ -205,7 +205,7 @@ def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -
     return replace(settings, journal=journal)
 
 
-def _sourced(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
+def _with_mode_default(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
     """Fill in the mode: brokers enforce their own quotas, so a mirror of them only observes by default, without a
     file.
     """
@@ -214,7 +214,7 @@ def _sourced(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
     return replace(quotas, file=None, mode=quotas.mode if "mode" in table else "observe")
 
 
-def _twice(quotas: QuotaSettings, file: Path | None) -> list[str]:
+def _mirror_warnings(quotas: QuotaSettings, file: Path | None) -> list[str]:
     """The warnings about settings that are probably mistakes with the brokers' own quotas."""
     if quotas.source == "file":
         return []
@@ -226,5 +226,5 @@ def _twice(quotas: QuotaSettings, file: Path | None) -> list[str]:
     return found
 
 
-def _under(base: Path, path: Path | None) -> Path | None:
+def _absolute(base: Path, path: Path | None) -> Path | None:
     return None if path is None else base / path

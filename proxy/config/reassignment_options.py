@@ -1,6 +1,6 @@
-"""`[reassignment]`: whether reassignments are carried out in small batches, and within which limits (KIP-435).
+"""`[reassignment]`: whether reassignments are executed in small batches, and the limits (KIP-435).
 
-The limits are named as the proposal names its configs. They hold from the next step on; a step under way is left alone.
+The limits have the names of the proposal's configs. They apply from the next step on, not to a step under way.
 """
 
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ class ReassignmentSettings:
 
     @property
     def batches(self) -> bool:
-        """Whether reassignments are carried out in batches."""
+        """Whether reassignments are executed in batches."""
         return self.mode == "batch"
 
     @property
@@ -75,6 +75,6 @@ class ReassignmentSettings:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Say what has no effect."""
+        """Yield warnings about keys without effect."""
         if self.journal is not None and not self.batches:
             yield 'reassignment.journal: has no effect with mode = "pass"'

@@ -1,7 +1,7 @@
-"""`[replication]`: how replication between brokers is throttled, and where it is said what is throttled (KIP-73).
+"""`[replication]`: the throttle of replication between brokers, and the source of its settings (KIP-73).
 
-The keys are named as Kafka names its dynamic configs. A list that is malformed is no error: what is wrong with it is a
-warning, and the rest of it holds.
+The keys have the names of Kafka's dynamic configs. A malformed entry of a list is a warning and not an error; the other
+entries apply.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,13 +74,13 @@ class ReplicationSettings:
 
     @property
     def options(self) -> ReplicationOptions:
-        """What the quotas are told."""
+        """The options of the replication quotas."""
         return ReplicationOptions(
             policy=self.policy, window_samples=self.window_samples, window_seconds=self.window_seconds
         )
 
     def lists(self) -> tuple[Mapping[str, ReplicaList], Mapping[str, ReplicaList]]:
-        """Give the leaders' and the followers' lists."""
+        """Return the leaders' and the followers' lists."""
         leaders, followers = self.leader_throttled_replicas, self.follower_throttled_replicas
         return (
             {topic: parse_replicas(text)[0] for topic, text in leaders.items()},
@@ -88,7 +88,7 @@ class ReplicationSettings:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Say what is wrong with the lists, and what has no effect."""
+        """Yield warnings about invalid entries of the lists, and about keys without effect."""
         for name in ("leader_throttled_replicas", "follower_throttled_replicas"):
             for topic, text in getattr(self, name).items():
                 for problem in parse_replicas(text)[1]:

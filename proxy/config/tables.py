@@ -24,14 +24,14 @@ def build(
     table: Mapping[str, object],
     refused: Mapping[str, str],
 ) -> T:
-    """Read a table's values and make the options of them.
+    """Read a table's values and create the options.
 
     Args:
         make: the option class.
         known: its fields.
         path: of the table, for errors.
         table: what TOML or the environment holds.
-        refused: keys that have no place here, and why.
+        refused: keys that are not supported here, and why.
 
     Raises:
         ConfigError: the first key that is unknown or wrong.

@@ -1,7 +1,7 @@
 """`[cluster.tls]` and `[listeners.tls]`: TLS towards brokers and towards clients, each with its own trust.
 
-A table that is there, even an empty `[cluster.tls]`, turns TLS on. What the files hold is not seen here
-(`proxy.net.tls` reads them, and again when they change); that they fit together is.
+A table, even an empty `[cluster.tls]`, turns TLS on. Only the combination of keys is checked here; `proxy.net.tls` reads the
+files, and again when they change.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def _rules(path: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListenerTls:
-    """`[listeners.tls]`: what a listener shows its clients, and whom it believes."""
+    """`[listeners.tls]`: a listener's certificate, and the clients' certificates that it trusts."""
 
     cert_file: Path | None = field(
         default=None, metadata=key(readers.file_path, "path", default="none: it must be given")
@@ -62,20 +62,20 @@ class ListenerTls:
         found = (self.cert_file, self.key_file, self.key_password_file, self.client_ca_file)
         return tuple(path for path in found if path is not None)
 
-    def under(self, base: Path) -> "ListenerTls":
+    def with_absolute_paths(self, base: Path) -> "ListenerTls":
         """Make its paths absolute."""
         return replace(
             self,
-            cert_file=_under(base, self.cert_file),
-            key_file=_under(base, self.key_file),
-            key_password_file=_under(base, self.key_password_file),
-            client_ca_file=_under(base, self.client_ca_file),
+            cert_file=_absolute(base, self.cert_file),
+            key_file=_absolute(base, self.key_file),
+            key_password_file=_absolute(base, self.key_password_file),
+            client_ca_file=_absolute(base, self.client_ca_file),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTls:
-    """`[cluster.tls]`: which brokers are believed, and what is shown to them."""
+    """`[cluster.tls]`: the brokers' certificates that Sluice trusts, and its own."""
 
     ca_file: Path | None = field(
         default=None, metadata=key(readers.file_path, "path", default="the system's trust")
@@ -100,14 +100,14 @@ class ClusterTls:
         found = (self.ca_file, self.cert_file, self.key_file, self.key_password_file)
         return tuple(path for path in found if path is not None)
 
-    def under(self, base: Path) -> "ClusterTls":
+    def with_absolute_paths(self, base: Path) -> "ClusterTls":
         """Make its paths absolute."""
         return replace(
             self,
-            ca_file=_under(base, self.ca_file),
-            cert_file=_under(base, self.cert_file),
-            key_file=_under(base, self.key_file),
-            key_password_file=_under(base, self.key_password_file),
+            ca_file=_absolute(base, self.ca_file),
+            cert_file=_absolute(base, self.cert_file),
+            key_file=_absolute(base, self.key_file),
+            key_password_file=_absolute(base, self.key_password_file),
         )
 
 
@@ -124,7 +124,7 @@ def read_listener_tls(path: str, value: object) -> ListenerTls:
 
 
 def read_cluster_tls(path: str, value: object) -> ClusterTls:
-    """Read the table of the cluster; an empty one trusts what the system trusts."""
+    """Read the table of the cluster; an empty one trusts the system's certificate authorities."""
     found = build(ClusterTls, fields(ClusterTls), path, _table(path, value), {})
     _one_password(path, found)
     if found.cert_file is None and (found.key_file or found.key_password or found.key_password_file):
@@ -144,5 +144,5 @@ def _table(path: str, value: object) -> Mapping[str, object]:
     return value
 
 
-def _under(base: Path, path: Path | None) -> Path | None:
+def _absolute(base: Path, path: Path | None) -> Path | None:
     return None if path is None else base / path

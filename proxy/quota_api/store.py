@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from proxy.config import QuotaSettings, command_line_quotas, static_quotas
-from proxy.config.loader import FILE_BYTES_MAX, unfinished_hint
+from proxy.config.loader import FILE_BYTES_MAX, missing_file_hint
 from proxy.errors import ConfigError
 from proxy.files import Signature, locked, open_text, replace, signature
 from proxy.logs import event
@@ -200,7 +200,7 @@ class QuotaStore:
             raise ConfigError(where, error.problem) from None
         except OSError as error:
             raise ConfigError(
-                str(path), f"cannot be read: {error.strerror or error}{unfinished_hint(path)}"
+                str(path), f"cannot be read: {error.strerror or error}{missing_file_hint(path)}"
             ) from None
         except UnicodeDecodeError as error:
             raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None

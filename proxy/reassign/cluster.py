@@ -155,7 +155,7 @@ class Cluster:
             self._connection = None
 
     async def _ongoing(self) -> dict[TopicPartition, Ongoing]:
-        found = await self._read(reassignments.ongoing())
+        found = await self._read(reassignments.list_ongoing())
         if found.error_code:
             message = f"error {found.error_code} {found.error_message or ''}".strip()
             raise ClusterError(f"ListPartitionReassignments: {message}")

@@ -120,7 +120,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("metadata_topics.read_topics", metadata_topics.read_topics),
     ("partition_states.read_answer", _own(own_metadata.partitions([]))),
     ("partition_states.read_brokers", _own(own_metadata.registered_brokers())),
-    ("replica_sizes.read_metadata", _own(own_metadata.everything())),
+    ("replica_sizes.read_metadata", _own(own_metadata.all_topics())),
     ("replica_sizes.read_log_dirs", _own(replicas.replica_sizes())),
     ("describe_configs.read_answer", _own(configs.describe_topics([], []))),
     ("elect_leaders.read_answer", _own(replicas.elect_preferred([], 1))),

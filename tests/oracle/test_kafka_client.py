@@ -57,7 +57,7 @@ REQUESTS: list[tuple[Request[Any], str]] = [
             "TopicPartitions(topic='b', partitions=[0])], timeoutMs=5000)"
         ),
     ),
-    (reassignments.ongoing(), "ListPartitionReassignmentsRequestData(timeoutMs=60000, topics=null)"),
+    (reassignments.list_ongoing(), "ListPartitionReassignmentsRequestData(timeoutMs=60000, topics=null)"),
     (quotas.describe(), "DescribeClientQuotasRequestData(components=[], strict=false)"),
     (
         quotas.alter([([("user", None)], [("producer_byte_rate", 5.0), ("k", None)])], validate_only=True),

@@ -183,11 +183,11 @@ class ReassignmentRig(ReplicationRig):
         async def read() -> bytes:
             connection = await Connection.open(*self.cluster.address(1))
             try:
-                return await connection.send(reassignments.ongoing())
+                return await connection.send(reassignments.list_ongoing())
             finally:
                 connection.close()
 
-        return reassignments.ongoing().read(asyncio.run(read())).ongoing
+        return reassignments.list_ongoing().read(asyncio.run(read())).ongoing
 
     def asked(self, bootstrap: str, api_key: int, version: int, body: bytes, user: str = "bob") -> bytes:
         """Ask one question in a user's name, and return the response's frame."""

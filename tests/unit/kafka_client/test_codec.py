@@ -57,4 +57,4 @@ def test_array_that_is_null_is_empty() -> None:
 
 
 def test_reassignments_are_read_as_those_of_clients() -> None:
-    assert reassignments.ongoing().read(whole(bytes(5) + bytes(4) + bytes(2) + b"\0\1\0")).ongoing == {}
+    assert reassignments.list_ongoing().read(whole(bytes(5) + bytes(4) + bytes(2) + b"\0\1\0")).ongoing == {}

@@ -37,7 +37,7 @@ async def requested(request: Request[Any], length: int) -> bytes:
         (metadata.partitions(["t"]), 8 * MIB),
         (metadata.registered_brokers(), MIB),
         (configs.describe_topics(["t"], ["k"]), 8 * MIB),
-        (reassignments.ongoing(), 8 * MIB),
+        (reassignments.list_ongoing(), 8 * MIB),
         (reassignments.alter({}, 1), 4 * MIB),
         (quotas.describe(), 16 * MIB),
     ],

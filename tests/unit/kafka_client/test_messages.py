@@ -59,7 +59,7 @@ def test_configs_are_read() -> None:
 
 
 def test_reassignments_are_asked_for_and_read() -> None:
-    message = sent(ListPartitionReassignmentsRequest, reassignments.ongoing())
+    message = sent(ListPartitionReassignmentsRequest, reassignments.list_ongoing())
     assert message.timeout_ms == 60_000
     assert message.topics is None
     kind = ListPartitionReassignmentsResponse
@@ -77,11 +77,11 @@ def test_reassignments_are_asked_for_and_read() -> None:
     ]
     topic = struct(kind, 0, "OngoingTopicReassignment", name="t", partitions=partitions)
     frame = framed(kind(version=0, throttle_time_ms=0, error_code=0, error_message=None, topics=[topic]))
-    found = reassignments.ongoing().read(frame)
+    found = reassignments.list_ongoing().read(frame)
     assert (found.error_code, found.error_message) == (0, None)
     assert found.adding == {("t", 0): frozenset({3, 4})}
     with pytest.raises(WireError):
-        reassignments.ongoing().read(frame[:-8])
+        reassignments.list_ongoing().read(frame[:-8])
 
 
 def test_topics_are_asked_for_and_none_is_created() -> None:
@@ -98,7 +98,7 @@ def test_topics_are_asked_for_and_none_is_created() -> None:
 
 
 def test_all_topics_and_no_topics_are_told_apart() -> None:
-    assert sent(MetadataRequest, metadata.everything()).topics is None
+    assert sent(MetadataRequest, metadata.all_topics()).topics is None
     assert sent(MetadataRequest, metadata.brokers()).topics == []
 
 
@@ -119,7 +119,7 @@ def test_metadata_is_read_with_replicas() -> None:
         kind, 1, "MetadataResponseTopic", error_code=0, name="t", is_internal=False, partitions=[partition]
     )
     frame = framed(kind(version=1, brokers=[broker], controller_id=1, topics=[topic]))
-    found = metadata.everything().read(frame)
+    found = metadata.all_topics().read(frame)
     assert found.brokers == [(1, "h", 9092)]
     assert found.live == {1}
     assert found.topics == {"t": (0, bytes(16), {7: (1, (1, 2), (1,))})}

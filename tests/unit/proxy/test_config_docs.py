@@ -26,7 +26,7 @@ from proxy.config import (
     parse,
 )
 from proxy.config.keys import Key, key_of
-from proxy.config.parser import REFUSED
+from proxy.config.parser import UNSUPPORTED_KEYS
 from quotas.definitions.amounts import write_bytes
 from tests.support.configurations import parsed
 
@@ -107,7 +107,7 @@ def test_example_is_taken(path: str) -> None:
 
 def test_everything_refused_is_listed() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8").partition("## Refused")[2]
-    for section, names in REFUSED.items():
+    for section, names in UNSUPPORTED_KEYS.items():
         for name in names:
             if section in {"cluster", "listeners"} and name != "security_protocol":
                 continue  # "and the like"

@@ -46,7 +46,7 @@ class World:
         """Seconds that were waited for a batch with these topics."""
         before = self.now
         rows = [row(version=13, partitions=[(topic_id(topic), 0, 1, 1)]) for topic in topics]
-        self.naming.find(Batch(rows, 0))
+        self.naming.resolve(Batch(rows, 0))
         return self.now - before
 
 
@@ -70,7 +70,7 @@ def test_answer_ends_the_wait(world: World) -> None:
 
 def test_id_without_a_name_is_asked_for_with_every_batch_and_waited_for_once(world: World) -> None:
     assert world.find(1) == pytest.approx(module.SECONDS_MAX, abs=STEP)
-    world.now += module.VAIN_SECONDS
+    world.now += module.RETRY_SECONDS
     assert [world.find(1), world.find(1)] == [0, 0]
     assert world.asked == [{topic_id(1)}] * 3
 
@@ -91,7 +91,7 @@ def test_rows_that_pile_up_end_the_wait(world: World) -> None:
 
     world.later = arrive
     assert world.find(1) == pytest.approx(STEP * (module.BACKLOG_MAX + 1))
-    world.now += module.VAIN_SECONDS
+    world.now += module.RETRY_SECONDS
     assert world.find(2) == 0
     assert world.asked[-1] == {topic_id(2)}
 
@@ -99,10 +99,10 @@ def test_rows_that_pile_up_end_the_wait(world: World) -> None:
 def test_oldest_id_that_was_waited_for_is_waited_for_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WAITED_MAX", 2)
+    monkeypatch.setattr(module, "AWAITED_MAX", 2)
     for topic in (1, 2, 3):
         world.find(topic)
-        world.now += module.VAIN_SECONDS
+        world.now += module.RETRY_SECONDS
     assert [world.find(3), world.find(2)] == [0, 0]
     assert world.find(1) == pytest.approx(module.SECONDS_MAX, abs=STEP)
 

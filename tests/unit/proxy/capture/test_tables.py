@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from protocol.capture import COLUMNS, FRAME, SCHEMA_KEY
 from proxy.capture.recorder import Batch
-from proxy.capture.tables import Tables, unnamed
+from proxy.capture.tables import Tables, ids_without_name
 from proxy.channel import Row
 from tests.unit.proxy.capture.rows import MONO_NS, PLACE, TOPIC_ID, row
 
@@ -77,7 +77,7 @@ def test_ids_become_names_where_they_are_known() -> None:
     names = [entry["topic"] for entry in found["partitions"]]  # type: ignore[attr-defined]  # a list
     assert names == ["orders", "00" * 16]
     batch = Batch([row(version=13, partitions=partitions)], 0)
-    assert unnamed(batch, {TOPIC_ID: "orders"}.get) == {unknown}
+    assert ids_without_name(batch, {TOPIC_ID: "orders"}.get) == {unknown}
 
 
 def test_topic_name_of_sixteen_bytes_is_not_taken_for_an_id() -> None:
