@@ -1,7 +1,6 @@
-"""One TOML table -> one option class: every key is known by the field it fills, an unknown one is an error
-with a guess at what was meant.
+"""One TOML table -> one option class: each key belongs to a field; an unknown key is an error with a suggestion.
 
-What a single value is, the readers know; which tables there are, `proxy.config.parser` does.
+`readers` read single values; `proxy.config.parser` knows the tables.
 """
 
 from collections.abc import Callable, Mapping, Sequence

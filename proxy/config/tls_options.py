@@ -1,7 +1,7 @@
 """`[cluster.tls]` and `[listeners.tls]`: TLS towards brokers and towards clients, each with its own trust.
 
-A table, even an empty `[cluster.tls]`, turns TLS on. Only the combination of keys is checked here; `proxy.net.tls` reads the
-files, and again when they change.
+A table, even an empty `[cluster.tls]`, turns TLS on. Only the combination of keys is checked here; `proxy.net.tls`
+reads the files, again when they change.
 """
 
 from collections.abc import Mapping
