@@ -1,6 +1,7 @@
 """Weighted max-min fairness (water filling): how a budget is divided among those who want parts of it."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 __all__ = ["fill"]
 
@@ -22,10 +23,10 @@ def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> 
         (index for index, weight in enumerate(weights) if weight > 0),
         key=lambda index: wanted[index] / weights[index],
     )
+    # Added up from the end: subtracting weights of very different sizes would leave 0, or less.
+    remaining = list(accumulate(weights[index] for index in reversed(order)))
     left = capacity
-    weight = sum(weights[index] for index in order)
     for index in order:
-        parts[index] = min(wanted[index], max(0.0, left) * weights[index] / weight)
+        parts[index] = min(wanted[index], max(0.0, left) * (weights[index] / remaining.pop()))
         left -= parts[index]
-        weight -= weights[index]
     return parts

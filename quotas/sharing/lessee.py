@@ -160,8 +160,12 @@ class Lessee:
         self._applied = self.version
 
     def lose(self) -> None:
-        """End the session: the connection has ended, or something is missing. The lease goes on until its end."""
+        """End the session: the connection has ended, or something is missing. The lease goes on until its end.
+
+        The next report is due at once.
+        """
         self.session = self._opening = 0
+        self._due_ms = self._sent[-1][1] + GAP_MS_MIN if self._sent else 0
 
     def expire(self, now_ms: int) -> bool:
         """Note the end of the lease; returns whether it has ended since the last call."""
