@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from protocol.api import FETCH, flexible
+from proxy.fleet import codec as fleet_codec
+from proxy.fleet.view import MemberView, View, write_view
 from proxy.leases.messages import write_answer, write_refusal, write_request
+from quotas.sharing.lease_values import Grants, LesseeId, Report
+from quotas.sharing.lease_values import Wish as FleetWish
 from quotas.sharing.terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 from tests.fuzz import corpus
 from tests.fuzz.messages import READERS
@@ -129,6 +133,34 @@ def _leases() -> Iterator[bytes]:
     yield b"".join((b"\x13", _sized(said), b"\1", _sized(write_refusal("no"))))
 
 
+def _fleet() -> Iterator[bytes]:
+    a, b = LesseeId("a", 1), LesseeId("b", 2)
+    first = [
+        fleet_codec.write(Report(lessee, 0, 1, 0, {"k": FleetWish(1.0, 3.0)}, {"": 0.25, "k": 0.25}, 4))
+        for lessee in (a, b)
+    ]
+    second = [
+        fleet_codec.write(Report(lessee, session, 2, 1, {"k": None}, {}, 4))
+        for session, lessee in ((1, a), (2, b))
+    ]
+    yield b"".join(b"\0" + _sized(message) for message in (*first, *second))
+    yield b"".join(b"\4" + _sized(message) for message in (first[0], *second, first[1]))
+    grants = [
+        fleet_codec.write(Grants(1, 1, version, version, 15_000, shares, version == 1, 4))
+        for version, shares in ((1, {"": 0.2, "k": 0.5}), (2, {"k": None}))
+    ]
+    yield b"".join(b"\2" + _sized(message) for message in grants)
+    members = (MemberView(a, 5, 7, {"version": "1"}), MemberView(b, 5, 7, {"version": "2"}))
+    yield b"\x08" + _sized(write_view(View(False, members, (("k", (0.5, 0.25)),))))
+    for message in (
+        fleet_codec.Refusal("a", "b"),
+        fleet_codec.Lost("c"),
+        fleet_codec.Hello(b"0" * 16),
+        {"d": "e"},
+    ):
+        yield b"\0" + _sized(fleet_codec.write(message))
+
+
 def _tokens() -> Iterator[bytes]:
     yield b"\0\0\0alice\0secret"
     yield b"\1\0n,,n=a=2Cb,r=fyko,tokenauth=true"
@@ -238,6 +270,7 @@ def main() -> None:
         found.setdefault(target, []).append(one)
     single = {
         "leases": _leases,
+        "fleet": _fleet,
         "tokens": _tokens,
         "certificate": _certificates,
         "admin": _heads,

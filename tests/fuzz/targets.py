@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from tests.fuzz import dialogue, files, messages, peers, single
+from tests.fuzz import dialogue, files, fleet, messages, peers, single
 from tests.fuzz.target import Target
 
 __all__ = ["TARGETS"]
@@ -64,6 +64,12 @@ TARGETS: Final[Mapping[str, Target]] = {
         packages=("quotas", "proxy.leases"),
         about="leases of followers' quotas",
         words=(b"SLLE\1\1", b"SLLE\1\2", b"SLLE\1\3"),
+    ),
+    "fleet": Target(
+        run=fleet.fleet,
+        packages=("quotas", "proxy.fleet"),
+        about="messages between members of a fleet",
+        words=(b"SLFT\1\2", b"SLFT\1\3", b"SLFT\1\4", b"SLFT\1\7"),
     ),
     "certificate": Target(
         run=peers.certificate, about="clients' certificates, and the principals that follow"

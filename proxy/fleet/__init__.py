@@ -1,0 +1,20 @@
+"""Members of a fleet and its holder: how shares of quotas are leased over TCP (docs/decisions/0012).
+
+    codec       reports, grants, refusals <-> bytes: pure
+    view        the fleet as the holder tells its members: pure
+    sendable    reports within the protocol's bounds: pure
+    frames      length and signature around a message
+    leasing     what a connection is about: the shares of one process, or of one with its workers
+    port        the holder's port
+    client      a member's connection to the holder
+    clock       the clock of leases
+
+Shares are computed in `quotas.sharing`.
+"""
+
+from proxy.fleet.client import FleetClient
+from proxy.fleet.clock import boot_ms
+from proxy.fleet.leasing import Leasing
+from proxy.fleet.port import HolderPort
+
+__all__ = ["FleetClient", "HolderPort", "Leasing", "boot_ms"]

@@ -1,0 +1,252 @@
+"""A member's connection to the holder: reports, and takes grants (`quotas.sharing.lessee` decides what is used).
+
+While the holder cannot be reached the client only retries; leases end by themselves. One line is logged when the
+holder is lost, one when this member is cut off, and one when it has a lease again.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from proxy.config import Address
+from proxy.errors import reason
+from proxy.fleet.codec import VIEW_KIND, Facts, Leave, Lost, MessageError, Refusal, kind_of, read, write
+from proxy.fleet.frames import Frames, read_secret
+from proxy.fleet.leasing import Leasing
+from proxy.fleet.sendable import sendable
+from proxy.fleet.view import View, disagreements, read_view
+from proxy.logs import event
+from proxy.metrics.fleet import FleetFigures
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants
+from quotas.sharing.lessee import Lessee
+
+__all__ = ["FleetClient"]
+
+_TICK_SECONDS: Final = 0.1
+_CONNECT_SECONDS_MAX: Final = 3.0
+# The holder answers each report, and there is one in each second.
+SILENCE_SECONDS_MAX: Final = 4.0
+_PAUSE_SECONDS_MIN: Final = 0.1
+_PAUSE_SECONDS_MAX: Final = 2.0
+_UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+NO_HOLDER: Final = "no holder of the fleet is known"
+NOT_ASKED: Final = "the holder has not been asked yet"
+
+logger = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """The holder has refused this member, with its words."""
+
+
+class FleetClient:
+    """One member's connection.
+
+    Args:
+        lessee: this member at the holder.
+        leasing: its shares, and those of the processes below it.
+        holder: returns the holder's address now; None: there is none.
+        now_ms: the clock of leases.
+        facts: what this member says of itself.
+
+    Attributes:
+        problem: why the holder is not reached; "" while it is.
+        view: the fleet as the holder has told last, if it has.
+        view_ms: when that was.
+    """
+
+    def __init__(
+        self,
+        lessee: Lessee,
+        leasing: Leasing,
+        holder: Callable[[], Address | None],
+        secret_file: Path | None,
+        now_ms: Callable[[], int],
+        facts: Callable[[], Facts],
+        figures: FleetFigures,
+    ) -> None:
+        self._lessee = lessee
+        self._leasing = leasing
+        self._holder = holder
+        self._secret_file = secret_file
+        self._now_ms = now_ms
+        self._facts = facts
+        self._figures = figures
+        self._link: tuple[asyncio.StreamWriter, Frames] | None = None
+        self._told: Facts | None = None
+        self.problem = NOT_ASKED
+        self.view: View | None = None
+        self.view_ms = 0
+        self._state = ""  # the one that was logged last
+
+    async def run(self) -> None:
+        """Run until the application cancels it."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            tasks.create_task(self._connect_forever())
+
+    def leave(self) -> None:
+        """Tell the holder that this process has ended, and uses no share any more."""
+        if self._link is not None:
+            writer, frames = self._link
+            if not writer.is_closing():
+                writer.write(frames.write(write(Leave())))
+                writer.close()
+        self._link = None
+
+    async def _watch(self) -> None:
+        """Note the end of the lease, also while nothing is received."""
+        while True:
+            if self._link is None:
+                self._leasing.report(self._now_ms())  # there is no one to send it to
+            self._log_state()
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _connect_forever(self) -> None:
+        pause = _PAUSE_SECONDS_MIN
+        while True:
+            holder, problem, answered = self._holder(), NO_HOLDER, False
+            if holder is not None:
+                before = self._figures.reports["granted"]
+                problem = await self._attempt(holder)
+                answered = self._figures.reports["granted"] > before
+            if problem:
+                self._log_lost(holder, problem)
+            pause = _PAUSE_SECONDS_MIN if answered or not problem else min(2 * pause, _PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # not all members at once
+
+    async def _attempt(self, holder: Address) -> str:
+        """Hold a connection; return why it has ended, "" because the holder is another one now."""
+        try:
+            await self._converse(holder)
+        except RefusedError as error:
+            self._figures.reports["refused"] += 1
+            return str(error)
+        except (OSError, TimeoutError, MessageError) as error:
+            self._figures.reports["failed"] += 1
+            return reason(error, SILENCE_SECONDS_MAX)
+        except asyncio.IncompleteReadError:
+            self._figures.reports["failed"] += 1
+            return "the holder has closed the connection"
+        finally:
+            self._lessee.lose()
+        return ""
+
+    async def _converse(self, holder: Address) -> None:
+        secret = await read_secret(self._secret_file)
+        frames = Frames(secret, holder=False)
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection(holder.host, holder.port, limit=_READ_BYTES)
+        reading: asyncio.Task[None] | None = None
+        try:
+            writer.write(frames.hello())
+            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                await frames.receive(reader)
+            self._link, self._told = (writer, frames), None
+            self._lessee.lose()  # so that a report is due
+            self.send_due()
+            reading = asyncio.get_running_loop().create_task(self._read(reader, frames))
+            while self._holder() == holder:
+                await asyncio.wait({reading}, timeout=_TICK_SECONDS)
+                if reading.done():
+                    reading.result()
+                self.send_due()
+        finally:
+            self._link = None
+            if reading is not None:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await reading
+            with suppress(OSError):
+                writer.transport.abort()
+
+    def send_due(self) -> None:
+        """Send what is due now; nothing without a connection.
+
+        Raises:
+            OSError: the holder does not read, or the connection has ended.
+        """
+        if self._link is None:
+            return
+        writer, frames = self._link
+        if writer.is_closing():  # uvloop raises its own error for a write then
+            raise ConnectionResetError("the connection has ended")
+        if writer.transport.get_write_buffer_size() > _UNSENT_BYTES_MAX:
+            raise ConnectionAbortedError("the holder does not read")
+        facts = self._facts()
+        if facts != self._told:
+            self._told = facts
+            writer.write(frames.write(write(facts)))
+        report = self._leasing.report(self._now_ms())
+        if report is not None:
+            writer.write(frames.write(write(sendable(report))))
+
+    async def _read(self, reader: asyncio.StreamReader, frames: Frames) -> None:
+        while True:
+            async with asyncio.timeout(SILENCE_SECONDS_MAX):
+                message = await frames.receive(reader)
+            if kind_of(message) == VIEW_KIND:
+                self.view, self.view_ms = read_view(message), self._now_ms()
+                self._figures.disagreements = sum(1 for _ in disagreements(self.view))
+                continue
+            found = read(message)
+            if isinstance(found, Grants):
+                self._take(found)
+            elif isinstance(found, Lost):
+                self._figures.reports["lost"] += 1
+                self._lessee.lose()
+            elif isinstance(found, Refusal):
+                raise RefusedError(found.problem)
+            else:
+                raise MessageError(f"byte 5: a holder sends no {type(found).__name__.lower()}")
+            self.send_due()
+
+    def _take(self, grants: Grants) -> None:
+        if self._leasing.take(grants, self._now_ms()):
+            self._figures.reports["granted"] += 1
+            self.problem = ""
+            self._log_state()
+
+    def _log_lost(self, holder: Address | None, problem: str) -> None:
+        if self.problem in ("", NOT_ASKED):
+            left_ms = max(0, self._lessee.until_ms - self._now_ms())
+            event(
+                logger,
+                logging.WARNING,
+                "the holder of the fleet cannot be reached; shares go on until the lease ends",
+                holder=str(holder),
+                detail=problem,
+                lease_left_ms=left_ms,
+            )
+        self.problem = problem
+
+    def _log_state(self) -> None:
+        """Log one line when this member is cut off, and one when it has a lease again."""
+        lessee, now_ms = self._lessee, self._now_ms()
+        state = "leased" if lessee.leased(now_ms) else "cut off" if lessee.cut_off(now_ms) else ""
+        if state == self._state or not state:
+            return
+        self._state = state
+        share = round(lessee.share(DEFAULT_KEY, now_ms), 6)
+        if state == "leased":
+            event(
+                logger,
+                logging.INFO,
+                "this member leases shares in the fleet",
+                holder=str(self._holder()),
+                share=share,
+            )
+        else:
+            event(
+                logger,
+                logging.WARNING,
+                "this member is cut off from the fleet: it uses the same share of every quota",
+                holder=str(self._holder()),
+                detail=self.problem,
+                share=share,
+            )

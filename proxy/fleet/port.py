@@ -1,0 +1,349 @@
+"""The holder's port: asyncio streams around `quotas.sharing.lessor`.
+
+The holder may share the event loop with traffic, so everything is bounded: connections, the bytes of a message and of
+what is sent, the time for a message's arrival, and the rate of messages on one connection. If there are too many
+connections, the oldest one without a member is closed. Each member has one connection; a new one replaces the old.
+
+A process that is not the holder (any more) refuses members, who then look for the holder. A holder whose tenure has
+not been confirmed in time stops by itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from proxy.config import Address
+from proxy.errors import StartError, system_reason
+from proxy.fleet.codec import Facts, Leave, Lost, Message, MessageError, Refusal, VersionError, read, write
+from proxy.fleet.frames import Frames, SignatureError, read_secret
+from proxy.fleet.view import KEYS_SHOWN_MAX, MemberView, View, disagreements, twice, write_view
+from proxy.logs import event
+from proxy.metrics.fleet import FleetFigures
+from quotas.sharing.lease_values import LesseeId, Report
+from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
+
+__all__ = ["HolderPort"]
+
+HELLO_SECONDS_MAX: Final = 5.0
+_WRITE_SECONDS_MAX: Final = 5.0
+_CONNECTIONS_A_MEMBER: Final = 4  # twice as many lessees as members, each with an old connection
+_CONNECTIONS_MORE: Final = 8  # without a report yet
+_GAP_SECONDS: Final = 0.01  # between two messages of one connection
+_FLUSH_SECONDS: Final = 0.01  # what comes within this time is answered together
+_TICK_SECONDS: Final = 0.1
+_VIEW_SECONDS: Final = 2.0
+_UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class _RefusedError(Exception):
+    """The connection is refused.
+
+    Args:
+        cause: one word, for a counter.
+        problem: a sentence for the member's operator.
+    """
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
+
+
+class _Link:
+    """One connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter, frames: Frames) -> None:
+        self.writer = writer
+        self.frames = frames
+        self.lessee: LesseeId | None = None
+        self.facts: Facts = {}
+
+    def send(self, message: bytes) -> None:
+        """Send a message; a member that does not read loses its connection."""
+        if self.writer.is_closing():
+            return
+        self.writer.write(self.frames.write(message))
+        if self.writer.transport.get_write_buffer_size() > _UNSENT_BYTES_MAX:
+            self.writer.transport.abort()
+
+
+class HolderPort:
+    """Serves members, while this process is the holder.
+
+    Args:
+        secret_file: the file with the fleet's secret; None: messages are not signed.
+        members_max: how many members there may be; may be set at any time.
+        now_ms: the clock of leases.
+    """
+
+    def __init__(
+        self, members_max: int, secret_file: Path | None, now_ms: Callable[[], int], figures: FleetFigures
+    ) -> None:
+        self.members_max = members_max
+        self._secret_file = secret_file
+        self._now_ms = now_ms
+        self._figures = figures
+        self._lessor: Lessor | None = None
+        self._learning_until_ms = 0
+        self._tenure_ms: int | None = None
+        self._confirmed_ms = 0
+        self._links: dict[asyncio.StreamWriter, _Link | None] = {}
+        self._members: dict[LesseeId, _Link] = {}
+        self._first_ms: dict[LesseeId, int] = {}
+        self._last_ms: dict[LesseeId, int] = {}
+        self._serving: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._flush_handle: asyncio.TimerHandle | None = None
+        self._twice: frozenset[str] = frozenset()
+
+    @property
+    def lessor(self) -> Lessor | None:
+        """The leases, while this process is the holder."""
+        return self._lessor
+
+    def lead(self, lessor: Lessor, learning_until_ms: int, tenure_ms: int | None = None) -> None:
+        """Become the holder.
+
+        Args:
+            tenure_ms: how long it remains the holder without `confirm`; None: until `retire`.
+        """
+        self._lessor, self._learning_until_ms, self._tenure_ms = lessor, learning_until_ms, tenure_ms
+        self._figures.holds = True
+        if tenure_ms is not None:
+            self.confirm(self._now_ms())
+        event(logger, logging.INFO, "this member is the holder of the fleet now")
+
+    def confirm(self, at_ms: int) -> None:
+        """Register that this process was still the holder at this time."""
+        self._confirmed_ms = at_ms
+        if self._lessor is not None:
+            self._lessor.confirm(at_ms)
+
+    def retire(self, problem: str) -> None:
+        """Stop being the holder; members are sent away."""
+        if self._lessor is None:
+            return
+        self._lessor, self._figures.holds, self._figures.members = None, False, 0
+        event(logger, logging.INFO, "this member is no longer the holder of the fleet", detail=problem)
+        refusal = write(Refusal("not_holder", problem))
+        for link in self._members.values():
+            link.send(refusal)
+            link.writer.close()
+        for known in (self._members, self._first_ms, self._last_ms):
+            known.clear()
+
+    async def start(self, bind: Address) -> Address:
+        """Bind the port and serve until `close`; return what was bound.
+
+        Raises:
+            StartError: the port cannot be bound, or the secret cannot be read.
+        """
+        try:
+            await read_secret(self._secret_file)
+            self._server = await asyncio.start_server(self._accept, bind.host, bind.port, limit=_READ_BYTES)
+        except OSError as error:
+            raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
+        return Address(*self._server.sockets[0].getsockname()[:2])
+
+    async def run(self) -> None:
+        """Send what is due without a report: by time, and the view. Runs until it is cancelled."""
+        views_due = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self._flush()
+            if loop.time() >= views_due:
+                views_due = loop.time() + _VIEW_SECONDS
+                self._send_views()
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        self.retire("the holder has ended")
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        await asyncio.sleep(0)  # refusals leave first
+        for writer in list(self._links):
+            writer.transport.abort()
+        await server.wait_closed()
+        await asyncio.gather(*self._serving)  # they meet their ends at once
+
+    def view(self) -> View | None:
+        """Return the fleet as this holder sees it; None at other members."""
+        lessor, now_ms = self._lessor, self._now_ms()
+        if lessor is None:
+            return None
+        lessees = lessor.lessees
+        members = tuple(
+            MemberView(
+                lessee,
+                now_ms - self._last_ms.get(lessee, now_ms),
+                (now_ms - self._first_ms.get(lessee, now_ms)) // 1000,
+                self._members[lessee].facts if lessee in self._members else {},
+            )
+            for lessee in lessees
+        )
+        shares = []
+        for key in sorted(lessor.keys)[:KEYS_SHOWN_MAX]:
+            parts = lessor.shares(key)
+            shares.append((key, tuple(min(1.0, parts.get(lessee, 0.0)) for lessee in lessees)))
+        return View(now_ms < self._learning_until_ms, members, tuple(shares))
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._links) >= _CONNECTIONS_A_MEMBER * self.members_max + _CONNECTIONS_MORE:
+            self._figures.received["connections_max"] += 1
+            idle = (one for one, link in self._links.items() if link is None or link.lessee is None)
+            last = next(idle, writer)
+            self._links.pop(last, None)
+            last.transport.abort()
+            if last is writer:
+                return
+        self._links[writer] = None
+        try:
+            await self._converse(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # its member connects again
+        except Exception:  # the edge of a connection: one member must not end the holder
+            logger.exception("a connection at the fleet port failed")
+        finally:
+            link = self._links.pop(writer, None)
+            if link is not None and link.lessee is not None and self._members.get(link.lessee) is link:
+                del self._members[link.lessee]
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = Frames(await read_secret(self._secret_file), holder=True)
+        link: _Link | None = None
+        try:
+            writer.write(frames.hello())
+            async with asyncio.timeout(HELLO_SECONDS_MAX):
+                await frames.receive(reader)
+            link = self._links[writer] = _Link(writer, frames)
+            while True:
+                lessor = self._lessor
+                lease_ms = 0 if lessor is None else lessor.terms.lease_ms
+                async with asyncio.timeout(max(HELLO_SECONDS_MAX, lease_ms / 1000)):
+                    message = await frames.receive(reader)
+                    await writer.drain()
+                if not self._take(link, read(message)):
+                    return
+                await asyncio.sleep(_GAP_SECONDS)
+        except MessageError as error:
+            await self._refuse(writer, link, _cause(error), str(error))
+        except _RefusedError as error:
+            await self._refuse(writer, link, error.cause, str(error))
+
+    def _take(self, link: _Link, message: Message) -> bool:
+        """Take a member's message; returns whether another may follow."""
+        if isinstance(message, Report):
+            self._report(link, message)
+        elif isinstance(message, dict):
+            link.facts = message
+        elif isinstance(message, Leave):
+            if link.lessee is not None and self._lessor is not None:
+                self._lessor.leave(link.lessee)
+                self._figures.received["left"] += 1
+                self._flush_soon()
+            return False
+        else:
+            raise MessageError(f"byte 5: a member sends no {type(message).__name__.lower()}")
+        return True
+
+    def _report(self, link: _Link, report: Report) -> None:
+        lessor, now_ms = self._leading(), self._now_ms()
+        if lessor is None:
+            raise _RefusedError("not_holder", "this process is not the holder of the fleet")
+        lessee = report.lessee
+        if link.lessee is None:
+            before = self._members.get(lessee)
+            if before is not None:
+                before.writer.transport.abort()
+            link.lessee = lessee
+            self._members[lessee] = link
+        elif link.lessee != lessee:
+            raise MessageError(f"a report of {lessee.name!r} on the connection of {link.lessee.name!r}")
+        try:
+            lessor.report(report, now_ms)
+        except LeaseRefusedError as error:
+            problem = f"{error}, which is twice fleet.members_max = {lessor.terms.lessees_max}"
+            raise _RefusedError(error.cause, problem) from None
+        except SessionLostError as error:
+            self._figures.received["lost"] += 1
+            link.send(write(Lost(str(error))))
+            return
+        self._figures.received["granted"] += 1
+        self._first_ms.setdefault(lessee, now_ms)
+        self._last_ms[lessee] = now_ms
+        self._flush_soon()
+
+    def _leading(self) -> Lessor | None:
+        """Return the leases, if this process may be the holder now."""
+        if self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms:
+            self.retire("Kafka has not confirmed this holder in time")
+        return self._lessor
+
+    def _flush_soon(self) -> None:
+        if self._flush_handle is None:
+            self._flush_handle = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        """Send all grants that are due."""
+        self._flush_handle = None
+        lessor = self._leading()
+        if lessor is None:
+            return
+        for lessee, grants in lessor.grants(self._now_ms()):
+            link = self._members.get(lessee)
+            if link is not None:
+                link.send(write(grants))
+        self._figures.members = len(lessor.lessees)
+
+    def _send_views(self) -> None:
+        view = self.view()
+        if view is None:
+            return
+        present = {member.lessee for member in view.members}
+        for known in (self._first_ms, self._last_ms):
+            for lessee in known.keys() - present:
+                del known[lessee]
+        self._figures.disagreements = sum(1 for _ in disagreements(view))
+        names = frozenset(twice(view))
+        for name in names - self._twice:
+            event(logger, logging.WARNING, "two members of the fleet have one name", member=name)
+        self._twice = names
+        message = write_view(view)
+        for link in self._members.values():
+            link.send(message)
+
+    async def _refuse(
+        self, writer: asyncio.StreamWriter, link: _Link | None, cause: str, problem: str
+    ) -> None:
+        self._figures.received[cause] += 1
+        level = logging.INFO if cause == "not_holder" else logging.WARNING
+        name = "" if link is None or link.lessee is None else link.lessee.name
+        peer = str(writer.get_extra_info("peername"))
+        event(logger, level, "fleet member refused", peer=peer, member=name, cause=cause, problem=problem)
+        if link is not None:
+            link.send(write(Refusal(cause, problem)))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_WRITE_SECONDS_MAX):
+                await writer.drain()
+
+
+def _cause(error: MessageError) -> str:
+    if isinstance(error, SignatureError):
+        return "secret"
+    return "version" if isinstance(error, VersionError) else "malformed"

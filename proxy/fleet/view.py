@@ -1,0 +1,128 @@
+"""What the holder tells its members about the fleet, for people: who is in it, and who has which shares; pure.
+
+    view        learning u8, members u16, then of each: name text u8, run u64, silent_ms u32, present_s u32, facts
+                keys u16, then of each: key text u16, the share of each member f64
+
+Only the first keys are in it, by name (`KEYS_SHOWN_MAX`). Nothing is decided by it.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from proxy.fleet.codec import (
+    KEY_BYTES_MAX,
+    LESSEES_MAX,
+    NAME_BYTES_MAX,
+    VIEW_KIND,
+    Content,
+    Facts,
+    head,
+    read_facts,
+    text,
+    write_facts,
+)
+from quotas.sharing.lease_values import LesseeId
+
+__all__ = ["KEYS_SHOWN_MAX", "MemberView", "View", "disagreements", "read_view", "write_view"]
+
+KEYS_SHOWN_MAX: Final = 64
+LASTS_SECONDS: Final = 120  # two processes of one name for longer are no rolling upgrade
+_MEMBER: Final = struct.Struct(">QII")
+_U32_MAX: Final = 2**32 - 1
+_MEMBERS_MAX: Final = 2 * LESSEES_MAX
+# Facts that are to be the same in all members, and how they are called for people.
+_SAME: Final = {
+    "members_max": "members_max",
+    "version": "the version of Sluice",
+    "scope": "the scope of quotas",
+    "quotas": "the number of quotas",
+    "quotas_digest": "the quotas",
+    "policy": "the policy",
+}
+
+
+class MemberView(NamedTuple):
+    """A member as the holder sees it.
+
+    Args:
+        silent_ms: the time since its last report.
+        present_s: the time since its first one.
+        facts: what it says of itself.
+    """
+
+    lessee: LesseeId
+    silent_ms: int
+    present_s: int
+    facts: Facts
+
+
+class View(NamedTuple):
+    """The fleet as the holder sees it.
+
+    Args:
+        learning: the holder has just begun, and raises no share yet.
+        shares: by key, the largest share that each member may be using, in the members' order.
+    """
+
+    learning: bool
+    members: tuple[MemberView, ...]
+    shares: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+def write_view(view: View) -> bytes:
+    """Encode a view."""
+    parts = [head(VIEW_KIND), bytes((view.learning,)), len(view.members).to_bytes(2)]
+    for member in view.members:
+        parts += (
+            text(member.lessee.name, NAME_BYTES_MAX, 1),
+            _MEMBER.pack(member.lessee.run, min(member.silent_ms, _U32_MAX), min(member.present_s, _U32_MAX)),
+            write_facts(member.facts),
+        )
+    parts.append(len(view.shares).to_bytes(2))
+    for key, shares in view.shares:
+        parts += (text(key, KEY_BYTES_MAX, 2), struct.pack(f">{len(shares)}d", *shares))
+    return b"".join(parts)
+
+
+def read_view(message: bytes) -> View:
+    """Decode a view, whose kind has been looked at.
+
+    Raises:
+        MessageError: it is malformed.
+    """
+    content = Content(message)
+    learning = bool(content.number(1))
+    members = []
+    for _ in range(content.count(_MEMBERS_MAX)):
+        name = content.name()
+        run, silent_ms, present_s = content.unpack(_MEMBER)
+        members.append(MemberView(LesseeId(name, run), silent_ms, present_s, read_facts(content)))
+    shares = tuple(
+        (content.text(2, KEY_BYTES_MAX), tuple(content.share() for _ in members))
+        for _ in range(content.count(KEYS_SHOWN_MAX))
+    )
+    content.end()
+    return View(learning, tuple(members), shares)
+
+
+def disagreements(view: View) -> Iterator[str]:
+    """Yield a sentence for each thing in which members differ that they should have in common."""
+    for fact, called in _SAME.items():
+        values: dict[str, list[str]] = {}
+        for member in view.members:
+            if fact in member.facts:
+                values.setdefault(member.facts[fact], []).append(member.lessee.name)
+        if len(values) > 1:
+            said = "; ".join(f"{value} at {', '.join(names)}" for value, names in sorted(values.items()))
+            yield f"{called} differs: {said}"
+    yield from (f"two processes are called {name!r}: each needs a name of its own" for name in twice(view))
+
+
+def twice(view: View) -> list[str]:
+    """Return the names that two processes have had for longer than a rolling upgrade takes."""
+    names: dict[str, int] = {}
+    for member in view.members:
+        if member.present_s >= LASTS_SECONDS:
+            names[member.lessee.name] = names.get(member.lessee.name, 0) + 1
+    return [name for name, count in names.items() if count > 1]

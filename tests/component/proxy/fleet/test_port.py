@@ -1,0 +1,303 @@
+"""The holder's port and members' connections, on sockets."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Address
+from proxy.fleet import FleetClient, HolderPort, boot_ms
+from proxy.fleet.codec import Facts, Refusal, read, write
+from proxy.fleet.frames import Frames
+from proxy.fleet.view import View
+from proxy.metrics.fleet import FleetFigures
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
+
+TERMS = LeaseTerms(15_000, 1000, 4)
+KEY = "user:ann"
+LOCAL = Address("127.0.0.1", 0)
+# Of each budget, 0.5 % is never lent.
+WHOLE = 0.995
+
+
+class Budgets:
+    """The demands of one member, and how often its shares have changed."""
+
+    def __init__(self, lessee: Lessee) -> None:
+        self._lessee = lessee
+        self.wanted: dict[str, Wish] = {}
+        self.changes = 0
+
+    def report(self, now_ms: int) -> Report | None:
+        self._lessee.expire(now_ms)
+        self._lessee.wish(self.wanted)
+        return self._lessee.report(now_ms) if self._lessee.due(now_ms) else None
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        taken = self._lessee.take(grants, now_ms)
+        if taken:
+            self.changes += 1
+            self._lessee.confirm()
+        return taken
+
+
+@dataclass
+class Member:
+    """A member that is connected, or tries to be."""
+
+    name: str
+    holder: Address | None
+    secret_file: Path | None = None
+    facts: Facts = field(default_factory=dict)
+    terms: LeaseTerms = TERMS
+    run: int = 1
+
+    def __post_init__(self) -> None:
+        self.lessee = Lessee(self.terms, LesseeId(self.name, self.run), boot_ms())
+        self.budgets = Budgets(self.lessee)
+        self.figures = FleetFigures()
+        self.client = FleetClient(
+            self.lessee,
+            self.budgets,
+            lambda: self.holder,
+            self.secret_file,
+            boot_ms,
+            lambda: self.facts,
+            self.figures,
+        )
+        self.task = asyncio.create_task(self.client.run())
+
+    def share(self, key: str = KEY) -> float:
+        return self.lessee.share(key, boot_ms())
+
+    async def end(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+class Fleet:
+    """A holder's port, and members."""
+
+    def __init__(self, port: HolderPort, address: Address, figures: FleetFigures) -> None:
+        self.port = port
+        self.address = address
+        self.figures = figures
+        self.members: list[Member] = []
+
+    def join(self, name: str, secret_file: Path | None = None, run: int = 1, **facts: str) -> Member:
+        self.members.append(Member(name, self.address, secret_file, facts, run=run))
+        return self.members[-1]
+
+
+@asynccontextmanager
+async def fleet(secret_file: Path | None = None, terms: LeaseTerms = TERMS) -> AsyncIterator[Fleet]:
+    figures = FleetFigures()
+    port = HolderPort(terms.lessees_max, secret_file, boot_ms, figures)
+    found = Fleet(port, await port.start(LOCAL), figures)
+    port.lead(Lessor(terms, 7, lambda _: 1.0, boot_ms(), 0), boot_ms())
+    ticking = asyncio.create_task(port.run())
+    try:
+        yield found
+    finally:
+        for member in found.members:
+            await member.end()
+        ticking.cancel()
+        await port.close()
+
+
+async def until(holds: Callable[[], object], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
+
+
+def secret(tmp_path: Path, word: str) -> Path:
+    path = tmp_path / word
+    path.write_text(word)
+    return path
+
+
+async def test_shares_follow_demand_within_half_a_second(tmp_path: Path) -> None:
+    async with fleet(secret(tmp_path, "word")) as one:
+        a, b = one.join("a", tmp_path / "word"), one.join("b", tmp_path / "word")
+        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 4))
+        a.budgets.wanted = {KEY: Wish(1.0, 3)}
+        await until(lambda: a.share() > 0.95)
+        b.budgets.wanted = {KEY: Wish(1.0, 1)}
+        await until(lambda: b.share() == pytest.approx(WHOLE / 4, rel=0.03), 0.8)
+        assert a.share() == pytest.approx(3 * WHOLE / 4, rel=0.03)
+        assert a.budgets.changes >= 3
+        lessor = one.port.lessor
+        assert lessor is not None
+        assert lessor.used(KEY) <= WHOLE + 1e-9
+
+
+async def test_member_that_leaves_frees_its_share_at_once() -> None:
+    async with fleet() as one:
+        a, b = one.join("a"), one.join("b")
+        for member in (a, b):
+            member.budgets.wanted = {KEY: Wish(1.0, 1)}
+        await until(lambda: a.share() + b.share() > 0.95)
+        a.client.leave()
+        await a.end()
+        await until(lambda: b.share() > 0.95, 1.0)
+        assert one.figures.received["left"] == 1
+
+
+async def test_connection_that_breaks_is_made_again_and_shares_stay() -> None:
+    async with fleet() as one:
+        a = one.join("a")
+        a.budgets.wanted = {KEY: Wish(1.0, 1)}
+        await until(lambda: a.share() > 0.9)
+        address = one.address
+        a.holder = None
+        await until(lambda: not a.lessee.session)
+        assert a.share() > 0.9
+        a.holder = address
+        await until(lambda: a.lessee.session)
+        assert a.share() > 0.9
+
+
+async def test_member_with_another_secret_is_refused_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fleet(secret(tmp_path, "right")) as one:
+        a = one.join("a", secret(tmp_path, "wrong"))
+        await until(lambda: one.figures.received["secret"])
+        await until(lambda: "wrong signature" in a.client.problem)
+        assert not a.lessee.leased(boot_ms())
+        assert "fleet member refused" in caplog.text
+
+
+async def test_process_that_is_not_the_holder_says_so() -> None:
+    async with fleet() as one:
+        a = one.join("a")
+        await until(lambda: a.lessee.leased(boot_ms()))
+        one.port.retire("gw-2 is the holder")
+        await until(lambda: a.client.problem)
+        assert a.client.problem in ("gw-2 is the holder", "this process is not the holder of the fleet")
+        await until(lambda: one.figures.received["not_holder"])
+        assert not one.figures.holds
+
+
+async def test_holder_whose_tenure_is_not_confirmed_stops_by_itself() -> None:
+    async with fleet() as one:
+        one.port.lead(Lessor(TERMS, 8, lambda _: 1.0, boot_ms(), 0), boot_ms(), tenure_ms=300)
+        one.join("a")
+        await until(lambda: one.port.lessor is None, 1.0)
+
+
+async def test_too_many_members_are_refused_with_the_key_to_raise() -> None:
+    async with fleet(terms=LeaseTerms(15_000, 1000, 1)) as one:
+        members = [one.join(name) for name in "abc"]
+        await until(lambda: one.figures.received["lessees_max"])
+        refused = [member for member in members if "fleet.members_max = 1" in member.client.problem]
+        assert len(refused) == 1
+
+
+async def test_two_processes_of_one_name_are_two_members_during_an_upgrade() -> None:
+    async with fleet() as one:
+        a, b = one.join("a", run=1), one.join("a", run=2)
+        await until(lambda: a.lessee.leased(boot_ms()) and b.lessee.leased(boot_ms()))
+        view = one.port.view()
+        assert view is not None
+        assert sorted(member.lessee for member in view.members) == [LesseeId("a", 1), LesseeId("a", 2)]
+
+
+async def test_view_tells_every_member_in_what_they_differ() -> None:
+    async with fleet() as one:
+        a, _ = one.join("a", members_max="4"), one.join("b", members_max="8")
+        await until(lambda: a.figures.disagreements == 1 and a.client.view)
+        view = a.client.view
+        assert isinstance(view, View)
+        assert sorted(member.facts["members_max"] for member in view.members) == ["4", "8"]
+        assert one.figures.disagreements == 1
+
+
+async def test_smaller_members_max_of_one_member_counts_for_none() -> None:
+    async with fleet() as one:
+        a, b = one.join("a"), Member("b", one.address, terms=LeaseTerms(15_000, 1000, 8))
+        one.members.append(b)
+        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 8))
+
+
+async def connected(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(address.host, address.port)
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0", b"\xff" * 64])
+async def test_garbage_is_refused_and_counted(data: bytes) -> None:
+    async with fleet() as one:
+        reader, writer = await connected(one.address)
+        writer.write(data)
+        await reader.read()
+        assert one.figures.received["malformed"] == 1
+        writer.close()
+
+
+async def test_message_that_no_member_sends_ends_the_connection() -> None:
+    async with fleet() as one:
+        reader, writer = await connected(one.address)
+        frames = Frames(b"", holder=False)
+        writer.write(frames.hello())
+        await frames.receive(reader)
+        writer.write(frames.write(write(Refusal("no", "no"))))
+        assert read(await frames.receive(reader)) == Refusal("malformed", "byte 5: a member sends no refusal")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_report_of_another_member_on_a_connection_ends_it() -> None:
+    async with fleet() as one:
+        reader, writer = await connected(one.address)
+        frames = Frames(b"", holder=False)
+        writer.write(frames.hello())
+        await frames.receive(reader)
+        for name in "ab":
+            report = Report(LesseeId(name, 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 4)
+            writer.write(frames.write(write(report)))
+        found = read(await frames.receive(reader))
+        while not isinstance(found, Refusal):
+            found = read(await frames.receive(reader))
+        assert found.problem == "a report of 'b' on the connection of 'a'"
+        writer.close()
+
+
+async def test_idle_connections_keep_no_member_out() -> None:
+    async with fleet() as one:
+        idle = [socket.create_connection(one.address) for _ in range(60)]  # 4 * 4 + 8 are allowed
+        a = one.join("a")
+        await until(lambda: a.lessee.leased(boot_ms()))
+        assert one.figures.received["connections_max"] >= 60 - 24
+        for each in idle:
+            each.close()
+
+
+async def test_member_without_a_lease_is_cut_off_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    terms = LeaseTerms(600, 100, 4)
+    async with fleet(terms=terms) as one:
+        a = Member("a", one.address, terms=terms)
+        one.members.append(a)
+        await until(lambda: a.lessee.leased(boot_ms()))
+        a.holder = None
+        await until(lambda: a.lessee.cut_off(boot_ms()))
+        await asyncio.sleep(0.3)
+        assert a.share() == 0.25
+        a.holder = one.address
+        await until(lambda: a.lessee.leased(boot_ms()))
+        await asyncio.sleep(0.2)
+        assert [text for text in caplog.messages if "this member" in text] == [
+            "this member is the holder of the fleet now",
+            "this member leases shares in the fleet",
+            "this member is cut off from the fleet: it uses the same share of every quota",
+            "this member leases shares in the fleet",
+        ]

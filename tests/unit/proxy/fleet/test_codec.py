@@ -1,0 +1,136 @@
+"""proxy.fleet.codec: bytes by hand, and every way in which they can be wrong."""
+
+from math import inf, nan
+
+import pytest
+
+from proxy.fleet import codec
+from proxy.fleet.codec import Hello, Leave, Lost, Message, MessageError, Refusal, VersionError
+from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LesseeId, Report, Wish
+
+MEMBER = LesseeId("gw-1", 5)
+REPORT = Report(MEMBER, 3, 9, 2, {"user:ann": Wish(1.0, 12.0), "user:bob": None}, {DEFAULT_KEY: 0.125}, 8)
+GRANTS = Grants(7, 3, 1, 9, 15_000, {DEFAULT_KEY: 0.125, "user:ann": 0.75, "user:bob": None}, True, 8)
+# head; name, four numbers, lessees_max
+REPORT_HEAD_BYTES = 6 + 5 + 34
+
+
+def test_report_has_its_bytes() -> None:
+    written = codec.write(Report(LesseeId("a", 1), 2, 3, 4, {"k": Wish(1.0, 2.0)}, {"": 0.5}, 8))
+    expected = (
+        b"SLFT\x01\x02" + b"\x01a" + bytes((0, 0, 0, 0, 0, 0, 0, 1)) + bytes((0, 0, 0, 0, 0, 0, 0, 2))
+        + bytes((0, 0, 0, 0, 0, 0, 0, 3)) + bytes((0, 0, 0, 0, 0, 0, 0, 4)) + b"\x00\x08"
+        + b"\x00\x01" + b"\x00\x01k" + b"\x3f\xf0\0\0\0\0\0\0" + b"\x40\0\0\0\0\0\0\0"
+        + b"\x00\x01" + b"\x00\x00" + b"\x3f\xe0\0\0\0\0\0\0"
+    )  # fmt: skip
+    assert written == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        REPORT,
+        GRANTS,
+        Hello(b"0123456789abcdef"),
+        Refusal("not_holder", "ask gw-2"),
+        Lost("no session"),
+        Leave(),
+        {"version": "1.0", "members_max": "8"},
+    ],
+)
+def test_message_comes_back(message: Message) -> None:
+    assert codec.read(codec.write(message)) == message
+
+
+def test_hello_has_the_length_that_is_read_before_it_is_verified() -> None:
+    assert len(codec.write(Hello(b"0" * codec.NONCE_BYTES))) == codec.HELLO_BYTES
+
+
+def test_largest_messages_fit() -> None:
+    keys = [str(number).rjust(codec.KEY_BYTES_MAX, "k") for number in range(KEYS_MAX)]
+    wishes: dict[str, Wish | None] = {key: Wish(1.0, 1.0) for key in keys}
+    held = {DEFAULT_KEY: 1.0, **dict.fromkeys(keys, 1.0)}
+    report = Report(LesseeId("n" * codec.NAME_BYTES_MAX, 2**64 - 1), 1, 1, 1, wishes, held, codec.LESSEES_MAX)
+    written = codec.write(report)
+    assert len(written) <= codec.MESSAGE_BYTES_MAX
+    assert codec.read(written) == report
+
+
+def test_long_text_is_cut_between_two_characters() -> None:
+    found = codec.read(codec.write(Lost("x" + "é" * codec.PROBLEM_BYTES_MAX)))
+    assert found == Lost("x" + "é" * 249)  # 1 + 2 * 249 = 499 of 500 bytes
+
+
+def test_another_version_is_refused_with_a_sentence() -> None:
+    with pytest.raises(VersionError, match="version 2 of the fleet protocol; only 1 is supported"):
+        codec.read(b"SLFT\x02\x01" + b"0" * 16)
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (b"", "byte 0: 0 bytes are not a message"),
+        (b"GET / HTTP/1.1\r\n", "byte 0: this is not Sluice's fleet protocol"),
+        (b"SLFT\x01\x63", "byte 5: a message of kind 99"),
+        (b"SLFT\x01\x02\x41", "byte 6: a text of 65 bytes, at most 64 allowed"),
+        (b"SLFT\x01\x02\x00", "byte 6: not a printable name"),
+        (b"SLFT\x01\x02\x02a\n", "byte 6: not a printable name"),
+        (b"SLFT\x01\x02\x01\xff", "byte 6: a text that is not UTF-8"),
+        (codec.write(REPORT)[:20], "byte 11: 34 bytes expected, 9 left"),
+        (codec.write(REPORT)[:-1], f"byte {len(codec.write(REPORT)) - 8}: 8 bytes expected, 7 left"),
+        (codec.write(REPORT) + b"x", f"byte {len(codec.write(REPORT))}: 1 bytes too many"),
+        (
+            codec.write(REPORT)[:REPORT_HEAD_BYTES] + b"\xff\xff",
+            f"byte {REPORT_HEAD_BYTES}: 65535 entries, at most 10000 allowed",
+        ),
+    ],
+)
+def test_message_that_is_none_says_where(message: bytes, problem: str) -> None:
+    with pytest.raises(MessageError) as error:
+        codec.read(message)
+    assert str(error.value) == problem
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [Wish(nan, 1), Wish(-0.5, 1), Wish(1.01, 1), Wish(inf, 1), Wish(1, nan), Wish(1, -1), Wish(1, inf)],
+)
+def test_wish_that_cannot_be_is_malformed(wish: Wish) -> None:
+    with pytest.raises(MessageError, match="is wanted"):
+        codec.read(codec.write(REPORT._replace(wishes={"k": wish})))
+
+
+@pytest.mark.parametrize("share", [nan, -0.5, 1.01, inf])
+def test_share_that_cannot_be_is_malformed(share: float) -> None:
+    with pytest.raises(MessageError, match="is not a share"):
+        codec.read(codec.write(REPORT._replace(held={"k": share})))
+    with pytest.raises(MessageError, match="is not a share"):
+        codec.read(codec.write(GRANTS._replace(shares={DEFAULT_KEY: 0.1, "k": share})))
+
+
+def test_default_share_can_not_be_taken_away_or_left_out() -> None:
+    with pytest.raises(MessageError, match="is not a share"):
+        codec.read(codec.write(GRANTS._replace(shares={DEFAULT_KEY: None})))
+    with pytest.raises(MessageError, match="without a default share"):
+        codec.read(codec.write(GRANTS._replace(shares={})))
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        GRANTS._replace(session=0),
+        GRANTS._replace(version=0),
+        GRANTS._replace(lease_ms=3_600_001),
+        GRANTS._replace(lessees_max=0),
+        GRANTS._replace(lessees_max=257),
+    ],
+)
+def test_grants_that_cannot_be_are_malformed(grants: Grants) -> None:
+    with pytest.raises(MessageError, match="byte 6: grants"):
+        codec.read(codec.write(grants))
+
+
+@pytest.mark.parametrize("report", [REPORT._replace(number=0), REPORT._replace(lessees_max=0)])
+def test_report_that_can_not_be_is_malformed(report: Report) -> None:
+    with pytest.raises(MessageError, match="byte 11: report"):
+        codec.read(codec.write(report))
