@@ -1,4 +1,4 @@
-"""API keys, the versions Sluice serves, and which of them are flexible (KIP-482).
+"""API keys, the versions that Sluice supports, and which of them are flexible (KIP-482).
 
 The table is that of Kafka 4.4's message definitions. A request with a version above `MAX_VERSION` is still forwarded,
 but ApiVersions responses are reduced so that clients do not choose one. A key that is not in the table is newer than

@@ -37,7 +37,7 @@ FILE_PREFIX: Final = "capture-"
 FILE_SUFFIX: Final = ".parquet"
 UNFINISHED_SUFFIX: Final = ".inprogress"
 
-# In place of a missing number: no response, no broker asked, records not counted.
+# Instead of a missing number: no response, no request to a broker, records not counted.
 NONE: Final = -1
 
 
@@ -52,9 +52,7 @@ class Column(NamedTuple):
 # The fields of one entry of `partitions`.
 PARTITION_FIELDS: Final = (
     Column("topic", "string", "name; its id as 32 hexadecimal digits where no name is known"),
-    Column(
-        "partition", "int32", "-1: what was not told apart, of all that the request or its response holds"
-    ),
+    Column("partition", "int32", "-1: the sum of the partitions that were not captured separately"),
     Column("bytes", "int64", "of the record batches"),
     Column("records", "int32", "how many; -1 where not known"),
 )

@@ -1,9 +1,10 @@
 """Errors in a peer's bytes.
 
-WireError
-    TruncatedError        the bytes end before the field does MalformedFieldError   an invalid length, count or number,
-    or text that is not UTF-8 OversizedError        a part that must be buffered exceeds its limit, or an array or tag
-    section has too many elements UnknownVersionError   the layout of this version is not known
+    WireError
+        TruncatedError         the bytes end before the field does
+        MalformedFieldError    an invalid length, count or number, or text that is not UTF-8
+        OversizedError         a part that must be buffered exceeds its limit, or has too many elements
+        UnknownVersionError    the layout of this version is not known
 
 `protocol` raises no other exception on a peer's bytes; any other one is a bug.
 """

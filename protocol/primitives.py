@@ -26,7 +26,7 @@ TAGS_MAX: Final = 10_000
 
 
 def int16(buf: Buffer, pos: int, end: int) -> int:
-    """The big-endian int16 at `pos`."""
+    """Return the big-endian int16 at `pos`."""
     if pos + 2 > end:
         raise TruncatedError(f"int16 at byte {pos} is cut off at {end}")
     value: int = _INT16(buf, pos)[0]
@@ -34,7 +34,7 @@ def int16(buf: Buffer, pos: int, end: int) -> int:
 
 
 def int32(buf: Buffer, pos: int, end: int) -> int:
-    """The big-endian int32 at `pos`."""
+    """Return the big-endian int32 at `pos`."""
     if pos + 4 > end:
         raise TruncatedError(f"int32 at byte {pos} is cut off at {end}")
     value: int = _INT32(buf, pos)[0]
@@ -42,7 +42,7 @@ def int32(buf: Buffer, pos: int, end: int) -> int:
 
 
 def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    r"""The unsigned varint at `pos`, at most 32 bits in five bytes, as Kafka's own reader takes it.
+    r"""Return the unsigned varint at `pos`: at most 32 bits in five bytes, as in Kafka's own reader.
 
     >>> uvarint(b"\xac\x02", 0, 2)
     (300, 2)
@@ -63,7 +63,7 @@ def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def skip(pos: int, size: int, end: int) -> int:
-    """The position `size` bytes on, which must not lie past `end`."""
+    """Return the position after `size` bytes, which must not be after `end`."""
     pos += size
     if pos > end:
         raise TruncatedError(f"{size} bytes before byte {pos} are cut off at {end}")
@@ -71,7 +71,7 @@ def skip(pos: int, size: int, end: int) -> int:
 
 
 def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """The length of a string of bytes or of records (int32, or varint less one): -1 for null."""
+    """Return the length of bytes or records (an int32, or a varint minus one), -1 for null."""
     if flexible:
         value, pos = uvarint(buf, pos, end)
         return value - 1, pos
@@ -82,7 +82,7 @@ def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, in
 
 
 def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """An array's length, -1 for null; its elements may be still to come."""
+    """Return an array's length, -1 for null; its elements may not have arrived."""
     if flexible:
         value, after = uvarint(buf, pos, end)
         value -= 1
@@ -98,7 +98,7 @@ def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int
 
 
 def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """An array's length, -1 for null; each of its elements has a byte at least, which must be there."""
+    """Return an array's length, -1 for null; at least one byte per element must be available."""
     value, after = streamed_count(buf, pos, end, flexible)
     if value > end - after:
         raise TruncatedError(f"an array of {value} elements at byte {pos} is cut off at {end}")
@@ -106,7 +106,7 @@ def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
 
 
 def string_span(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Where a string's text begins and ends; a null string ends one before it begins."""
+    """Return where a string's text begins and ends; a null string ends one byte before it begins."""
     if flexible:
         size, pos = uvarint(buf, pos, end)
         size -= 1
@@ -123,7 +123,7 @@ def string_span(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, i
 
 
 def string(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[str | None, int]:
-    """A string's text, None for null, and the position after it."""
+    """Return a string's text, None for null, and the position after it."""
     start, stop = string_span(buf, pos, end, flexible)
     if stop < start:
         return None, start
@@ -134,19 +134,19 @@ def string(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[str | None,
 
 
 def skip_string(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
-    """The position after a string, null or not."""
+    """Return the position after a string or null."""
     start, stop = string_span(buf, pos, end, flexible)
     return max(start, stop)
 
 
 def skip_bytes(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
-    """The position after a string of bytes or of records, null or not."""
+    """Return the position after bytes, records or null."""
     size, pos = bytes_size(buf, pos, end, flexible)
     return skip(pos, max(size, 0), end)
 
 
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """The position after a tag section."""
+    """Return the position after a tag section."""
     if pos < end and not buf[pos]:
         return pos + 1
     tags, after = uvarint(buf, pos, end)
@@ -156,7 +156,7 @@ def skip_tags(buf: Buffer, pos: int, end: int) -> int:
 
 
 def skip_tagged_fields(buf: Buffer, pos: int, end: int, tags: int) -> int:
-    """The position after so many tagged fields."""
+    """Return the position after this number of tagged fields."""
     last = end - 1
     for _ in range(tags):
         if pos < last and buf[pos] < 128 and (size := buf[pos + 1]) < 128:  # nearly always one byte each
@@ -173,7 +173,7 @@ def skip_tagged_fields(buf: Buffer, pos: int, end: int, tags: int) -> int:
 
 
 def uvarint_bytes(value: int) -> bytes:
-    """The shortest varint of `value`.
+    """Encode `value` as the shortest varint.
 
     >>> uvarint_bytes(300).hex()
     'ac02'
@@ -189,19 +189,19 @@ def uvarint_bytes(value: int) -> bytes:
 
 
 def count_bytes(value: int, flexible: bool) -> bytes:
-    """An array's length, -1 for null."""
+    """Encode an array's length; -1 for null."""
     return uvarint_bytes(value + 1) if flexible else value.to_bytes(4, "big", signed=True)
 
 
 def string_bytes(text: str | None, flexible: bool) -> bytes:
-    """A string with its length; None for null."""
+    """Encode a string with its length; None for null."""
     raw = b"" if text is None else text.encode()
     size = -1 if text is None else len(raw)
     return (uvarint_bytes(size + 1) if flexible else size.to_bytes(2, "big", signed=True)) + raw
 
 
 def nullable_int32s(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[tuple[int, ...] | None, int]:
-    """An array of int32, None for null, and the position after it."""
+    """Return an array of int32, None for null, and the position after it."""
     size, pos = count(buf, pos, end, flexible)
     if size < 0:
         return None, pos
@@ -210,13 +210,13 @@ def nullable_int32s(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[tu
 
 
 def int32s(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[tuple[int, ...], int]:
-    """An array of int32, and the position after it; null is an empty one."""
+    """Return an array of int32 and the position after it; null is returned as an empty one."""
     found, pos = nullable_int32s(buf, pos, end, flexible)
     return found or (), pos
 
 
 def int32s_bytes(values: Sequence[int] | None, flexible: bool) -> bytes:
-    """An array of int32 with its length; None for null."""
+    """Encode an array of int32 with its length; None for null."""
     if values is None:
         return count_bytes(-1, flexible)
     return count_bytes(len(values), flexible) + pack(f">{len(values)}i", *values)

@@ -1,7 +1,7 @@
-"""Where throttle_time_ms lies in a response, and the larger of two written there (KIP-219).
+"""The position of throttle_time_ms in a response, and how a larger value is written there (KIP-219).
 
-Nearly always it is the body's first field. Produce, ApiVersions and the four delegation token APIs put it
-last, before the tag section of flexible versions, so the fields before it must be walked; OffsetDelete has it after an
+Nearly always it is the body's first field. In Produce, ApiVersions and the four delegation token APIs it is the last
+one, before the tag section of flexible versions, so all fields before it must be skipped; OffsetDelete has it after an
 error code. Some APIs have none: their clients are muted without a throttle time in the response.
 
 The throttle time itself is decided by the quota engine.
@@ -26,7 +26,7 @@ from protocol.primitives import Buffer, count, int16, skip, skip_bytes, skip_str
 
 # The response of this version has no throttle time.
 NONE: Final = -1
-# The field follows fields of variable length: `locate` walks them.
+# The field follows fields of variable length, which `locate` skips.
 LAST: Final = -2
 
 _INT32: Final = Struct(">i")
@@ -41,12 +41,12 @@ _SINCE: Final[dict[int, int]] = {
 _WITHOUT: Final = frozenset({17, 27, 36, 52, 53, 54, 55, 58, 83, 84, 85, 86, 87})
 
 _LAST: Final = frozenset({PRODUCE, API_VERSIONS, CREATE_DELEGATION_TOKEN, DESCRIBE_DELEGATION_TOKEN})
-# Bytes of the body before it, where it is not first: an error code; an error code and an expiry.
+# The bytes of the body before it, if it is not the first field: an error code; an error code and an expiry.
 _OFFSET: Final[dict[int, int]] = {OFFSET_DELETE: 2, RENEW_DELEGATION_TOKEN: 10, EXPIRE_DELEGATION_TOKEN: 10}
 
 
 def position(api_key: int, version: int) -> int:
-    """The offset in the body of the response, or LAST, or NONE."""
+    """Return its offset in the body of the response, or LAST, or NONE."""
     if version > MAX_VERSION.get(api_key, -1) or api_key in _WITHOUT or version < _SINCE.get(api_key, 0):
         return NONE
     if api_key in _LAST:
@@ -55,7 +55,7 @@ def position(api_key: int, version: int) -> int:
 
 
 def locate(frame: Buffer, api_key: int, version: int) -> int:
-    """Its position in a whole frame with its length prefix, or NONE.
+    """Return its position in a complete frame with its length prefix, or NONE.
 
     Raises:
         WireError: the frame ends before it.
@@ -93,9 +93,7 @@ def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms
 
 
 def skip_produce_responses(buf: Buffer, pos: int, end: int, version: int) -> int:
-    """The position after a Produce response's array of topics, which is that of the throttle time since version
-    1.
-    """
+    """Return the position after a Produce response's topics: the throttle time, since version 1."""
     compact = flexible(PRODUCE, version)
     # Index, error code, base offset; log append time since version 2, log start offset since 5.
     fixed = 14 + (8 if version >= 2 else 0) + (8 if version >= 5 else 0)
@@ -106,7 +104,7 @@ def skip_produce_responses(buf: Buffer, pos: int, end: int, version: int) -> int
         for _ in range(partitions):
             pos = skip(pos, fixed, end)
             if version >= 8:
-                # No record errors, no message, no tags: how a response without an error ends, in three bytes.
+                # No record errors, no message, no tags: the three last bytes of a partition without an error.
                 if compact and pos + 3 <= end and buf[pos] == 1 and not buf[pos + 1] and not buf[pos + 2]:
                     pos += 3
                     continue
@@ -137,7 +135,7 @@ def _skip_api_keys(buf: Buffer, pos: int, end: int, version: int) -> int:
 
 
 def _skip_token(buf: Buffer, pos: int, end: int, version: int) -> int:
-    """What creating and describing a delegation token have in common: owner, requester, times, id, HMAC."""
+    """Skip the common fields of creating and describing a delegation token: owner, requester, times, id, HMAC."""
     compact = flexible(CREATE_DELEGATION_TOKEN, version)
     for _ in range(4 if version >= 3 else 2):
         pos = skip_string(buf, pos, end, compact)

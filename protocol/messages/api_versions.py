@@ -1,8 +1,8 @@
 """ApiVersions: the broker's version ranges, reduced to those that Sluice supports (KIP-35, KIP-511).
 
-A key that is not in `protocol.api` is removed, and also one whose oldest version is newer than the newest supported
-one. Oldest versions are not changed: brokers only advertise 0 for Produce because librdkafka decides by it whether it
-may compress (KAFKA-18659). Features and all later fields are not changed.
+A key that is not in `protocol.api` is removed, and also one whose oldest version is newer than Sluice's newest. Oldest
+versions are not changed: brokers only advertise 0 for Produce because librdkafka decides by it whether it may compress
+(KAFKA-18659). Features and all later fields are not changed.
 """
 
 from collections.abc import Mapping

@@ -27,19 +27,19 @@ AddressMap: TypeAlias = Callable[[int, str, int], tuple[str, int] | None]
 Tags: TypeAlias = list[tuple[int, bytes]]
 
 _ENDPOINTS_TAG: Final = 0
-# The highest tag of one byte: Kafka hands out tags from 0 upwards, one or two a message.
+# The highest tag of one byte: Kafka assigns tags from 0 upwards, one or two per message.
 _FILL_TAG: Final = 127
 # No Kafka message has more than four; the bound keeps the count of tags one byte long.
 _TAGS_MAX: Final = 64
-# Endpoints that are rewritten into a frame that passes; one takes about 5 us, and the loop waits. More of them, of
-# which a cluster would need that many brokers, are left out.
+# The most endpoints that are rewritten in a forwarded frame: each blocks the loop for about 5 us. If there are more,
+# which needs as many brokers, all are removed.
 FITTED_MAX: Final = 500
 _INT32 = Struct(">i")
 _NULL_RACK: Final = b"\x00"
 
 
 class Endpoint(NamedTuple):
-    """A broker's address, with its rack and tags as the bytes they came as."""
+    """A broker's address, with its rack and tags as received bytes."""
 
     node_id: int
     host: str
@@ -173,10 +173,10 @@ def _fill(tags: Tags, size: int) -> bytes | None:
     if gap == 0:
         return section
     if gap == 1:
-        # Too little for a field of its own: the count of tags takes two bytes, which any varint reader
+        # Too short for another field: the count of tags is encoded in two bytes, which every varint reader
         # accepts.
         return bytes((section[0] | 0x80, 0)) + section[1:]
-    # A tag of one byte, a length of as many bytes as make it come out, and zeros.
+    # A tag of one byte, a length in as many bytes as are needed for the exact size, and zeros.
     width = 1
     while gap - 1 - width >= 1 << 7 * width:
         width += 1

@@ -28,7 +28,7 @@ FLEXIBLE: Final = 12
 REPLICA_TAG_SINCE: Final = 15
 _TOPIC_IDS: Final = 13
 
-# KIP-227: the epoch that opens a session, and the one that ends it or asks for none.
+# KIP-227: the epoch that begins a session, and the one that ends it or requests none.
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
@@ -277,7 +277,7 @@ class TopicArray:
     """Encodes topics with their partitions; consecutive ones of a topic share an entry, as in Kafka's own client,
     since order is priority (KIP-74).
 
-    Thousands are written while other work waits: in one loop, without objects for the garbage collector.
+    Thousands are encoded while the loop is blocked: in one Python loop, without objects for the garbage collector.
     """
 
     __slots__ = ("_compact", "_count", "_entries", "_named", "_tags", "_topic", "_topics", "_written")
@@ -288,7 +288,7 @@ class TopicArray:
         self._tags = _ZERO if self._compact else b""
         self._written = bytearray()
         self._topics = 0
-        # The last topic, its partitions, and how many they are.
+        # The last topic, its partitions, and their number.
         self._topic: bytes | None = None
         self._entries = bytearray()
         self._count = 0
@@ -334,7 +334,7 @@ def _count_bytes(size: int, compact: bool) -> bytes:
 def replica_id(frame: Buffer, body_pos: int, version: int) -> int:
     """Return the replica id in the tags of a whole request since version 15; -1 if it has none (KIP-903)."""
     end = len(frame)
-    # A cheap sign of a ReplicaState tag of 13 bytes at the very end, before the request is walked to be sure.
+    # A cheap check for a ReplicaState tag of 13 bytes at the very end; only then is the request parsed.
     if version < REPLICA_TAG_SINCE or end - body_pos < 15 or frame[end - 15] != 1 or frame[end - 14] != 13:
         return -1
     try:

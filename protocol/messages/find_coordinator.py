@@ -42,7 +42,7 @@ def rewrite(frame: bytes, version: int, address_map: AddressMap) -> bytes:
 
 
 def _single(frame: bytes, pos: int, end: int, version: int, address_map: AddressMap) -> tuple[bytes, int]:
-    """Versions 0 to 3: error code, message since 1, node id, host, port."""
+    """Rewrite a response of versions 0 to 3: error code, message since 1, node id, host, port."""
     compact = flexible(FIND_COORDINATOR, version)
     error = int16(frame, pos, end)
     message_pos = node_pos = pos + 2
@@ -57,7 +57,7 @@ def _single(frame: bytes, pos: int, end: int, version: int, address_map: Address
 
 
 def _coordinator(frame: bytes, pos: int, end: int, address_map: AddressMap) -> tuple[bytes, int]:
-    """Versions from 4: key, node id, host, port, error code, message, tags."""
+    """Rewrite one coordinator of version 4 and later: key, node id, host, port, error code, message, tags."""
     node_pos = skip_string(frame, pos, end, True)
     node_id = int32(frame, node_pos, end)
     host, port_pos = string(frame, node_pos + 4, end, True)
@@ -72,7 +72,7 @@ def _coordinator(frame: bytes, pos: int, end: int, address_map: AddressMap) -> t
 def _mapped(
     error: int, node_id: int, host: str | None, port: int, compact: bool, address_map: AddressMap
 ) -> tuple[int, bytes]:
-    """The error code, and node id, host and port as bytes."""
+    """Return the error code, and node id, host and port for clients as bytes."""
     address: tuple[str, int] | None = (host or "", port)
     # A response with an error has no node: node -1, no host, port -1.
     if not error or node_id >= 0:

@@ -21,7 +21,7 @@ from protocol.api import (
 from protocol.primitives import Buffer, int32, skip_string
 
 # The session timeout of Kafka's consumers before 3.0 and of sarama; franz-go, librdkafka and newer Java use
-# 45 s, KafkaJS 30 s. Taken where a group connection named none.
+# 45 s, KafkaJS 30 s. Used if the connection's group requests contain none.
 SESSION_TIMEOUT_DEFAULT_MS: Final = 10_000
 
 GROUP_APIS: Final = frozenset(

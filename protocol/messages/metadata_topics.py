@@ -37,7 +37,7 @@ __all__ = [
 
 # The first version that can forbid auto-creation: every broker since 0.11 supports it.
 BY_NAME_VERSION: Final = 4
-# The first in which brokers look topics up by id (Kafka 3.1; in 10 and 11 they refuse to).
+# The first version in which brokers accept topic ids (Kafka 3.1; they reject them in 10 and 11).
 BY_ID_VERSION: Final = 12
 
 _THROTTLE_SINCE: Final = 3
@@ -85,7 +85,7 @@ def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes)
 def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: bytes) -> bytes:
     """Encode a request for topics by id."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_ID_VERSION, correlation_id, len(client_id))[4:]
-    # Each: its id, a null name, no tags. Then: create none, no authorized operations, no tags; a header's tags first.
+    # Header tags; per topic its id, a null name, no tags; then: create none, no authorized operations, no tags.
     topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
     body = head + client_id + b"\0" + count_bytes(len(topic_ids), True) + topics + bytes(3)
     return _INT32.pack(len(body)) + body

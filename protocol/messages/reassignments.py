@@ -114,10 +114,10 @@ def read_response(frame: Buffer) -> Reassignments:
 
 
 def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]:
-    """Read a whole response of version 1.
+    """Decode a whole response of version 1.
 
     Raises:
-        WireError: it is none.
+        WireError: it is not such a response.
     """
     end = len(frame)
     found, pos = _read(frame)
@@ -129,7 +129,7 @@ def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]
 def write_response(
     found: Reassignments, correlation_id: int, batch: Mapping[Partition, Stepping] | None = None
 ) -> bytes:
-    """A whole response: of version 1 where there is a batch, empty or not."""
+    """Encode a whole response: of version 1 if `batch` is given, even if it is empty; otherwise of version 0."""
     body = (
         RESPONSE_HEAD.pack(0, correlation_id)[4:]
         + b"\0"
@@ -169,7 +169,7 @@ def _stepping(frame: Buffer, pos: int, end: int) -> tuple[Stepping, int]:
 
 
 def _topics(entries: Iterable[tuple[Partition, Sequence[Sequence[int]]]]) -> bytes:
-    """Topics with their partitions, which are an index and lists of brokers."""
+    """Encode topics with their partitions: an index and lists of brokers each."""
     topics: dict[str, list[bytes]] = {}
     for (name, index), lists in entries:
         topics.setdefault(name, []).append(_partition(index, lists))
@@ -180,7 +180,7 @@ def _topics(entries: Iterable[tuple[Partition, Sequence[Sequence[int]]]]) -> byt
 
 
 def _partition(index: int, lists: Sequence[Sequence[int]]) -> bytes:
-    """An index, lists of brokers and no tags; in one piece, for thousands are written while a loop waits."""
+    """Encode a partition: an index, lists of brokers, no tags. In one expression: thousands block the loop."""
     sizes = tuple(map(len, lists))
     if max(sizes) > _ONE_BYTE_COUNT_MAX:
         brokers = b"".join(int32s_bytes(one, True) for one in lists)

@@ -1,12 +1,12 @@
 """SaslHandshake 0-1 and SaslAuthenticate 0-2: the mechanism, the position of the token, the broker's response (KIP-43,
 KIP-152, KIP-368).
 
-Requests are read for the mechanism's name and the place of the token; responses for the error code, the place of
-the broker's own token and the session's lifetime. A token is never copied here: `sasl_tokens` reads the name
-out of it where it lies. Ignored: the broker's list of mechanisms, error messages; nothing is rewritten.
+Of requests the mechanism's name and the position of the token are read; of responses the error code, the position of
+the broker's token, and the session's lifetime. Tokens are not copied: `sasl_tokens` reads the name from the buffer.
+Ignored: the broker's list of mechanisms, error messages. Nothing is rewritten.
 
-Version notes: SaslAuthenticate has session_lifetime_ms since 1 and is flexible since 2; SaslHandshake never is.
-After a SaslHandshake 0 tokens follow without a Kafka header, which is the channel's business.
+Version notes: SaslAuthenticate has session_lifetime_ms since 1 and is flexible since 2; SaslHandshake never is. After a
+SaslHandshake 0, tokens follow without a Kafka header (`proxy.channel.handlers.sasl`).
 """
 
 from struct import Struct
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 def mechanism(buf: Buffer, pos: int, end: int) -> str:
-    """The mechanism that the SaslHandshake asks for whose body begins at `pos`."""
+    """Return the mechanism in a SaslHandshake request whose fields begin at `pos`."""
     name, _ = string(buf, pos, end, False)
     if name is None:
         raise MalformedFieldError(f"mechanism at byte {pos} is null")
@@ -47,12 +47,12 @@ def mechanism(buf: Buffer, pos: int, end: int) -> str:
 
 
 def handshake_error(buf: Buffer, pos: int, end: int) -> int:
-    """The error code of the SaslHandshake response whose length prefix is at `pos`."""
+    """Return the error code of the SaslHandshake response whose length prefix is at `pos`."""
     return int16(buf, response_body_start(buf, pos, end, SASL_HANDSHAKE, 0), end)
 
 
 def token_span(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]:
-    """Where the token lies in the SaslAuthenticate whose body begins at `pos`, header tags excluded."""
+    """Return start and end of the token in a SaslAuthenticate request whose fields begin at `pos`."""
     size, start = bytes_size(buf, pos, end, flexible(SASL_AUTHENTICATE, version))
     if size < 0:
         raise MalformedFieldError(f"token at byte {pos} is null")
@@ -60,7 +60,7 @@ def token_span(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]
 
 
 def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
-    """The whole SaslAuthenticate response whose length prefix is at `pos`."""
+    """Parse the complete SaslAuthenticate response whose length prefix is at `pos`."""
     compact = flexible(SASL_AUTHENTICATE, version)
     pos = response_body_start(buf, pos, end, SASL_AUTHENTICATE, version)
     error_code = int16(buf, pos, end)

@@ -1,29 +1,30 @@
 """The name in a SASL token: PLAIN (RFC 4616), SCRAM's first message (RFC 5802), OAUTHBEARER (RFC 7628).
 
-For a token that Kafka's own servers accept, the name is the one that they find (`tests/oracle` compares). A token that
-they refuse may have any name here: the broker verifies tokens, and the channel sees its refusal. So only the parts that
-lead to the name are checked, and each function takes one pass of C code, whatever the token holds. A token without a
-name, or with one that is too long, gives None, never an error.
+For a token that Kafka's own servers accept, the result is the name that they find (`tests/oracle` compares). For a
+token that they reject, it may be any name: the broker verifies tokens, and the channel receives its response. So only
+the parts that lead to the name are checked, in one pass of C code whatever the token contains. For a token without a
+name, or with one that is too long, the result is None, never an error.
 
-No secret is copied: patterns run over the buffer the token lies in and take out the name alone. Of a JWT the
-payload is decoded, its signature never; all of it is forgotten when the function ends.
+No secret is copied: patterns search the buffer that contains the token, and only the name is extracted. Of a JWT the
+payload is decoded, but not the signature; nothing of it is kept.
 
-How Kafka reads, where it is not what the RFCs say:
+Kafka's servers deviate from the RFCs:
 
-- Bytes that are not UTF-8 are replacement characters in PLAIN's name. No name is normalised (SASLprep).
-- Of a name or pair that comes twice the last one counts.
-- A JWT's payload may be in either alphabet of base64: Kafka 4.1 and newer read unsecured ones in the URL's, older ones
-  in the other, jose4j signed ones in both, passing over what is in neither ("~").
-- Of an unsecured one (no signature) Jackson reads the first JSON value and nothing behind it, a claim that is true,
-  false or null is that word, and the name keeps its blanks. Of a signed one the name is trimmed, and only text.
+- Bytes of PLAIN's name that are not UTF-8 become replacement characters. Names are not normalised (SASLprep).
+- If a name or a key occurs twice, the last one is used.
+- A JWT's payload may use either base64 alphabet: Kafka 4.1 and newer decode unsecured ones with the URL alphabet, older
+  versions with the other; jose4j decodes signed ones with both, and ignores characters of neither ("~").
+- Of an unsecured JWT (without a signature) Jackson parses the first JSON value and ignores the rest; a claim that is
+  true, false or null is that word, and the name keeps its blanks. Of a signed JWT the claim must be a string, and the
+  name is trimmed.
 
 Ignored: authorization ids (Kafka refuses one that differs from the name), nonces, proofs, and every claim but one.
 
 Non-obvious:
 
-- Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept it with less, and
-  the user would then have no quota here. `tests/oracle/test_names.py` lets Kafka's own servers judge. A token that
-  a broker refuses may have any name.
+- Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept a token that is
+  incomplete otherwise, and its user would then have no quota here. `tests/oracle/test_names.py` compares with Kafka's
+  own servers.
 """
 
 import json
@@ -34,18 +35,18 @@ from typing import Final
 
 __all__ = ["DELEGATION_TOKEN", "bearer_name", "plain_name", "scram_name"]
 
-# The result of `scram_name` for a delegation token (KIP-48): it has its id in place of a name, and not its owner.
+# The result of `scram_name` for a delegation token (KIP-48), which contains its id instead of the owner's name.
 DELEGATION_TOKEN: Final = "\0delegation token"
 
-# Kafka has no bound for names; a token of a megabyte must not become a key.
+# Kafka does not bound names; but a token of a megabyte must not become a key.
 NAME_BYTES_MAX: Final = 1024
-# Of base64. JSON of that size is read in 2 ms at worst.
+# In base64. JSON of this size is parsed in at most 2 ms.
 _PAYLOAD_BYTES_MAX: Final = 64 * 1024
-# What Java's String.trim takes off.
+# The characters that Java's String.trim removes.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 _PLAIN: Final = re.compile(rb"[^\0]*+\0([^\0]{1,%d})\0" % NAME_BYTES_MAX)
-# What would be half of a surrogate pair, whole or cut: Java replaces it by one character, Python each byte by its own.
+# Half of a surrogate pair, complete or cut off: Java replaces it by one character, Python replaces each byte.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
@@ -53,19 +54,19 @@ _SASLNAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)"
 _SCRAM_FIRST: Final = re.compile(
     rb"n,(?:a=[^,]*+)?,(?:m=[^,]*+,)?n=(%s{1,%d}),r=[^,]" % (_SASLNAME, NAME_BYTES_MAX)
 )
-# No value holds a comma, so wherever this stands an extension begins.
+# No value contains a comma, so an extension begins wherever this occurs.
 _TOKEN_AUTH: Final = b",tokenauth="
 _TRUE: Final = re.compile(rb"(?i:true)(?=,|\Z)")
 
 _BEARER_FIRST: Final = re.compile(rb"n,(?:a=[^,]*+)?,\x01")
-# No value holds a separator, so wherever this stands a pair begins.
+# No value contains a separator, so a pair begins wherever this occurs.
 _AUTH: Final = b"\x01auth="
 _JWT: Final = re.compile(
     rb"(?i:bearer) ++[-_~+/a-zA-Z0-9]*+\.([-_~+/a-zA-Z0-9]{1,%d})\.([-_~+/a-zA-Z0-9]*+=*+)\x01"
     % _PAYLOAD_BYTES_MAX
 )
 _URL_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
-# Digits are not looked at, and thousands of them are no integer to Python.
+# Numbers are not used, and Python refuses to convert thousands of digits to an integer.
 _JSON: Final = json.JSONDecoder(parse_int=float, strict=False)
 _JSON_BLANKS: Final = " \t\r\n"
 _LITERALS: Final = {None: "null", True: "true", False: "false"}
@@ -73,7 +74,7 @@ _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
-    r"""The authentication id of a PLAIN token: what stands between the first two zeros.
+    r"""Return the authentication id of a PLAIN token: the text between the first two zeros.
 
     >>> plain_name(b"\0alice\0alice-secret", 0, 19)
     'alice'
@@ -85,7 +86,7 @@ def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
 
 
 def scram_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
-    """The user of a SCRAM client-first message; DELEGATION_TOKEN where its id stands there instead.
+    """Return the user of a SCRAM client-first message; DELEGATION_TOKEN if it contains a token's id instead.
 
     >>> scram_name(b"n,,n=a=2Cb=3D,r=fyko", 0, 20)
     'a,b='
@@ -100,7 +101,7 @@ def scram_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
 
 
 def bearer_name(buf: bytes | bytearray, start: int, stop: int, claim: str) -> str | None:
-    """The value of one claim of the JWT in an OAUTHBEARER token, signed or not; None for an opaque token."""
+    """Return one claim of the JWT in an OAUTHBEARER token, signed or not; None for an opaque token."""
     first = _BEARER_FIRST.match(buf, start, stop)
     if first is None:
         return None
@@ -112,10 +113,10 @@ def bearer_name(buf: bytes | bytearray, start: int, stop: int, claim: str) -> st
 
 
 def _claimed(payload: bytes, claim: str, *, signed: bool) -> str | None:
-    """A claim that may be a name, as who verifies such a token reads it."""
+    """Return the claim as a name, as Kafka's verifier of such a token reads it; None if it cannot be one."""
     payload = payload.translate(_URL_ALPHABET, b"~")
     try:
-        # A single character at the end is no byte.
+        # A single character at the end is not a byte.
         text = b64decode(payload[: -1 if len(payload) % 4 == 1 else None] + b"===")
         claims, _ = _JSON.raw_decode(text.decode(json.detect_encoding(text), "replace").lstrip(_JSON_BLANKS))
     except (Base64Error, ValueError, RecursionError):
@@ -130,5 +131,5 @@ def _claimed(payload: bytes, claim: str, *, signed: bool) -> str | None:
     stripped = name.strip(_BLANKS)
     if not stripped or len(name) > NAME_BYTES_MAX:
         return None
-    # Half of a surrogate pair is no character; Kafka's quotas call it so (`Sanitizer`).
+    # Half of a surrogate pair is not a character; Kafka's quotas replace it by "?" (`Sanitizer`).
     return _HALF_A_PAIR.sub("?", stripped if signed else name)

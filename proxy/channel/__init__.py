@@ -23,7 +23,7 @@ Non-obvious:
   wait for the rest with a buffer allocated.
 - A channel has three times. `now_ms` decides; `now_ns` (when the shell read the bytes that it shows, an argument of
   `receive`) and each direction's `moved_ns` (when its last large frame made progress) only measure.
-- Muted clients that are released early are decided anew, so releasing all of them after a quota was raised lets no
+- Muted clients that are released early are checked again, so releasing all of them after a quota was raised lets no
   excess pass.
 """
 

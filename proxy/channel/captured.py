@@ -1,7 +1,7 @@
 """Captures a channel's requests, one row for each; traffic is handled as without capture (issue 7).
 
     client ──► RequestDirection ──► broker    owed: the rows whose responses are still to come, oldest first,
-                 │      ▲                       beside `in_flight`, which it leaves as it is
+                 │      ▲                       in addition to `in_flight`
          handled │ owed │
                  ▼      │
                Capture ─┴──► recorder         response_begun: the row is finished and given to the recorder
@@ -173,7 +173,7 @@ class Capture(Observer):
             self._request_walk = direction.walk
         key = head[1]
         if key == PRODUCE:
-            row[_PARTITIONS] = self._walks.produced  # a list that may grow yet
+            row[_PARTITIONS] = self._walks.produced  # a list that may still grow
             if not direction.response_owed:
                 return self._finish_acks_zero(direction, row)
         elif key in _MUTATING:

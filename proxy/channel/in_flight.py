@@ -68,7 +68,7 @@ class Owed:
         """Decide on the broker's response at `pos`: 0 to forward it, or an order of the direction."""
         raise NotImplementedError
 
-    def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only a Produce's tells it
+    def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only the response to a Produce reports it
         """Return an owed response that also reports a mute until `until_ms`."""
         return self
 

@@ -97,7 +97,8 @@ class ReplicaLink:
         self._claims: Claims | None = None
         self._claimed: dict[TopicPartition, Claim] = {}  # the least recently granted claim is first
         self._replicas_counted = 0
-        # How often the cluster had been asked when, and since when; whether it is throttled is being asked.
+        # New replicas for which a poll of the cluster must show whether they are throttled: the number of polls before,
+        # and since when they are new.
         self._unchecked: dict[TopicPartition, tuple[int, int]] = {}
 
     def take(
@@ -248,13 +249,13 @@ class ReplicaLink:
         self, checked: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
     ) -> None:
         """Find the new replicas whose throttle is known by now."""
-        answered = self._quotas.last_completed_poll
-        for key, (asked, since_ms) in new:
-            # Only a request to the cluster that was sent after the replica appeared can have included it.
-            told = answered is not None and answered > asked and self._quotas.is_named(key[0])
-            if told or answered is None or self.now_ms - since_ms > _CHECK_MS_MAX:
+        polled = self._quotas.last_completed_poll
+        for key, (polls_before, since_ms) in new:
+            # Only a poll that began after the replica appeared can have included it.
+            known = polled is not None and polled > polls_before and self._quotas.is_named(key[0])
+            if known or polled is None or self.now_ms - since_ms > _CHECK_MS_MAX:
                 checked.append(key)
-                self._stats.replicas_passed_unasked += not told
+                self._stats.replicas_passed_unasked += not known
 
     def _remove_checked(self, checked: list[TopicPartition]) -> None:
         for key in checked:

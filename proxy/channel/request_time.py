@@ -160,7 +160,7 @@ def measure(
 def _look_up(state: ChannelState, now_ms: int) -> None:
     """Look up whether the current identity has a request quota."""
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     version = state.engine.version
     state.request_throttle = None
     state.request_throttle_version = version
@@ -265,7 +265,7 @@ def _other_throttle(measured: Measured) -> Throttle | MutationThrottle | None:
 
 
 def _needs_more(direction: ChannelDirection, have: int, key: int, version: int) -> bool:
-    """Whether the throttle time's place has not arrived yet; then the order is MORE."""
+    """Whether the throttle time has not arrived; then the order is MORE."""
     length = direction.frame_bytes - 4
     offset = throttle_time.position(key, version)
     if offset == throttle_time.NONE or have >= length + 4:

@@ -44,9 +44,7 @@ AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 _IDENTITIES_MAX: Final = 32
 # The memory of each of them but the first, in addition to its bytes.
 _IDENTITY_BYTES: Final = 512
-_LONG_CLIENT_ID: Final = bytes(
-    CLIENT_ID_CHARACTERS_MAX + 1
-)  # stands for all client ids that are longer than is told apart
+_LONG_CLIENT_ID: Final = bytes(CLIENT_ID_CHARACTERS_MAX + 1)  # stands for all longer client ids
 _TOPIC_WALKS: Final = TopicWalks()
 
 
@@ -309,7 +307,7 @@ class ChannelState:
     def reconsider(self) -> None:
         """End a mute that the changed quotas would not have begun, or not for so long.
 
-        A client that returns early is weighed again at its next request, so no quota is exceeded.
+        The client's next request is checked again, so no quota is exceeded.
         """
         throttle = self._muted_by
         if throttle is None:

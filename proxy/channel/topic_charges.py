@@ -38,7 +38,7 @@ def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_ow
     until_ms = _charge(state, PRODUCE, walk, now_ms)
     if until_ms and response_owed and state.in_flight:
         correlation_id, version, owed = state.in_flight[-1]
-        assert owed is not None, "a Produce that is walked owes what tells its throttle time"
+        assert owed is not None, "the response to a walked Produce reports its throttle time"
         state.in_flight[-1] = (correlation_id, version, owed.muted(until_ms))
 
 

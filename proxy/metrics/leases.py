@@ -47,7 +47,7 @@ class LeaseMetrics:
             yield Family(
                 "sluice_lease_peers",
                 "gauge",
-                "Peers that the lease holder heard from within one lease",
+                "Peers that sent a request to the lease holder within one lease",
                 (),
                 [((), self._book.present(now_ms))],
             )

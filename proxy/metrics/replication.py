@@ -61,7 +61,7 @@ class ReplicationMetrics:
             for topic, partition, offset, high_watermark in link.replica_offsets():
                 lag = max(0, high_watermark - offset)
                 key = (follower, topic, partition)
-                if key in behind:  # its follower has connected anew, and the old connection has not ended yet
+                if key in behind:  # its follower has reconnected, and the old connection has not ended
                     if behind[key][0] <= lag:
                         continue
                     lags[follower] -= behind.pop(key)[0]

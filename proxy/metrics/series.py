@@ -74,7 +74,7 @@ class ClientSeries:
     """
 
     def __init__(self, series_max: int) -> None:
-        # Produce and Fetch each may need a row for the rest; they come out of the same bound.
+        # Produce and Fetch may each need a row for the rest, within the same bound.
         self._rows_max = max(0, series_max // SERIES_PER_ROW - 2)
         self._named: set[Identity] = set()
         self._before: set[Identity] = set()
@@ -103,7 +103,7 @@ class ClientSeries:
                 heapq.heapreplace(self._heap, entry)
 
     def choose(self) -> None:
-        """Choose the clients with a row of their own, after all were weighed."""
+        """Choose the clients with a row of their own, after `weigh` has visited all."""
         self._before, self._named = self._named, {identity for _, identity in self._heap}
 
     def take(self, views: Iterable[QuotaView]) -> None:

@@ -1,4 +1,4 @@
-"""Who a certificate says its holder is: pure, no IO, no ssl.
+"""The principal's name in a certificate: pure, no IO, no ssl.
 
 certificate     a certificate's bytes -> its subject as Java prints it, and when it ends
 mapping         that subject -> a principal's name, by Kafka's ssl.principal.mapping.rules

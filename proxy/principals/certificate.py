@@ -1,8 +1,8 @@
-"""What is read of an X.509 certificate: its subject, written as Java writes it, and the time it ends.
+"""The subject of an X.509 certificate as Java writes it, and the end of its validity.
 
-Kafka's principal of a certificate is `X500Principal.getName()`: RFC 2253, the last name first, no blanks. The
-standard library gives the subject with other names and without the types that Java's form depends on, so it is
-taken from the bytes (X.690, X.680). Java's own class is the judge in tests/oracle.
+Kafka's principal of a certificate is `X500Principal.getName()`: RFC 2253, the last name first, no blanks. The standard
+library returns the subject with other names and without the types that Java's form depends on, so it is decoded from
+the bytes (X.690, X.680). tests/oracle compares it with Java's own class.
 
 Signature, validity and trust are not checked here: the TLS library has done so in the handshake.
 """
@@ -18,10 +18,10 @@ _SET: Final = 0x31
 _OID: Final = 0x06
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
-# The types that Java takes for texts, all of them for UTF-8; anything else is written as its bytes.
+# The types that Java reads as texts, all as UTF-8; values of other types are written as bytes.
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString
 _TEXTS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
-# RFC 2253 §2.3 and STREET and UID of its table; every other type is written as its number.
+# RFC 2253 §2.3, and STREET and UID of its table; all other types are written as object identifiers.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -42,7 +42,7 @@ Item = tuple[int, int, int]  # tag, where its content begins, where it ends
 
 
 class CertificateError(ValueError):
-    """Bytes that are no certificate; the message says at which byte."""
+    """The bytes are not a certificate; the message contains the position."""
 
 
 def subject(certificate: bytes) -> str:
@@ -53,7 +53,7 @@ def subject(certificate: bytes) -> str:
 
 
 def expires_at(certificate: bytes) -> float:
-    """Give the end of its validity, in seconds since the epoch."""
+    """Return the end of its validity, in seconds since the epoch."""
     times = list(_items(certificate, _fields(certificate)[3], _SEQUENCE))
     if len(times) != 2:
         raise CertificateError("a validity that is not two times")
@@ -69,7 +69,7 @@ def expires_at(certificate: bytes) -> float:
 
 
 def _fields(data: bytes) -> list[Item]:
-    """Give serial number, signature's algorithm, issuer, validity, subject of the certificate's first part."""
+    """Return serial number, signature algorithm, issuer, validity and subject of the certificate."""
     outer = _item(data, 0, len(data))
     inner = next(_items(data, outer, _SEQUENCE), None)
     if inner is None:
@@ -81,7 +81,7 @@ def _fields(data: bytes) -> list[Item]:
 
 
 def _relative(data: bytes, name: Item) -> str:
-    """One relative distinguished name: nearly always one attribute, else several joined by a plus sign."""
+    """Format a relative distinguished name: usually one attribute, otherwise several joined by a plus sign."""
     return "+".join(_attribute(data, attribute) for attribute in _items(data, name, _SET))
 
 
@@ -98,7 +98,7 @@ def _attribute(data: bytes, attribute: Item) -> str:
 
 
 def _escape(text: str) -> str:
-    """RFC 2253 §2.4, with Java's two more (= everywhere, # everywhere)."""
+    """Escape a value by RFC 2253 §2.4, and `=` and `#` everywhere, as Java does."""
     first = len(text) - len(text.lstrip(" \r"))
     last = len(text.rstrip(" \r"))
     written = []
@@ -136,7 +136,7 @@ def _oid(content: bytes) -> str:
 
 
 def _items(data: bytes, parent: Item, tag: int) -> Iterator[Item]:
-    """Give what a sequence or a set holds."""
+    """Return the items of a sequence or a set."""
     found, pos, end = parent
     if found != tag:
         raise CertificateError(f"byte {pos}: tag {found:#04x}, expected {tag:#04x}")
@@ -147,7 +147,7 @@ def _items(data: bytes, parent: Item, tag: int) -> Iterator[Item]:
 
 
 def _item(data: bytes, pos: int, limit: int) -> Item:
-    """Read tag and length (definite, as DER has it)."""
+    """Return the item at `pos`: its tag, and its contents by its definite length (DER)."""
     if pos + 2 > limit:
         raise CertificateError(f"byte {pos}: ends within a tag")
     tag, length = data[pos], data[pos + 1]

@@ -3,10 +3,10 @@ r"""A certificate's subject -> a principal's name: Kafka's `ssl.principal.mappin
     RULE:pattern/replacement/[L|U]      the whole subject must match; $1 is its first group; L and U change case
     DEFAULT                             the subject as it is
 
-The first rule that matches wins; where none does, the client is refused, as a broker refuses it. Patterns are
-Python's regular expressions, and Java's named groups `(?<name>…)` are taken too; what only Java knows (\p{Lower},
-classes that are cut from each other) is an error when the configuration is read, or matches nothing.
-A slash within pattern or replacement is written with a backslash before it.
+The first rule that matches applies; without one the client is refused, as by a broker. Patterns are Python's regular
+expressions; Java's named groups `(?<name>…)` are supported too. Features that only Java has (\p{Lower}, intersections
+of classes) are an error when the configuration is read, or match nothing. A slash within pattern or replacement is
+escaped with a backslash.
 """
 
 import re
@@ -26,7 +26,7 @@ Rule = Callable[[str], str | None]
 
 
 class RuleError(ValueError):
-    """A rule that cannot be."""
+    """A rule is invalid."""
 
 
 class NoMatchingRuleError(ValueError):
@@ -34,7 +34,7 @@ class NoMatchingRuleError(ValueError):
 
 
 class MappingRules:
-    """Rules, read once.
+    """Parsed rules.
 
     >>> rules = MappingRules("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, DEFAULT")
     >>> rules.name("CN=Billing,OU=ServiceUsers,O=Example"), rules.name("CN=x")
@@ -42,10 +42,10 @@ class MappingRules:
     """
 
     def __init__(self, text: str) -> None:
-        """Read the rules.
+        """Parse the rules.
 
         Raises:
-            RuleError: what is not a rule, and where it stands.
+            RuleError: a rule is invalid; with its position.
         """
         self._rules: list[Rule] = []
         pos = 0
@@ -61,7 +61,7 @@ class MappingRules:
             raise RuleError(f"there must be 1 to {RULES_MAX} rules, not {len(self._rules)}")
 
     def name(self, subject: str) -> str:
-        """Give the principal's name.
+        """Return the principal's name.
 
         Raises:
             NoMatchingRuleError: no rule applies.
@@ -90,7 +90,7 @@ def _rule(pattern_text: str, replacement: str, case: str) -> Rule:
     def apply(subject: str) -> str | None:
         if pattern.fullmatch(subject) is None:
             return None
-        # Java replaces every match once the whole has matched, and so does this.
+        # Like Java: if the whole subject matches, every match is replaced.
         result = pattern.sub(replaced, subject)
         return result.lower() if case == "L" else result.upper() if case == "U" else result
 
@@ -98,7 +98,7 @@ def _rule(pattern_text: str, replacement: str, case: str) -> Rule:
 
 
 def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | tuple[int | str]]:
-    """Cut a replacement into texts and groups; a group that the pattern does not have is a text, as in Kafka."""
+    """Split a replacement into texts and groups; a reference to a missing group is a text, as in Kafka."""
     parts: list[str | tuple[int | str]] = []
     pos = 0
     for found in _REFERENCE.finditer(replacement):
@@ -118,7 +118,7 @@ def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | tuple[int |
 
 
 def _numbered(digits: str, groups: int) -> list[str | tuple[int | str]]:
-    """As many digits as name a group: $12 is group 12, or group 1 and a 2."""
+    """Return the longest reference to an existing group: $12 is group 12, or group 1 and the text 2."""
     for count in range(len(digits), 0, -1):
         if int(digits[:count]) <= groups:
             return [(int(digits[:count]),), digits[count:]]

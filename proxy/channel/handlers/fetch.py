@@ -48,7 +48,7 @@ class Fetched(Owed):
 
     Args:
         session_id: the session of the request; 0 if the session in the response is ignored.
-        exclusive: whether the request was weighed beforehand, so that no other weighed Fetch is with the broker.
+        exclusive: whether it is the only limited Fetch with the broker, forwarded after a check of the budget.
     """
 
     __slots__ = ("exclusive", "identity", "session_id")
@@ -74,7 +74,7 @@ class Fetched(Owed):
         if self.exclusive:
             state.fetch_owed = False
             decision = throttle.fetched(identity.fetch, size, now_ms)
-        else:  # it was not weighed beforehand; a weighed one may be with the broker
+        else:  # forwarded without a check of the budget; a limited one may be with the broker
             decision = throttle.delivered(identity.fetch, size, now_ms)
         if decision is not ADMITTED:
             mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
@@ -97,7 +97,7 @@ class Fetched(Owed):
 
 
 def _unlimited_response(identity: Identity) -> Owed:
-    """Return the owed response of an unlimited Fetch: one object per identity."""
+    """Return the owed response to an unlimited Fetch: one object per identity."""
     owed = identity.fetched = Fetched(identity, 0, exclusive=False)
     return owed
 
@@ -111,7 +111,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         raise PeerError("unsupported_version", f"Fetch version {version}")
     state = direction.state
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms)
     if not limited and not state.sessions.has_shifted:
@@ -189,7 +189,7 @@ def _end_session(
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])
     state.sessions.drop(state.settings.broker, fields.session_id)  # it ends there, and therefore here
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, False)))
     if forwarded == frame:  # it names no topics, as in clients' own requests
         return 0

@@ -15,9 +15,9 @@ throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
 
 Non-obvious:
 
-- A Produce is charged when its header is seen, Kafka charges it at the response. So the mute begins directly after
-  the request that exceeds the quota, even if the client has pipelined five more: no more than one request passes
-  above the quota, as in a broker that reads one request at a time.
+- A Produce is charged when its header is seen; Kafka charges it with the response. So the mute begins directly after
+  the request that exceeds the quota, even if the client has pipelined five more: at most one request passes above the
+  quota, as in a broker that reads one request at a time.
 """
 
 from struct import Struct
@@ -43,7 +43,8 @@ _NO_TAGS_NO_TRANSACTION: Final = Struct(">Hh").unpack_from
 # The longest fields before acks: a header's tags and a transactional id of at most 32,767 bytes, Kafka's string limit.
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
-# A header that announces more has no weight before this much of its frame has arrived, so that announcing has a cost.
+# A larger request of a limited client is charged only when this much of it has arrived, so that an announced length
+# has a cost.
 _ARRIVED_BYTES_MIN: Final = 4 * 1024
 
 # The end of a response without tags and without a broker's own throttle time: throttle_time_ms, number of tags. With
@@ -107,7 +108,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         acks = found
     state: ChannelState = direction.state
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     if not acks:
         state.acks_zero = True  # set before a hold: delivered even if the client closes during it
     throttle = identity.quota.produce

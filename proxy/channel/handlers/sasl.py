@@ -17,10 +17,9 @@ a request is a request. A token without a handshake (GSSAPI in clients of 0.9) i
 
 Non-obvious:
 
-- A SASL exchange goes step by step. Requests that a client pipelines after a token wait for the broker's response
-  to it; otherwise they would pass without a user and without a quota. What a channel takes is a state with a name
-  (`proxy/channel/intake.py`); in each but one `in_flight_max` is 0, so that the check of every request stays one
-  comparison.
+- A SASL exchange goes step by step. Requests that a client pipelines after a token wait for the broker's response to
+  it; otherwise they would pass without a user and without a quota. `proxy.channel.intake` has the states; in each but
+  one `in_flight_max` is 0, so that the check of every request is one comparison.
 - SASL tokens may have no Kafka header (SaslHandshake 0). They are recognized by their place in the exchange; with
   mechanisms that Sluice cannot read, by not looking like a request, and their last response may never come. After
   16 tokens without a response, the next one waits.
@@ -178,7 +177,7 @@ def bare_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> 
     length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
     state = direction.state
     exchange = state.sasl
-    assert exchange is not None, "tokens without a header belong to an exchange"
+    assert exchange is not None, "a token without a header belongs to an exchange"
     if exchange.tokens and not exchange.readable and length + 4 >= REQUEST_HEAD.size:
         if have < REQUEST_HEAD.size:
             return _await_bytes(direction, have, REQUEST_HEAD.size)
@@ -207,7 +206,7 @@ def _whole(direction: ChannelDirection, have: int, head: RequestHead) -> bool:
 
 
 def _await_bytes(direction: ChannelDirection, have: int, need: int) -> int:
-    """Set the order for a bare token of which too little has arrived."""
+    """Set the order until `need` bytes of a bare token have arrived."""
     direction.verdict.need = need
     direction.verdict.order = MORE if have else PASS
     return 0
@@ -223,14 +222,14 @@ def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
 
 
 def _accept_unreadable(direction: ChannelDirection, exchange: SaslExchange, now_ms: int) -> None:
-    """Admit an unknown user after any response without an error; the exchange stays open, as its end is unknown."""
+    """Accept an unknown user after any response without an error; the exchange stays open, as its end is unknown."""
     if exchange.tokens == 1:
         direction.state.stats.sasl[exchange.label, "unknown"] += 1
     _set_unknown_user(direction, exchange, now_ms)
 
 
 def _authenticate(direction: ChannelDirection, exchange: SaslExchange, now_ms: int) -> None:
-    """Take over the principal that the broker has authenticated, if its name could be read."""
+    """Set the principal that the broker has authenticated, if its name could be read."""
     name = exchange.name
     _end_exchange(direction, exchange, "unknown" if name is None else "known")
     if name is None:
@@ -258,7 +257,7 @@ def _end_exchange(direction: ChannelDirection, exchange: SaslExchange, result: s
 
 
 def _continue_exchange(direction: ChannelDirection, intake: Intake) -> None:
-    """Handle the next bytes, which may be in the buffer already, unless the channel is to end."""
+    """Continue with the next bytes, which may be in the buffer already, unless the intake has ended."""
     state = direction.state
     if state.intake.in_exchange:
         state.enter(intake)

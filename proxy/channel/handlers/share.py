@@ -20,8 +20,8 @@ Non-obvious:
 - Sluice never responds to a ShareFetch itself; it may limit it to no records. With max_records 0 a broker acquires
   no record, responds at once, and does everything else that the request says; so acknowledgements pass mutes, and
   made-up ones bring no records.
-- A muted connection of a share consumer is read on. Only the next request tells whether it is an acknowledgement;
-  everything else then waits with its header read.
+- A muted connection of a share consumer is still read. Only the header of the next request shows whether it is an
+  acknowledgement; all other requests then wait with their header read.
 """
 
 from struct import pack_into, unpack_from
@@ -99,7 +99,7 @@ def fetch_request(
     state: ChannelState = direction.state
     state.uses_share_fetch = True
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
@@ -148,7 +148,7 @@ def acknowledge_request(
 
 
 def waits_muted(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> bool:
-    """Whether the next request on a muted channel with share requests may not be handled yet; if so, sets the order.
+    """Whether the next request of a muted channel with share requests must wait; if so, sets the order.
 
     The order is WAIT until the mute ends, or MORE (PASS without any bytes) until the kind of request is known.
     """
@@ -201,7 +201,7 @@ def _owe(state: ChannelState, head: RequestHead, *, may_acquire: bool) -> int:
     """Owe a response; with `may_acquire` it may contain records for a limited client, one at a time."""
     _, key, version, correlation_id, _ = head
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     state.in_flight.append((correlation_id, version, _ShareResponse(key, identity, may_acquire)))
     state.share_held_until_ms = 0
     state.fetch_owed |= may_acquire

@@ -104,12 +104,12 @@ class _ChargedMutation(Owed):
             direction.verdict.signal = True
         if not rejected and not reported_ms:
             return 0
-        told = bytearray(merged)
+        patched = bytearray(merged)
         if throttle_at >= 0 and reported_ms > int.from_bytes(
-            told[throttle_at : throttle_at + 4], "big", signed=True
+            patched[throttle_at : throttle_at + 4], "big", signed=True
         ):
-            pack_into(">i", told, throttle_at, reported_ms)
-        return direction.replace(length + 4, told)
+            pack_into(">i", patched, throttle_at, reported_ms)
+        return direction.replace(length + 4, patched)
 
 
 def request(
@@ -119,7 +119,7 @@ def request(
     length, key, version, correlation_id, _ = head
     state = direction.state
     identity = state.identity
-    assert identity is not None, "the request direction identifies before it asks"
+    assert identity is not None, "the request direction has set it"
     if not state.engine.mutations.limiting():
         return _forward_unchanged(state, correlation_id, version)
     throttle = identity.quota.mutations
