@@ -23,7 +23,7 @@ from typing import Final
 
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
 from quotas.limiters.flow import Limiter, LimiterKey
-from quotas.limiters.policy import limiter_in_force
+from quotas.limiters.policy import Budgets, limiter_in_force
 from quotas.options import EngineOptions
 from quotas.throttles import footprint
 from quotas.throttles.bandwidth import FETCH, PRODUCE, Throttle
@@ -76,10 +76,12 @@ class Engine:
         "_names_bytes",
         "_now_ms",
         "_options",
+        "budgets",
         "charges_fetched_topics",
         "charges_produced_topics",
         "connections",
         "enforcing",
+        "lease_until_ms",
         "mutations",
         "requests",
         "topics",
@@ -94,6 +96,8 @@ class Engine:
         self._enforcement_on = True
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
+        self.budgets: Budgets | None = None
+        self.lease_until_ms = 1 << 62
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[LimiterKey, Limiter] = {}
@@ -142,6 +146,20 @@ class Engine:
         """Turn all enforcement off and on again (SIGUSR1), whatever the mode says."""
         self._enforcement_on = on
         self._apply_change()
+
+    def share(self, budgets: Budgets) -> None:
+        """Have every limiter use its share of the quota only; before the first client."""
+        assert not self._limiters, "a limiter that is in use has its whole quota"
+        self.budgets = budgets
+
+    def refresh(self, lease_until_ms: int = 1 << 62) -> None:
+        """Have every limiter take its share again before it is used.
+
+        Args:
+            lease_until_ms: when they have to do so once more, since the lease of the shares is over then.
+        """
+        self.lease_until_ms = lease_until_ms
+        self.version = object()
 
     def expire(self, now_ms: int) -> int:
         """Remove clients without a channel that had no traffic for an hour, or none at all (every client is
@@ -249,18 +267,19 @@ class Engine:
             return None, None
         limiter_key = (key, bucket, broker)
         limiter = self._limiters.get(limiter_key)
-        found = limiter_in_force(limiter, limit, self, now_ms)
+        found = limiter_in_force(limiter, limit, self, limiter_key, now_ms)
         if found is not limiter:
-            found.limiter_key = limiter_key
             self._limiters[limiter_key] = found
         return limit, found
 
-    def release(self, limiter: Limiter) -> None:
-        """Detach one throttle from this limiter; without throttles it is removed (called by its `Throttle`)."""
-        limiter.users -= 1
+    def release(self, limiter: Limiter, throttle: Throttle) -> None:
+        """Detach a throttle from its limiter, which is removed without throttles (called by the `Throttle`)."""
+        limiter.throttles.discard(throttle)
         limiter_key = limiter.limiter_key
-        if limiter.users <= 0 and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
+        if not limiter.throttles and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
+            if self.budgets is not None:
+                self.budgets.end(limiter)
 
     def __len__(self) -> int:
         return len(self._clients)

@@ -90,10 +90,17 @@ class Flow:
         self.wait_ms_max = MS_UNBOUNDED
 
 
+class Counted(Protocol):
+    """A throttle, as far as the demand of its limiter needs it."""
+
+    bytes_total: int
+
+
 class Limiter(Protocol):
     """The arithmetic of one policy for one identity; several clients may share it."""
 
-    users: int  # the number of attached throttles
+    throttles: set[Counted]  # the attached ones
+    limit: float  # in bytes/s, of all processes together
     version: object  # the engine's version when it was last configured
     enforced: bool  # whether the engine enforced at that time
     limiter_key: LimiterKey | None  # its key in the engine
@@ -101,8 +108,14 @@ class Limiter(Protocol):
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit or new options live; what was recorded stays."""
 
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of the limit from now on; credit and debt stay the same in bytes."""
+
     def settle(self, now_ms: int) -> None:
         """Enforcement begins: clear the debt of unenforced requests, and keep only the burst that they left."""
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin without a burst, but for what has come since that time."""
 
     def use_up_burst(self, now_ms: int) -> None:
         """Replace another limiter: start without its debt and without a burst."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
-from quotas.limiters.flow import Flow, LimiterKey
+from quotas.limiters.flow import Counted, Flow, LimiterKey
 from quotas.limiters.rate import NEVER_MS, SampledRate
 from quotas.options import EngineOptions
 
@@ -46,21 +46,24 @@ class SampledThrottle:
         "_rate",
         "_safe",
         "_samples",
+        "_share",
         "_window_ms",
         "enforced",
+        "limit",
         "limiter_key",
-        "users",
+        "throttles",
         "version",
     )
 
     def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
-        self.users = 0
+        self.throttles: set[Counted] = set()
         self.version: object = None
         self.enforced = True
         self.limiter_key: LimiterKey | None = None
         self._in_flight = 0  # expected bytes of Fetches at the broker
         self._fetching: dict[Flow, None] = {}  # the channels of those Fetches, the oldest first
         self._expected = FIRST_FETCH_BYTES  # the estimate for a channel without history
+        self._share = 1.0
         self._samples = options.window_samples
         self._window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self._window_ms)
@@ -72,7 +75,7 @@ class SampledThrottle:
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; recorded bytes stay, unless the windows have changed."""
         assert limit > 0, "a definition checks this"
-        self._limit = limit
+        self.limit = limit
         self._holds = options.new_connections == "held"
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         window_ms = int(options.window_seconds * 1000)
@@ -83,13 +86,28 @@ class SampledThrottle:
             self._rate.record(recorded, now_ms)
             for flow in self._announcements.flows:
                 flow.sample = self._rate.sample
-        self._safe = limit * (self._samples - 1) * window_ms / 1000.0
+        self._limit_to(limit * self._share)
+
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of the limit from now on; what the windows have room for stays the same in bytes."""
+        before, self._share = self._share, share
+        self._rate.spread((share - before) * self.limit, now_ms)
+        self._limit_to(self.limit * share)
+
+    def _limit_to(self, limit: float) -> None:
+        self._limit = limit
+        self._safe = limit * (self._samples - 1) * self._window_ms / 1000.0
 
     def settle(self, now_ms: int) -> None:
         """Do nothing: debt leaves the window by itself."""
 
     def use_up_burst(self, now_ms: int) -> None:
         """Do nothing: the window is empty at the start, as in Kafka."""
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin with full windows, if they began at that time."""
+        if now_ms < since_ms + self._samples * self._window_ms:
+            self._rate.record(round(self._safe), since_ms)
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Record, then throttle for the excess. A connection's first Produce waits while the quota is exceeded."""

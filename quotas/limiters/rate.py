@@ -96,6 +96,27 @@ class SampledRate:
             self._sums[place] -= taken
             self.total -= taken
 
+    def spread(self, per_second: float, now_ms: int) -> None:
+        """Record a rate as if it had been there for the whole window; a negative one takes recorded bytes back.
+
+        So a limit that is changed by as much leaves the room in the window as it is.
+
+        >>> rate = SampledRate(11, 1000)
+        >>> rate.record(4_000, 0)
+        >>> rate.left(1_000, 0)
+        6000
+        >>> rate.spread(500, 0)
+        >>> rate.left(1_500, 0)
+        6000
+        """
+        window_ms = self.window_ms(now_ms)
+        count = len(self._sums)
+        total = round(per_second * window_ms / 1000)
+        for place in range(count):
+            part = max(total // count, -self._sums[place])
+            self._sums[place] += part
+            self.total += part
+
     def window_ms(self, now_ms: int) -> int:
         """W: from the oldest sample's start to now, at least N - 1 samples long."""
         if not self._starts:

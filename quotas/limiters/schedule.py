@@ -1,9 +1,7 @@
 """The `schedule` policy: one virtual schedule per identity (docs/architecture.md, "Quotas").
 
-Rate. GCRA: `_paid_ms` is the time at which everything that passed will have been paid for at the rate T. A request
-may pass while that is at most `burst_seconds` ahead; passing moves it by size / T. So at most burst + T·t + one
-request pass in any t, a request of any size passes in the end, and being late costs nothing up to the burst: the
-schedule does not drift with timers, round trips and rounding.
+Rate. GCRA (`gcra`): at most burst + T·t + one request pass in any t, a request of any size passes in the end, and
+being late costs nothing up to the burst: the schedule does not drift with timers, round trips and rounding.
 
 Order. `fair_queue` says which bytes are ahead of a request. Its slot is when the schedule is free and they are paid
 for. It passes when its slot has come, even if those ahead have not come for theirs: their bytes stay set aside for a
@@ -35,7 +33,8 @@ from typing import Final
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import ARRIVAL_MS, Announcements
 from quotas.limiters.fair_queue import FairQueue
-from quotas.limiters.flow import Flow, LimiterKey
+from quotas.limiters.flow import Counted, Flow, LimiterKey
+from quotas.limiters.gcra import VirtualSchedule
 from quotas.limiters.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
 from quotas.options import EngineOptions
 
@@ -43,38 +42,32 @@ SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
 
 
-class ScheduledThrottle:
+class ScheduledThrottle(VirtualSchedule):
     """GCRA, a fair queue and bounded holds for one identity."""
 
     __slots__ = (
         "_announcements",
-        "_burst_ms",
         "_expected",
         "_fetch_ahead_ms",
         "_fetches",
         "_hold_ms_max",
         "_mute_ms_max",
-        "_paid_ms",
         "_queue",
-        "_rate",
-        "_returned_ms",
         "_sweep_ms",
         "enforced",
         "limiter_key",
-        "users",
+        "throttles",
         "version",
     )
 
     def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
-        self.users = 0
+        super().__init__(limit, int(options.burst_seconds * 1000), now_ms)
+        self.throttles: set[Counted] = set()
         self.version: object = None
         self.enforced = True
         self.limiter_key: LimiterKey | None = None
-        self._rate = limit / 1000.0  # bytes per ms
-        self._paid_ms = float(now_ms)
         self._expected = 0  # what a Fetch of a channel without history is taken for
         self._fetches = FetchesUnderWay(now_ms)
-        self._returned_ms = 0.0  # how much of the schedule was given back so far
         self._sweep_ms = now_ms
         self._queue = FairQueue()
         self._announcements = Announcements()
@@ -82,28 +75,19 @@ class ScheduledThrottle:
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit or new options; what is owed in bytes stays owed."""
-        assert limit > 0, "a definition checks this"
-        rate = limit / 1000.0
-        ahead_ms = self._paid_ms - now_ms
-        if ahead_ms > 0:
-            self._paid_ms = now_ms + ahead_ms * self._rate / rate
-            if rate != self._rate:
-                self._returned_ms += ahead_ms  # what was charged at another rate is not given back
-        self._rate = rate
         self._burst_ms = int(options.burst_seconds * 1000)
         self._fetch_ahead_ms = self._burst_ms - self._burst_ms // EXPOSED_SHARE
         self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
-        self._queue.lag_bytes = int(rate * self._burst_ms / 2)
-        self._fetches.configure(rate, self._burst_ms)
+        self.limit_to(limit, now_ms)
 
-    def settle(self, now_ms: int) -> None:
-        """Enforcement begins: what passed before is no debt, but no more of the burst is left than it left."""
-        self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
+    def _under_way(self) -> tuple[Flow, ...]:
+        return (*self._fetches.flows, *self._announcements.flows)
 
-    def use_up_burst(self, now_ms: int) -> None:
-        """Begin without a burst, since what passed before is not known here; it is no debt."""
-        self._paid_ms = float(now_ms + self._burst_ms)
+    def _change_rate(self, rate: float, fixed_ms: int, now_ms: int) -> None:
+        super()._change_rate(rate, fixed_ms, now_ms)
+        self._queue.lag_bytes = int(self._rate * self._burst_ms / 2)
+        self._fetches.configure(self._rate, self._burst_ms)
 
     # -- produce
 
@@ -297,10 +281,6 @@ class ScheduledThrottle:
         self._give_back(flow, self._announcements.remove(flow, now_ms), now_ms)
         flow.held_since_ms = -1
 
-    def debt_bytes(self, now_ms: int) -> float:
-        """Bytes that passed and that neither the burst nor the time since has paid for."""
-        return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
-
     def _slot(self, flow: Flow, index: int, ahead_ms: int) -> tuple[float, float]:
         """When a place in the queue may pass, `ahead_ms` before all is paid for; and when it is best to come back.
 
@@ -333,28 +313,6 @@ class ScheduledThrottle:
         flow.tag = start + size
         flow.waited = False
         return True
-
-    def _charge(self, size: int, now_ms: int) -> None:
-        """Move the schedule by `size` bytes; credit older than the burst is lost."""
-        self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
-
-    def _note_charge(self, flow: Flow) -> None:
-        """Remember where the flow's charge has moved the schedule to."""
-        flow.until_ms = int(self._paid_ms)
-        flow.returned_ms = int(self._returned_ms)
-
-    def _give_back(self, flow: Flow, size: int, now_ms: int) -> None:
-        """Take back a flow's charge, but for what time has paid of it: that is no credit.
-
-        What was given back since then has moved the end of this charge as well.
-        """
-        left_ms = flow.until_ms - (ceil(self._returned_ms) - flow.returned_ms) - now_ms
-        if left_ms > 0:
-            returned_ms = size / self._rate
-            if returned_ms > left_ms:
-                returned_ms = left_ms
-            self._paid_ms -= returned_ms
-            self._returned_ms += returned_ms
 
     def _pass(
         self, flow: Flow, start: int, size: int, place: int, now_ms: int, ahead_ms: int, doubtful: int = 0

@@ -12,6 +12,7 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
+from quotas.limiters.policy import Budgets
 from quotas.throttles.windowed import WindowedCounters
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
@@ -23,14 +24,19 @@ class Source(Protocol):
 
     version: object
     enforcing: bool
+    budgets: Budgets | None
+    lease_until_ms: int
+
+    def refresh(self) -> None:
+        """Have every limiter take its share again before it is used: the lease is over."""
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
         """Return the client's limit in bytes/s and its limiter; both `None`: unlimited."""
 
-    def release(self, limiter: Limiter) -> None:
-        """Detach this throttle from its limiter."""
+    def release(self, limiter: Limiter, throttle: "Throttle") -> None:
+        """Detach a throttle from its limiter."""
 
 
 class Throttle(WindowedCounters):
@@ -90,7 +96,8 @@ class Throttle(WindowedCounters):
             from now on; or hold_until_ms: do not read on, call again at that time (or earlier) with the same size; or
             refused: the longest hold is over, and the request does not pass.
         """
-        if self._version is not self._source.version:
+        source = self._source
+        if self._version is not source.version or now_ms >= source.lease_until_ms:
             self._refresh(now_ms)
         limiter = self._limiter
         if flow.limiter is not limiter:
@@ -98,10 +105,12 @@ class Throttle(WindowedCounters):
         if limiter is None:
             self.bytes_total += size
             return ADMITTED
-        if not self._source.enforcing:
+        if not source.enforcing:
             return self._observe(limiter, flow, size, now_ms, consumes=False)
         held_since_ms = flow.held_since_ms
         decision = limiter.produce(flow, size, now_ms)
+        if decision is not ADMITTED and source.budgets is not None:
+            decision = source.budgets.waits(limiter, flow, decision, now_ms)
         if decision.hold_until_ms:
             return decision
         if decision is not ADMITTED or held_since_ms >= 0:
@@ -153,15 +162,18 @@ class Throttle(WindowedCounters):
 
         An admitted Fetch, if `limits` is true, may ask for `fetch_max_bytes` and wait for `Flow.wait_ms_max`.
         """
-        if self._version is not self._source.version:
+        source = self._source
+        if self._version is not source.version or now_ms >= source.lease_until_ms:
             self._refresh(now_ms)
         limiter = self._limiter
         if flow.limiter is not limiter:
             self._rehome(flow, limiter, now_ms)
-        if limiter is None or not self._source.enforcing:
+        if limiter is None or not source.enforcing:
             return ADMITTED
         decision = limiter.fetch(flow, now_ms)
         if decision is not ADMITTED:
+            if source.budgets is not None:
+                decision = source.budgets.waits(limiter, flow, decision, now_ms)
             self.count(decision.throttle_ms, enforced=True)
         return decision
 
@@ -176,7 +188,8 @@ class Throttle(WindowedCounters):
         """Charge a Fetch response of `size` bytes (4 + body) when it begins: ADMITTED, or throttle_ms for this response
         and the channel.
         """
-        if self._version is not self._source.version:
+        source = self._source
+        if self._version is not source.version or now_ms >= source.lease_until_ms:
             self._refresh(now_ms)
         self.bytes_total += size
         limiter = self._limiter
@@ -184,11 +197,13 @@ class Throttle(WindowedCounters):
             self._rehome(flow, limiter, now_ms)
         if limiter is None:
             return ADMITTED
-        if not self._source.enforcing:
+        if not source.enforcing:
             self.bytes_total -= size
             return self._observe(limiter, flow, size, now_ms, consumes=True)
         decision = limiter.fetched(flow, size, now_ms)
         if decision is not ADMITTED:
+            if source.budgets is not None:
+                decision = source.budgets.waits(limiter, flow, decision, now_ms)
             self.count(decision.throttle_ms, enforced=True)
         return decision
 
@@ -229,19 +244,21 @@ class Throttle(WindowedCounters):
     def detach(self) -> None:
         """Detach from the limiter; the next call attaches again."""
         if self._limiter is not None:
-            self._source.release(self._limiter)
+            self._source.release(self._limiter, self)
         self._limiter = self._version = None
 
     def _refresh(self, now_ms: int) -> None:
+        if now_ms >= self._source.lease_until_ms:
+            self._source.refresh()
         self.begin(now_ms)
         before = self._limiter
         self.limit, after = self._source.attach(self.key, self.user, self.client_id, self.broker, now_ms)
         if after is not before:
             if after is not None:
-                after.users += 1
+                after.throttles.add(self)
             self._limiter = after
             if before is not None:
-                self._source.release(before)
+                self._source.release(before, self)
         self._version = self._source.version
 
     def _rehome(self, flow: Flow, limiter: Limiter | None, now_ms: int) -> None:

@@ -23,8 +23,10 @@ requests have charged it; and any such throttle if there is no room for a new on
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
+from quotas.decisions import Decision
 from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
-from quotas.limiters.flow import Flow, Limiter
+from quotas.definitions.entities import BucketKey
+from quotas.limiters.flow import Flow, Limiter, LimiterKey
 from quotas.limiters.policy import Rules, limiter_in_force
 from quotas.throttles.counters import ThrottleCounters
 from quotas.throttles.topic_names import TopicNames
@@ -46,6 +48,11 @@ _ALL_BROKERS: Final = -1  # in place of a broker, where one budget spans all
 class Source(Rules, Protocol):
     """The engine, as far as topic throttles need it."""
 
+    lease_until_ms: int
+
+    def refresh(self) -> None:
+        """Have every limiter take its share again before it is used: the lease is over."""
+
     @property
     def definitions(self) -> Definitions:
         """The definitions in force."""
@@ -57,6 +64,7 @@ class TopicThrottle(ThrottleCounters):
     __slots__ = (
         "_flow",
         "_limiter",
+        "_limiter_key",
         "_source",
         "_version",
         "bytes_total",
@@ -66,9 +74,10 @@ class TopicThrottle(ThrottleCounters):
         "topic",
     )
 
-    def __init__(self, source: Source, key: str, topic: str) -> None:
+    def __init__(self, source: Source, key: str, topic: str, broker: int) -> None:
         super().__init__()
         self._source = source
+        self._limiter_key: LimiterKey = (f"topic_{key}", BucketKey(None, topic), broker)
         self.key = key
         self.topic = topic
         self._version: object = None
@@ -80,7 +89,8 @@ class TopicThrottle(ThrottleCounters):
 
     def charge(self, size: int, now_ms: int) -> int:
         """Charge bytes that have passed; returns the mute of the channel, in ms."""
-        if self._version is not self._source.version:
+        source = self._source
+        if self._version is not source.version or now_ms >= source.lease_until_ms:
             self._refresh(now_ms)
         self.bytes_total += size
         self.last_active_ms = now_ms
@@ -89,8 +99,11 @@ class TopicThrottle(ThrottleCounters):
         wait_ms = self._limiter.observe(self._flow, size, now_ms, consumes=False)
         if wait_ms <= 0:
             return 0
-        wait_ms = min(wait_ms, int(self._source.options.mute_seconds_max * 1000))
-        enforced = self._source.enforcing
+        wait_ms = min(wait_ms, int(source.options.mute_seconds_max * 1000))
+        if source.budgets is not None:
+            decision = Decision(throttle_ms=wait_ms)
+            wait_ms = source.budgets.waits(self._limiter, self._flow, decision, now_ms).throttle_ms
+        enforced = source.enforcing
         self.count(wait_ms, enforced=enforced)
         return wait_ms if enforced else 0
 
@@ -112,12 +125,23 @@ class TopicThrottle(ThrottleCounters):
         """The bytes that have passed beyond the limit up to now."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
+    def detach(self) -> None:
+        """End the limiter: the throttle is removed."""
+        if self._limiter is not None and self._source.budgets is not None:
+            self._source.budgets.end(self._limiter)
+        self._limiter = self._version = None
+
     def _refresh(self, now_ms: int) -> None:
+        source = self._source
+        if now_ms >= source.lease_until_ms:
+            source.refresh()
         self.limit = self.rate()
-        self._limiter = (
-            None if self.limit is None else limiter_in_force(self._limiter, self.limit, self._source, now_ms)
-        )
-        self._version = self._source.version
+        if self.limit is None:
+            self.detach()
+        else:
+            self._limiter = limiter_in_force(self._limiter, self.limit, source, self._limiter_key, now_ms)
+            self._limiter.throttles.add(self)
+        self._version = source.version
 
 
 class TopicQuotas:
@@ -209,7 +233,7 @@ class TopicQuotas:
                 continue
             soon = place[0] == PRODUCER_BYTE_RATE and not self._has_own_entry(place)
             if now_ms - throttle.last_active_ms >= _EXPIRE_MS or (soon and throttle.idle(now_ms)):
-                del self._throttles[place]
+                self._throttles.pop(place).detach()
 
     def __len__(self) -> int:
         return len(self._throttles)
@@ -239,7 +263,7 @@ class TopicQuotas:
                 place = self._eviction_candidates.pop()
                 throttle = self._throttles.get(place)
                 if throttle is not None and throttle.idle(now_ms) and not self._has_own_entry(place):
-                    del self._throttles[place]
+                    self._throttles.pop(place).detach()
         return len(self._throttles) < TOPICS_MAX
 
     def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
@@ -253,5 +277,5 @@ class TopicQuotas:
             return None
         if topic != OTHER and not definitions.names_topic(key, topic) and not self._has_room(now_ms):
             return self._throttle(key, OTHER, broker, now_ms)
-        found = self._throttles[place] = TopicThrottle(self._source, key, topic)
+        found = self._throttles[place] = TopicThrottle(self._source, *place)
         return found

@@ -7,10 +7,12 @@ member that is cut off (fleet.md, "Budgets").
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+from quotas.limiters.schedule import ScheduledThrottle
+from quotas.options import EngineOptions
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
@@ -22,7 +24,43 @@ TENURE_MS: Final = 5_000
 WORKER_TERMS_LEASE_MS: Final = 500
 TICK_MS: Final = 100
 KEYS: Final = ("a", "b", "c")
+QUOTA: Final = 4_000_000.0  # bytes/s, with a burst of one second
+REQUEST: Final = 100_000
+NOTHING: Final = 1e-9
 _ROUNDING: Final = 1e-9
+
+
+class Ledger:
+    """What all processes together let pass, compared with the bound in bytes at each request.
+
+    In any interval T at most 1.01 Q T + Q burst + L R, with L processes in it and requests of R bytes. With P(t) for
+    what has passed until t, less 1.01 Q t, less R for each process that began: P(end) - P(begin) is at most Q burst,
+    and R for each process that there was at the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.processes = 0
+        self.total = 0
+        self._potential = 0.0  # P(t), but for the time
+        self._lowest = 0.0  # the smallest P(t) + R processes(t) so far
+        self.worst = 0.0  # the largest part of Q burst that was used
+
+    def begins(self) -> None:
+        """A process begins."""
+        self._potential -= REQUEST
+        self.processes += 1
+
+    def ends(self) -> None:
+        """A process ends."""
+        self.processes -= 1
+
+    def passes(self, size: int, now_ms: int) -> None:
+        """A request passes; all of it counts at once."""
+        before = self._potential - 1.01 * QUOTA * now_ms / 1000
+        self._lowest = min(self._lowest, before + REQUEST * self.processes)
+        self._potential += size
+        self.total += size
+        self.worst = max(self.worst, (before + size - self._lowest) / QUOTA)
 
 
 @dataclass
@@ -39,6 +77,20 @@ class Faults:
     cuts: float = 0.0  # of a member from the holder, for each tick
     cut_ms_max: int = 40_000
     drift: float = 0.0  # of each process's clock, at most half of what the slack covers
+
+
+ALL_FAULTS: Final = Faults(
+    delay_ms_max=200,
+    breaks=0.01,
+    repeats=0.02,
+    pauses=0.002,
+    kills=0.001,
+    moves=0.002,
+    cuts=0.002,
+    drift=0.005,
+)
+# Members are suspended and separated for less than a lease.
+NO_CUT_OFF: Final = replace(ALL_FAULTS, cuts=0.0, pause_ms_max=8000)
 
 
 @dataclass(eq=False)
@@ -129,7 +181,11 @@ class Worker(Process):
         super().__init__(member.world, *member.world.clock())
         self.member = member
         self.name = LesseeId(f"worker-{member.world.number()}", 1)
-        self.lessee = Lessee(member.worker_terms, self.name, self.now_ms, cut_off=0.0, first=0.0)
+        self.lessee = Lessee(member.worker_terms, self.name, self.now_ms, cut_off=NOTHING, first=NOTHING)
+        self.limiter = ScheduledThrottle(QUOTA, EngineOptions(policy="schedule"), self.now_ms)
+        self.limiter.begin_empty(self.now_ms, self.now_ms)
+        self.lent = 1.0
+        self.world.ledger.begins()
         self.tick()
 
     def share(self, key: str) -> float:
@@ -138,15 +194,20 @@ class Worker(Process):
 
     def tick(self) -> None:
         """Report to the member."""
-        if not self.alive or not self.member.alive:
-            self.alive = False
+        if not self.alive:
             return
         self.world.at(self.world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
+        self.use()
         self.lessee.expire(self.now_ms)
         self.lessee.wish(self.world.demand.get(self.name, {}))
         if self.lessee.due(self.now_ms):
             report = self.lessee.report(self.now_ms)
             self.world.send(self.member, lambda: self.member.receive(report, self))
+
+    def end(self) -> None:
+        """Kill it."""
+        self.alive = False
+        self.world.ledger.ends()
 
     def take(self, grants: Grants | None) -> None:
         """Take the member's grants."""
@@ -154,6 +215,20 @@ class Worker(Process):
             self.lessee.lose()
         elif self.lessee.take(grants, self.now_ms):
             self.lessee.confirm()
+            self.use()
+
+    def use(self) -> None:
+        """Let pass as many requests as the quota of key "a" has room for."""
+        now_ms, limiter = self.now_ms, self.limiter
+        share = self.lessee.share("a", now_ms)
+        if share != self.lent:
+            self.lent = share
+            limiter.lend(share, now_ms)
+        if "a" not in self.world.demand.get(self.name, {}):
+            return  # it saves for a burst
+        while limiter.credit_bytes(now_ms) >= 0:
+            limiter.delivered(REQUEST, now_ms)
+            self.world.ledger.passes(REQUEST, self.world.now_ms)
 
 
 class MemberProcess(Process):
@@ -246,7 +321,7 @@ class MemberProcess(Process):
 
     def kill_worker(self, worker: Worker) -> None:
         """Kill a worker, which its parent knows at once; another one begins."""
-        worker.alive = False
+        worker.end()
         self.member.workers.leave(worker.name)
         self.workers.remove(worker)
         self.workers.append(Worker(self))
@@ -255,7 +330,7 @@ class MemberProcess(Process):
         """Kill the member; its workers end with it."""
         self.alive = False
         for worker in self.workers:
-            worker.alive = False
+            worker.end()
 
 
 class World:
@@ -279,6 +354,7 @@ class World:
         self._numbers = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._arrival_ms: dict[int, int] = {}
+        self.ledger = Ledger()
         self.holders = [Holder(self, 1, 0)]
         self.workers_each = workers
         self.members = [MemberProcess(self, workers) for _ in range(members)]

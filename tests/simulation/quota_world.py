@@ -126,7 +126,7 @@ class World:
         self.waits = Waits()
         self.channels: list[Channel] = []
         self._order = count()
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
 
     def add(self, options: ClientOptions, times: int = 1) -> None:
         """So many clients of the same kind, each with its own connection."""
@@ -137,7 +137,7 @@ class World:
             if options.stop_ms is not None and options.closes:
                 self.at(options.stop_ms, channel.close)
 
-    def at(self, when_ms: int, what: Callable[[], None]) -> None:
+    def at(self, when_ms: int, what: Callable[[], object]) -> None:
         """Do something at a time, exactly."""
         heapq.heappush(self._events, (max(when_ms, self.now_ms), next(self._order), what))
 

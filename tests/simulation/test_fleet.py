@@ -4,27 +4,29 @@ import random
 
 import pytest
 
-from tests.simulation.fleet_world import Faults, World
+from tests.simulation.fleet_engines import BEGIN_MS, Fleet
+from tests.simulation.fleet_world import ALL_FAULTS, NO_CUT_OFF, World
+from tests.simulation.quota_world import ClientOptions
 
 SEEDS = 12
-FAULTS = Faults(
-    delay_ms_max=200,
-    breaks=0.01,
-    repeats=0.02,
-    pauses=0.002,
-    kills=0.001,
-    moves=0.002,
-    cuts=0.002,
-    drift=0.005,
-)
+LIMIT = 4_000_000.0
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_processes_together_never_exceed_the_budget(seed: int) -> None:
     draw = random.Random(seed)
-    world = World(seed, members=draw.randint(1, 4), workers=draw.randint(1, 3), faults=FAULTS)
+    world = World(seed, members=draw.randint(1, 4), workers=draw.randint(1, 3), faults=ALL_FAULTS)
     world.chaos()
     world.run(60_000)  # it compares with the bound at each event
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_passes_is_bounded_in_bytes_while_no_member_is_cut_off(seed: int) -> None:
+    draw = random.Random(seed)
+    world = World(seed, members=draw.randint(1, 4), workers=draw.randint(1, 3), faults=NO_CUT_OFF)
+    world.chaos()
+    world.run(60_000)
+    assert world.ledger.worst <= 1.0, f"seed {seed}: {world.ledger.worst:.3f} of the burst beyond the quota"
 
 
 def test_workers_of_two_members_have_their_parts_of_a_budget_within_half_a_second() -> None:
@@ -91,3 +93,20 @@ def test_a_move_of_the_holder_changes_no_share() -> None:
         until_ms += 100
         world.run(until_ms)
         assert world.used("a") >= 0.985
+
+
+@pytest.mark.parametrize("consumes", [False, True], ids=["produce", "consume"])
+@pytest.mark.parametrize("size", [1_000_000, 100_000])
+@pytest.mark.parametrize("connections", [[6, 6, 6, 6], [1, 11, 4, 8], [24, 0, 0, 0]], ids=str)
+def test_two_members_with_two_workers_keep_one_quota(
+    connections: list[int], size: int, consumes: bool
+) -> None:
+    fleet = Fleet(LIMIT, connections, ClientOptions(size=size, consumes=consumes))
+    world = fleet.world
+    world.run(BEGIN_MS + 60_000)
+    assert world.ratio(LIMIT, BEGIN_MS + 10_000, BEGIN_MS + 60_000) == pytest.approx(0.99, abs=0.02)
+    assert (
+        world.ratio(LIMIT, BEGIN_MS, BEGIN_MS + 60_000)
+        <= 1.02 + 1 / 60 + len(connections) * size / LIMIT / 60
+    )
+    assert world.jain() >= 0.98

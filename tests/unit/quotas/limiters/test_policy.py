@@ -2,22 +2,24 @@
 `schedule`.
 """
 
-from quotas.definitions.definitions import Definitions
+from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
+from quotas.definitions.entities import BucketKey
 from quotas.engine import Engine, EngineOptions
 from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import SampledThrottle
 from quotas.limiters.policy import limiter_in_force
 from quotas.limiters.schedule import ScheduledThrottle
 
+PLACE = (PRODUCER_BYTE_RATE, BucketKey(None, "a"), 1)
 SCHEDULE = EngineOptions(policy="schedule")
 
 
 def test_limiter_stays_until_the_policy_changes() -> None:
     rules = Engine(EngineOptions(), Definitions())
-    first = limiter_in_force(None, 1000, rules, 0)
-    assert limiter_in_force(first, 2000, rules, 0) is first
+    first = limiter_in_force(None, 1000, rules, PLACE, 0)
+    assert limiter_in_force(first, 2000, rules, PLACE, 0) is first
     rules.update(SCHEDULE, Definitions(), 0)
-    assert [type(first), type(limiter_in_force(first, 1000, rules, 0))] == [
+    assert [type(first), type(limiter_in_force(first, 1000, rules, PLACE, 0))] == [
         SampledThrottle,
         ScheduledThrottle,
     ]
@@ -25,6 +27,9 @@ def test_limiter_stays_until_the_policy_changes() -> None:
 
 def test_change_of_policy_is_no_reason_for_another_burst() -> None:
     rules = Engine(SCHEDULE, Definitions())
-    before = limiter_in_force(None, 1000, Engine(EngineOptions(), Definitions()), 0)
-    fresh, changed = limiter_in_force(None, 1000, rules, 0), limiter_in_force(before, 1000, rules, 0)
+    before = limiter_in_force(None, 1000, Engine(EngineOptions(), Definitions()), PLACE, 0)
+    fresh, changed = (
+        limiter_in_force(None, 1000, rules, PLACE, 0),
+        limiter_in_force(before, 1000, rules, PLACE, 0),
+    )
     assert [one.observe(Flow(), 1000, 0, consumes=False) for one in (fresh, changed)] == [0, 1000]

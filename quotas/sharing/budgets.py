@@ -1,0 +1,181 @@
+"""The shares of one process, applied to its limiters; and its demand, from those that made connections wait.
+
+A limiter that makes no connection wait costs nothing here: it has the default share, or the one that was granted. When
+it makes one wait, its key is *named*: the demand is the whole quota while connections wait, weighted by their number,
+and twice its rate for a while after.
+
+A process begins without a burst, since its predecessor may have used it; and while the shares of a named key are still
+being moved, a connection is muted for a moment only, since it would otherwise keep to a rate that is over.
+"""
+
+import hashlib
+from dataclasses import replace
+from typing import Final, Protocol
+
+from quotas.decisions import Decision
+from quotas.definitions.entities import code
+from quotas.limiters.flow import Flow, Limiter, LimiterKey
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
+from quotas.sharing.lessee import Lessee
+
+__all__ = ["Budgets", "budget_key"]
+
+# A connection counts as waiting for this time after the end of its mute or hold: it comes back a round trip later.
+WAITING_MS: Final = 1000
+# A key without a connection that waits keeps its name for this time.
+NAMED_MS: Final = 10_000
+# While shares are being moved, and for how long a connection is muted then.
+UNSETTLED_MS: Final = 3000
+_UNSETTLED_MUTE_MS: Final = 250
+_RATE_MS: Final = 1000  # a rate is measured over at least this time
+_HEADROOM: Final = 2.0
+# A number of waiting connections that differs by less than this part is not worth a message.
+_WEIGHT_PART: Final = 8
+_KEY_CHARACTERS_MAX: Final = 1024
+NEVER_MS: Final = 1 << 62
+
+
+class Limiters(Protocol):
+    """The owner of the limiters: the engine."""
+
+    lease_until_ms: int  # from then on limiters take their shares again before they are used
+
+    def refresh(self, lease_until_ms: int) -> None:
+        """Have every limiter take its share again before it is used, and once more at this time."""
+
+
+def budget_key(limiter_key: LimiterKey) -> str:
+    """Return the text of a limiter's key: quota, broker, entity; the same in every process.
+
+    >>> budget_key(("producer_byte_rate", BucketKey(None, "reports"), -1))
+    'producer_byte_rate@-1 -=:reports'
+    """
+    quota, bucket, broker = limiter_key
+    text = f"{quota}@{broker} {code(bucket.user, bucket.client_id)}"
+    if len(text) <= _KEY_CHARACTERS_MAX:
+        return text
+    return f"{quota}@{broker} #{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+class _Named:
+    """A key with a demand."""
+
+    __slots__ = ("key", "limiter", "rate", "sample", "since_ms", "waited_ms", "waiting", "weight")
+
+    def __init__(self, key: str, limiter: Limiter, now_ms: int) -> None:
+        self.key = key
+        self.limiter = limiter
+        self.since_ms = self.waited_ms = now_ms
+        self.waiting: dict[Flow, int] = {}  # connections, and when each comes back
+        self.weight = 1
+        self.sample = (now_ms, _total(limiter))
+        self.rate = 0.0  # bytes/s
+
+    def wish(self, now_ms: int) -> Wish:
+        """Return the demand, with the weight of the last one unless it has changed much."""
+        since_ms = now_ms - WAITING_MS
+        for flow in [flow for flow, until_ms in self.waiting.items() if until_ms < since_ms]:
+            del self.waiting[flow]
+        began_ms, began = self.sample
+        if now_ms - began_ms >= _RATE_MS:
+            total = _total(self.limiter)
+            self.rate = max(0, total - began) * 1000 / (now_ms - began_ms)
+            self.sample = now_ms, total
+        waiting = len(self.waiting)
+        if abs(waiting - self.weight) >= max(1, self.weight // _WEIGHT_PART):
+            self.weight = max(1, waiting)
+        wanted = 1.0 if waiting else min(1.0, round(_HEADROOM * self.rate / self.limiter.limit, 2))
+        return Wish(wanted, self.weight)
+
+
+class Budgets:
+    """This process's part of all budgets.
+
+    Args:
+        lessee: the source of shares.
+        now_ms: when the process began; what its predecessor has used is not known.
+    """
+
+    def __init__(self, limiters: Limiters, lessee: Lessee, now_ms: int) -> None:
+        self._owner = limiters
+        self._lessee = lessee
+        self._began_ms = now_ms
+        self._limiters: dict[str, Limiter] = {}
+        self._named: dict[Limiter, _Named] = {}
+
+    def begin(self, limiter: Limiter, limiter_key: LimiterKey, now_ms: int) -> None:
+        """Register a new limiter: it begins without a burst, but for what came since this process began."""
+        key = budget_key(limiter_key)
+        self._limiters[key] = limiter
+        limiter.begin_empty(self._began_ms, now_ms)
+        limiter.lend(self._lessee.share(key, now_ms), now_ms)
+
+    def refreshed(self, limiter: Limiter, limiter_key: LimiterKey, now_ms: int) -> None:
+        """Give a limiter its share, after a change of all shares or quotas."""
+        limiter.lend(self._lessee.share(budget_key(limiter_key), now_ms), now_ms)
+
+    def end(self, limiter: Limiter) -> None:
+        """Forget a limiter."""
+        self._named.pop(limiter, None)
+        if limiter.limiter_key is not None:
+            self._limiters.pop(budget_key(limiter.limiter_key), None)
+
+    def waits(self, limiter: Limiter, flow: Flow, decision: Decision, now_ms: int) -> Decision:
+        """Note that a connection waits; returns the decision, with a shorter mute while shares are being moved."""
+        named = self._named.get(limiter)
+        if named is None:
+            if limiter.limiter_key is None:
+                return decision
+            named = self._named[limiter] = _Named(budget_key(limiter.limiter_key), limiter, now_ms)
+        named.waited_ms = now_ms
+        until_ms = decision.hold_until_ms
+        if decision.throttle_ms:
+            if now_ms < named.since_ms + UNSETTLED_MS and decision.throttle_ms > _UNSETTLED_MUTE_MS:
+                decision = replace(decision, throttle_ms=_UNSETTLED_MUTE_MS)
+            until_ms = now_ms + decision.throttle_ms
+        named.waiting[flow] = max(until_ms, now_ms)
+        return decision
+
+    def report(self, now_ms: int) -> Report | None:
+        """Return the report to send to the lessor now, if one is due. Call it several times in a period."""
+        lessee = self._lessee
+        if lessee.expire(now_ms):
+            self._owner.refresh(NEVER_MS)
+        lessee.wish(self._wishes(now_ms))
+        return lessee.report(now_ms) if lessee.due(now_ms) else None
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        """Apply the lessor's grants; returns whether they belong here."""
+        lessee = self._lessee
+        if not lessee.take(grants, now_ms):
+            return False
+        if grants.complete or DEFAULT_KEY in grants.shares:
+            self._owner.refresh(lessee.until_ms)
+        else:
+            self._owner.lease_until_ms = lessee.until_ms
+            for key in grants.shares:
+                limiter = self._limiters.get(key)
+                if limiter is not None:
+                    limiter.lend(lessee.share(key, now_ms), now_ms)
+        lessee.confirm()
+        return True
+
+    def _wishes(self, now_ms: int) -> dict[str, Wish]:
+        found = {}
+        for named in list(self._named.values()):
+            wish = named.wish(now_ms)
+            if now_ms >= named.waited_ms + NAMED_MS and wish.wanted <= self._lessee.share(
+                DEFAULT_KEY, now_ms
+            ):
+                del self._named[named.limiter]
+            else:
+                found[named.key] = wish
+        return found
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+
+def _total(limiter: Limiter) -> int:
+    """The bytes of all attached clients."""
+    return sum(throttle.bytes_total for throttle in limiter.throttles)

@@ -1,0 +1,176 @@
+"""The lessor: sessions, who is gone, and when nothing is raised."""
+
+import pytest
+
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lessor import IDLE_MS, LeaseRefusedError, Lessor, SessionLostError
+
+TERMS = LeaseTerms(15_000, 1000, 4)
+GONE_MS = 15_000 + TERMS.slack_ms
+A, B = LesseeId("a", 1), LesseeId("b", 1)
+WAITS = Wish(1.0, 1.0)
+EQUAL = 0.995 / 4
+
+
+def lessor(learning_ms: int = 0) -> Lessor:
+    return Lessor(TERMS, 1, lambda _: 1.0, 0, learning_ms)
+
+
+class Peer:
+    """A lessee that says what the test tells it to."""
+
+    def __init__(self, holder: Lessor, name: LesseeId, held: dict[str, float] | None = None) -> None:
+        self.holder, self.name = holder, name
+        self.number = self.session = self.version = 0
+        self.held = {DEFAULT_KEY: TERMS.least} if held is None else held
+        self.shares: dict[str, float | None] = {}
+
+    def report(
+        self, now_ms: int, wishes: dict[str, Wish | None] | None = None, applied: int | None = None
+    ) -> None:
+        self.number += 1
+        version = self.version if applied is None else applied
+        held = {} if self.session else self.held
+        self.holder.report(
+            Report(self.name, self.session, self.number, version, wishes or {}, held, 4), now_ms
+        )
+
+    def take(self, grants: Grants) -> None:
+        self.session, self.version = grants.session, grants.version
+        self.shares |= grants.shares
+
+
+def exchange(holder: Lessor, peers: list[Peer], now_ms: int) -> None:
+    """Deliver what is due."""
+    by_name = {peer.name: peer for peer in peers}
+    for name, grants in holder.grants(now_ms):
+        by_name[name].take(grants)
+
+
+def settle(holder: Lessor, peers: list[Peer], now_ms: int, rounds: int = 4) -> None:
+    for _ in range(rounds):
+        for peer in peers:
+            peer.report(now_ms)
+        exchange(holder, peers, now_ms)
+
+
+def test_each_lessee_has_an_equal_share_of_keys_without_a_name() -> None:
+    holder = lessor()
+    peers = [Peer(holder, A), Peer(holder, B)]
+    settle(holder, peers, 0)
+    assert [peer.shares[DEFAULT_KEY] for peer in peers] == [pytest.approx(EQUAL)] * 2
+
+
+def test_a_lessee_that_waits_gets_what_the_others_do_not_want() -> None:
+    holder = lessor()
+    a, b = peers = [Peer(holder, A), Peer(holder, B)]
+    settle(holder, peers, 0)
+    a.report(0, {"k": WAITS})
+    exchange(holder, peers, 0)
+    settle(holder, peers, 0)
+    assert a.shares["k"] == pytest.approx(0.995 - TERMS.least, rel=0.01)
+    assert b.shares["k"] == pytest.approx(TERMS.least)
+
+
+def test_a_lessee_that_is_silent_for_a_lease_is_gone_and_no_sooner() -> None:
+    holder = lessor()
+    a, b = peers = [Peer(holder, A), Peer(holder, B)]
+    settle(holder, peers, 0)
+    b.report(1000)
+    assert [name for name, _ in holder.grants(GONE_MS - 1)] == [B]
+    assert holder.lessees == [A, B]
+    holder.expire(GONE_MS)
+    assert holder.lessees == [B]
+    with pytest.raises(SessionLostError):
+        a.report(GONE_MS)
+
+
+def test_what_a_silent_lessee_had_stays_until_the_lessor_was_confirmed_after_its_lease() -> None:
+    holder = lessor()
+    peers = [Peer(holder, A)]
+    settle(holder, peers, 0)
+    holder.confirm(GONE_MS - 1)
+    holder.expire(GONE_MS + 100_000)
+    assert holder.lessees == [A]
+    holder.confirm(GONE_MS)
+    holder.expire(GONE_MS + 100_000)
+    assert not holder.lessees
+
+
+def test_a_new_lessor_renews_what_lessees_hold_and_raises_nothing_while_it_learns() -> None:
+    holder = lessor(learning_ms=20_000)
+    a, b = peers = [Peer(holder, A, {DEFAULT_KEY: EQUAL, "k": 0.7}), Peer(holder, B)]
+    for now_ms in range(0, 20_000, 1000):
+        for peer in peers:
+            peer.report(now_ms, {"k": WAITS})
+        exchange(holder, peers, now_ms)
+        assert (a.shares["k"], b.shares["k"]) == (0.7, TERMS.least)
+    settle(holder, peers, 20_000, rounds=6)
+    assert [peer.shares["k"] for peer in (a, b)] == pytest.approx([0.4975] * 2, rel=0.03)
+
+
+def test_lessees_that_were_cut_off_come_down_while_the_lessor_learns() -> None:
+    holder = lessor(learning_ms=20_000)
+    a, b = peers = [Peer(holder, A, {DEFAULT_KEY: EQUAL, "k": 0.9}), Peer(holder, B, {DEFAULT_KEY: 0.25})]
+    settle(holder, peers, 0)
+    assert holder.used("k") <= 1.0
+    assert a.shares["k"] is not None
+    assert a.shares["k"] < 0.9
+    assert b.shares["k"] is not None
+
+
+@pytest.mark.parametrize("number", [1, 3], ids=["repeated", "one is missing"])
+def test_a_report_out_of_order_ends_the_session(number: int) -> None:
+    holder = lessor()
+    a = Peer(holder, A)
+    a.report(0)
+    exchange(holder, [a], 0)
+    a.number = number - 1
+    with pytest.raises(SessionLostError):
+        a.report(0)
+
+
+def test_twice_as_many_processes_as_configured_are_refused_since_upgrades_need_no_more() -> None:
+    holder = lessor()
+    for run in range(8):
+        Peer(holder, LesseeId("a", run)).report(0)
+    with pytest.raises(LeaseRefusedError, match="8 lessees"):
+        Peer(holder, LesseeId("a", 8)).report(0)
+
+
+def test_a_key_without_a_demand_loses_its_shares_after_a_while() -> None:
+    holder = lessor()
+    a, b = peers = [Peer(holder, A), Peer(holder, B)]
+    settle(holder, peers, 0)
+    a.report(0, {"k": WAITS})
+    exchange(holder, peers, 0)
+    settle(holder, peers, 0)
+    a.report(1000, {"k": None})
+    exchange(holder, peers, 1000)
+    settle(holder, peers, 1000 + IDLE_MS - 1)
+    assert holder.keys == ["k"]
+    settle(holder, peers, 1000 + IDLE_MS)
+    assert not holder.keys
+    assert a.shares["k"] is None
+    assert b.shares["k"] is None
+
+
+def test_a_lessee_that_is_known_to_be_gone_frees_its_share_at_once() -> None:
+    holder = lessor()
+    peers = [Peer(holder, A), Peer(holder, B)]
+    b = peers[1]
+    settle(holder, peers, 0)
+    for peer in peers:
+        peer.report(0, {"k": WAITS})
+    settle(holder, peers, 0)
+    holder.leave(A)
+    settle(holder, [b], 0)
+    assert b.shares["k"] == pytest.approx(0.995, rel=0.01)
+
+
+def test_more_lessees_than_configured_make_default_shares_smaller() -> None:
+    holder = lessor()
+    peers = [Peer(holder, LesseeId("p", run)) for run in range(5)]
+    settle(holder, peers, 0, rounds=6)
+    assert sum(peer.shares[DEFAULT_KEY] or 0.0 for peer in peers) <= 1.0
+    assert peers[4].shares[DEFAULT_KEY] == pytest.approx(0.995 / 5)

@@ -1,0 +1,85 @@
+"""A member between the holder and its workers: what it acknowledges, and when its workers' leases end."""
+
+import pytest
+
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Wish
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.member import Member
+
+WORKERS = LeaseTerms(500, 100, 2)
+
+
+class Host:
+    """A member with one worker; the holder is played by the test."""
+
+    def __init__(self) -> None:
+        self.member = Member(Lessee(LeaseTerms(15_000, 1000, 4), LesseeId("m", 1), 0), WORKERS, 0)
+        self.worker = Lessee(WORKERS, LesseeId("w", 1), 0, cut_off=1e-9, first=1e-9)
+        self.version = 0
+
+    def grant(self, shares: dict[str, float | None], now_ms: int) -> None:
+        number = self.member.lessee.report(now_ms).number
+        self.version += 1
+        assert self.member.take(
+            Grants(1, 1, self.version, number, 15_000, shares, self.version == 1, 4), now_ms
+        )
+
+    def exchange(self, now_ms: int, wishes: dict[str, Wish] | None = None) -> None:
+        """Deliver a report of the worker and its answers, until nothing changes any more."""
+        self.worker.wish(wishes or {})
+        for _ in range(4):
+            self.member.workers.report(self.worker.report(now_ms), now_ms)
+            for _, grants in self.member.grants(now_ms):
+                assert self.worker.take(grants, now_ms)
+                self.worker.confirm()
+
+
+def test_a_worker_has_its_part_of_the_members_share() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25}, 0)
+    host.exchange(0)
+    assert host.worker.share("k", 0) == pytest.approx(0.25 * 0.995 / 2)
+
+
+def test_a_worker_that_waits_has_all_of_it_once_the_other_wants_nothing() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25, "k": 0.8}, 0)
+    host.exchange(0, {"k": Wish(1.0, 1)})
+    assert host.worker.share("k", 0) == pytest.approx(0.8 * 0.995, rel=0.01)
+
+
+def test_a_lowered_share_is_acknowledged_when_the_workers_have_acknowledged_it() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25, "k": 0.8}, 0)
+    host.exchange(0, {"k": Wish(1.0, 1)})
+    host.grant({"k": 0.1}, 100)
+    list(host.member.grants(100))  # sent, and not yet applied
+    assert host.member.lessee.report(100).applied == 1
+
+
+def test_a_lowered_share_is_acknowledged_when_the_leases_of_silent_workers_are_over() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25, "k": 0.8}, 0)
+    host.exchange(0, {"k": Wish(1.0, 1)})
+    host.grant({"k": 0.1}, 100)
+    gone_ms = 500 + WORKERS.slack_ms
+    list(host.member.grants(gone_ms - 1))
+    assert host.member.lessee.unconfirmed
+    list(host.member.grants(gone_ms))
+    assert not host.member.lessee.unconfirmed
+
+
+def test_a_workers_lease_ends_no_later_than_its_members() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25}, 0)
+    host.exchange(14_900)
+    assert host.worker.until_ms == 15_000
+
+
+def test_the_demand_of_all_workers_goes_to_the_holder() -> None:
+    host = Host()
+    host.grant({DEFAULT_KEY: 0.25}, 0)
+    host.exchange(0, {"k": Wish(1.0, 3)})
+    report = host.member.report(100)
+    assert report is not None
+    assert report.wishes == {"k": Wish(1.0, 3)}
