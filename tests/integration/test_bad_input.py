@@ -52,20 +52,10 @@ def neighbour(sluice: SluiceProcess) -> Iterator[Wire]:
         yield wire
 
 
-def errors(sluice: SluiceProcess) -> dict[str, float]:
-    """Connections that ended in an error, by cause."""
-    found = {}
-    for line in sluice.get("/metrics")[1].splitlines():
-        if line.startswith("sluice_connection_errors_total{"):
-            series, _, value = line.rpartition(" ")
-            found[series.split('"')[1]] = float(value)
-    return found
-
-
 def counted_since(sluice: SluiceProcess, before: dict[str, float]) -> dict[str, float]:
     """What has been counted since then, once anything has."""
     deadline = time.monotonic() + SECONDS_MAX
-    while (now := errors(sluice)) == before and time.monotonic() < deadline:
+    while (now := sluice.connection_errors()) == before and time.monotonic() < deadline:
         time.sleep(0.05)
     return {
         cause: count - before.get(cause, 0) for cause, count in now.items() if count != before.get(cause, 0)
@@ -86,7 +76,7 @@ def sent(sluice: SluiceProcess, data: bytes) -> bytes:
 @pytest.mark.parametrize("what", NONSENSE)
 def test_nonsense_ends_its_connection_under_one_cause(sluice: SluiceProcess, what: str) -> None:
     data, cause = NONSENSE[what]
-    before = errors(sluice)
+    before = sluice.connection_errors()
     assert sent(sluice, data) == b""
     assert counted_since(sluice, before) == {cause: 1}
 
@@ -108,7 +98,7 @@ def test_nonsense_is_logged_with_its_cause(sluice: SluiceProcess) -> None:
 
 @pytest.mark.parametrize("size", [30, 3_000_000])
 def test_client_that_closes_mid_frame_is_counted(sluice: SluiceProcess, size: int) -> None:
-    before = errors(sluice)
+    before = sluice.connection_errors()
     half = request(LIST_OFFSETS, 7, size=size)[: size // 2 + 8]
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         wire.ask(message(METADATA, 9, topics=[]))  # the broker is connected now: this is no port scan
@@ -117,12 +107,12 @@ def test_client_that_closes_mid_frame_is_counted(sluice: SluiceProcess, size: in
 
 
 def test_client_that_sends_a_byte_now_and_then_is_closed(sluice: SluiceProcess) -> None:
-    before = errors(sluice)
+    before = sluice.connection_errors()
     with socket.create_connection((HOST, sluice.ports.bootstrap), timeout=SECONDS_MAX) as client:
         for byte in request(LIST_OFFSETS, 7, size=100):
             with contextlib.suppress(OSError):  # closed meanwhile
                 client.sendall(bytes((byte,)))
-            if errors(sluice) != before:
+            if sluice.connection_errors() != before:
                 break
             time.sleep(0.2)
     assert counted_since(sluice, before) == {"slow_client": 1}

@@ -17,6 +17,7 @@ from tests.support import scripted_broker as broken
 from tests.support.frames import LIST_OFFSETS, filler, produce, request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.scripted_broker import Script, ScriptedBroker
+from tests.support.waiting import until
 from tests.support.wire import Wire, wired
 from tests.support.wire import request as message
 
@@ -28,27 +29,6 @@ KIB_MAX = 16 * 1024
 RESIDENT_KIB_MAX = 128 * 1024
 """Of a whole process: 40 MiB at its start, and nothing near the gibibyte that some answer announces."""
 GIB = 1 << 30
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS_MAX) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
-
-
-def descriptors(sluice: SluiceProcess) -> int:
-    return len(list(Path(f"/proc/{sluice.process_id}/fd").iterdir()))
-
-
-def errors(sluice: SluiceProcess) -> dict[str, float]:
-    """Connections that ended under a cause, by cause."""
-    found = {}
-    for line in sluice.get("/metrics")[1].splitlines():
-        if line.startswith("sluice_connection_errors_total{"):
-            series, _, value = line.rpartition(" ")
-            found[series.split('"')[1]] = float(value)
-    return found
 
 
 # On clients' connections
@@ -103,7 +83,7 @@ def descriptors_max(sluice: SluiceProcess) -> int:
     """What the process may have open with one neighbour, however often others have failed."""
     time.sleep(0.2)  # the end of the connection that waited for broker 1
     return (
-        descriptors(sluice) + 2 + 2
+        sluice.descriptors() + 2 + 2
     )  # the neighbour, its broker; one pipe, which is kept for the next answer
 
 
@@ -155,7 +135,7 @@ def test_broker_that_answers_wrongly_ends_one_connection_under_one_cause(
     sluice: SluiceProcess, broker: ScriptedBroker, neighbour: Wire, descriptors_max: int, fault: str
 ) -> None:
     script, asked, cause = ENDED[fault]
-    errors_before, resident_before = errors(sluice), resident_kib(sluice.process_id)
+    errors_before, resident_before = sluice.connection_errors(), resident_kib(sluice.process_id)
     broker.script = only_for(b"victim", script)
     with socket.create_connection(at(sluice, 1)) as client:
         client.sendall(asked)
@@ -163,13 +143,13 @@ def test_broker_that_answers_wrongly_ends_one_connection_under_one_cause(
 
     def closed() -> bool:
         neighbour.ask(message(METADATA, 9, topics=[]))  # or it would be idle for too long meanwhile
-        return descriptors(sluice) <= descriptors_max
+        return sluice.descriptors() <= descriptors_max
 
     until(closed, "its descriptors are closed")
     expected = dict(errors_before)
     if cause:
         expected[cause] = expected.get(cause, 0) + 1
-    assert errors(sluice) == expected
+    assert sluice.connection_errors() == expected
     assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
     assert resident_kib(sluice.process_id) - resident_before < KIB_MAX
 
@@ -201,7 +181,7 @@ def test_answer_without_end_is_not_kept_for_a_client_that_reads_nothing(
             assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
             assert resident_kib(sluice.process_id) - before < KIB_MAX
             time.sleep(0.02)
-    until(lambda: descriptors(sluice) <= descriptors_max, "its descriptors are closed")
+    until(lambda: sluice.descriptors() <= descriptors_max, "its descriptors are closed")
 
 
 def test_requests_are_not_kept_for_a_broker_that_reads_nothing(
@@ -231,11 +211,14 @@ def sent_until_blocked(client: socket.socket, whole: bytes) -> int:
 def test_broker_that_cannot_be_reached_is_a_cause_and_the_others_go_on(
     sluice: SluiceProcess, neighbour: Wire, node: int
 ) -> None:
-    before = errors(sluice)
+    before = sluice.connection_errors()
     with socket.create_connection(at(sluice, node)) as client:
         client.sendall(ASKED)
         read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
-    assert errors(sluice) == {**before, "broker_unreachable": before.get("broker_unreachable", 0) + 1}
+    assert sluice.connection_errors() == {
+        **before,
+        "broker_unreachable": before.get("broker_unreachable", 0) + 1,
+    }
     assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
 
 

@@ -6,7 +6,7 @@ Clients count what they send and get; the rows must say the same, to the record.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from protocol.api import FETCH, METADATA, PRODUCE
 from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.waiting import until
 
 ROTATE_SECONDS = 1.0
 SECONDS_MAX = 30.0
@@ -47,13 +48,6 @@ def rows(directory: Path) -> Rows:
     for path in sorted(directory.glob("*.parquet")):
         found += pq.read_table(path).to_pylist()
     return found
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.1)
 
 
 def produce(bootstrap: str, topic: str, count: int, **more: Any) -> None:
@@ -131,7 +125,7 @@ def test_throttled_requests_say_so(sluice: SluiceProcess, tmp_path: Path, create
 
 def test_metrics_count_written_rows(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
     produce(sluice.bootstrap, create_topic(partitions=2), 50)
-    wait_for(lambda: sluice.metric("sluice_capture_rows_total") > 0, "nothing is written")
+    until(lambda: sluice.metric("sluice_capture_rows_total") > 0, "rows are written")
     assert sluice.metric("sluice_capture_dropped_total") == 0
     assert sluice.metric("sluice_capture_files") >= 1
     assert sluice.metric("sluice_capture_oldest_timestamp_seconds") > 0
@@ -145,11 +139,11 @@ def test_killed_process_leaves_whole_files_and_the_next_removes_the_rest(
     topic = create_topic(partitions=2)
     process = SluiceProcess.configured(settings(kafka, directory), tmp_path).wait_ready()
     produce(process.bootstrap, topic, 50)
-    wait_for(lambda: bool(list(directory.glob("*.parquet"))), "no file is finished")
+    until(lambda: bool(list(directory.glob("*.parquet"))), "a file is finished")
     produce(process.bootstrap, topic, 50)
-    wait_for(lambda: bool(list(directory.glob("*.inprogress"))), "no file is begun")
+    until(lambda: bool(list(directory.glob("*.inprogress"))), "a file is begun")
     os.kill(process.process_id, signal.SIGKILL)
-    wait_for(lambda: not process.alive(), "it lives")
+    until(lambda: not process.alive(), "the process has ended")
     assert rows(directory)
     left = {path.name for path in directory.glob("*.inprogress")}
     with SluiceProcess.configured(settings(kafka, directory), tmp_path) as again:

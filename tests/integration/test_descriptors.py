@@ -6,7 +6,7 @@ The limit is the process's own (RLIMIT_NOFILE); the broker is scripted.
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,20 +16,13 @@ from tests.cluster import HOST
 from tests.support.frames import LIST_OFFSETS, request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.scripted_broker import ScriptedBroker
+from tests.support.waiting import until
 from tests.support.wire import request as message
 from tests.support.wire import wired
 
 METADATA = 3
 DESCRIPTORS = 128
 CLIENTS = 200  # each wants two
-SECONDS_MAX = 20.0
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS_MAX:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -54,10 +47,6 @@ def opened(sluice: SluiceProcess, stack: contextlib.ExitStack, first: bytes = b"
             sock.sendall(first)
 
 
-def files(sluice: SluiceProcess) -> int:
-    return len(list(Path(f"/proc/{sluice.process_id}/fd").iterdir()))
-
-
 @pytest.mark.parametrize(
     "first", [b"", request(LIST_OFFSETS, 7, size=100)], ids=["idle", "each wants a broker"]
 )
@@ -66,10 +55,10 @@ def test_process_without_descriptors_serves_open_connections_and_recovers(
 ) -> None:
     with wired((HOST, sluice.ports.bootstrap)) as neighbour:
         neighbour.ask(message(METADATA, 9, topics=[]))
-        before = files(sluice)
+        before = sluice.descriptors()
         with contextlib.ExitStack() as stack:
             opened(sluice, stack, first)
-            until(lambda: files(sluice) >= DESCRIPTORS - 3, "no descriptor is left")
+            until(lambda: sluice.descriptors() >= DESCRIPTORS - 3, "no descriptor is left")
             busy = cpu_seconds(sluice.process_id)
             began = time.monotonic()
             while time.monotonic() - began < 2:
@@ -78,7 +67,7 @@ def test_process_without_descriptors_serves_open_connections_and_recovers(
             # A listener that tried to accept all the time would take a whole core.
             assert cpu_seconds(sluice.process_id) - busy < 1.0
             assert sluice.alive()
-        until(lambda: files(sluice) <= before + 2, "its descriptors are closed")
+        until(lambda: sluice.descriptors() <= before + 2, "its descriptors are closed")
         until(lambda: sluice.get("/readyz")[0] == 200, "the cluster is found again")
         assert sluice.metric("sluice_connections_refused_total", cause="descriptors") > 0
         assert neighbour.ask(message(METADATA, 9, topics=[])).frame

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,18 +13,11 @@ from tests.cluster import HOST, Cluster, free_port
 from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.waiting import until
 from tests.support.wire import request as message
 from tests.support.wire import wired
 
 METADATA = 3
-SECONDS_MAX = 30.0
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS_MAX:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.growth import Growth, Milestone, watch
 from tests.support.sidecar_rig import HOLDER, LEASE_SECONDS, SidecarRig
+from tests.support.waiting import until
 
 MB = 1_000_000
 QUOTA = 4 * MB
@@ -25,13 +26,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarRig]:
     replication = {"throttled": "reassignments", "follower_rate": QUOTA}
     with SidecarRig(tmp_path_factory.mktemp("sidecars"), replication) as rig:
         yield rig
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def leased(rig: SidecarRig) -> None:

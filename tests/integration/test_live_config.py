@@ -1,8 +1,7 @@
 """What changes while clients are connected: quotas, mode, enforcement. No connection is touched."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,11 @@ from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings, quotas_toml
 from tests.support.raw_topics import batch, describe, produce_request
+from tests.support.waiting import until
 from tests.support.wire import wired
 
-SECONDS_MAX = 30.0
 THROTTLED = "throttled"
 RATE = 20_000  # bytes/s; the load sends several times as much
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS_MAX) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ and FAST for the rest.
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +16,7 @@ from protocol.messages.alter_reassignments import AlterRequest, Outcome
 from proxy.cli import main
 from tests.support.proxy_process import SluiceProcess
 from tests.support.reassignment_rig import SASL, ReassignmentRig
+from tests.support.waiting import until
 
 MINUTE_MS = 60_000
 SLOW, FAST = "200k", "20M"
@@ -32,13 +33,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReassignmentRig]:
 def front(rig: ReassignmentRig) -> SluiceProcess:
     rig.throttle(FAST)
     return rig.only_gateway("a")
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def idle(rig: ReassignmentRig, front: SluiceProcess) -> bool:

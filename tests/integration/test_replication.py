@@ -20,6 +20,7 @@ from tests.cluster.sasl import SASL_USERS, password
 from tests.support.certificates import Authority
 from tests.support.growth import Growth
 from tests.support.replication_rig import ReplicationRig, reassignment_json
+from tests.support.waiting import until
 
 MB = 1_000_000
 BATCH = 110_000
@@ -31,13 +32,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicationRig]:
     properties = {"replica.lag.time.max.ms": str(LAG_SECONDS * 1000)}
     with ReplicationRig(tmp_path_factory.mktemp("replication"), properties=properties) as rig:
         yield rig
-
-
-def until(condition, what: str, seconds: float = 40.0) -> None:  # type: ignore[no-untyped-def]  # any callable
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def reconfigure(rig: ReplicationRig, **keys: object) -> None:

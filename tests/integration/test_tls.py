@@ -11,7 +11,7 @@ import shutil
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from tests.support.certificates import Authority, Certificate
 from tests.support.numbered import read_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create
+from tests.support.waiting import until
 
 SECONDS_MAX = 60
 RULES = r"RULE:^CN=([^,]+),OU=ops,.*$/$1/L,DEFAULT"
@@ -355,13 +356,6 @@ def shown(port: int) -> int:
     """The serial number of the certificate that a port shows."""
     pem = ssl.get_server_certificate((HOST, port), timeout=10)
     return hash(pem)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_certificate_is_swapped_under_a_producer_that_does_not_notice(

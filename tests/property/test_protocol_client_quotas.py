@@ -13,7 +13,7 @@ from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.messages import client_quotas
 from tests.support.quota_frames import alter_request, describe_request
-from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, body_of, decoded, framed, messages
 
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 VERSIONS = pytest.mark.parametrize("version", [0, 1])
@@ -21,12 +21,6 @@ TEXTS = st.text(max_size=6)
 NAMES = st.none() | TEXTS
 PARTS = st.lists(st.tuples(TEXTS, NAMES), max_size=3).map(tuple)
 VALUES = st.floats(allow_nan=False)
-
-
-def body_of(frame: bytes, api_key: int, version: int) -> int:
-    start = header.body_start(frame, 0, len(frame), api_key, version)
-    assert start is not None
-    return start
 
 
 def parts_of(entity: Any) -> tuple[tuple[str, str | None], ...]:

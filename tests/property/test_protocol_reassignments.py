@@ -6,12 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol import header
 from protocol.errors import WireError
 from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
-from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, body_of, decoded, framed, messages
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 VERSIONS = pytest.mark.parametrize("version", [0, 1])
@@ -26,12 +25,6 @@ OUTCOMES = st.builds(Outcome, st.integers(-1, 200), st.none() | st.text(max_size
 
 def known(api_key: int, version: int) -> bool:
     return bool(version <= REQUESTS[api_key].max_version)
-
-
-def body_of(frame: bytes, api_key: int, version: int) -> int:
-    start = header.body_start(frame, 0, len(frame), api_key, version)
-    assert start is not None
-    return start
 
 
 def targets(message: Any) -> list[tuple[tuple[str, int], tuple[int, ...] | None]]:

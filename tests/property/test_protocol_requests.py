@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from protocol import header
 from protocol.api import FETCH, JOIN_GROUP, PRODUCE
 from protocol.messages import fetch, groups, produce
-from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, body_of, decoded, framed, messages
 
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 CLIENT_IDS = st.text(max_size=8)
-
-
-def body_of(frame: bytes, api_key: int, version: int) -> int:
-    start = header.body_start(frame, 0, len(frame), api_key, version)
-    assert start is not None
-    return start
 
 
 @pytest.mark.parametrize("api_key", sorted(REQUESTS))

@@ -206,6 +206,19 @@ class SluiceProcess:
                     total += float(value)
         return total
 
+    def connection_errors(self) -> dict[str, float]:
+        """Return the number of connections that ended in an error, by cause."""
+        found = {}
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith("sluice_connection_errors_total{"):
+                series, _, value = line.rpartition(" ")
+                found[series.split('"')[1]] = float(value)
+        return found
+
+    def descriptors(self) -> int:
+        """Return the number of the process's open descriptors."""
+        return len(list(Path(f"/proc/{self.process_id}/fd").iterdir()))
+
     def signal(self, number: int) -> None:
         """Send the process a signal."""
         self._child.send_signal(number)

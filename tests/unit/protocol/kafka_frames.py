@@ -17,6 +17,7 @@ import kafka.protocol.sasl  # noqa: F401
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
+from protocol.header import body_start
 from protocol.messages import AddressMap
 
 Message = Any
@@ -32,6 +33,13 @@ _INTEGERS: Final = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 
 def versions(classes: dict[int, Any]) -> list[tuple[int, int]]:
     """Every (API key, version) that kafka-python knows."""
     return [(key, version) for key, cls in sorted(classes.items()) for version in range(cls.max_version + 1)]
+
+
+def body_of(frame: bytes, api_key: int, version: int) -> int:
+    """The offset of a request's body."""
+    start = body_start(frame, 0, len(frame), api_key, version)
+    assert start is not None, "the header is whole"
+    return start
 
 
 def messages(cls: Any, version: int, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Message]:

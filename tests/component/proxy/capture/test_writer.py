@@ -3,7 +3,7 @@
 import errno
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
 from proxy.capture.writer import Writer
 from proxy.stats import CaptureStats
+from tests.support.waiting import until
 from tests.unit.proxy.capture.rows import TOPIC_ID, row
 
 SECONDS_MAX = 20.0
@@ -106,13 +107,6 @@ class Rig:
         ]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < until, "it never comes"
-        time.sleep(0.01)
-
-
 def test_recorded_rows_are_written_at_the_end(tmp_path: Path) -> None:
     rig = Rig(Directory(tmp_path, 10**9))
     rig.record(3)
@@ -142,9 +136,9 @@ def test_file_is_rotated_by_size(tmp_path: Path) -> None:
 def test_file_is_rotated_by_time(tmp_path: Path) -> None:
     rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
     rig.record(1)
-    wait_for(lambda: rig.stats.files == 1)
+    until(lambda: rig.stats.files == 1, "a file is written")
     rig.record(1, first=1)
-    wait_for(lambda: rig.stats.files == 2)
+    until(lambda: rig.stats.files == 2, "another file is written")
     assert rig.rows() == [0, 1]
     rig.end()
 
@@ -170,7 +164,7 @@ def test_full_disk_drops_the_file_and_counts_its_rows(
         recorded += 1000
         time.sleep(0.01)
     rig.record(7, recorded)  # while the disk is left alone
-    wait_for(rig.recorder.queue.empty)
+    until(rig.recorder.queue.empty, "the rows are taken")
     disk.left = 10**9
     time.sleep(0.3)
     rig.record(5, 10**6)
@@ -208,7 +202,7 @@ def test_unexpected_failure_drops_the_file_and_keeps_the_thread(
     with monkeypatch.context() as patched:
         patched.setattr(Tables, "joined", lambda *_: 1 / 0)
         rig.record(3)
-        wait_for(lambda: rig.stats.dropped["internal"] == 3)
+        until(lambda: rig.stats.dropped["internal"] == 3, "the rows are dropped")
     rig.record(2, first=3)
     rig.end()
     assert rig.rows() == [3, 4]
@@ -225,7 +219,7 @@ def test_disk_that_stands_still_does_not_keep_a_stopping_process(
     monkeypatch.setattr(Tables, "convert", lambda *_: free.wait(SECONDS_MAX))
     for first in (0, 2, 4):
         rig.record(2, first)
-    wait_for(lambda: rig.recorder.queue.qsize() == 2)
+    until(lambda: rig.recorder.queue.qsize() == 2, "the first batch is taken")
     capture = Capture(rig.recorder, rig.writer, rig.stats)
     began = time.monotonic()
     capture.close()

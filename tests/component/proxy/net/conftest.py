@@ -7,12 +7,19 @@ import pytest_asyncio
 import uvloop
 
 from tests.component.proxy.net.rig import Rig
+from tests.component.proxy.net.tls_rig import Papers
 
 
 @pytest.fixture
 def event_loop_policy() -> uvloop.EventLoopPolicy:
     """Make pytest-asyncio use uvloop."""
     return uvloop.EventLoopPolicy()
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    """Certificates of clients, of the proxy and of brokers."""
+    return Papers(tmp_path_factory.mktemp("papers"))
 
 
 @pytest_asyncio.fixture

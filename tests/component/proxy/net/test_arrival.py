@@ -26,11 +26,6 @@ LOOPBACK = networks("sources", "127.0.0.0/8")
 ELSEWHERE = networks("sources", "192.0.2.0/24,2001:db8::/32")
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
-
-
 async def closed(client: Streams) -> bytes:
     """What a client still gets until the other side closes, however it does that."""
     async with asyncio.timeout(SECONDS_MAX):

@@ -13,11 +13,6 @@ from tests.component.proxy.net.rig import until
 from tests.component.proxy.net.tls_rig import Papers
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
-
-
 class Ends:
     """Both ends of one connection, whose handshakes the same queue does.
 

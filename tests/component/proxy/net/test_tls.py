@@ -14,11 +14,6 @@ from tests.component.proxy.net.tls_rig import Papers
 PATH = "listeners[0].tls"
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
-
-
 def refused(options: ListenerTls) -> str:
     with pytest.raises(ConfigError) as caught:
         ServerTls(options, PATH)

@@ -18,11 +18,6 @@ SIDES = [(True, False), (False, True), (True, True)]
 NAMES = ["clients", "brokers", "both"]
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
-
-
 def site(papers: Papers, clients: bool, brokers: bool) -> TlsRig:
     return TlsRig(
         papers.listener() if clients else None,

@@ -1,11 +1,7 @@
 """The ranges a client is told, by their bytes."""
 
 from protocol.messages.api_versions import rewrite
-
-
-def framed(body: str) -> bytes:
-    raw = bytes.fromhex(body)
-    return len(raw).to_bytes(4, "big") + raw
+from tests.unit.protocol.hex_frames import framed
 
 
 def test_ranges_are_cut_and_unknown_apis_dropped() -> None:

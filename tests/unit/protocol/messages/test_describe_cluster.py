@@ -3,17 +3,7 @@
 import pytest
 
 from protocol.messages.describe_cluster import rewrite
-
-
-def ours(node_id: int, host: str, port: int) -> tuple[str, int] | None:
-    assert (host, port) == ("ab", 9)
-    return ("cde", 19100 + node_id) if node_id < 3 else None
-
-
-def framed(body: str) -> bytes:
-    raw = bytes.fromhex(body)
-    return len(raw).to_bytes(4, "big") + raw
-
+from tests.unit.protocol.hex_frames import framed, moved_address
 
 # Correlation id, tags; throttle time, no error, no message; then the endpoint type since version 1.
 HEAD = "00000007 00 00000000 0000 00"
@@ -26,9 +16,9 @@ def test_brokers_are_replaced_and_hidden_ones_left_out(version: int, kind: str, 
     brokers = f"03 00000001 03 6162 00000009 00 {fenced} 00 00000005 03 6162 00000009 02 72 {fenced} 00"
     named = f"02 00000001 04 636465 {19101:08x} 00 {fenced} 00"
     before = framed(HEAD + kind + CLUSTER + brokers + OPERATIONS)
-    assert rewrite(before, version, ours) == framed(HEAD + kind + CLUSTER + named + OPERATIONS)
+    assert rewrite(before, version, moved_address) == framed(HEAD + kind + CLUSTER + named + OPERATIONS)
 
 
 def test_controllers_are_never_named() -> None:
     before = framed(HEAD + "02" + CLUSTER + "02 00000001 03 6162 00000009 00 00" + OPERATIONS)
-    assert rewrite(before, 1, ours) == framed(HEAD + "02" + CLUSTER + "01" + OPERATIONS)
+    assert rewrite(before, 1, moved_address) == framed(HEAD + "02" + CLUSTER + "01" + OPERATIONS)

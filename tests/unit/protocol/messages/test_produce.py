@@ -3,6 +3,7 @@
 import pytest
 
 from protocol.messages import produce
+from tests.unit.protocol.hex_frames import framed
 
 # Version 12, flexible, names: one topic "t", one partition, error 6 (NOT_LEADER_OR_FOLLOWER) and the leader in a tag.
 TOPICS = (
@@ -10,11 +11,6 @@ TOPICS = (
     "01 00 09 00000001 00000005 00 00"
 )
 ENDPOINTS = "01 00 0e 02 00000001 03 6162 00000009 00 00"
-
-
-def framed(body: str) -> bytes:
-    raw = bytes.fromhex(body)
-    return len(raw).to_bytes(4, "big") + raw
 
 
 def ours(node_id: int, host: str, port: int) -> tuple[str, int] | None:

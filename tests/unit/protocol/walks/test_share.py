@@ -5,6 +5,7 @@ import pytest
 from protocol.api import FETCH, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import UnknownVersionError
 from protocol.walks.share import ShareWalk
+from tests.unit.protocol.hex_frames import framed
 from tests.unit.protocol.relay import relay
 
 UUID = "000102030405060708090a0b0c0d0e0f"
@@ -24,11 +25,6 @@ MOVED = "00000001 0a 3132372e302e302e31 00004a9d 02 72 00"
 
 def ours(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
     return ("127.0.0.1", 19100 + node_id)
-
-
-def framed(*parts: str) -> bytes:
-    raw = bytes.fromhex("".join(parts))
-    return len(raw).to_bytes(4, "big") + raw
 
 
 def share_fetch(brokers: str) -> bytes:
