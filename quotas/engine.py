@@ -22,8 +22,9 @@ from sys import getsizeof
 from typing import Final
 
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
-from quotas.limiters.flow import Limiter, LimiterKey
-from quotas.limiters.policy import Budgets, limiter_in_force
+from quotas.limiters.flow import Limiter
+from quotas.limiters.lending import Budgets, LimiterKey
+from quotas.limiters.policy import limiter_in_force
 from quotas.options import EngineOptions
 from quotas.throttles import footprint
 from quotas.throttles.bandwidth import FETCH, PRODUCE, Throttle

@@ -14,6 +14,8 @@ clients are in `throttles.mutation`; time is an argument.
 import math
 from typing import Final
 
+from quotas.limiters.lending import LimiterKey
+
 # The largest throttle_time_ms, 24 days; Kafka's cast to it overflows.
 THROTTLE_MS_MAX: Final = 2**31 - 1
 
@@ -28,14 +30,27 @@ class TokenBucket:
     (False, 8000, 3000)
     """
 
-    __slots__ = ("_filled_ms", "_tokens", "burst", "rate")
+    __slots__ = (
+        "_burst",
+        "_filled_ms",
+        "_share",
+        "_tokens",
+        "_used",
+        "burst",
+        "limit",
+        "limiter_key",
+        "rate",
+    )
 
     def __init__(self, rate: float, burst: float, now_ms: int) -> None:
         assert rate > 0, "a bucket that is never refilled limits for ever"
-        self.rate = rate
-        self.burst = burst
+        self.limit = self.rate = rate
+        self._burst = self.burst = burst
+        self._share = 1.0
         self._tokens = float(burst)
         self._filled_ms = now_ms
+        self._used = 0.0
+        self.limiter_key: LimiterKey | None = None
 
     def configure(self, rate: float, burst: float) -> None:
         """Change rate and burst; taken tokens stay taken.
@@ -43,8 +58,23 @@ class TokenBucket:
         The time since the last refill counts at the new rate, and a smaller burst caps the tokens, as in Kafka.
         """
         assert rate > 0, "a bucket that is never refilled limits for ever"
-        self.rate = rate
-        self.burst = burst
+        self.limit, self.rate = rate, rate * self._share
+        self._burst, self.burst = burst, burst * self._share
+
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of rate and burst from now on; no tokens are added, and those beyond the burst are lost."""
+        self.tokens(now_ms)
+        self._share = share
+        self.configure(self.limit, self._burst)
+        self._tokens = min(self._tokens, self.burst)
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin without tokens, but for those that were added since that time."""
+        self._tokens, self._filled_ms = 0.0, min(since_ms, now_ms)
+
+    def used(self) -> float:
+        """The number of tokens taken so far."""
+        return self._used
 
     def tokens(self, now_ms: int) -> float:
         """The number of tokens; below 0 the bucket is overdrawn."""
@@ -62,11 +92,13 @@ class TokenBucket:
         if self.overdrawn(now_ms):
             return False
         self._tokens -= count
+        self._used += count
         return True
 
     def record(self, count: float, now_ms: int) -> None:
         """Take tokens unconditionally; a negative count returns tokens, up to the burst."""
         self._tokens = min(self.burst, self.tokens(now_ms) - count)
+        self._used += count
 
     def settle(self, now_ms: int) -> None:
         """Clear the debt: it was made while quotas were not enforced."""

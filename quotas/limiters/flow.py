@@ -7,11 +7,8 @@ it. The rules are in `throttles.bandwidth` and in the policies.
 from typing import Final, Protocol
 
 from quotas.decisions import Decision
-from quotas.definitions.entities import BucketKey
+from quotas.limiters.lending import Lendable
 from quotas.options import EngineOptions
-
-# Quota key, identity, broker.
-LimiterKey = tuple[str, BucketKey, int]
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
 MS_UNBOUNDED: Final = 1 << 40
@@ -96,26 +93,18 @@ class Counted(Protocol):
     bytes_total: int
 
 
-class Limiter(Protocol):
+class Limiter(Lendable, Protocol):
     """The arithmetic of one policy for one identity; several clients may share it."""
 
     throttles: set[Counted]  # the attached ones
-    limit: float  # in bytes/s, of all processes together
     version: object  # the engine's version when it was last configured
     enforced: bool  # whether the engine enforced at that time
-    limiter_key: LimiterKey | None  # its key in the engine
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit or new options live; what was recorded stays."""
 
-    def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; credit and debt stay the same in bytes."""
-
     def settle(self, now_ms: int) -> None:
         """Enforcement begins: clear the debt of unenforced requests, and keep only the burst that they left."""
-
-    def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin without a burst, but for what has come since that time."""
 
     def use_up_burst(self, now_ms: int) -> None:
         """Replace another limiter: start without its debt and without a burst."""

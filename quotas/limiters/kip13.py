@@ -17,7 +17,8 @@ from typing import Final
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
-from quotas.limiters.flow import Counted, Flow, LimiterKey
+from quotas.limiters.flow import Counted, Flow
+from quotas.limiters.lending import LimiterKey
 from quotas.limiters.rate import NEVER_MS, SampledRate
 from quotas.options import EngineOptions
 
@@ -97,6 +98,10 @@ class SampledThrottle:
     def _limit_to(self, limit: float) -> None:
         self._limit = limit
         self._safe = limit * (self._samples - 1) * self._window_ms / 1000.0
+
+    def used(self) -> int:
+        """The bytes of all attached clients."""
+        return sum(throttle.bytes_total for throttle in self.throttles)
 
     def settle(self, now_ms: int) -> None:
         """Do nothing: debt leaves the window by itself."""

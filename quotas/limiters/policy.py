@@ -6,29 +6,13 @@ Used for clients' identities (`engine`, KIP-13) and for topics (`topic_quotas`).
 
 from typing import Protocol
 
-from quotas.decisions import Decision
-from quotas.limiters.flow import Flow, Limiter, LimiterKey
+from quotas.limiters.flow import Limiter
 from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.lending import Budgets, LimiterKey
 from quotas.limiters.schedule import ScheduledThrottle
 from quotas.options import EngineOptions
 
-__all__ = ["Budgets", "Rules", "limiter_in_force"]
-
-
-class Budgets(Protocol):
-    """The shares of this process (`quotas.sharing.budgets`), as far as a limiter needs them."""
-
-    def begin(self, limiter: Limiter, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Give a new limiter its share; it begins without a burst."""
-
-    def refreshed(self, limiter: Limiter, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Give a limiter its share again."""
-
-    def waits(self, limiter: Limiter, flow: Flow, decision: Decision, now_ms: int) -> Decision:
-        """Note that a connection waits; returns the decision to carry out."""
-
-    def end(self, limiter: Limiter) -> None:
-        """Forget a limiter."""
+__all__ = ["Rules", "limiter_in_force"]
 
 
 class Rules(Protocol):
@@ -62,7 +46,7 @@ def limiter_in_force(
     elif limiter.version is not rules.version:
         limiter.configure(limit, options, now_ms)
         if budgets is not None:
-            budgets.refreshed(limiter, limiter_key, now_ms)
+            budgets.lend(limiter, limiter_key, now_ms)
         if rules.enforcing and not limiter.enforced:
             limiter.settle(now_ms)
     limiter.enforced = rules.enforcing

@@ -76,6 +76,11 @@ class SampledRate:
         """The sample of the last record, as (index, start in ms), for `take_back`."""
         return self._current, self._starts[self._current]
 
+    @property
+    def keep_ms(self) -> int:
+        """The time in ms after which a recorded value has left the window."""
+        return self._keep_ms
+
     def take_back(self, value: int, sample: tuple[int, int]) -> None:
         """Subtract bytes that were recorded in that sample; bytes that have left the window give no credit.
 

@@ -33,8 +33,9 @@ from typing import Final
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import ARRIVAL_MS, Announcements
 from quotas.limiters.fair_queue import FairQueue
-from quotas.limiters.flow import Counted, Flow, LimiterKey
+from quotas.limiters.flow import Counted, Flow
 from quotas.limiters.gcra import VirtualSchedule
+from quotas.limiters.lending import LimiterKey
 from quotas.limiters.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
 from quotas.options import EngineOptions
 
@@ -80,6 +81,10 @@ class ScheduledThrottle(VirtualSchedule):
         self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         self.limit_to(limit, now_ms)
+
+    def used(self) -> int:
+        """The bytes of all attached clients."""
+        return sum(throttle.bytes_total for throttle in self.throttles)
 
     def _under_way(self) -> tuple[Flow, ...]:
         return (*self._fetches.flows, *self._announcements.flows)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.definitions.entities import code
-from quotas.limiters.flow import Flow, Limiter, LimiterKey
+from quotas.limiters.lending import Lendable, LimiterKey
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -62,23 +62,23 @@ class _Named:
 
     __slots__ = ("key", "limiter", "rate", "sample", "since_ms", "waited_ms", "waiting", "weight")
 
-    def __init__(self, key: str, limiter: Limiter, now_ms: int) -> None:
+    def __init__(self, key: str, limiter: Lendable, now_ms: int) -> None:
         self.key = key
         self.limiter = limiter
         self.since_ms = self.waited_ms = now_ms
-        self.waiting: dict[Flow, int] = {}  # connections, and when each comes back
+        self.waiting: dict[object, int] = {}  # connections, and when each comes back
         self.weight = 1
-        self.sample = (now_ms, _total(limiter))
+        self.sample = (now_ms, limiter.used())
         self.rate = 0.0  # bytes/s
 
     def wish(self, now_ms: int) -> Wish:
         """Return the demand, with the weight of the last one unless it has changed much."""
         since_ms = now_ms - WAITING_MS
-        for flow in [flow for flow, until_ms in self.waiting.items() if until_ms < since_ms]:
-            del self.waiting[flow]
+        for one in [one for one, until_ms in self.waiting.items() if until_ms < since_ms]:
+            del self.waiting[one]
         began_ms, began = self.sample
         if now_ms - began_ms >= _RATE_MS:
-            total = _total(self.limiter)
+            total = self.limiter.used()
             self.rate = max(0, total - began) * 1000 / (now_ms - began_ms)
             self.sample = now_ms, total
         waiting = len(self.waiting)
@@ -100,27 +100,27 @@ class Budgets:
         self._owner = limiters
         self._lessee = lessee
         self._began_ms = now_ms
-        self._limiters: dict[str, Limiter] = {}
-        self._named: dict[Limiter, _Named] = {}
+        self._limiters: dict[str, Lendable] = {}
+        self._named: dict[Lendable, _Named] = {}
 
-    def begin(self, limiter: Limiter, limiter_key: LimiterKey, now_ms: int) -> None:
+    def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Register a new limiter: it begins without a burst, but for what came since this process began."""
         key = budget_key(limiter_key)
         self._limiters[key] = limiter
-        limiter.begin_empty(self._began_ms, now_ms)
         limiter.lend(self._lessee.share(key, now_ms), now_ms)
+        limiter.begin_empty(self._began_ms, now_ms)
 
-    def refreshed(self, limiter: Limiter, limiter_key: LimiterKey, now_ms: int) -> None:
+    def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Give a limiter its share, after a change of all shares or quotas."""
         limiter.lend(self._lessee.share(budget_key(limiter_key), now_ms), now_ms)
 
-    def end(self, limiter: Limiter) -> None:
+    def end(self, limiter: Lendable) -> None:
         """Forget a limiter."""
         self._named.pop(limiter, None)
         if limiter.limiter_key is not None:
             self._limiters.pop(budget_key(limiter.limiter_key), None)
 
-    def waits(self, limiter: Limiter, flow: Flow, decision: Decision, now_ms: int) -> Decision:
+    def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
         """Note that a connection waits; returns the decision, with a shorter mute while shares are being moved."""
         named = self._named.get(limiter)
         if named is None:
@@ -133,7 +133,7 @@ class Budgets:
             if now_ms < named.since_ms + UNSETTLED_MS and decision.throttle_ms > _UNSETTLED_MUTE_MS:
                 decision = replace(decision, throttle_ms=_UNSETTLED_MUTE_MS)
             until_ms = now_ms + decision.throttle_ms
-        named.waiting[flow] = max(until_ms, now_ms)
+        named.waiting[waiting] = max(until_ms, now_ms)
         return decision
 
     def report(self, now_ms: int) -> Report | None:
@@ -174,8 +174,3 @@ class Budgets:
 
     def __len__(self) -> int:
         return len(self._named)
-
-
-def _total(limiter: Limiter) -> int:
-    """The bytes of all attached clients."""
-    return sum(throttle.bytes_total for throttle in limiter.throttles)

@@ -12,7 +12,7 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
-from quotas.limiters.policy import Budgets
+from quotas.limiters.lending import Budgets
 from quotas.throttles.windowed import WindowedCounters
 
 PRODUCE: Final = PRODUCER_BYTE_RATE

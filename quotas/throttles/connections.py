@@ -11,6 +11,10 @@ This is the part of KIP-612 for IP entities. Rates of a broker or listener are b
 
 from typing import Final, NamedTuple
 
+from quotas.decisions import Decision
+from quotas.definitions.definitions import CONNECTION_CREATION_RATE
+from quotas.definitions.entities import BucketKey
+from quotas.limiters.lending import LimiterKey
 from quotas.limiters.rate import SampledRate
 from quotas.throttles.footprint import ADDRESS_BYTES
 from quotas.throttles.mutation import Source
@@ -37,6 +41,45 @@ class ConnectionDecision(NamedTuple):
 _ADMITTED: Final = ConnectionDecision()
 
 
+class _AddressRate:
+    """The connections of one address to one broker, or to all of them."""
+
+    __slots__ = ("_share", "_used", "last_ms", "limit", "limiter_key", "windows")
+
+    def __init__(self, limit: float, samples: int, window_ms: int) -> None:
+        self.limit = limit
+        self.limiter_key: LimiterKey | None = None
+        self.windows = SampledRate(samples, window_ms)
+        self.last_ms = 0
+        self._share = 1.0
+        self._used = 0
+
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of the limit from now on; what the windows have room for stays the same."""
+        before, self._share = self._share, share
+        self.windows.spread((share - before) * self.limit, now_ms)
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin with full windows, if they began at that time."""
+        room = self.windows.left(self.limit * self._share, since_ms)
+        if now_ms < since_ms + self.windows.keep_ms:
+            self.windows.record(room, since_ms)
+
+    def used(self) -> int:
+        """The number of accepted connections."""
+        return self._used
+
+    def accept(self, now_ms: int) -> int:
+        """Count a connection; returns the time in ms until there is room for it, 0 if it is accepted."""
+        self.windows.record(1, now_ms)
+        wait_ms = self.windows.throttle_ms(self.limit * self._share, now_ms)
+        if wait_ms > 0:
+            self.windows.record(-1, now_ms)
+        else:
+            self._used += 1
+        return max(0, wait_ms)
+
+
 class ConnectionRates:
     """The rates of all addresses with a quota.
 
@@ -48,7 +91,7 @@ class ConnectionRates:
 
     def __init__(self, engine: Source) -> None:
         self._engine = engine
-        self._rates: dict[tuple[str, int], tuple[SampledRate, int]] = {}  # the most recent one is last
+        self._rates: dict[tuple[str, int], _AddressRate] = {}  # the most recent one is last
         self._windows = (0, 0)
 
     def connect(self, ip: str, broker: int, now_ms: int) -> ConnectionDecision:
@@ -63,26 +106,15 @@ class ConnectionRates:
         limit = engine.definitions.connection_rate(ip)
         if limit is None:
             return _ADMITTED
-        options = engine.options
-        window_ms = int(options.window_seconds * 1000)
-        if self._windows != (options.window_samples, window_ms):
-            self._windows = (options.window_samples, window_ms)
-            self._rates.clear()
-        place = (ip, GATEWAY if options.scope == "gateway" else broker)
-        known = self._rates.pop(place, None)
-        rate = known[0] if known else SampledRate(options.window_samples, window_ms)
-        self._rates[place] = (rate, now_ms)
-        self._expire(now_ms)
-        rate.record(1, now_ms)
-        wait_ms = min(rate.throttle_ms(limit, now_ms), window_ms)
+        rate = self._rate(ip, broker, limit, now_ms)
+        wait_ms = min(rate.accept(now_ms), self._windows[1])
         if wait_ms <= 0:
             return _ADMITTED
-        rate.record(-1, now_ms)
-        return (
-            ConnectionDecision(wait_ms=wait_ms)
-            if engine.enforcing
-            else ConnectionDecision(would_wait_ms=wait_ms)
-        )
+        if engine.budgets is not None:
+            engine.budgets.waits(rate, rate, Decision(throttle_ms=wait_ms), now_ms)
+        if engine.enforcing:
+            return ConnectionDecision(wait_ms=wait_ms)
+        return ConnectionDecision(would_wait_ms=wait_ms)
 
     @property
     def kept_bytes(self) -> int:
@@ -92,12 +124,42 @@ class ConnectionRates:
     def __len__(self) -> int:
         return len(self._rates)
 
+    def _rate(self, ip: str, broker: int, limit: float, now_ms: int) -> _AddressRate:
+        options, budgets = self._engine.options, self._engine.budgets
+        windows = options.window_samples, int(options.window_seconds * 1000)
+        if self._windows != windows:
+            self._windows = windows
+            for rate in self._rates.values():
+                self._end(rate)
+            self._rates.clear()
+        place = (ip, GATEWAY if options.scope == "gateway" else broker)
+        found = self._rates.pop(place, None)
+        if found is None:
+            found = _AddressRate(limit, *windows)
+            found.limiter_key = (f"ip_{CONNECTION_CREATION_RATE}", BucketKey(None, ip), place[1])
+            if budgets is not None:
+                budgets.begin(found, found.limiter_key, now_ms)
+        else:
+            found.limit = limit
+            if budgets is not None and found.limiter_key is not None:
+                budgets.lend(found, found.limiter_key, now_ms)  # each time: a lease may be over
+        found.last_ms = now_ms
+        self._rates[place] = found
+        self._expire(now_ms)
+        return found
+
+    def _end(self, rate: _AddressRate) -> None:
+        if self._engine.budgets is not None:
+            self._engine.budgets.end(rate)
+
     def _expire(self, now_ms: int) -> None:
         """Remove addresses with empty windows, and the oldest ones if there are too many."""
         samples, window_ms = self._windows
         for _ in range(_EXPIRE_AT_ONCE):
             place = next(iter(self._rates))
-            since_ms = now_ms - self._rates[place][1]
-            if since_ms <= samples * window_ms and len(self._rates) <= ADDRESSES_MAX:
+            oldest = self._rates[place]
+            idle = now_ms - oldest.last_ms > samples * window_ms
+            if not idle and len(self._rates) <= ADDRESSES_MAX:
                 return
             del self._rates[place]
+            self._end(oldest)

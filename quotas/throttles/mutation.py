@@ -15,9 +15,11 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+from quotas.decisions import Decision
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.bucket import TokenBucket
+from quotas.limiters.lending import Budgets
 from quotas.options import EngineOptions
 from quotas.throttles.counters import ThrottleCounters
 
@@ -29,6 +31,11 @@ class Source(Protocol):
 
     version: object  # replaced by every change
     enforcing: bool
+    budgets: Budgets | None
+    lease_until_ms: int
+
+    def refresh(self) -> None:
+        """Have every limiter take its share again before it is used: the lease is over."""
 
     @property
     def relaying(self) -> bool:
@@ -165,8 +172,12 @@ class MutationThrottle(ThrottleCounters):
     def throttle_ms(self, now_ms: int) -> int:
         """The time in ms until no bucket is overdrawn; 0 if none is."""
         self._refresh(now_ms)
-        found = (bucket.throttle_ms(now_ms) for bucket in (self._bucket, self._cluster) if bucket is not None)
-        return max(found, default=0)
+        longest_ms = 0
+        for bucket in (self._bucket, self._cluster):
+            throttle_ms = 0 if bucket is None else bucket.throttle_ms(now_ms)
+            if bucket is not None and throttle_ms > 0:
+                longest_ms = max(longest_ms, self._waits(bucket, throttle_ms, now_ms))
+        return longest_ms
 
     def count_mutations(self, partitions: int) -> None:
         """Count mutations that were carried out."""
@@ -190,6 +201,13 @@ class MutationThrottle(ThrottleCounters):
         """Whether the identity's bucket is overdrawn, so that this throttle must not be removed."""
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
 
+    def _waits(self, bucket: SharedBucket, throttle_ms: int, now_ms: int) -> int:
+        """Note that this client waits for tokens; returns the time in ms."""
+        budgets = self._quotas.source.budgets
+        if budgets is None:
+            return throttle_ms
+        return budgets.waits(bucket, self, Decision(throttle_ms=throttle_ms), now_ms).throttle_ms
+
     def detach(self) -> None:
         """Detach from the bucket; the next call attaches again."""
         if self._bucket is not None:
@@ -197,11 +215,14 @@ class MutationThrottle(ThrottleCounters):
         self._bucket = self._cluster = self._version = None
 
     def _refresh(self, now_ms: int) -> None:
-        if self._version is self._quotas.source.version:
+        source = self._quotas.source
+        if now_ms >= source.lease_until_ms:
+            source.refresh()
+        if self._version is source.version:
             return
         before = self._bucket
         self.limit, self._bucket = self._quotas.attach(self.user, self.client_id, now_ms)
         if before is not None:
             self._quotas.release(before)
         self._cluster = self._quotas.cluster(now_ms)
-        self._version = self._quotas.source.version
+        self._version = source.version

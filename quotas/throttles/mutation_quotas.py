@@ -10,6 +10,7 @@ from typing import Final
 
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE
 from quotas.definitions.entities import BucketKey
+from quotas.limiters.lending import ALL_BROKERS, LimiterKey
 from quotas.throttles.mutation import MutationThrottle, SharedBucket, Source
 from quotas.throttles.ttl_map import TtlMap
 
@@ -23,6 +24,10 @@ _SIZE_MS: Final = 10_000
 _AUTO_CREATING_MAX: Final = 4096
 # Clients ask again every 100 ms or so; Java's producer gives up after 60 s (max.block.ms).
 _AUTO_CREATING_MS: Final = 60_000
+
+
+# The bucket of all clients together; no identity's, whose parts are names.
+_CLUSTER_KEY: Final[LimiterKey] = ("partition_mutations_rate", BucketKey(None, None), ALL_BROKERS)
 
 
 class MutationQuotas:
@@ -99,8 +104,9 @@ class MutationQuotas:
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = SharedBucket(limit, burst, now_ms, key, enforced=source.enforcing)
+            self._begin(bucket, (CONTROLLER_MUTATION_RATE, key, ALL_BROKERS), now_ms)
         else:
-            bucket.update(limit, burst, now_ms, enforced=source.enforcing)
+            self._update(bucket, limit, burst, now_ms)
         bucket.users += 1
         return limit, bucket
 
@@ -109,6 +115,8 @@ class MutationQuotas:
         bucket.users -= 1
         if bucket.users <= 0 and bucket.key is not None and self._buckets.get(bucket.key) is bucket:
             del self._buckets[bucket.key]
+            if self.source.budgets is not None:
+                self.source.budgets.end(bucket)
 
     def cluster(self, now_ms: int) -> SharedBucket | None:
         """Return the bucket of all clients together, updated; None if it is not configured."""
@@ -124,14 +132,25 @@ class MutationQuotas:
         burst = self._burst(rate) if burst is None else burst
         if self._cluster is None:
             self._cluster = SharedBucket(rate, burst, now_ms, None, enforced=source.enforcing)
+            self._begin(self._cluster, _CLUSTER_KEY, now_ms)
         else:
-            self._cluster.update(rate, burst, now_ms, enforced=source.enforcing)
+            self._update(self._cluster, rate, burst, now_ms)
         return self._cluster
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """The tokens left for all clients together; None without such a limit."""
         bucket = self.cluster(now_ms)
         return None if bucket is None else bucket.tokens(now_ms)
+
+    def _begin(self, bucket: SharedBucket, limiter_key: LimiterKey, now_ms: int) -> None:
+        bucket.limiter_key = limiter_key
+        if self.source.budgets is not None:
+            self.source.budgets.begin(bucket, limiter_key, now_ms)
+
+    def _update(self, bucket: SharedBucket, rate: float, burst: float, now_ms: int) -> None:
+        bucket.update(rate, burst, now_ms, enforced=self.source.enforcing)
+        if self.source.budgets is not None and bucket.limiter_key is not None:
+            self.source.budgets.lend(bucket, bucket.limiter_key, now_ms)
 
     def _burst(self, rate: float) -> float:
         """Kafka's: all windows full (controller.quota.window.num times .size.seconds)."""

@@ -2,9 +2,11 @@
 
 from typing import Final, NamedTuple
 
+from quotas.limiters.lending import ALL_BROKERS
+
 __all__ = ["GATEWAY", "QuotaView"]
 
-GATEWAY: Final = -1  # in place of a broker, if one budget is for all brokers
+GATEWAY: Final = ALL_BROKERS  # with scope `gateway`
 
 
 class QuotaView(NamedTuple):

@@ -13,8 +13,9 @@ The channel measures and mutes. The limiters are in `request_quotas`.
 
 from typing import Final, Protocol
 
+from quotas.decisions import Decision
 from quotas.definitions.definitions import REQUEST_PERCENTAGE
-from quotas.limiters.flow import LimiterKey
+from quotas.limiters.lending import Budgets, LimiterKey
 from quotas.limiters.rate import SampledRate
 from quotas.options import EngineOptions
 from quotas.throttles.windowed import WindowedCounters
@@ -37,12 +38,26 @@ class RequestLimiter:
     210
     """
 
-    __slots__ = ("_limit", "_rate", "_safe", "_samples", "limiter_key", "users", "version", "window_ms")
+    __slots__ = (
+        "_limit",
+        "_rate",
+        "_safe",
+        "_samples",
+        "_share",
+        "_used_us",
+        "limit",
+        "limiter_key",
+        "users",
+        "version",
+        "window_ms",
+    )
 
     def __init__(self, percent: float, options: EngineOptions, now_ms: int) -> None:
         self.users = 0  # the number of attached throttles
         self.version: object = None  # the engine's version when it was last configured
         self.limiter_key: LimiterKey | None = None
+        self._share = 1.0
+        self._used_us = 0
         self._samples = options.window_samples
         self.window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self.window_ms)
@@ -50,18 +65,38 @@ class RequestLimiter:
 
     def configure(self, percent: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; recorded time stays, unless the windows have changed."""
-        self._limit = max(percent * MICROSECONDS_PER_PERCENT, _LIMIT_MIN)
+        self.limit = max(percent * MICROSECONDS_PER_PERCENT, _LIMIT_MIN)
         window_ms = int(options.window_seconds * 1000)
         if (options.window_samples, window_ms) != (self._samples, self.window_ms):
             recorded = self._rate.total
             self._samples, self.window_ms = options.window_samples, window_ms
             self._rate = SampledRate(self._samples, window_ms)
             self._rate.record(recorded, now_ms)
-        self._safe = self._limit * (self._samples - 1) * window_ms / 1000.0
+        self._limit_to(self.limit * self._share)
+
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of the limit from now on; what the windows have room for stays the same."""
+        before, self._share = self._share, share
+        self._rate.spread((share - before) * self.limit, now_ms)
+        self._limit_to(self.limit * share)
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin with full windows, if they began at that time."""
+        if now_ms < since_ms + self._samples * self.window_ms:
+            self._rate.record(round(self._safe), since_ms)
+
+    def used(self) -> int:
+        """The time of all requests so far, in microseconds."""
+        return self._used_us
+
+    def _limit_to(self, limit: float) -> None:
+        self._limit = max(limit, _LIMIT_MIN)
+        self._safe = self._limit * (self._samples - 1) * self.window_ms / 1000.0
 
     def record(self, spent_us: int, now_ms: int) -> None:
         """Count the time of one request, in microseconds."""
         self._rate.record(spent_us, now_ms)
+        self._used_us += spent_us
 
     def exceeded_ms(self, now_ms: int) -> int:
         """The time in ms until the windows are within the quota, not capped."""
@@ -76,6 +111,11 @@ class Source(Protocol):
 
     version: object  # replaced by every change
     enforcing: bool
+    budgets: Budgets | None
+    lease_until_ms: int
+
+    def refresh(self) -> None:
+        """Have every limiter take its share again before it is used: the lease is over."""
 
 
 class Limiters(Protocol):
@@ -147,7 +187,7 @@ class RequestThrottle(WindowedCounters):
             muted_ms: the rest of the mute that the channel already has because of this quota, for requests pipelined
                 with this one.
         """
-        if self._version is not self._source.version:
+        if self._version is not self._source.version or now_ms >= self._source.lease_until_ms:
             self._refresh(now_ms)
         limiter = self._limiter
         if limiter is None:  # it was sent while there was a quota
@@ -155,7 +195,13 @@ class RequestThrottle(WindowedCounters):
         self.spent_us_total += spent_us
         limiter.record(spent_us, now_ms)
         exceeded_ms = limiter.exceeded_ms(now_ms)
-        return min(exceeded_ms, muted_ms + limiter.window_ms) if exceeded_ms > 0 else 0
+        if exceeded_ms <= 0:
+            return 0
+        throttle_ms = min(exceeded_ms, muted_ms + limiter.window_ms)
+        budgets = self._source.budgets
+        if budgets is not None:
+            throttle_ms = budgets.waits(limiter, self, Decision(throttle_ms=throttle_ms), now_ms).throttle_ms
+        return throttle_ms
 
     def count_throttle(self, throttle_ms: int) -> None:
         """Count the throttle time of a request; with `observe`, the one that would have applied."""
@@ -175,6 +221,8 @@ class RequestThrottle(WindowedCounters):
     def _refresh(self, now_ms: int) -> None:
         if self._detached:
             return
+        if now_ms >= self._source.lease_until_ms:
+            self._source.refresh()
         self.begin(now_ms)
         before = self._limiter
         self.limit, self._limiter = self._limiters.attach(self.user, self.client_id, self._broker, now_ms)

@@ -6,7 +6,7 @@ client. A client without a request quota has none.
 """
 
 from quotas.definitions.definitions import REQUEST_PERCENTAGE, Definitions
-from quotas.limiters.flow import LimiterKey
+from quotas.limiters.lending import LimiterKey
 from quotas.throttles.mutation import Source
 from quotas.throttles.request import RequestLimiter, RequestThrottle
 
@@ -53,8 +53,12 @@ class RequestQuotas:
         if limiter is None:
             limiter = self._limiters[limiter_key] = RequestLimiter(limit, source.options, now_ms)
             limiter.limiter_key = limiter_key
+            if source.budgets is not None:
+                source.budgets.begin(limiter, limiter_key, now_ms)
         elif limiter.version is not source.version:
             limiter.configure(limit, source.options, now_ms)
+            if source.budgets is not None:
+                source.budgets.lend(limiter, limiter_key, now_ms)
         limiter.version = source.version
         limiter.users += 1
         return limit, limiter
@@ -65,6 +69,8 @@ class RequestQuotas:
         limiter_key = limiter.limiter_key
         if limiter.users <= 0 and limiter_key is not None and self._limiters.get(limiter_key) is limiter:
             del self._limiters[limiter_key]
+            if self.source.budgets is not None:
+                self.source.budgets.end(limiter)
 
     def __len__(self) -> int:
         return len(self._limiters)

@@ -26,7 +26,8 @@ from typing import Final, Protocol
 from quotas.decisions import Decision
 from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
 from quotas.definitions.entities import BucketKey
-from quotas.limiters.flow import Flow, Limiter, LimiterKey
+from quotas.limiters.flow import Flow, Limiter
+from quotas.limiters.lending import ALL_BROKERS, LimiterKey
 from quotas.limiters.policy import Rules, limiter_in_force
 from quotas.throttles.counters import ThrottleCounters
 from quotas.throttles.topic_names import TopicNames
@@ -42,7 +43,6 @@ _EVICTION_PAUSE_MS: Final = 50  # the shortest time between two searches for idl
 _EVICTIONS_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
 UNNAMED_MAX: Final = 1000  # ids with stored bytes, in each direction and at each broker
 _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs to no topic
-_ALL_BROKERS: Final = -1  # in place of a broker, where one budget spans all
 
 
 class Source(Rules, Protocol):
@@ -268,7 +268,7 @@ class TopicQuotas:
 
     def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
         """Return the throttle of a topic; None if it has no limit."""
-        place = (key, topic, _ALL_BROKERS if self._source.options.scope == "gateway" else broker)
+        place = (key, topic, ALL_BROKERS if self._source.options.scope == "gateway" else broker)
         found = self._throttles.get(place)
         if found is not None:
             return found

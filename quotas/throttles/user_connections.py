@@ -11,7 +11,11 @@ bounded effect. The rate applies at each broker separately, or with scope `gatew
 
 from typing import Final, Protocol
 
+from quotas.decisions import Decision
+from quotas.definitions.definitions import CONNECTION_CREATION_RATE
+from quotas.definitions.entities import BucketKey
 from quotas.limiters.bucket import TokenBucket
+from quotas.limiters.lending import ALL_BROKERS
 from quotas.throttles.mutation import Source
 
 __all__ = ["DEBT_SECONDS_MAX", "USERS_MAX", "UserConnections", "UserThrottle"]
@@ -19,7 +23,6 @@ __all__ = ["DEBT_SECONDS_MAX", "USERS_MAX", "UserConnections", "UserThrottle"]
 USERS_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
 DEBT_SECONDS_MAX: Final = 60
 _EXPIRE_AT_ONCE: Final = 2  # looked at with each connection: more than are added
-_ALL_BROKERS: Final = -1  # in place of a broker, where one budget spans all
 
 
 class ConnectionCounters(Protocol):
@@ -77,6 +80,10 @@ class UserConnections:
         wait_ms = bucket.throttle_ms(now_ms)
         if wait_ms <= 0:
             return None
+        if source.budgets is not None:
+            wait_ms = source.budgets.waits(
+                bucket, throttle, Decision(throttle_ms=wait_ms), now_ms
+            ).throttle_ms
         if not source.enforcing:
             stats.connections_would_throttle += 1
             return None
@@ -87,15 +94,21 @@ class UserConnections:
         return len(self._users)
 
     def _throttle(self, user: str, broker: int, rate: float, now_ms: int, *, exactly: bool) -> UserThrottle:
-        options = self._source.options
+        options, budgets = self._source.options, self._source.budgets
         burst = rate * options.window_samples * options.window_seconds
-        place = (user, _ALL_BROKERS if options.scope == "gateway" else broker)
+        place = (user, ALL_BROKERS if options.scope == "gateway" else broker)
         throttle = self._users.pop(place, None)
         if throttle is None:
             bucket = TokenBucket(rate, burst, now_ms)
             throttle = UserThrottle(self._source, user, bucket, exactly=exactly)
+            bucket.limiter_key = (CONNECTION_CREATION_RATE, BucketKey(user, None), place[1])
+            if budgets is not None:
+                budgets.begin(bucket, bucket.limiter_key, now_ms)
         else:
-            throttle.bucket.configure(rate, burst)
+            bucket = throttle.bucket
+            bucket.configure(rate, burst)
+            if budgets is not None and bucket.limiter_key is not None:
+                budgets.lend(bucket, bucket.limiter_key, now_ms)  # each time: a lease may be over
             if self._source.enforcing and not throttle.enforced:  # debt made without enforcement is cleared
                 throttle.bucket.settle(now_ms)
             throttle.enforced = self._source.enforcing
@@ -113,3 +126,5 @@ class UserConnections:
             ):
                 return
             del self._users[place]
+            if self._source.budgets is not None:
+                self._source.budgets.end(bucket)
