@@ -23,6 +23,7 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Site
 from proxy.certificates import Certificates
 from proxy.channel import Question
+from proxy.clock import now_ms
 from proxy.cluster import (
     Advertised,
     BrokerClient,
@@ -41,7 +42,7 @@ from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
-from proxy.net import OutcomeCallback, Withdraw, end_owner, now_ms
+from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.relay import Relay
 from proxy.quota_api import QuotaService, QuotaStore
 from proxy.reassign import Reassignments

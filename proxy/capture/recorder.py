@@ -8,11 +8,12 @@ of requests without a response yet.
 """
 
 from queue import SimpleQueue
-from time import monotonic_ns, time_ns
+from time import time_ns
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from proxy.channel import BATCH_WEIGHT, NOT_KEPT, Head, Row, Tap
+from proxy.clock import clock_ns
 from proxy.stats import CaptureStats
 
 __all__ = ["FRAMES_BYTES_MAX", "QUEUE_WEIGHT_MAX", "Batch", "Recorder", "Rows"]
@@ -115,7 +116,7 @@ class Recorder:
             self._reserved -= frame_bytes
             return
         self._queued += weight
-        self.queue.put(Batch(rows, time_ns() - monotonic_ns(), weight, frame_bytes))
+        self.queue.put(Batch(rows, time_ns() - clock_ns(), weight, frame_bytes))
 
     def taken(self, batch: Batch) -> None:
         """Release the weight of a batch that was written or dropped; called by the writer's thread."""

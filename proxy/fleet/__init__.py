@@ -7,14 +7,12 @@
     leasing     what a connection is about: the shares of one process, or of one with its workers
     port        the holder's port
     client      a member's connection to the holder
-    clock       the clock of leases
 
 Shares are computed in `quotas.sharing`.
 """
 
 from proxy.fleet.client import FleetClient
-from proxy.fleet.clock import boot_ms
 from proxy.fleet.leasing import Leasing
 from proxy.fleet.port import HolderPort
 
-__all__ = ["FleetClient", "HolderPort", "Leasing", "boot_ms"]
+__all__ = ["FleetClient", "HolderPort", "Leasing"]

@@ -3,7 +3,7 @@
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
 from proxy.net.listener import Listener
-from proxy.net.shared import Ask, OutcomeCallback, Shared, Withdraw, now_ms
+from proxy.net.shared import Ask, OutcomeCallback, Shared, Withdraw
 
 __all__ = [
     "Ask",
@@ -14,5 +14,4 @@ __all__ = [
     "Shared",
     "Withdraw",
     "end_owner",
-    "now_ms",
 ]

@@ -23,13 +23,14 @@ from proxy.channel import (
     Tap,
     channel_for,
 )
+from proxy.clock import now_ms
 from proxy.logs import event
 from proxy.net.ends import QUIET_CAUSES, cause_of, free, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
 from proxy.net.pump import Pump
-from proxy.net.shared import Outcome, Shared, Withdraw, now_ms
+from proxy.net.shared import Outcome, Shared, Withdraw
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 from proxy.net.upstream import Dial, NextRoute, Route

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from proxy.clock import now_ms
 from proxy.net.arrival import Arrival
 from proxy.net.by_address import ByAddress
 from proxy.net.connection import Connection
 from proxy.net.pump import Pump
-from proxy.net.shared import Arriving, now_ms
+from proxy.net.shared import Arriving
 
 __all__ = ["Connections", "end_owner", "make_room"]
 

@@ -16,9 +16,9 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from time import monotonic_ns
 from typing import Final
 
+from proxy.clock import clock_ns
 from proxy.stats import Stats
 
 __all__ = ["Handshake", "Handshakes", "handshake_problem"]
@@ -62,7 +62,7 @@ class Handshakes:
 
     def _turn(self) -> None:
         self._scheduled = False
-        started_ns = before_ns = monotonic_ns()
+        started_ns = before_ns = clock_ns()
         stats = self._stats
         while self._ready:
             handshake = self._ready.popleft()
@@ -71,7 +71,7 @@ class Handshakes:
             except Exception as error:  # noqa: BLE001 - the edge of a handshake: the others must continue
                 done = False
                 handshake.fail(error)
-            now_ns = monotonic_ns()
+            now_ns = clock_ns()
             stats.handshake_us_total += (now_ns - before_ns) // 1000
             if done:
                 stats.handshakes[handshake.side] += 1

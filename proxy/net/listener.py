@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from typing import Final, Protocol
 
 from proxy.channel import ANY_BROKER, ChannelSettings
+from proxy.clock import now_ms
 from proxy.config import ListenerOptions
 from proxy.errors import StartError
 from proxy.logs import event
@@ -23,7 +24,7 @@ from proxy.net.arrival import Arrival, Peer, PortRequirements
 from proxy.net.by_address import address_of
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, make_room
-from proxy.net.shared import Shared, now_ms
+from proxy.net.shared import Shared
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream

@@ -17,10 +17,10 @@ Non-obvious:
 import socket
 from collections.abc import Callable
 from sys import getsizeof
-from time import monotonic_ns
 from typing import Final
 
 from proxy.channel import PASS, REPLACE, Direction
+from proxy.clock import clock_ns
 from proxy.net.shared import Shared
 from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
@@ -78,7 +78,7 @@ class Pump(Splicer):
         """Start reading."""
         self.src = src
         self.src_fd = src.fileno()
-        self.direction.moved(monotonic_ns())
+        self.direction.moved(clock_ns())
         self._recv_into = src.recv_into
         self.update_reading()
 
@@ -135,7 +135,7 @@ class Pump(Splicer):
         if self.blocked:
             return
         kept = self._kept or bytearray()
-        self._show(kept, memoryview(kept), len(kept), monotonic_ns())
+        self._show(kept, memoryview(kept), len(kept), clock_ns())
 
     def close(self) -> None:
         """Stop reading and writing; pending output is lost with the connection."""
@@ -159,7 +159,7 @@ class Pump(Splicer):
     def _on_readable(self) -> None:
         verdict = self.direction.verdict
         if verdict.passthrough >= SPLICE_BYTES_MIN:
-            if verdict.charged_ahead and self.direction.recharge_due(monotonic_ns() // _NS_PER_MS):
+            if verdict.charged_ahead and self.direction.recharge_due(clock_ns() // _NS_PER_MS):
                 self.show_kept()  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
                 return
@@ -175,7 +175,7 @@ class Pump(Splicer):
         if not count:
             self._end()
             return
-        started_ns = monotonic_ns()
+        started_ns = clock_ns()
         self.bytes_total += count
         if self._kept is None:
             self._show(self._buffer, self._view, count, started_ns)
@@ -184,7 +184,7 @@ class Pump(Splicer):
         if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
             self._tune()
         if not started_ns & _SAMPLE_MASK_NS:
-            self._shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
+            self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
 
     def _show_more(self, kept: bytearray, more: memoryview, now_ns: int) -> None:
         """Pass the kept and the new bytes to the direction, once there are as many as it needs."""
@@ -340,7 +340,7 @@ class Pump(Splicer):
             return
         self._shared.loop.remove_writer(self.dst_fd)
         self.update_reading()
-        self.direction.moved(monotonic_ns())
+        self.direction.moved(clock_ns())
         self._frame_may_be_over()
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)

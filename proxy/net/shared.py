@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic_ns
 from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
@@ -20,7 +19,7 @@ from proxy.worker import Worker
 from quotas.engine import Engine
 from quotas.throttles.connections import ConnectionRates
 
-__all__ = ["READ_BYTES_MAX", "Ask", "Outcome", "OutcomeCallback", "Shared", "Withdraw", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Ask", "Outcome", "OutcomeCallback", "Shared", "Withdraw"]
 
 # The most bytes of one read. Larger reads would save system calls only for frames that are not spliced anyway.
 READ_BYTES_MAX: Final = 64 * 1024
@@ -28,11 +27,6 @@ READ_BYTES_MAX: Final = 64 * 1024
 
 # The divisor of the budget for kept bytes that gives the most that fetch sessions may take.
 _SESSIONS_SHARE: Final = 8
-
-
-def now_ms() -> int:
-    """Return the monotonic clock in ms; quota arithmetic takes it as an argument."""
-    return monotonic_ns() // 1_000_000
 
 
 Outcome = bytes | bytearray | SharedResponse | Forward | Exception

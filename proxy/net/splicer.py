@@ -8,10 +8,10 @@ import errno
 import os
 import socket
 from abc import ABC, abstractmethod
-from time import monotonic_ns
 from typing import Final, Protocol
 
 from proxy.channel import Direction
+from proxy.clock import clock_ns
 from proxy.net.pipes import SPLICE_FLAGS, Pipe
 from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
@@ -151,7 +151,7 @@ class Splicer(ABC):
             self._end()
             return True
         self._piped = count  # set first: from here on the pipe contains bytes
-        direction.passed(count, monotonic_ns())
+        direction.passed(count, clock_ns())
         self.bytes_total += count
         shared.stats.spliced_bytes += count
         try:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
+from proxy.clock import now_ms
 from proxy.net.handshakes import Handshake, handshake_problem
-from proxy.net.shared import Shared, now_ms
+from proxy.net.shared import Shared
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from proxy.net.shared import Shared, now_ms
+from proxy.clock import now_ms
+from proxy.net.shared import Shared
 
 __all__ = ["FULL", "HELD", "MUTED", "REFUSED", "Wait"]
 

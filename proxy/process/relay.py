@@ -13,11 +13,12 @@ from typing import Final
 from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings, OngoingMoves
+from proxy.clock import now_ms
 from proxy.cluster import BrokerMap
 from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options
 from proxy.logs import event
-from proxy.net import Ask, Connections, Listener, Shared, now_ms
+from proxy.net import Ask, Connections, Listener, Shared
 from proxy.stats import Stats
 from proxy.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions

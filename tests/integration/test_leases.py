@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.clock import now_ms
 from proxy.config import Address
 from proxy.errors import StartError
 from proxy.leases import LeaseClient, LeaseHolder
 from proxy.leases.frames import read_frame, write_frame
 from proxy.leases.messages import RefusalError, read_answer, write_request
-from proxy.net import now_ms
 from proxy.stats import Stats
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.book import LeaseBook

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.clock import now_ms
 from proxy.config import Address
-from proxy.fleet import FleetClient, HolderPort, boot_ms
+from proxy.fleet import FleetClient, HolderPort
 from proxy.fleet.codec import Facts, Refusal, read, write
 from proxy.fleet.frames import Frames
 from proxy.fleet.view import View
@@ -60,7 +61,7 @@ class Member:
     run: int = 1
 
     def __post_init__(self) -> None:
-        self.lessee = Lessee(self.terms, LesseeId(self.name, self.run), boot_ms())
+        self.lessee = Lessee(self.terms, LesseeId(self.name, self.run), now_ms())
         self.budgets = Budgets(self.lessee)
         self.figures = FleetFigures()
         self.client = FleetClient(
@@ -68,14 +69,14 @@ class Member:
             self.budgets,
             lambda: self.holder,
             self.secret_file,
-            boot_ms,
+            now_ms,
             lambda: self.facts,
             self.figures,
         )
         self.task = asyncio.create_task(self.client.run())
 
     def share(self, key: str = KEY) -> float:
-        return self.lessee.share(key, boot_ms())
+        return self.lessee.share(key, now_ms())
 
     async def end(self) -> None:
         self.task.cancel()
@@ -100,9 +101,9 @@ class Fleet:
 @asynccontextmanager
 async def fleet(secret_file: Path | None = None, terms: LeaseTerms = TERMS) -> AsyncIterator[Fleet]:
     figures = FleetFigures()
-    port = HolderPort(terms.lessees_max, secret_file, boot_ms, figures)
+    port = HolderPort(terms.lessees_max, secret_file, now_ms, figures)
     found = Fleet(port, await port.start(LOCAL), figures)
-    port.lead(Lessor(terms, 7, lambda _: 1.0, boot_ms(), 0), boot_ms())
+    port.lead(Lessor(terms, 7, lambda _: 1.0, now_ms(), 0), now_ms())
     ticking = asyncio.create_task(port.run())
     try:
         yield found
@@ -173,14 +174,14 @@ async def test_member_with_another_secret_is_refused_and_named(
         a = one.join("a", secret(tmp_path, "wrong"))
         await until(lambda: one.figures.received["secret"])
         await until(lambda: "wrong signature" in a.client.problem)
-        assert not a.lessee.leased(boot_ms())
+        assert not a.lessee.leased(now_ms())
         assert "fleet member refused" in caplog.text
 
 
 async def test_process_that_is_not_the_holder_says_so() -> None:
     async with fleet() as one:
         a = one.join("a")
-        await until(lambda: a.lessee.leased(boot_ms()))
+        await until(lambda: a.lessee.leased(now_ms()))
         one.port.retire("gw-2 is the holder")
         await until(lambda: a.client.problem)
         assert a.client.problem in ("gw-2 is the holder", "this process is not the holder of the fleet")
@@ -190,7 +191,7 @@ async def test_process_that_is_not_the_holder_says_so() -> None:
 
 async def test_holder_whose_tenure_is_not_confirmed_stops_by_itself() -> None:
     async with fleet() as one:
-        one.port.lead(Lessor(TERMS, 8, lambda _: 1.0, boot_ms(), 0), boot_ms(), tenure_ms=300)
+        one.port.lead(Lessor(TERMS, 8, lambda _: 1.0, now_ms(), 0), now_ms(), tenure_ms=300)
         one.join("a")
         await until(lambda: one.port.lessor is None, 1.0)
 
@@ -206,7 +207,7 @@ async def test_too_many_members_are_refused_with_the_key_to_raise() -> None:
 async def test_two_processes_of_one_name_are_two_members_during_an_upgrade() -> None:
     async with fleet() as one:
         a, b = one.join("a", run=1), one.join("a", run=2)
-        await until(lambda: a.lessee.leased(boot_ms()) and b.lessee.leased(boot_ms()))
+        await until(lambda: a.lessee.leased(now_ms()) and b.lessee.leased(now_ms()))
         view = one.port.view()
         assert view is not None
         assert sorted(member.lessee for member in view.members) == [LesseeId("a", 1), LesseeId("a", 2)]
@@ -275,7 +276,7 @@ async def test_idle_connections_keep_no_member_out() -> None:
     async with fleet() as one:
         idle = [socket.create_connection(one.address) for _ in range(60)]  # 4 * 4 + 8 are allowed
         a = one.join("a")
-        await until(lambda: a.lessee.leased(boot_ms()))
+        await until(lambda: a.lessee.leased(now_ms()))
         assert one.figures.received["connections_max"] >= 60 - 24
         for each in idle:
             each.close()
@@ -287,13 +288,13 @@ async def test_member_without_a_lease_is_cut_off_and_says_so_once(caplog: pytest
     async with fleet(terms=terms) as one:
         a = Member("a", one.address, terms=terms)
         one.members.append(a)
-        await until(lambda: a.lessee.leased(boot_ms()))
+        await until(lambda: a.lessee.leased(now_ms()))
         a.holder = None
-        await until(lambda: a.lessee.cut_off(boot_ms()))
+        await until(lambda: a.lessee.cut_off(now_ms()))
         await asyncio.sleep(0.3)
         assert a.share() == 0.25
         a.holder = one.address
-        await until(lambda: a.lessee.leased(boot_ms()))
+        await until(lambda: a.lessee.leased(now_ms()))
         await asyncio.sleep(0.2)
         assert [text for text in caplog.messages if "this member" in text] == [
             "this member is the holder of the fleet now",

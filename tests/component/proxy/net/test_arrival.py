@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.clock import now_ms
 from proxy.config import ClusterTls, ListenerTls
 from proxy.config.options import LimitOptions
 from proxy.config.readers import networks
-from proxy.net import now_ms, upstream
+from proxy.net import upstream
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
 from quotas.definitions.definitions import Definitions

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.channel import PASS, REPLACE, Channel, Verdict
 from proxy.channel.intake import IN_FLIGHT_MAX
-from proxy.net import now_ms
+from proxy.clock import now_ms
 from proxy.net.upstream import Dial, Route, Upstream
 from tests.component.proxy.net.rig import (
     HOST,

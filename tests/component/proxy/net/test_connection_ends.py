@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 
-from proxy.net import now_ms
+from proxy.clock import now_ms
 from proxy.net.ends import free
 from tests.component.proxy.net.rig import (
     Rig,

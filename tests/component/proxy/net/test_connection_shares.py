@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from protocol.api import SHARE_ACKNOWLEDGE
-from proxy.net import now_ms
+from proxy.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
 from tests.component.proxy.net.rig import Rig, until

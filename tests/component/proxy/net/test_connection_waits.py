@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from proxy.net import now_ms
+from proxy.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
 from tests.component.proxy.net.rig import (
