@@ -1,0 +1,181 @@
+"""Who is the holder of a fleet, by a Kafka group: what members say when they join, the choice, the tenure; pure.
+
+Each member joins with a *claim*: its name, its address, and the term in which it is the holder, if it is. One of them
+chooses (`choose`) and tells all others by a *ruling*. The holder of the latest term stays, as long as it is a member.
+
+A member that was chosen is the holder for a *tenure* after its last confirmation by Kafka, then no more (`Standing`):
+a group does not tell a member that was expelled. Nothing rests on there being one holder at a time, if each ends its
+tenure (`quotas.sharing.lessor`).
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from proxy.config import Address
+from proxy.fleet.codec import NAME_BYTES_MAX, Content, MessageError, text
+
+__all__ = [
+    "Claim",
+    "Ruling",
+    "Standing",
+    "choose",
+    "read_claim",
+    "read_ruling",
+    "write_claim",
+    "write_ruling",
+]
+
+_VERSION: Final = 1
+_HOST_BYTES_MAX: Final = 255
+_TERM: Final = struct.Struct(">Q")
+_PORT_BYTES: Final = 2
+
+
+class Claim(NamedTuple):
+    """What a member says when it joins.
+
+    Args:
+        address: where other members reach it; None: it cannot be the holder.
+        term: the term in which it is the holder; 0: it is not.
+    """
+
+    name: str
+    address: Address | None
+    term: int
+
+
+class Ruling(NamedTuple):
+    """What all members are told.
+
+    Args:
+        address: the holder's; None: no member can be the holder.
+        term: counts changes of the holder.
+    """
+
+    name: str
+    address: Address | None
+    term: int
+
+
+def choose(claims: Mapping[str, Claim]) -> tuple[str | None, Ruling]:
+    """Choose the holder: the one of the latest term, or the first by name.
+
+    Args:
+        claims: by member id.
+
+    Returns: its member id, None if none can be the holder; and what to tell all.
+
+    >>> b, c = Claim("b", Address("b", 1), 0), Claim("c", Address("c", 1), 4)
+    >>> choose({"id-b": b, "id-c": c})
+    ('id-c', Ruling(name='c', address=Address(host='c', port=1), term=4))
+    >>> choose({"id-b": b, "id-a": Claim("a", None, 0)})
+    ('id-b', Ruling(name='b', address=Address(host='b', port=1), term=1))
+    """
+    latest = max((claim.term for claim in claims.values()), default=0)
+    able = {member: claim for member, claim in claims.items() if claim.address is not None}
+    if not able:
+        return None, Ruling("", None, latest)
+    member = min(able, key=lambda member: (-able[member].term, able[member].name, member))
+    claim = able[member]
+    # Another holder than that of the latest term begins a new one.
+    term = latest if claim.term == latest and latest else latest + 1
+    return member, Ruling(claim.name, claim.address, term)
+
+
+def write_claim(claim: Claim) -> bytes:
+    """Encode a claim."""
+    return _write(claim.name, claim.address, claim.term)
+
+
+def read_claim(data: bytes) -> Claim | None:
+    """Decode a claim; None if it is not one of this version."""
+    found = _read(data)
+    return None if found is None else Claim(*found)
+
+
+def write_ruling(ruling: Ruling) -> bytes:
+    """Encode a ruling."""
+    return _write(ruling.name, ruling.address, ruling.term)
+
+
+def read_ruling(data: bytes) -> Ruling | None:
+    """Decode a ruling; None if it is not one of this version."""
+    found = _read(data)
+    return None if found is None else Ruling(*found)
+
+
+class Standing:
+    """What one member knows of the holder.
+
+    Args:
+        tenure_ms: how long it is the holder without confirmation.
+
+    Attributes:
+        ruling: the last one; None before the first.
+    """
+
+    def __init__(self, tenure_ms: int) -> None:
+        self._tenure_ms = tenure_ms
+        self._confirmed_ms: int | None = None
+        self._mine = False
+        self.ruling: Ruling | None = None
+
+    @property
+    def holder(self) -> Address | None:
+        """The address of the holder, as far as this member knows."""
+        return None if self.ruling is None else self.ruling.address
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether this member is the holder now."""
+        if self._confirmed_ms is not None and now_ms >= self._confirmed_ms + self._tenure_ms:
+            self._confirmed_ms = None
+        return self._confirmed_ms is not None
+
+    def term(self, now_ms: int) -> int:
+        """The term in which this member is the holder; 0: it is not."""
+        return self.ruling.term if self.ruling is not None and self.holds(now_ms) else 0
+
+    def rule(self, ruling: Ruling, now_ms: int, *, mine: bool) -> None:
+        """Take a ruling.
+
+        Args:
+            mine: whether this member is the holder by it.
+        """
+        held = self.holds(now_ms) and self.ruling is not None and self.ruling.term == ruling.term
+        self.ruling, self._mine = ruling, mine
+        if not mine:
+            self._confirmed_ms = None
+        elif not held:
+            self._confirmed_ms = now_ms
+
+    def confirm(self, sent_ms: int) -> None:
+        """Register that Kafka has confirmed this holder, to a request that was sent at this time."""
+        if self._mine:
+            self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
+
+
+def _write(name: str, address: Address | None, term: int) -> bytes:
+    host, port = ("", 0) if address is None else address
+    return (
+        bytes((_VERSION,))
+        + text(name, NAME_BYTES_MAX, 1)
+        + text(host, _HOST_BYTES_MAX, 1)
+        + port.to_bytes(_PORT_BYTES)
+        + _TERM.pack(term)
+    )
+
+
+def _read(data: bytes) -> tuple[str, Address | None, int] | None:
+    """Decode the fields of both; None if they are not of this version."""
+    content = Content(data, 0)
+    try:
+        if content.number(1) != _VERSION:
+            return None
+        name, host = content.text(1, NAME_BYTES_MAX), content.text(1, _HOST_BYTES_MAX)
+        port = content.number(_PORT_BYTES)
+        (term,) = content.unpack(_TERM)
+        content.end()
+    except MessageError:
+        return None
+    return name, Address(host, port) if host and port else None, term
