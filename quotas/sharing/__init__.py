@@ -5,6 +5,8 @@
     key_shares      the shares of one key
     lessor          leases the shares of all keys: the holder of a fleet, and each member for its workers
     lessee          the shares of one process
+    budgets         the shares in this process's limiters, and their demands
+    followers       the same of followers' quotas (KIP-73)
     member          both: what the holder leases to a member, leased on to its workers
 
 Those of followers' quotas, which come before them (KIP-73 with sidecars):

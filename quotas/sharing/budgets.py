@@ -57,6 +57,16 @@ def budget_key(limiter_key: LimiterKey) -> str:
     return f"{quota}@{broker} #{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
+class Sharer(Protocol):
+    """Other rates of this process that use shares and have demands: followers'."""
+
+    def wishes(self, now_ms: int) -> dict[str, Wish]:
+        """Return the demands."""
+
+    def apply(self, now_ms: int) -> None:
+        """Take the shares in force."""
+
+
 class _Named:
     """A key with a demand."""
 
@@ -102,6 +112,11 @@ class Budgets:
         self._began_ms = now_ms
         self._limiters: dict[str, Lendable] = {}
         self._named: dict[Lendable, _Named] = {}
+        self._sharers: list[Sharer] = []
+
+    def add(self, sharer: Sharer) -> None:
+        """Have other rates use shares."""
+        self._sharers.append(sharer)
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Register a new limiter: it begins without a burst, but for what came since this process began."""
@@ -141,6 +156,7 @@ class Budgets:
         lessee = self._lessee
         if lessee.expire(now_ms):
             self._owner.refresh(NEVER_MS)
+            self._apply(now_ms)
         lessee.wish(self._wishes(now_ms))
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
@@ -157,11 +173,18 @@ class Budgets:
                 limiter = self._limiters.get(key)
                 if limiter is not None:
                     limiter.lend(lessee.share(key, now_ms), now_ms)
+        self._apply(now_ms)
         lessee.confirm()
         return True
 
+    def _apply(self, now_ms: int) -> None:
+        for sharer in self._sharers:
+            sharer.apply(now_ms)
+
     def _wishes(self, now_ms: int) -> dict[str, Wish]:
-        found = {}
+        found: dict[str, Wish] = {}
+        for sharer in self._sharers:
+            found |= sharer.wishes(now_ms)
         for named in list(self._named.values()):
             wish = named.wish(now_ms)
             if now_ms >= named.waited_ms + NAMED_MS and wish.wanted <= self._lessee.share(
