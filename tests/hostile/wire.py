@@ -15,27 +15,13 @@ from protocol.api import (
     SASL_HANDSHAKE,
     SHARE_FETCH,
 )
-from protocol.primitives import count_bytes, string_bytes
+from protocol.primitives import count_bytes, string_bytes, uvarint_bytes
 from tests.cluster import Address
 from tests.support.frames import request, topic_id
 
 TOPIC: Final = "t"
 RESPONSE_SECONDS_MAX: Final = 40.0
 _NO_LIMIT: Final = (1 << 31) - 1
-
-
-def uvarint(value: int) -> bytes:
-    """An unsigned varint.
-
-    >>> uvarint(300).hex()
-    'ac02'
-    """
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def produce(
@@ -97,7 +83,7 @@ def fetch(
     body += string_bytes("", compact) if version >= 11 else b""
     if version >= 15 and replica_id >= 0:
         state = struct.pack(">iqx", replica_id, -1)  # of any epoch
-        body += b"\1\1" + uvarint(len(state)) + state
+        body += b"\1\1" + uvarint_bytes(len(state)) + state
     elif compact:
         body += b"\0"
     return request(FETCH, version, body, correlation_id=correlation_id, client_id=client_id)
@@ -152,7 +138,7 @@ def sasl_handshake(mechanism: str = "PLAIN") -> bytes:
 
 def sasl_token(token: bytes) -> bytes:
     """A SaslAuthenticate request."""
-    return request(SASL_AUTHENTICATE, 2, uvarint(len(token) + 1) + token + b"\0")
+    return request(SASL_AUTHENTICATE, 2, uvarint_bytes(len(token) + 1) + token + b"\0")
 
 
 class Client:

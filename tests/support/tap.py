@@ -9,17 +9,15 @@ client, because what the client *sends* is what is to be seen.
 """
 
 import asyncio
-import contextlib
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tests.cluster import HOST
+from tests.support.background_relay import BackgroundRelay, read_frame
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -32,7 +30,6 @@ _SESSION_ERRORS: Final = {70: "FETCH_SESSION_ID_NOT_FOUND", 71: "INVALID_FETCH_S
 _CROSSING_SECONDS: Final = {PRODUCE: 0.05, FETCH: 0.0}
 # Clients' timers have milliseconds.
 _TIMER_SECONDS: Final = 0.005
-_FRAME_BYTES_MAX: Final = 200 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -60,79 +57,37 @@ class _Channel:
     silent_until: float = 0.0
 
 
-class Tap:
+class Tap(BackgroundRelay):
     """Listens on each port of `routes` and relays to the port it maps to; `seen` by (client id, API key)."""
 
     def __init__(self, routes: Mapping[int, int]) -> None:
+        super().__init__(routes, "tap")
         self.routes = dict(routes)
         self.seen: dict[tuple[str, int], Seen] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="tap", daemon=True)
-        self._started = threading.Event()
-        self._stopping = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._started.wait(10), "the tap did not start"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(10)
 
     def of(self, client_id: str, api_key: int) -> Seen:
         """Return what this client id did with this API."""
         return self.seen.get((client_id, api_key), Seen())
 
-    def _run(self) -> None:
-        with contextlib.closing(self._loop):
-            self._loop.run_until_complete(self._serve())
-
-    async def _serve(self) -> None:
-        servers = []
-        for port, target in self.routes.items():
-
-            async def connected(
-                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int = target
-            ) -> None:
-                await self._relay(reader, writer, target)
-
-            servers.append(await asyncio.start_server(connected, HOST, port))
-        self._started.set()
-        await self._stopping.wait()
-        for server in servers:
-            server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a connection is handled in a task"
-        self._tasks.add(task)
+    async def relay(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Relay a connection, and note its requests and responses."""
         upstream: asyncio.StreamWriter | None = None
         try:
-            answers, upstream = await asyncio.open_connection(HOST, target)
+            answers, upstream = await asyncio.open_connection(HOST, self.routes[port])
             channel = _Channel()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._requests(channel, reader, upstream))
                 group.create_task(self._responses(channel, answers, writer))
-        except (OSError, asyncio.CancelledError, ExceptionGroup):
-            pass  # Either side went away, or the tap is being closed: the other side is closed below.
         finally:
-            for side in (writer, upstream):
-                if side is not None:
-                    side.transport.abort()
-            self._tasks.discard(task)
+            for end in (writer, upstream):
+                if end is not None:
+                    end.transport.abort()
 
     async def _requests(
         self, channel: _Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while True:
-            frame = await _frame(reader)
+            frame = await read_frame(reader)
             self._note_request(channel, frame, time.monotonic())
             writer.write(frame)
             await writer.drain()
@@ -141,7 +96,7 @@ class Tap:
         self, channel: _Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while True:
-            frame = await _frame(reader)
+            frame = await read_frame(reader)
             self._note_response(channel, frame, time.monotonic())
             writer.write(frame)
             await writer.drain()
@@ -195,14 +150,3 @@ def _note_fetch(seen: Seen, frame: bytes, version: int, at: int) -> int:
     if throttle_ms > 0 and empty and error == 0:
         seen.emptied += 1
     return throttle_ms
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    try:
-        head = await reader.readexactly(4)
-        (length,) = struct.unpack(">i", head)
-        if not 0 <= length <= _FRAME_BYTES_MAX:
-            raise OSError(f"a frame of {length} bytes")
-        return head + await reader.readexactly(length)
-    except asyncio.IncompleteReadError as error:
-        raise ConnectionResetError("end of stream") from error

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS, JOIN_GROUP, LIST_OFFSETS
+from protocol.primitives import uvarint_bytes
 from tests.hostile import wire
 from tests.hostile.attacks import harm
 from tests.hostile.attacks.harm import Harm, Row, survivor
 from tests.hostile.scene import Scene, Stage
-from tests.hostile.wire import uvarint
 from tests.support.frames import request
 
 _SETTLE_SECONDS: Final = 2.0
@@ -46,7 +46,7 @@ def sessions(scene: Scene) -> None:
             clients.append((client, int.from_bytes(answer[11:15], "big")))
         greedy.start()
         over.wait(_SESSION_SECONDS_MAX)
-        tags = uvarint(_SESSION_TAGS) + b"\0\0" * _SESSION_TAGS
+        tags = uvarint_bytes(_SESSION_TAGS) + b"\0\0" * _SESSION_TAGS
         for client, session_id in clients:
             with contextlib.suppress(OSError):
                 client.send(wire.fetch(_SESSION_OWNER, session=(session_id, 1), partition_tags=tags))

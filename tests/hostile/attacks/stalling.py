@@ -31,11 +31,11 @@ from protocol.api import (
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
 )
+from protocol.primitives import uvarint_bytes
 from tests.hostile import wire
 from tests.hostile.attacks.harm import Row, survivor
 from tests.hostile.ping import pinged
 from tests.hostile.scene import Scene, Stage
-from tests.hostile.wire import uvarint
 from tests.support.frames import frame
 
 _FRAME_BYTES: Final = 16 * 1024 * 1024 - 1024
@@ -63,7 +63,7 @@ def header_tags(api_key: int, version: int, size: int = _FRAME_BYTES) -> Build:
     def build() -> bytes:
         head = _head(api_key, version, "tags")
         count = (size - len(head) - 64) // 2
-        return frame(head + uvarint(count) + b"\0\0" * count + bytes(64))
+        return frame(head + uvarint_bytes(count) + b"\0\0" * count + bytes(64))
 
     return build
 
@@ -74,7 +74,7 @@ def repeated(api_key: int, version: int, front: bytes, item: bytes, size: int = 
     def build() -> bytes:
         head = _head(api_key, version, "array") + b"\0" + front
         count = (size - len(head) - 64) // len(item)
-        return frame(head + uvarint(count + 1) + item * count + bytes(64))
+        return frame(head + uvarint_bytes(count + 1) + item * count + bytes(64))
 
     return build
 
@@ -85,7 +85,7 @@ def body_tags(api_key: int, version: int, front: bytes) -> Build:
     def build() -> bytes:
         head = _head(api_key, version, "tags") + b"\0" + front
         count = (_FRAME_BYTES - len(head)) // 2
-        return frame(head + uvarint(count) + b"\0\0" * count)
+        return frame(head + uvarint_bytes(count) + b"\0\0" * count)
 
     return build
 
@@ -94,7 +94,7 @@ def fetch_with(partitions: int) -> Build:
     """An incremental Fetch with as many tags in its partition as there is room for."""
 
     def build() -> bytes:
-        tags = uvarint(partitions) + b"\0\0" * partitions
+        tags = uvarint_bytes(partitions) + b"\0\0" * partitions
         return wire.fetch("tags", session=(77, 1), partition_tags=tags)
 
     return build

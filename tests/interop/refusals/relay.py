@@ -6,22 +6,19 @@ what is measured is the client, not the relay. Requests are decoded with kafka-p
 
 import asyncio
 import contextlib
-import functools
 import socket
 import struct
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from tests.cluster import HOST, Address
+from tests.cluster import Address
 from tests.interop.refusals.script import PRODUCE, Counts, Script, Way, refuses
+from tests.support.background_relay import BackgroundRelay, read_frame
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as message_struct
 
-_FRAME_BYTES_MAX: Final = 200 * 1024 * 1024
 # A client that does not close after a FIN is closed.
 _DROP_SECONDS_MAX: Final = 1.0
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -41,29 +38,14 @@ class _Connection:
     refusing_until: float = 0.0
 
 
-class Relay:
+class Relay(BackgroundRelay):
     """Listens on each port of `routes` and relays to its broker; the script is changed with `begin`."""
 
     def __init__(self, routes: Mapping[int, Address]) -> None:
+        super().__init__(routes, "refusing relay")
         self._routes = dict(routes)
         self._script: Script | None = None
         self.counts = Counts()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="refusing relay", daemon=True)
-        self._started = threading.Event()
-        self._stopping = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._started.wait(10), "the relay did not start"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(10)
 
     def begin(self, script: Script | None) -> Counts:
         """Follow a script from now on (None: pass everything); return what it will count into."""
@@ -71,51 +53,27 @@ class Relay:
         self._script = script
         return self.counts
 
-    def _run(self) -> None:
-        with contextlib.closing(self._loop):
-            self._loop.run_until_complete(self._serve())
-
-    async def _serve(self) -> None:
-        servers = [
-            await asyncio.start_server(functools.partial(self._connected, broker), HOST, port)
-            for port, broker in self._routes.items()
-        ]
-        self._started.set()
-        await self._stopping.wait()
-        for server in servers:
-            server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _connected(
-        self, broker: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a connection is handled in a task"
-        self._tasks.add(task)
+    async def relay(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Relay a connection, and refuse what the script says."""
         upstream: asyncio.StreamWriter | None = None
         counts = self.counts
         counts.connections += 1
         apis: set[int] = set()
         counts.apis.append(apis)
         try:
-            answers, upstream = await asyncio.open_connection(*broker)
+            answers, upstream = await asyncio.open_connection(*self._routes[port])
             connection = _Connection(reader, writer, answers, upstream, apis)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._requests(connection))
                 group.create_task(_responses(connection))
-        except (OSError, asyncio.CancelledError, ExceptionGroup):
-            pass  # Either side went away, or was closed on purpose.
         finally:
-            for side in (writer, upstream):
-                if side is not None:
-                    side.close()
-            self._tasks.discard(task)
+            for end in (writer, upstream):
+                if end is not None:
+                    end.close()
 
     async def _requests(self, connection: _Connection) -> None:
         while True:
-            frame = await _frame(connection.reader)
+            frame = await read_frame(connection.reader)
             key, version = struct.unpack_from(">hh", frame, 4)
             connection.apis.add(key)
             script = self._script
@@ -148,7 +106,7 @@ class Relay:
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(_DROP_SECONDS_MAX):
                 while True:
-                    key = struct.unpack_from(">h", await _frame(connection.reader), 4)[0]
+                    key = struct.unpack_from(">h", await read_frame(connection.reader), 4)[0]
                     self.counts.behind += key == script.api_key
         raise ConnectionResetError("closed on purpose")
 
@@ -164,7 +122,7 @@ async def _responses(connection: _Connection) -> None:
     """Write what is owed, in order; the end of the broker's connection ends the client's."""
     while True:
         ready = await connection.owed.get()
-        connection.writer.write(await _frame(connection.upstream_reader) if ready is None else ready)
+        connection.writer.write(await read_frame(connection.upstream_reader) if ready is None else ready)
         await connection.writer.drain()
         connection.owed.task_done()
 
@@ -218,14 +176,3 @@ def refusal(frame: bytes, version: int, error_code: int, throttle_time_ms: int) 
         fields["throttle_time_ms"] = throttle_time_ms
     (correlation,) = struct.unpack_from(">i", frame, 8)
     return framed(cls[version](**fields), correlation)
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    try:
-        head = await reader.readexactly(4)
-        (length,) = struct.unpack(">i", head)
-        if not 0 <= length <= _FRAME_BYTES_MAX:
-            raise OSError(f"a frame of {length} bytes")
-        return head + await reader.readexactly(length)
-    except asyncio.IncompleteReadError as error:
-        raise ConnectionResetError("end of stream") from error
