@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
 from protocol.walks.walk import OTHER_TOPICS
 from proxy.capture.recorder import Batch
-from proxy.channel import Head, Row, whole
+from proxy.channel import Head, Row, complete_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,10 +74,10 @@ class Tables:
         pa, pc, number = self._pa, self._pc, self._numbers
         rows = list(zip(*batch.rows, strict=True))
         heads = list(zip(*rows[Row.HEAD], strict=True))
-        places = {id(place): place for place in rows[Row.PLACE]}
-        indices = {key: index for index, key in enumerate(places)}
-        where = pa.array([indices[key] for key in map(id, rows[Row.PLACE])], pa.int32())
-        shared = list(zip(*places.values(), strict=True))
+        origins = {id(origin): origin for origin in rows[Row.ORIGIN]}
+        indices = {key: index for index, key in enumerate(origins)}
+        where = pa.array([indices[key] for key in map(id, rows[Row.ORIGIN])], pa.int32())
+        shared = list(zip(*origins.values(), strict=True))
         mono_ns = number(rows[Row.HANDLED_NS], "int64")
         made = {
             "mono_us": pc.divide(mono_ns, 1000),
@@ -108,7 +108,7 @@ class Tables:
             made[name] = pa.array([_text(value) for value in shared[index]], self._type(kind)).take(where)
         if self._frames:
             kept = zip(rows[Row.FRAME], heads[Head.REQUEST_BYTES], strict=True)
-            made[FRAME.name] = pa.array([whole(frame, size) for frame, size in kept], pa.binary())
+            made[FRAME.name] = pa.array([complete_frame(frame, size) for frame, size in kept], pa.binary())
         return pa.RecordBatch.from_arrays([made[name] for name in self.schema.names], schema=self.schema)
 
     def _numbers(self, values: Sequence[int], kind: str) -> "pa.Array":

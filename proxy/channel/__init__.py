@@ -27,13 +27,13 @@ Non-obvious:
   excess pass.
 """
 
-from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Place, Recorder, Row, Tap
+from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Recorder, Row, RowOrigin, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.contract import Direction, Machine
 from proxy.channel.errors import PeerError
+from proxy.channel.factory import channel_for
 from proxy.channel.in_flight import Forward, Question, SharedResponse
-from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
-from proxy.channel.kinds import channel_for
+from proxy.channel.kept_frames import KEEP, NOT_KEPT, complete_frame
 from proxy.channel.parsing import AGAIN, Job
 from proxy.channel.reassignments import OngoingMoves, ShownMove
 from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings
@@ -60,14 +60,14 @@ __all__ = [
     "Machine",
     "OngoingMoves",
     "PeerError",
-    "Place",
     "Question",
     "Recorder",
     "Row",
+    "RowOrigin",
     "SharedResponse",
     "ShownMove",
     "Tap",
     "Verdict",
     "channel_for",
-    "whole",
+    "complete_frame",
 ]

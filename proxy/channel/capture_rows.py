@@ -1,7 +1,7 @@
 """The row of a captured request under construction, and its recorder (issue 7).
 
 A row is one list; `Row` names its indices, and `protocol.capture` defines what is written of it. The values that all
-rows of one client share are one tuple, `Place`. Connections without capture do not use this module.
+rows of one client share are one tuple, `RowOrigin`. Connections without capture do not use this module.
 """
 
 from typing import Any, Final, NamedTuple, Protocol
@@ -16,9 +16,9 @@ __all__ = [
     "NONE_NS",
     "ROW_BYTES",
     "Head",
-    "Place",
     "Recorder",
     "Row",
+    "RowOrigin",
     "Tap",
 ]
 
@@ -33,7 +33,7 @@ INT32_MAX: Final = 0x7FFFFFFF  # the largest number of a column
 NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
 
 
-class Place(NamedTuple):
+class RowOrigin(NamedTuple):
     """The values that all rows of a connection share, as long as its user and client id stay the same."""
 
     connection: int
@@ -53,7 +53,7 @@ class Row:
 
     (
         HEAD,  # of the request, as `RequestDirection` unpacks it: see `Head`
-        PLACE,
+        ORIGIN,
         SEQ,
         HANDLED_NS,
         SENT_NS,

@@ -43,8 +43,8 @@ from proxy.channel.capture_rows import (
     NONE_NS,
     ROW_BYTES,
     Head,
-    Place,
     Row,
+    RowOrigin,
     Tap,
 )
 from proxy.channel.captured_mutations import requested_mutations
@@ -96,8 +96,8 @@ class Capture(Observer):
         "_kept_from",
         "_mute_ms",
         "_muting_throttle",
-        "_place",
-        "_place_identity",
+        "_origin",
+        "_origin_identity",
         "_recorder",
         "_request_walk",
         "_seq",
@@ -124,8 +124,8 @@ class Capture(Observer):
         state.observer = self
         self._awaiting_response: deque[list[Any]] = deque()  # the rows whose responses are still to come
         self._seq = 0
-        self._place: Place | None = None
-        self._place_identity: Identity | None = None  # the identity of `Place`
+        self._origin: RowOrigin | None = None
+        self._origin_identity: Identity | None = None  # the identity of `RowOrigin`
         self._incomplete: list[Any] | None = None  # the row of the last request, if that is not complete yet
         self._acks_zero: list[Any] | None = None  # the same for a request with acks=0
         self._walked_row: list[Any] | None = None  # the row of the response being walked
@@ -159,10 +159,10 @@ class Capture(Observer):
         now_ns = state.now_ns
         if self._incomplete is not None:
             self._note_sent(self._incomplete)
-        if state.identity is not self._place_identity:
-            self._update_place(buf, pos, body)
+        if state.identity is not self._origin_identity:
+            self._update_origin(buf, pos, body)
         seq = self._seq
-        row: list[Any] = [head, self._place, seq, now_ns, now_ns, NONE, NONE_NS, 0, 0, "", 0, ()]
+        row: list[Any] = [head, self._origin, seq, now_ns, now_ns, NONE, NONE_NS, 0, 0, "", 0, ()]
         self._seq = seq + 1
         if self.keeper is not None:
             self._keep(self.keeper, row, buf, pos, end, body, head)
@@ -243,15 +243,15 @@ class Capture(Observer):
 
     def broker_changed(self, broker: int) -> None:
         """Correct the broker of all rows so far: the connection goes to a different broker than intended."""
-        places: dict[Place, Place] = {}
+        origins: dict[RowOrigin, RowOrigin] = {}
         rows = list(self._awaiting_response)
         if self._acks_zero is not None:
             rows.append(self._acks_zero)
         for row in rows:
-            place: Place = row[Row.PLACE]
-            row[Row.PLACE] = places.setdefault(place, place._replace(broker=broker))
-        if self._place is not None:
-            self._place = places.get(self._place, self._place._replace(broker=broker))
+            origin: RowOrigin = row[Row.ORIGIN]
+            row[Row.ORIGIN] = origins.setdefault(origin, origin._replace(broker=broker))
+        if self._origin is not None:
+            self._origin = origins.get(self._origin, self._origin._replace(broker=broker))
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - see Observer
         """Write the rows whose responses can no longer come."""
@@ -301,14 +301,16 @@ class Capture(Observer):
 
     # Rows.
 
-    def _update_place(self, buf: Buffer, pos: int, body: int) -> None:
+    def _update_origin(self, buf: Buffer, pos: int, body: int) -> None:
         """Use another client id from now on."""
         state, tap = self._state, self._tap
-        self._place_identity = state.identity
+        self._origin_identity = state.identity
         raw = bytes(buf[pos + REQUEST_HEAD.size : min(body, pos + REQUEST_HEAD.size + CLIENT_ID_MAX)])
         name = raw.decode("utf-8", "backslashreplace")[:CLIENT_ID_MAX]
         tap.recorder.left -= len(name) // NAME_CHARACTERS
-        self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
+        self._origin = RowOrigin(
+            tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name
+        )
 
     def _note_sent(self, row: list[Any]) -> None:
         """Note that all of the request has been forwarded: its response, or the next request, has arrived."""

@@ -132,7 +132,7 @@ class Channel:
         self.state.enter(Intake.ENDED)
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """Give up the channel's turns when the connection ends; iterate over the result to free memory in portions."""
+        """Remove the channel's flows when the connection ends; iterate over the result to free memory in portions."""
         exchange = self.state.sasl
         if exchange is not None and exchange.readable and exchange.tokens:
             self.state.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing

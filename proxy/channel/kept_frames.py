@@ -28,7 +28,7 @@ from protocol.api import (
 from protocol.header import RequestHead
 from proxy.channel.in_flight import Buffer
 
-__all__ = ["FRAME_BYTES_MAX", "KEEP", "NOT_KEPT", "Keeper", "whole"]
+__all__ = ["FRAME_BYTES_MAX", "KEEP", "NOT_KEPT", "Keeper", "complete_frame"]
 
 KEEP: Final = "keep"
 NOT_KEPT: Final = b""
@@ -95,6 +95,6 @@ class Keeper:
             self._partial = None
 
 
-def whole(frame: Any, request_bytes: int) -> bytes:
+def complete_frame(frame: Any, request_bytes: int) -> bytes:
     """Return the kept bytes if they are complete; the connection may have ended before."""
     return bytes(frame) if len(frame) == request_bytes + 4 else b""

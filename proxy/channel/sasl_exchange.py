@@ -52,7 +52,7 @@ class SaslExchange:
         self.name: str | None = None
         self.tokens = 0
 
-    def token(self, buf: bytes | bytearray, start: int, stop: int, claim: str) -> None:
+    def read_token(self, buf: bytes | bytearray, start: int, stop: int, claim: str) -> None:
         """Read the client's next token."""
         self.tokens += 1
         if self._mechanism == _PLAIN:

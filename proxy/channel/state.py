@@ -218,7 +218,7 @@ class ChannelState:
             identity.produce.hold_ms_max = hold_ms_max
 
     def leave(self, now_ms: int) -> None:
-        """Give up every turn: the channel closes, or has used too many client ids."""
+        """Remove the flows of all identities: the channel closes, or has used too many client ids."""
         for identity in self._identities.values():
             identity.leave(now_ms)
         self._identities.clear()

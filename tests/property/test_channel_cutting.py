@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, whole
+from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, complete_frame
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
@@ -289,7 +289,7 @@ def test_capture_changes_nothing_and_has_a_row_for_every_request(
         sent = sent[: len(made)]  # what is refused is the client's to send again
     assert [row[Row.SEQ] for row in made] == list(range(len(sent)))
     assert [row[Row.HEAD][Head.REQUEST_BYTES] for row in made] == [len(asked) - 4 for asked in sent]
-    kept = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in made]
+    kept = [complete_frame(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in made]
     assert all(len(frame) in (0, len(asked)) for frame, asked in zip(kept, sent, strict=True))
     answered = [row for row in made if row[Row.RESPONSE_BYTES] >= 0]
     assert len(answered) == sum(not silent(asked) for asked in sent)

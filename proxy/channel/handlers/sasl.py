@@ -163,7 +163,7 @@ def authenticate_request(
     if exchange is None:
         state.in_flight.append((correlation_id, version, None))
         return 0
-    exchange.token(buf, start, stop, state.settings.oauth_claim)
+    exchange.read_token(buf, start, stop, state.settings.oauth_claim)
     state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((correlation_id, version, _AuthenticateResponse(exchange)))
     return 0
@@ -189,7 +189,7 @@ def bare_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> 
         raise PeerError("frame_length", f"SASL token of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept")
     if not direction.whole(have, length, _TOKEN_BYTES_MAX):
         return 0
-    exchange.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
+    exchange.read_token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
     if exchange.readable:
         state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((BARE_TOKEN, _BARE_TOKEN_VERSION, _BareTokenResponse(exchange)))

@@ -3,18 +3,18 @@
 from typing import Any
 
 from protocol.api import PRODUCE
-from proxy.channel import Place
+from proxy.channel import RowOrigin
 
 MONO_NS = 5_000_000_000
-PLACE = Place(7, "10.0.0.1", "clients", 1, "alice", "c")
+ORIGIN = RowOrigin(7, "10.0.0.1", "clients", 1, "alice", "c")
 TOPIC_ID = bytes(range(16))
 
 
-def row(seq: int = 0, *, place: Place = PLACE, version: int = 9, partitions: Any = ()) -> list[Any]:
+def row(seq: int = 0, *, origin: RowOrigin = ORIGIN, version: int = 9, partitions: Any = ()) -> list[Any]:
     """A Produce of 157 bytes, answered in 1.5 ms with 60, that told 40 ms and had waited 3."""
     return [
         (157, PRODUCE, version, 9, 1),
-        place,
+        origin,
         seq,
         MONO_NS + 1000 * seq,
         MONO_NS,

@@ -9,7 +9,7 @@ from protocol.capture import COLUMNS, FRAME, SCHEMA_KEY
 from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables, ids_without_name
 from proxy.channel import Row
-from tests.unit.proxy.capture.rows import MONO_NS, PLACE, TOPIC_ID, row
+from tests.unit.proxy.capture.rows import MONO_NS, ORIGIN, TOPIC_ID, row
 
 OFFSET_NS = 1_700_000_000_000_000_000
 
@@ -57,8 +57,8 @@ def test_every_value_is_in_its_place() -> None:
 
 
 def test_rows_of_several_clients_keep_apart() -> None:
-    other = PLACE._replace(connection=8, client_id="d", ip="::1")
-    found = converted(row(0), row(1, place=other), row(2))
+    other = ORIGIN._replace(connection=8, client_id="d", ip="::1")
+    found = converted(row(0), row(1, origin=other), row(2))
     assert [entry["connection"] for entry in found] == [7, 8, 7]
     assert [entry["ip"] for entry in found] == ["10.0.0.1", "::1", "10.0.0.1"]
 
@@ -86,7 +86,7 @@ def test_topic_name_of_sixteen_bytes_is_not_taken_for_an_id() -> None:
 
 
 def test_text_that_is_not_utf8_is_escaped() -> None:
-    (found,) = converted(row(place=PLACE._replace(principal="\udc80", client_id="ü")))
+    (found,) = converted(row(origin=ORIGIN._replace(principal="\udc80", client_id="ü")))
     assert (found["principal"], found["client_id"]) == ("\\udc80", "ü")
 
 

@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 from protocol.api import HEARTBEAT, PRODUCE
-from proxy.channel import BATCH_WEIGHT, Head, Place, Row, Tap
+from proxy.channel import BATCH_WEIGHT, Head, Row, RowOrigin, Tap
 from proxy.channel.capture_rows import NONE_NS
 from proxy.channel.captured import CLIENT_ID_MAX
 from quotas.definitions.definitions import Definitions, StaticQuotas
@@ -70,9 +70,9 @@ def test_row_has_the_client_the_request_and_its_duration() -> None:
     talk.client(100, request, Pass(request))
     assert rows.rows == []
     talk.broker(107, answer, Pass(answer))
-    place = Place(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
+    origin = RowOrigin(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
     assert rows.rows == [
-        [(len(request) - 4, HEARTBEAT, 4, 1, 1), place, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
+        [(len(request) - 4, HEARTBEAT, 4, 1, 1), origin, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
     ]
 
 
@@ -84,8 +84,8 @@ def test_requests_are_numbered_and_client_ids_told_apart() -> None:
         talk.client(number, request, Pass(request))
         answer = frames.answer(20, correlation_id=number)
         talk.broker(number, answer, Pass(answer))
-    assert [(row[Row.SEQ], row[Row.PLACE].client_id) for row in rows.rows] == [(0, "a"), (1, "b"), (2, "b")]
-    assert rows.rows[1][Row.PLACE] is rows.rows[2][Row.PLACE]
+    assert [(row[Row.SEQ], row[Row.ORIGIN].client_id) for row in rows.rows] == [(0, "a"), (1, "b"), (2, "b")]
+    assert rows.rows[1][Row.ORIGIN] is rows.rows[2][Row.ORIGIN]
 
 
 def test_produce_names_its_partitions() -> None:
@@ -282,5 +282,5 @@ def test_client_id_is_cut_and_weighs() -> None:
         talk.orders("client", 0, struct.pack(">i", len(body)) + body)
     assert rows.left == BATCH_WEIGHT - 4 - 2 - 4
     talk.channel.close(1)
-    names = [row[Row.PLACE].client_id for row in rows.rows]
+    names = [row[Row.ORIGIN].client_id for row in rows.rows]
     assert names == ["\\xff" * (CLIENT_ID_MAX // 4), "é" * 512, "a" * CLIENT_ID_MAX]

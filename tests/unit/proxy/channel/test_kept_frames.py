@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_HANDSHAKE
-from proxy.channel import BATCH_WEIGHT, Head, Row, Tap, whole
+from proxy.channel import BATCH_WEIGHT, Head, Row, Tap, complete_frame
 from proxy.channel import kept_frames as module
 from proxy.channel.kept_frames import Keeper
 from tests.support import frames
@@ -72,7 +72,7 @@ def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> No
     for number in (1, 2):
         dialogue.orders("broker", 0, frames.produce_answer(9, correlation_id=number))
     dialogue.orders("broker", 0, frames.answer(20, correlation_id=3))
-    found = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in rows.rows]
+    found = [complete_frame(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in rows.rows]
     assert found == [first, second, frames.heartbeat(correlation_id=3)]
     assert rows.kept_bytes == len(stream)
 
@@ -103,8 +103,8 @@ def test_large_request_is_not_kept_blank() -> None:
 
 
 def test_incomplete_frame_is_not_kept() -> None:
-    assert whole(bytearray(b"half"), 100) == b""
-    assert whole(b"1234", 0) == b"1234"
+    assert complete_frame(bytearray(b"half"), 100) == b""
+    assert complete_frame(b"1234", 0) == b"1234"
 
 
 def test_frames_beyond_size_and_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.channel import Row, whole
+from proxy.channel import Row, complete_frame
 from proxy.channel.capture_rows import Head
 from quotas.definitions.entities import Entity
 from tests.support import frames
@@ -105,11 +105,11 @@ def test_rows_are_of_the_broker_that_was_reached() -> None:
     talk.channel.broker_changed(4)
     show(talk, "client", (1, large[1000:]), (2, other))
     show(talk, "broker", *[(3, frames.answer(20))] * 4)
-    assert [(row[Row.SEQ], row[Row.PLACE].broker) for row in rows.rows] == [
+    assert [(row[Row.SEQ], row[Row.ORIGIN].broker) for row in rows.rows] == [
         (seq, 4) for seq in (3, 0, 1, 2, 4)
     ]
-    assert rows.rows[1][Row.PLACE] is rows.rows[2][Row.PLACE]
-    assert [row[Row.PLACE].client_id for row in rows.rows] == ["b", "a", "a", "b", "b"]
+    assert rows.rows[1][Row.ORIGIN] is rows.rows[2][Row.ORIGIN]
+    assert [row[Row.ORIGIN].client_id for row in rows.rows] == ["b", "a", "a", "b", "b"]
 
 
 @pytest.mark.parametrize("sizes", [[50_000], [50_000, 9], [9, 50_000]])
@@ -124,6 +124,6 @@ def test_produce_without_acks_is_written_when_all_of_it_is_kept(sizes: list[int]
     show(talk, "client", (2, asked[30_000:] + after))
     (row,) = rows.rows
     kept: Any = row[Row.FRAME]
-    assert whole(kept, row[Row.HEAD][Head.REQUEST_BYTES]) == asked
+    assert complete_frame(kept, row[Row.HEAD][Head.REQUEST_BYTES]) == asked
     rows.rows.clear()
     assert asked not in reachable(talk.channel), "nothing else holds the frame"
