@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from offline.errors import InputError, reason
 from offline.layout import layout_problem
-from offline.paths import place, require
+from offline.paths import require, resolve
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX
 
-__all__ = ["Looked", "files_of", "look"]
+__all__ = ["CheckedFile", "files_of", "read_footers"]
 
 
-class Looked(NamedTuple):
+class CheckedFile(NamedTuple):
     """One file: its number of rows, and its problem; "" = none."""
 
     path: str
@@ -38,7 +38,7 @@ def files_of(inputs: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in inputs:
         info = require(name)
-        system, path = place(name)
+        system, path = resolve(name)
         if info.type == arrow_fs.FileType.File:
             found.append(name)
             continue
@@ -60,17 +60,19 @@ def files_of(inputs: Sequence[str]) -> list[str]:
     return list({os.path.realpath(name) if "://" not in name else name: name for name in found}.values())
 
 
-def look(paths: Sequence[str]) -> Iterator[Looked]:
-    """Read each file's footer."""
+def read_footers(paths: Sequence[str]) -> Iterator[CheckedFile]:
+    """Read the footers of files, and check them."""
     for name in paths:
-        system, path = place(name)
+        system, path = resolve(name)
         try:
             with system.open_input_file(path) as source:
                 file = pq.ParquetFile(source)
-                yield Looked(name, file.metadata.num_rows, layout_problem(file.schema_arrow))
+                yield CheckedFile(name, file.metadata.num_rows, layout_problem(file.schema_arrow))
         except FileNotFoundError:
-            yield Looked(
+            yield CheckedFile(
                 name, 0, "was there and is gone: a proxy that still captures there deletes its oldest files"
             )
         except (pa.ArrowException, OSError, ValueError) as error:
-            yield Looked(name, 0, f"is no whole Parquet file: cut off, or something else ({reason(error)})")
+            yield CheckedFile(
+                name, 0, f"is no whole Parquet file: cut off, or something else ({reason(error)})"
+            )

@@ -17,27 +17,27 @@ _STAGES: Final = ("ingest", "demand", "backtest", "recommend", "report")
 
 
 def mark(stage: str, read: Mapping[str, str]) -> str:
-    """The text of a new run's mark: its id, and the ids of the runs that it has read."""
+    """Return the text of a new run's mark: its id, and the ids of the runs that it has read."""
     before = _STAGES[: _STAGES.index(stage)]
     made_from = {name: run for name, run in read.items() if name in before}
     return json.dumps({"run": uuid.uuid4().hex, "made_from": made_from}) + "\n"
 
 
 def run_of(text: str) -> str:
-    """The id in a mark; "" where it has none."""
+    """Return the id in a mark; "" without one."""
     return str(_parsed(text).get("run", ""))
 
 
 def check(work: str, stage: str, mark_of: Callable[[str], str | None]) -> None:
-    """See that a stage was made from what is there now, and so on for what it was made from.
+    """Check that a stage was made from the current results of earlier stages, and those likewise.
 
     Args:
         work: the directory, for the message.
-        mark_of: a stage's mark; None where there is no such finished stage. What is not there cannot contradict: it may
+        mark_of: returns a stage's mark; None if the stage is not finished here. Such a stage is not checked: it may
             have been read from another directory.
 
     Raises:
-        InputError: it was not: names the stage to run again.
+        InputError: it was not; the message names the stage to run again.
     """
     for before, run in _parsed(mark_of(stage) or "").get("made_from", {}).items():
         text = mark_of(before)

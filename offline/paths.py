@@ -13,12 +13,12 @@ import pyarrow.fs as arrow_fs
 from offline import lineage
 from offline.errors import InputError, reason
 
-__all__ = ["MARK", "finished_text", "place", "require"]
+__all__ = ["MARK", "finished_text", "require", "resolve"]
 
 MARK: Final = "_SUCCESS"  # in the directory of a finished stage
 
 
-def place(name: str) -> tuple[arrow_fs.FileSystem, str]:
+def resolve(name: str) -> tuple[arrow_fs.FileSystem, str]:
     """Return the file system and the path in it.
 
     Raises:
@@ -41,7 +41,7 @@ def require(name: str) -> arrow_fs.FileInfo:
     Raises:
         InputError: the path does not exist; the message has the most similar local name beside it.
     """
-    system, path = place(name)
+    system, path = resolve(name)
     info = system.get_file_info(path)
     if info.type != arrow_fs.FileType.NotFound:
         return info
@@ -61,7 +61,7 @@ def finished_text(work: str, stage: str, name: str) -> str:
     """
 
     def mark_of(before: str) -> str | None:
-        system, path = place(f"{work.rstrip('/')}/{before}")
+        system, path = resolve(f"{work.rstrip('/')}/{before}")
         there = system.get_file_info(f"{path}/{MARK}").type == arrow_fs.FileType.File
         return _text(work, f"{before}/{MARK}") if there else None
 
@@ -72,7 +72,7 @@ def finished_text(work: str, stage: str, name: str) -> str:
 
 
 def _text(work: str, name: str) -> str:
-    system, path = place(f"{work.rstrip('/')}/{name}")
+    system, path = resolve(f"{work.rstrip('/')}/{name}")
     try:
         with system.open_input_stream(path) as stream:
             return str(stream.read().decode("utf-8"))

@@ -1,3 +1,3 @@
-"""What the quotas should be: pure functions over what the stages have measured; no Spark, no files."""
+"""The recommended quotas: pure functions over the measurements of the stages; no Spark, no files."""
 
 __all__: list[str] = []

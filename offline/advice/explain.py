@@ -16,12 +16,12 @@ __all__ = [
     "Line",
     "amount",
     "direction_lines",
-    "elsewhere",
-    "made_for",
     "mutation_lines",
-    "reach",
+    "not_in_quotas_file",
     "replication_lines",
     "sampled_line",
+    "scope_note",
+    "settings_note",
 ]
 
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
@@ -48,7 +48,7 @@ class Line:
 
     @property
     def is_quota(self) -> bool:
-        """Whether it belongs into a quotas file; a value below 0 means that there is no recommendation."""
+        """Whether it belongs in a quotas file; a value below 0 means that there is no recommendation."""
         return self.kind in ("default", "override") and self.value > 0
 
     def row(self) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ class Line:
         return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
 
 
-def elsewhere(lines: Sequence[Line]) -> list[str]:
+def not_in_quotas_file(lines: Sequence[Line]) -> list[str]:
     """The recommendations that do not belong into a quotas file; `apply` leaves them to the operator."""
     return [f"{line.key} = {line.value:,g}" for line in lines if line.value > 0 and not line.is_quota]
 
@@ -89,16 +89,16 @@ def amount(value: float) -> str:
     return rate(value) if value >= 0 else "none"
 
 
-def made_for(policy: str, scope: str) -> str:
+def settings_note(policy: str, scope: str) -> str:
     """The policy and scope that the quotas are for: other settings need other numbers.
 
-    >>> made_for("kip13", "broker")
+    >>> settings_note("kip13", "broker")
     'for policy "kip13" and scope "broker": each quota holds at each broker by itself'
     """
-    return f'for policy "{policy}" and scope "{scope}": each quota holds {reach(gateway=scope == "gateway")}'
+    return f'for policy "{policy}" and scope "{scope}": each quota holds {scope_note(gateway=scope == "gateway")}'
 
 
-def reach(*, gateway: bool) -> str:
+def scope_note(*, gateway: bool) -> str:
     """The reach of one budget: each broker separately, or all brokers together."""
     return "over all brokers together" if gateway else "at each broker by itself"
 
@@ -227,14 +227,14 @@ def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
 def _without_override(direction: str, limit: Limits) -> str:
     """The heavy clients without an override, with the reason."""
     said = ""
-    if limit.held:
-        need = "needs" if len(limit.held) == 1 else "need"
-        said += f"; {_named(limit.held)} {need} more, and the stated capacity allows no more than the default"
+    if limit.no_capacity:
+        need = "needs" if len(limit.no_capacity) == 1 else "need"
+        said += f"; {_named(limit.no_capacity)} {need} more, and the stated capacity allows no more than the default"
     if limit.beyond and limit.bound not in ("ladder", "capacity"):
         said += f"; {_more_than_tried(direction, limit.beyond, ' than any quota tried')}"
     throttled = set(limit.throttled)
-    over = tuple(name for name in limit.nameless if name in throttled)
-    covered = tuple(name for name in limit.nameless if name not in throttled)
+    over = tuple(name for name in limit.unnameable if name in throttled)
+    covered = tuple(name for name in limit.unnameable if name not in throttled)
     if over:
         need, it = ("needs", "it") if len(over) == 1 else ("need", "them")
         said += f"; {_named(over)} {need} more, and cannot have an override because no quota can name {it}"

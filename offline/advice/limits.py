@@ -86,15 +86,15 @@ class Limits:
         least: of the candidate that the client needs from which it follows; as many as there are: more than any.
         overrides: the heaviest first.
         bound: the reason of the default.
-        counted: clients that the default is for: not those with an override, nor those in `held`.
+        counted: clients that the default is for: not those with an override, nor those in `no_capacity`.
         allowed: how many of them may be throttled.
         throttled: clients that will be.
         wanted: the default without a capacity; above `default` where capacity forbids it.
         beyond: how many of the counted clients need more than any candidate, with headroom; nothing larger was tried.
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
-        held: clients that would have got an override if the brokers could take anything above the default of them.
-        nameless: clients that would have got an override if a quota could name them.
+        no_capacity: clients that would have got an override if the brokers had any capacity above the default.
+        unnameable: clients that would have got an override if a quota could name them.
     """
 
     default: int
@@ -108,8 +108,8 @@ class Limits:
     peak: float
     fits: bool
     beyond: int = 0
-    held: tuple[Client, ...] = ()
-    nameless: tuple[Client, ...] = ()
+    no_capacity: tuple[Client, ...] = ()
+    unnameable: tuple[Client, ...] = ()
 
     @property
     def excess(self) -> int:
@@ -138,29 +138,31 @@ def limits(
     direction: str,
     by: By = "client-id",
 ) -> Limits:
-    """Recommend; `needs` has every client once."""
+    """Return the recommendation for one direction; `needs` has every client once."""
     assert candidates, "a direction without candidates has no clients"
     capacity = goal.capacity(direction)
     ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
-    bare = {(need.user, need.client_id): need.index for need in ranked}
-    with_room = {name: _with_room(candidates, index, goal.headroom) for name, index in bare.items()}
-    heavy = [name for name in with_room if name in loads.heavy]
-    nameless = {name for name in heavy if client_entity(*name, by) is None}
-    named = [name for name in heavy if name not in nameless]
-    least = _outlier_above(candidates, with_room)
-    outliers = [name for name in named[: goal.overrides] if with_room[name] > least]
-    counted = sorted(index for name, index in bare.items() if name not in outliers)
+    needed_index = {(need.user, need.client_id): need.index for need in ranked}
+    with_headroom = {
+        name: _with_headroom(candidates, index, goal.headroom) for name, index in needed_index.items()
+    }
+    heavy = [name for name in with_headroom if name in loads.heavy]
+    unnameable = {name for name in heavy if client_entity(*name, by) is None}
+    named = [name for name in heavy if name not in unnameable]
+    least = _outlier_above(candidates, with_headroom)
+    outliers = [name for name in named[: goal.overrides] if with_headroom[name] > least]
+    counted = sorted(index for name, index in needed_index.items() if name not in outliers)
     allowed = int(goal.throttled_share * len(counted) + 1e-9)
     needed, bound = _needed(candidates, counted, 0 if capacity is not None else allowed, goal.headroom)
-    wanted = max(_with_room(candidates, needed, goal.headroom), _least_default(candidates))
+    wanted = max(_with_headroom(candidates, needed, goal.headroom), _least_default(candidates))
     wanted = min(wanted, len(candidates) - 1)
     default, alone = wanted, loads.alone()
     while default and not _fits(alone[default], capacity):
         default -= 1
-    asked = {name: min(with_room[name], len(candidates) - 1) for name in outliers}
+    asked = {name: min(with_headroom[name], len(candidates) - 1) for name in outliers}
     asked = {name: index for name, index in asked.items() if index > default}
     given, peak = _overrides(default, alone[default], asked, loads, capacity)
-    held = tuple(name for name in asked if given[name] <= default)
+    no_capacity = tuple(name for name in asked if given[name] <= default)
     return Limits(
         default=default,
         least=needed,
@@ -168,9 +170,9 @@ def limits(
             Override(
                 *name,
                 index,
-                bare[name],
-                with_room[name],
-                _bound_of(index, with_room[name], asked[name]),
+                needed_index[name],
+                with_headroom[name],
+                _override_bound(index, with_headroom[name], asked[name]),
             )
             for name, index in given.items()
             if index > default
@@ -186,9 +188,9 @@ def limits(
         wanted=wanted,
         peak=peak,
         fits=_fits(peak, capacity),
-        beyond=sum(index >= len(candidates) for name, index in with_room.items() if name not in asked),
-        held=held,
-        nameless=tuple(name for name in heavy if name in nameless and with_room[name] > least)
+        beyond=sum(index >= len(candidates) for name, index in with_headroom.items() if name not in asked),
+        no_capacity=no_capacity,
+        unnameable=tuple(name for name in heavy if name in unnameable and with_headroom[name] > least)
         if goal.overrides
         else (),
     )
@@ -198,7 +200,7 @@ def _fits(load: float, capacity: float | None) -> bool:
     return capacity is None or load <= capacity
 
 
-def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
+def _with_headroom(candidates: Sequence[float], index: int, headroom: float) -> int:
     """The candidate with the headroom above a need; the number of candidates if none is large enough."""
     if index >= len(candidates):
         return index
@@ -208,9 +210,9 @@ def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
     )
 
 
-def _outlier_above(candidates: Sequence[float], with_room: Mapping[Client, int]) -> int:
+def _outlier_above(candidates: Sequence[float], with_headroom: Mapping[Client, int]) -> int:
     """The largest candidate that is not an outlier's need: up to twice the median client's."""
-    ordered = sorted(with_room.values())
+    ordered = sorted(with_headroom.values())
     median = ordered[(len(ordered) - 1) // 2] if ordered else 0
     if median >= len(candidates):
         return median
@@ -224,12 +226,12 @@ def _needed(
     if not counted:
         return 0, "request"
     needed = counted[max(0, len(counted) - 1 - allowed)]
-    enough = _with_room(candidates, needed, headroom)
+    enough = _with_headroom(candidates, needed, headroom)
     if enough >= len(candidates):
         return needed, "ladder"
     if candidates[needed] * headroom < DEFAULT_MIN:
         return needed, "request"
-    return needed, "goal" if _with_room(candidates, counted[-1], headroom) > enough else "need"
+    return needed, "goal" if _with_headroom(candidates, counted[-1], headroom) > enough else "need"
 
 
 def _least_default(candidates: Sequence[float]) -> int:
@@ -237,7 +239,7 @@ def _least_default(candidates: Sequence[float]) -> int:
     return next((index for index, rate in enumerate(candidates) if rate >= DEFAULT_MIN), last)
 
 
-def _bound_of(given: int, need: int, asked: int) -> Bound:
+def _override_bound(given: int, need: int, asked: int) -> Bound:
     if given < asked:
         return "capacity"
     return "ladder" if need > given else "need"

@@ -1,3 +1,3 @@
-"""One module a stage: read, transform, write; `run(spark, ...)` each. Who calls them is `offline.cli`."""
+"""One module for each stage: read, transform, write. `offline.cli` calls each module's `run(spark, ...)`."""
 
 __all__: list[str] = []

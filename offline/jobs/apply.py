@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from offline.advice.explain import made_for
+from offline.advice.explain import settings_note
 from offline.errors import ApplyError
 from offline.options import ApplyOptions
 from offline.paths import finished_text
@@ -30,7 +30,7 @@ from quotas.errors import DefinitionError, FormError
 
 __all__ = ["run"]
 
-Ramp = Callable[[Quotas], Quotas]
+Rollout = Callable[[Quotas], Quotas]
 """What to set where this is set now."""
 
 
@@ -50,7 +50,9 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     def wanted(current: Quotas) -> Quotas:
         return rollout(target, today, current, options.step, options.steps)
 
-    lines = [f"{made_for(settings['policy'], settings['scope'])}; lowest confidence {settings['confidence']}"]
+    lines = [
+        f"{settings_note(settings['policy'], settings['scope'])}; lowest confidence {settings['confidence']}"
+    ]
     if options.quotas_file:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
     if options.bootstrap:
@@ -60,14 +62,14 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     return lines
 
 
-def _to_file(path: Path, ramp: Ramp, *, dry_run: bool) -> list[str]:
+def _to_file(path: Path, rollout_: Rollout, *, dry_run: bool) -> list[str]:
     new = "" if path.exists() else " (a new file: a proxy reads it if [quotas] file names it)"
     try:
         text = "" if new else path.read_text("utf-8")
         current = dict(parse(text).entries())
     except (OSError, UnicodeDecodeError, DefinitionError) as error:
         raise ApplyError(f"{path} is not a valid quotas file: {error}") from error
-    wanted = ramp(current)
+    wanted = rollout_(current)
     found = differences(current, _merged(current, wanted), prune=False)
     if found and not dry_run:
         try:
@@ -109,11 +111,11 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _to_server(options: ApplyOptions, ramp: Ramp) -> list[str]:
+def _to_server(options: ApplyOptions, rollout_: Rollout) -> list[str]:
     with QuotaApi(options.bootstrap, options.ca_file) as api:
         described = ((entity_of_parts(parts), values) for parts, values in api.describe())
         current = {entity: values for entity, values in described if entity is not None}
-        found = differences(current, _merged(current, ramp(current)), prune=False)
+        found = differences(current, _merged(current, rollout_(current)), prune=False)
         refused = api.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
         reasons = "; ".join(f"{dict(parts)}: {reason}" for parts, reason in refused[:5])

@@ -1,7 +1,7 @@
 """`ingest/requests` at every candidate quota -> `backtest/outcomes` and `backtest/loads`.
 
-Which quotas are tried follows from `demand/entities`, where none are named. How the work is divided, and why one heavy
-client does not make one task do it all, is in `transforms.division`.
+The candidates follow from `demand/entities`, unless they are given. `transforms.partitioning` divides the work among
+tasks, so that one heavy client does not occupy a single task.
 """
 
 import json
@@ -49,7 +49,7 @@ _NUMBERS: Final = (
 
 
 def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Store) -> list[str]:
-    """Try every candidate; what an operator should know, line by line."""
+    """Run the backtest of every candidate; returns the lines for the operator."""
     span = source.read("demand/span").first()
     if span is None:
         raise InputError("the stage demand found no Produce and no Fetch")
@@ -65,15 +65,15 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
         seconds=span["seconds"],
         group_ms=SESSION_TIMEOUT_DEFAULT_MS,
     )
-    rows = _of_scope(rows, options.engine)
+    rows = _by_scope(rows, options.engine)
     numbered = _limiters(rows, entities, options.heavy)
     partitions = _PARTITIONS_A_CORE * cores(spark)
-    limiters, places = _divided(numbered, plan, cores(spark), partitions)
+    limiters, places = _assign_tasks(numbered, plan, cores(spark), partitions)
     keyed = numbered.join(F.broadcast(places), on="limiter", how="inner").select(*_KEY, "limiter", "places")
     placed = _with_groups(rows, requests).join(F.broadcast(keyed), on=list(_KEY), how="inner")
     compile_for(options.engine)  # once, before every task would at the same time
     with store.writing("backtest", source) as writer:
-        raw = _keep(writer, raw_outcomes(placed, plan, limiters, partitions))
+        raw = _persist(writer, raw_outcomes(placed, plan, limiters, partitions))
         _write(writer, raw, numbered)
         writer.put("settings.json", _settings(options, plan))
         done = writer.table("tasks", _tasks(raw), files=1)
@@ -96,19 +96,19 @@ def _candidates(peaks: DataFrame, direction: str, options: BacktestOptions) -> t
 
 
 def _ranked(source: Store, engine: EngineOptions) -> DataFrame:
-    """Each entity with the peak that it asks of one budget, and its rank by that."""
+    """Return each entity with its peak demand of one budget, and its rank by that."""
     peaks = peaks_of_scope(source.read("demand/entities"), source.read("demand/per_second"), engine.scope)
     by_peak = Window.partitionBy("direction").orderBy(F.desc("peak_10s"), "user", "client_id")
     return peaks.withColumn("rank", F.row_number().over(by_peak))
 
 
-def _of_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
-    """One budget over all brokers makes them one."""
+def _by_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
+    """Merge all brokers into one if the scope is one budget for all of them."""
     return rows.withColumn("broker", F.lit(NO_ID)) if engine.scope == "gateway" else rows
 
 
 def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
-    """Every limiter with its number, its requests, and the number of the heavy entity it belongs to.
+    """Return every limiter with its number, its requests, and the number of its heavy entity, if it has one.
 
     Limiters of one broker and direction have numbers that follow each other: tasks add their loads up.
     """
@@ -124,8 +124,10 @@ def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
     ).cache()
 
 
-def _divided(numbered: DataFrame, plan: Plan, core_count: int, partitions: int) -> tuple[Limiters, DataFrame]:
-    """What tasks know of limiters, and the partitions of each limiter's parts."""
+def _assign_tasks(
+    numbered: DataFrame, plan: Plan, core_count: int, partitions: int
+) -> tuple[Limiters, DataFrame]:
+    """Return the limiters' data for tasks, and the partitions of each limiter's parts."""
     found = numbered.orderBy("limiter").toArrow()
     requests: Ints = found["requests"].to_numpy().astype(np.int64)
     consumes = np.array(found["direction"].to_pylist()) == "fetch"
@@ -149,15 +151,15 @@ def _divided(numbered: DataFrame, plan: Plan, core_count: int, partitions: int) 
 
 
 def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:
-    """Whether a row's connection has carried a group's requests: that bounds its mutes."""
+    """Add whether a row's connection had requests of a consumer group, which bounds its mutes."""
     groups = requests.filter(F.col("api_key").isin(*sorted(GROUP_APIS))).select("connection").distinct()
     marked = groups.withColumn("group", F.lit(1).cast("tinyint"))
     joined = rows.join(F.broadcast(marked), on="connection", how="left")
     return joined.withColumn("group", F.coalesce("group", F.lit(0).cast("tinyint")))
 
 
-def _keep(writer: Writer, raw: DataFrame) -> DataFrame:
-    """Decide once, and read what was decided from disk."""
+def _persist(writer: Writer, raw: DataFrame) -> DataFrame:
+    """Compute once, write the result, and return it as read from disk."""
     path = f"{writer.path}/_raw"
     raw.write.parquet(path)
     return raw.sparkSession.read.schema(RAW).parquet(path)

@@ -1,4 +1,4 @@
-"""`ingest/requests` -> what clients ask for (`demand/*`)."""
+"""`ingest/requests` -> the clients' demand (`demand/*`)."""
 
 from pyspark.sql import SparkSession
 
@@ -10,7 +10,7 @@ __all__ = ["run"]
 
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
-    """Measure the demand; what an operator should know, line by line."""
+    """Measure the demand; returns the lines for the operator."""
     requests = source.read("ingest/requests")
     rows = demand.charged(requests)
     processes = source.read("ingest/processes").select("first_wall_ms", "last_wall_ms").collect()

@@ -1,9 +1,8 @@
-"""Captures -> `ingest/requests`: the files are judged, clocks made one, rows put into the shape that all stages read.
+"""Captures -> `ingest/requests`: checks the files, relates the clocks, and converts rows to the stages' format.
 
-Bad input is an error that names the file, or the file and the row; with `lenient` it is left out, named in
-`ingest/problems`, and counted. A step of the wall clock is named and does no harm: intervals are the monotonic clock's,
-and its offset is that of the longer stretch. A process whose clock is wrong to its end is refused where it lies too far
-away.
+Invalid input is an error that names the file, or the file and the row; with `lenient` it is left out, listed in
+`ingest/problems`, and counted. A step of the wall clock is reported and harmless: intervals are the monotonic clock's,
+with the offset of the longer part. A process whose clock is wrong until its end is refused if it is too far off.
 """
 
 import json
@@ -16,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from offline.capture_files import files_of, look
+from offline.capture_files import files_of, read_footers
 from offline.errors import InputError
 from offline.jobs import topic
 from offline.jobs.problems import NAMED_MAX, Problem, Problems, unreadable
@@ -35,10 +34,10 @@ _NOTHING_LEFT: Final = "no requests: every row was left out"
 
 
 def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
-    """Ingest; what an operator should know, line by line.
+    """Ingest the captures; returns the lines for the operator.
 
     Raises:
-        InputError: nothing can be read, or something can not and `lenient` was not asked for.
+        InputError: nothing can be read; or, without `lenient`, a part cannot be read.
     """
     problems = Problems(lenient=options.lenient)
     try:
@@ -53,9 +52,9 @@ def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
 
 
 def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> DataFrame:
-    looked = list(look(files_of(options.inputs)))
-    problems.files([(found.path, -1, found.problem) for found in looked if found.problem])
-    good = [found for found in looked if not found.problem]
+    checked = list(read_footers(files_of(options.inputs)))
+    problems.files([(found.path, -1, found.problem) for found in checked if found.problem])
+    good = [found for found in checked if not found.problem]
     if not sum(found.rows for found in good):
         raise InputError(f"no requests in {', '.join(options.inputs)}: {len(good)} whole files, all empty")
     frame = spark.read.schema(ddl(CAPTURE)).parquet(*(found.path for found in good))
@@ -69,9 +68,9 @@ def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> D
 def _write(
     spark: SparkSession, captured: DataFrame, options: IngestOptions, problems: Problems, writer: Writer
 ) -> list[str]:
-    rows = _sound_rows(captured, problems)
+    rows = _valid_rows(captured, problems)
     found = transform.processes(rows).collect()
-    _judge_clocks(found)
+    _check_clocks(found)
     names = columns_of("ingest/processes")
     values = [tuple(row[name] for name in names) for row in found]
     clocks = spark.createDataFrame(values, ddl(TABLES["ingest/processes"]))
@@ -87,16 +86,16 @@ def _write(
     frame = spark.createDataFrame(problems.noted, ddl(TABLES["ingest/problems"]))
     writer.table("problems", frame, files=1)
     writer.put("settings.json", json.dumps({"by": options.by}) + "\n")
-    return [f"{count:,} requests of {len(found)} processes", *problems.said()]
+    return [f"{count:,} requests of {len(found)} processes", *problems.summary_lines()]
 
 
-def _sound_rows(captured: DataFrame, problems: Problems) -> DataFrame:
-    """Without rows that cannot be."""
-    bad = captured.filter(transform.cannot_be()).withColumn("problem", transform.impossible())
-    return captured.filter(~transform.cannot_be()) if problems.rows(bad) else captured
+def _valid_rows(captured: DataFrame, problems: Problems) -> DataFrame:
+    """Return the rows without invalid ones."""
+    bad = captured.filter(transform.is_invalid()).withColumn("problem", transform.invalid_reason())
+    return captured.filter(~transform.is_invalid()) if problems.rows(bad) else captured
 
 
-def _judge_clocks(found: Sequence[Row]) -> None:
+def _check_clocks(found: Sequence[Row]) -> None:
     if not found:
         raise InputError(_NOTHING_LEFT)
     apart = too_far_apart(
@@ -107,18 +106,18 @@ def _judge_clocks(found: Sequence[Row]) -> None:
 
 
 def _in_order(rows: DataFrame, clocks: DataFrame, problems: Problems) -> DataFrame:
-    """Without rows that are there twice or out of order."""
+    """Return the rows without duplicates and rows out of order."""
     numbered = transform.numbered(rows, clocks)
-    doubtful = order.doubtful(numbered).persist(StorageLevel.DISK_ONLY)
-    if doubtful.isEmpty():
+    possibly_disordered = order.possibly_disordered(numbered).persist(StorageLevel.DISK_ONLY)
+    if possibly_disordered.isEmpty():
         return rows
-    doubted = numbered.join(doubtful, on="connection", how="left_semi")
+    doubted = numbered.join(possibly_disordered, on="connection", how="left_semi")
     bad = order.disordered(doubted).persist(StorageLevel.DISK_ONLY)
-    return rows.join(bad, on=list(order.PLACE), how="left_anti") if problems.rows(bad) else rows
+    return rows.join(bad, on=list(order.FILE_AND_ROW), how="left_anti") if problems.rows(bad) else rows
 
 
 def _steps(rows: DataFrame, stepped: Sequence[tuple[str, int]]) -> list[Problem]:
-    """Where each of these processes' wall clocks has stepped for the first time."""
+    """Return the first step of each of these processes' wall clocks."""
     clocks = rows.sparkSession.createDataFrame(stepped, "process string, started_us bigint")
     drift_ms = (F.col("wall_ms") * 1000 - F.col("mono_us") - F.col("started_us")) / 1000
     off = rows.join(F.broadcast(clocks), on="process", how="inner").filter(F.abs(drift_ms) > STEP_MS / 2)

@@ -1,4 +1,4 @@
-"""What `recommend` and `report` read of the stages before them, brought to the driver: aggregated, so it is little."""
+"""The results of earlier stages that `recommend` and `report` collect on the driver: aggregated, so they are small."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -22,11 +22,11 @@ _WAITS: Final = ("throttle_ms", "idle_ms")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What was recorded.
+    """The recorded time.
 
     Attributes:
-        seconds: from the first to the last, gaps between captures too: the length of every time axis.
-        recorded: seconds in which some process recorded: what shares of the time are of.
+        seconds: from the first request to the last, including gaps between captures: the length of every time axis.
+        recorded: the seconds in which any process recorded; shares of the time refer to these.
     """
 
     start_s: int
@@ -36,20 +36,20 @@ class Span:
 
     @property
     def blocks(self) -> int:
-        """How many ten seconds there are; the last one may be shorter."""
+        """The number of blocks of ten seconds; the last one may be shorter."""
         return -(-self.seconds // BLOCK_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """How long each client waits at each candidate, over all brokers.
+    """The time that each client waits at each candidate, over all brokers.
 
     100,000 clients x 20 candidates x 16 bytes are 32 MB for a direction, and half as much goes for their names.
 
     Attributes:
         clients: user and client id.
         throttle_ms: by client and candidate.
-        idle_ms: of that, while the quota was not used up.
+        idle_ms: the part of it while the quota was not used up.
     """
 
     clients: Sequence[Client]
@@ -58,20 +58,20 @@ class Effects:
 
 
 def span_of(source: Store) -> Span:
-    """The table `demand/span`."""
+    """Return the table `demand/span`."""
     row = source.read("demand/span").first()
     assert row is not None, "demand writes one row or fails"
     return Span(row["start_s"], row["seconds"], row["recorded_seconds"], row["requests"])
 
 
 def backtest_settings(source: Store) -> dict[str, Any]:
-    """What was tried."""
+    """Return the settings of the backtest."""
     found: dict[str, Any] = json.loads(source.text("backtest/settings.json"))
     return found
 
 
 def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
-    """Every client with what each of so many candidates does to it, in the order of candidates."""
+    """Return the effects of each candidate on every client, in the order of candidates."""
     by_quota = (
         outcomes.filter(F.col("direction") == direction)
         .groupBy("user", "client_id", "quota")
@@ -96,7 +96,7 @@ def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
 
 
 def needs_of(found: Effects, span: Span, tolerance: float) -> list[Need]:
-    """What each client needs; neither a wait below the tolerance is one, nor one while the quota was not used up."""
+    """Return each client's need; waits below the tolerance, or while the quota was not used up, do not count."""
     throttled = found.throttle_ms - found.idle_ms > tolerance * span.recorded * 1000
     return [
         Need(*client, need_of(flags)) for client, flags in zip(found.clients, throttled.tolist(), strict=True)
@@ -104,7 +104,7 @@ def needs_of(found: Effects, span: Span, tolerance: float) -> list[Need]:
 
 
 class MeasuredLoads:
-    """`advice.limits.Loads` over the table `backtest/loads`: Spark adds up, and only peaks come to the driver.
+    """`advice.limits.Loads` over the table `backtest/loads`: Spark sums, and only peaks are collected.
 
     Attributes:
         heavy: the clients with a load of their own.
@@ -138,6 +138,6 @@ class MeasuredLoads:
         return [found.get(level, 0.0) for level in range(len(levels))]
 
     def passed(self, default: int, levels: Sequence[Mapping[Client, int]]) -> DataFrame:
-        """level, broker, block, bytes: what passes with each of these sets."""
+        """Return level, broker, block and bytes: the load with each of these sets of overrides."""
         quotas = [{name: self._candidates[index] for name, index in given.items()} for given in levels]
         return at_levels(self._blocks, self._candidates[default], quotas)

@@ -1,6 +1,6 @@
-"""What is wrong with a capture: refused, or left out and noted, but counted to the last row either way.
+"""The problems of a capture: invalid files and rows are refused, or left out and noted; all are counted.
 
-Some rows are named one by one; the others of the same kind in the same file are one line with their number.
+The first rows are listed one by one; the others with the same problem in the same file are one line with their number.
 """
 
 import re
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from offline.errors import InputError, reason
 
-__all__ = ["NAMED_MAX", "Problem", "Problems", "shown", "unreadable"]
+__all__ = ["NAMED_MAX", "Problem", "Problems", "format_problem", "unreadable"]
 
 NAMED_MAX: Final = 20  # rows in one message
 Problem = tuple[str, int, str]  # file; row, or -1 where it is about the file; what is wrong
@@ -21,7 +21,7 @@ _GONE: Final = re.compile("FILE_NOT_EXIST|FileNotFoundException|PATH_NOT_FOUND|d
 
 
 class Problems:
-    """What was found so far, as the table `ingest/problems` has it."""
+    """The problems so far, as rows of the table `ingest/problems`."""
 
     def __init__(self, *, lenient: bool) -> None:
         self.noted: list[Problem] = []
@@ -32,10 +32,10 @@ class Problems:
     def files(self, bad: Sequence[Problem]) -> None:
         """Refuse whole files, or note that they are left out."""
         self._files += len(bad)
-        self._judge(bad[:NAMED_MAX], len(bad) - NAMED_MAX, bad)
+        self._refuse_or_note(bad[:NAMED_MAX], len(bad) - NAMED_MAX, bad)
 
     def rows(self, bad: DataFrame) -> bool:
-        """Refuse rows, or note that they are left out: `file`, `row`, `problem`; whether there are any."""
+        """Refuse rows (`file`, `row`, `problem`), or note that they are left out; returns whether there are any."""
         counts = bad.groupBy("file", "problem").count().collect()
         left: Counter[tuple[str, str]] = Counter(
             {(row["file"], row["problem"]): row["count"] for row in counts}
@@ -50,19 +50,19 @@ class Problems:
             (file, -1, f"has {count:,} more: {text}") for (file, text), count in sorted(left.items()) if count
         ]
         self._rows += total
-        self._judge(named, total - len(named), [*named, *rest])
+        self._refuse_or_note(named, total - len(named), [*named, *rest])
         return True
 
-    def said(self) -> list[str]:
-        """For the operator: how much was left out, and the first of what was noted."""
-        lines = [shown(*problem) for problem in self.noted[:NAMED_MAX]]
+    def summary_lines(self) -> list[str]:
+        """Return lines for the operator: the numbers of rows and files left out, and the first problems."""
+        lines = [format_problem(*problem) for problem in self.noted[:NAMED_MAX]]
         if self._rows or self._files:
             lines.insert(0, f"left out: {self._rows:,} rows and {self._files:,} files; see ingest/problems")
         return lines
 
-    def _judge(self, named: Sequence[Problem], more: int, noted: Sequence[Problem]) -> None:
+    def _refuse_or_note(self, named: Sequence[Problem], more: int, noted: Sequence[Problem]) -> None:
         if named and not self._lenient:
-            lines = "\n  ".join(shown(*problem) for problem in named)
+            lines = "\n  ".join(format_problem(*problem) for problem in named)
             rest = f"\n  and {more:,} more" if more > 0 else ""
             raise InputError(
                 f"the capture cannot be used (--lenient leaves bad files and rows out):\n  {lines}{rest}"
@@ -70,17 +70,17 @@ class Problems:
         self.noted += noted
 
 
-def shown(file: str, row: int, text: str) -> str:
-    """A problem as a line.
+def format_problem(file: str, row: int, text: str) -> str:
+    """Format a problem as a line.
 
-    >>> shown("a.parquet", 7, "seq is below 0"), shown("a.parquet", -1, "is damaged")
+    >>> format_problem("a.parquet", 7, "seq is below 0"), format_problem("a.parquet", -1, "is damaged")
     ('a.parquet, row 7: seq is below 0', 'a.parquet is damaged')
     """
     return f"{file} {text}" if row < 0 else f"{file}, row {row}: {text}"
 
 
 def unreadable(error: Exception) -> str:
-    """Spark's failure while it reads: the file's name is somewhere in it."""
+    """Return the message for an error of Spark while reading; the name of the file is in its text."""
     text = str(error)
     file = re.search(r"(?:file:|hdfs:|s3a?:)[^\s'\",;]+\.parquet", text)
     if file and _GONE.search(text):

@@ -1,11 +1,11 @@
-"""Demand and backtest -> `recommend/*`: what the quotas should be, why, and what they will do.
+"""Demand and backtest -> `recommend/*`: the recommended quotas, their reasons, and their expected effects.
 
-What is decided is decided by the pure functions of `offline.advice` over aggregated tables; this module brings them
-there and puts the result into words.
+The pure functions of `offline.advice` decide, over aggregated tables; this module provides the tables and writes the
+results.
 
-A sample of connections has no client whole: of ten connections of one client it has about one, and what that one asks
-for says nothing of what the client needs, nor does a tenth of a controller's work. So a sample gives loads, scaled up,
-and what follows from them, the replication throttle; no limit of any client.
+A sample of connections contains no client completely: of ten connections of a client it has about one, whose demand
+does not show the client's need; the same holds for partition mutations. So a sample only gives scaled loads and the
+replication throttle that follows from them, and no client's limit.
 """
 
 import json
@@ -21,11 +21,11 @@ from offline.advice.confidence import CLIENTS_FEW, confidence, lowest
 from offline.advice.explain import (
     Line,
     direction_lines,
-    elsewhere,
-    made_for,
     mutation_lines,
+    not_in_quotas_file,
     replication_lines,
     sampled_line,
+    settings_note,
 )
 from offline.advice.limits import Client, Limits, Need, limits
 from offline.advice.mutations import mutation_quota
@@ -48,7 +48,7 @@ _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What the stages before have left."""
+    """The results of the earlier stages."""
 
     goal: Goal
     by: By
@@ -64,8 +64,8 @@ class _Inputs:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What is recommended, of one direction after the other."""
+class _Results:
+    """The recommendations, collected one direction after the other."""
 
     lines: list[Line] = field(default_factory=list)
     needs: list[tuple[Any, ...]] = field(default_factory=list)
@@ -73,31 +73,31 @@ class _Found:
 
 
 def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[str]:
-    """Recommend; the recommendation, line by line."""
+    """Make the recommendation; returns its lines."""
     seconds = source.read("demand/per_second").cache()
-    given = _inputs(goal, source, seconds)
-    found = _Found()
+    inputs = _inputs(goal, source, seconds)
+    found = _Results()
     with store.writing("recommend", source) as writer:
         for direction in ("produce", "fetch"):
-            _direction(given, direction, found)
-        found.lines += _mutations(source, given.span, goal)
-        found.lines += _replication(source, given.span, goal)
+            _direction(inputs, direction, found)
+        found.lines += _mutations(source, inputs.span, goal)
+        found.lines += _replication(source, inputs.span, goal)
         _write(spark, writer, found)
         curve = (
-            spark.createDataFrame([], ddl(TABLES["recommend/curve"])) if goal.sample < 1 else _curve(given)
+            spark.createDataFrame([], ddl(TABLES["recommend/curve"])) if goal.sample < 1 else _curve(inputs)
         )
         writer.table("curve", curve, files=1)
-        whose = made_for(given.policy, given.scope)
-        quotas = quotas_text(found.lines, given.by)
+        whose = settings_note(inputs.policy, inputs.scope)
+        quotas = quotas_text(found.lines, inputs.by)
         writer.put("quotas.toml", f"# Recommended {whose}.\n\n{quotas}" if quotas else "")
         settings = {
             "goal": asdict(goal),
-            "by": given.by,
-            "policy": given.policy,
-            "scope": given.scope,
+            "by": inputs.by,
+            "policy": inputs.policy,
+            "scope": inputs.scope,
             "confidence": lowest([line.confidence for line in found.lines]),
-            "today": _today(source, seconds, given.scope),
-            "elsewhere": elsewhere(found.lines),
+            "today": _current_peaks(source, seconds, inputs.scope),
+            "elsewhere": not_in_quotas_file(found.lines),
         }
         writer.put("settings.json", json.dumps(settings, indent=2) + "\n")
     return [whose, *(line.text() for line in found.lines)]
@@ -124,11 +124,11 @@ def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
     )
 
 
-def _direction(given: _Inputs, direction: str, found: _Found) -> None:
+def _direction(inputs: _Inputs, direction: str, found: _Results) -> None:
     """Add the recommendations for one direction, if it has clients."""
-    goal, span, gateway = given.goal, given.span, given.scope == "gateway"
+    goal, span, gateway = inputs.goal, inputs.span, inputs.scope == "gateway"
     of_way = F.col("direction") == direction
-    before = given.recorded.filter(of_way)
+    before = inputs.recorded.filter(of_way)
     row = peaks(before, "direction").first()
     if row is None:
         return
@@ -138,13 +138,13 @@ def _direction(given: _Inputs, direction: str, found: _Found) -> None:
         found.lines.append(sampled_line("default", _KEYS[direction], goal, sure, peak_before))
         after = before
     else:
-        candidates = given.candidates[direction]
-        effect = effects(given.outcomes, direction, len(candidates))
+        candidates = inputs.candidates[direction]
+        effect = effects(inputs.outcomes, direction, len(candidates))
         loads = MeasuredLoads(
-            given.loads.filter(of_way), given.blocks.filter(of_way), given.alone.filter(of_way), candidates
+            inputs.loads.filter(of_way), inputs.blocks.filter(of_way), inputs.alone.filter(of_way), candidates
         )
         needs = needs_of(effect, span, goal.tolerance)
-        limit = limits(candidates, needs, loads, goal, direction, given.by)
+        limit = limits(candidates, needs, loads, goal, direction, inputs.by)
         indexes = {(override.user, override.client_id): override.index for override in limit.overrides}
         waits = _waits(effect, limit.default, indexes)
         found.lines += direction_lines(
@@ -157,7 +157,7 @@ def _direction(given: _Inputs, direction: str, found: _Found) -> None:
 
 
 def quotas_text(lines: Sequence[Line], by: By) -> str:
-    """The recommendation as a quotas file."""
+    """Return the recommendation as the text of a quotas file."""
     entries: dict[Entity, dict[str, float]] = {}
     for line in lines:
         if line.is_quota:
@@ -166,12 +166,12 @@ def quotas_text(lines: Sequence[Line], by: By) -> str:
     return render(Definitions(entries))
 
 
-def _waits(found: Effects, default: int, given: Mapping[Client, int]) -> dict[Client, int]:
-    """How long each client waits with what it is to get."""
+def _waits(found: Effects, default: int, inputs: Mapping[Client, int]) -> dict[Client, int]:
+    """Return the time that each client waits with the recommendation."""
     waits = dict(zip(found.clients, found.throttle_ms[:, default].tolist(), strict=True))
     for row, client in enumerate(found.clients):
-        if client in given:
-            waits[client] = int(found.throttle_ms[row, given[client]])
+        if client in inputs:
+            waits[client] = int(found.throttle_ms[row, inputs[client]])
     return waits
 
 
@@ -180,7 +180,7 @@ def _need_rows(
     candidates: Sequence[float],
     limit: Limits,
     needs: Sequence[Need],
-    given: Mapping[Client, int],
+    inputs: Mapping[Client, int],
     waits: Mapping[Client, int],
 ) -> list[tuple[Any, ...]]:
     throttled = set(limit.throttled)
@@ -192,7 +192,7 @@ def _need_rows(
                 direction,
                 *name,
                 candidates[need.index] if need.index < len(candidates) else -1.0,
-                candidates[given.get(name, limit.default)],
+                candidates[inputs.get(name, limit.default)],
                 name in throttled,
                 waits[name],
             )
@@ -211,7 +211,7 @@ def _mutations(source: Store, span: Span, goal: Goal) -> list[Line]:
 
 
 def _replication(source: Store, span: Span, goal: Goal) -> list[Line]:
-    """Nothing where the network is not stated: no throttle follows from what is written alone."""
+    """Return the replication throttle; none without the network's throughput."""
     if goal.network is None:
         return []
     row = (
@@ -228,16 +228,16 @@ def _replication(source: Store, span: Span, goal: Goal) -> list[Line]:
     return replication_lines(throttle, goal, sure)
 
 
-def _curve(given: _Inputs) -> DataFrame:
-    """Default quota against clients throttled and peak load, with no override."""
-    client = given.outcomes.groupBy("direction", "quota", "user", "client_id").agg(
+def _curve(inputs: _Inputs) -> DataFrame:
+    """Return, for each candidate default without overrides, the throttled clients and the peak load."""
+    client = inputs.outcomes.groupBy("direction", "quota", "user", "client_id").agg(
         F.sum("throttle_ms").alias("throttle_ms"),
         F.sum("idle_ms").alias("idle_ms"),
         F.sum("throttled").alias("throttled"),
         F.sum("requests").alias("requests"),
         F.sum("bytes_delayed").alias("bytes_delayed"),
     )
-    waited = F.col("throttle_ms") - F.col("idle_ms") > given.goal.tolerance * given.span.recorded * 1000
+    waited = F.col("throttle_ms") - F.col("idle_ms") > inputs.goal.tolerance * inputs.span.recorded * 1000
     totals = client.groupBy("direction", "quota").agg(
         F.count("*").alias("clients"),
         F.sum(waited.cast("bigint")).alias("clients_throttled"),
@@ -245,10 +245,10 @@ def _curve(given: _Inputs) -> DataFrame:
         F.sum("throttle_ms").alias("throttle_ms"),
         F.sum("bytes_delayed").alias("bytes_delayed"),
     )
-    return totals.join(given.alone, on=["direction", "quota"], how="inner").orderBy("direction", "quota")
+    return totals.join(inputs.alone, on=["direction", "quota"], how="inner").orderBy("direction", "quota")
 
 
-def _write(spark: SparkSession, writer: Writer, found: _Found) -> None:
+def _write(spark: SparkSession, writer: Writer, found: _Results) -> None:
     rows = {"recommendations": [line.row() for line in found.lines], "needs": found.needs}
     for name, table in rows.items():
         schema = ddl(TABLES[f"recommend/{name}"])
@@ -256,8 +256,8 @@ def _write(spark: SparkSession, writer: Writer, found: _Found) -> None:
     writer.table("before_after", reduce(DataFrame.unionByName, found.before_after), files=1)
 
 
-def _today(source: Store, seconds: DataFrame, scope: str) -> dict[str, float]:
-    """The highest peak of any client at one budget, by key: where a ramp begins."""
+def _current_peaks(source: Store, seconds: DataFrame, scope: str) -> dict[str, float]:
+    """Return the highest peak of any client at one budget, by key: the start of a staged rollout."""
     peak = peaks_of_scope(source.read("demand/entities"), seconds, scope)
     rows = peak.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
     return {_KEYS[row["direction"]]: float(row["peak"]) for row in rows}

@@ -1,4 +1,4 @@
-"""All tables -> `report/report.html`: one page that needs nothing else to be read."""
+"""All tables -> `report/report.html`: one self-contained page."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from commandline.amounts import rate
 from offline.advice.explain import amount
 from offline.advice.names import client_name
 from offline.jobs.measured import Span, backtest_settings, span_of
-from offline.jobs.problems import shown
+from offline.jobs.problems import format_problem
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
 from offline.store import Store
@@ -28,7 +28,7 @@ _DAY_SHOWN_S: Final = 4 * 3600  # less than that is no part of a day to see a sh
 
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
-    """Write the page; where it is."""
+    """Write the page; returns its path."""
     span = span_of(source)
     goal: dict[str, Any] = json.loads(source.text("recommend/settings.json"))["goal"]
     recommendations = source.read("recommend/recommendations").collect()
@@ -46,7 +46,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
         requests=span.requests,
         policy=settings["policy"],
         recommendations=[_recommendation(row.asDict()) for row in recommendations],
-        problems=[shown(row["file"], row["row"], row["problem"]) for row in problems],
+        problems=[format_problem(row["file"], row["row"], row["problem"]) for row in problems],
         directions=directions,
         quotas=source.text("recommend/quotas.toml"),
         gateway=gateway,
@@ -91,7 +91,7 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, ga
     recommended = source.read("recommend/recommendations").filter(F.col("key") == _KEYS[name]).collect()
     (default,) = (row for row in recommended if row["kind"] == "default")
     curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
-    broker, shown = _busiest(source.read("recommend/before_after").filter(of_way), span)
+    broker, blocks = _busiest(source.read("recommend/before_after").filter(of_way), span)
     return Direction(
         name=name,
         clients=source.read("demand/entities").filter(of_way).count(),
@@ -102,9 +102,9 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, ga
         curve=[
             Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
         ],
-        blocks_s=[float(row["at_s"]) for row in shown],
-        before=[row["before"] for row in shown],
-        after=[row["after"] for row in shown],
+        blocks_s=[float(row["at_s"]) for row in blocks],
+        before=[row["before"] for row in blocks],
+        after=[row["after"] for row in blocks],
         broker=broker,
         default=default["value"] if default["value"] > 0 else None,
         throttled=default["clients_throttled"],
@@ -131,8 +131,8 @@ def _heavy(
         .orderBy("rank")
         .collect()
     )
-    shown = [(row["user"], row["client_id"]) for row in joined if row["rank"] <= _STACKED]
-    series = _series_of(seconds, shown, span, step_s, steps)
+    stacked = [(row["user"], row["client_id"]) for row in joined if row["rank"] <= _STACKED]
+    series = _series_of(seconds, stacked, span, step_s, steps)
     return [
         Heavy(
             name=client_name(row["user"], row["client_id"]),
@@ -162,7 +162,7 @@ def _series(seconds: DataFrame, span: Span, step_s: int, steps: int) -> list[flo
 def _series_of(
     seconds: DataFrame, names: Sequence[tuple[str, str]], span: Span, step_s: int, steps: int
 ) -> dict[tuple[str, str], list[float]]:
-    """The same of some clients, in one go."""
+    """Return the same for several clients, in one query."""
     step = F.floor((F.col("second") - span.start_s) / step_s).cast("int").alias("step")
     found = {of: [0.0] * steps for of in names}
     wanted = F.lit(False)
@@ -176,15 +176,17 @@ def _series_of(
 
 
 def _busiest(loads: DataFrame, span: Span) -> tuple[int, list[Row]]:
-    """The broker with the highest load, and the highest loads of so many blocks at a time that a figure can show."""
+    """Return the broker with the highest load, and its highest loads by step of the figure's time axis."""
     peaks = loads.groupBy("broker").agg(F.max("before").alias("peak"))
     row = peaks.orderBy(F.desc("peak"), "broker").first()
     assert row is not None, "a direction with a recommendation has a load"
     step_s = BLOCK_S * max(1, -(-span.blocks // _STEPS_MAX))
     at_s = (F.floor((F.col("start_s") - span.start_s) / step_s) * step_s).alias("at_s")
     highest = (F.max(name).alias(name) for name in ("before", "after"))
-    shown = loads.filter(F.col("broker") == row["broker"]).groupBy(at_s).agg(*highest).orderBy("at_s")
-    return row["broker"], shown.collect()
+    highest_by_step = (
+        loads.filter(F.col("broker") == row["broker"]).groupBy(at_s).agg(*highest).orderBy("at_s")
+    )
+    return row["broker"], highest_by_step.collect()
 
 
 def _hours(source: Store, of_way: Any) -> list[float]:

@@ -1,8 +1,7 @@
-"""A Kafka topic as a capture: one row as JSON in each record, read once.
+"""A Kafka topic as a capture: one row as JSON in each record; read once.
 
-Every pass over a Kafka source would ask for the topic's end anew, and parse everything again. So the first and only
-one writes the rows as Parquet, and all that follows reads these. A record that has the header `sluice.capture.schema`
-says which version of the layout it has.
+Every pass over a Kafka source would read the topic's end again, and parse everything again. So there is one pass, which
+writes the rows as Parquet for all others. The header `sluice.capture.schema` of a record is the version of its layout.
 """
 
 from typing import Final
@@ -24,7 +23,7 @@ KEPT: Final = "_rows"  # beside the stage's tables, for as long as it is made
 
 
 def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, writer: Writer) -> DataFrame:
-    """The topic's rows, from the first record to the last at this moment, with `file` and `row`."""
+    """Return the topic's rows, from the first record to the current last one, with `file` and `row`."""
     source = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", options.kafka)
@@ -57,7 +56,7 @@ def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, wri
 
 
 def parse(records: DataFrame, topic: str) -> DataFrame:
-    """Records -> captured rows; what is no row has nothing but nulls."""
+    """Convert records to captured rows; an invalid record becomes a row of nulls."""
     versions = F.filter("headers", lambda header: header["key"] == SCHEMA_KEY)
     parsed = records.select(
         F.from_json(F.col("value").cast("string"), ddl(CAPTURE)).alias("parsed"),

@@ -28,7 +28,7 @@ from offline.replay.reading import capture_files, read
 from offline.replay.report import fetched_more, page, shown
 from offline.replay.responses import Broker
 from offline.replay.schedule import Plan, plan
-from offline.replay.target import wanted
+from offline.replay.target import requirements_of
 
 __all__ = ["add_parser", "main", "replay"]
 
@@ -89,7 +89,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Replay and report; gives the exit code."""
+    """Replay and report; return the exit code."""
     try:
         for path in (args.json, args.html):
             if path is not None:
@@ -125,10 +125,10 @@ def _planned(args: argparse.Namespace) -> Plan:
 
 
 def replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Driver]:
-    """Carry a plan out; gives the result and what measured it.
+    """Run a plan; return the result and the driver that measured it.
 
     Raises:
-        ReplayError: it can not be.
+        ReplayError: the replay cannot run.
     """
     import uvloop
 
@@ -150,7 +150,7 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
         print(text, file=sys.stderr)
 
     raise_open_files()
-    need = wanted(entry.request for entry in planned.sends)
+    need = requirements_of(entry.request for entry in planned.sends)
     placement = await prepare(args.target, need, create=args.create, replicas=args.replicas, say=say)
     encoder = Encoder(placement, -1 if args.acks == "all" else 1, int(time.time() * 1000))
     disable = True if args.no_progress else None  # None: where there is a terminal
@@ -205,10 +205,10 @@ def _unfinished(path: Path) -> Path:
 
 
 def _check(path: Path) -> None:
-    """See that a file can be written, before a replay that may take an hour.
+    """Check that a file can be written, before a replay that may take an hour.
 
     Raises:
-        ReplayError, OSError: it can not.
+        ReplayError, OSError: it cannot be written.
     """
     if path.is_dir():
         raise ReplayError(f"{path}: is a directory")
@@ -217,7 +217,7 @@ def _check(path: Path) -> None:
 
 
 def _whole(path: Path, text: str) -> None:
-    """Write a file that is whole when it has its name."""
+    """Write a file atomically."""
     unfinished = _unfinished(path)
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 from offline.replay.frames import Frame
 from offline.replay.responses import Broker
 
-__all__ = ["IN_FLIGHT_MAX", "UNSENT_BYTES_MAX", "Connection", "Room"]
+__all__ = ["IN_FLIGHT_MAX", "UNSENT_BYTES_MAX", "Connection", "SendBudget"]
 
 IN_FLIGHT_MAX: Final = 10_000  # on one connection
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
@@ -23,7 +23,7 @@ _RECOUNT_US: Final = 10_000
 class Owner(Protocol):
     """Receives the results of a connection's requests, by their index in the plan."""
 
-    def given(self, place: int, frame: Frame) -> None:
+    def sent(self, place: int, frame: Frame) -> None:
         """The request was written to the connection."""
 
     def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
@@ -37,14 +37,14 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One connection."""
+    """A connection to a broker of the target."""
 
     def __init__(self, owner: Owner, address: Broker) -> None:
         self.address = address
         self.transport: asyncio.Transport | None = None
         self.opening = False
         self._owner = owner
-        self._owed: deque[tuple[int, int, int]] = deque()  # place in the plan, API key, version
+        self._in_flight: deque[tuple[int, int, int]] = deque()  # place in the plan, API key, version
         self._waiting: deque[tuple[int, Frame]] = deque()  # for the connection
         self._waiting_bytes = 0
         self._finished = False
@@ -52,16 +52,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """No more requests may be given to it for now."""
-        return max(len(self._owed), len(self._waiting)) >= IN_FLIGHT_MAX
+        """Whether the maximum of requests is in flight, or waits."""
+        return max(len(self._in_flight), len(self._waiting)) >= IN_FLIGHT_MAX
 
     @property
     def unsent_bytes(self) -> int:
-        """What was given to it and has not left this process."""
+        """The bytes of requests that have not left this process."""
         return self._waiting_bytes + (0 if self.transport is None else self.transport.get_write_buffer_size())
 
     def send(self, place: int, frame: Frame) -> None:
-        """Write a request, now or when the connection is there."""
+        """Write a request, now or when the connection is open."""
         if self.transport is None:
             self._waiting.append((place, frame))
             self._waiting_bytes += len(frame.data)
@@ -69,13 +69,13 @@ class Connection(asyncio.Protocol):
             self._write(self.transport, place, frame)
 
     def finish(self) -> None:
-        """There will be no more requests: close when nothing is owed."""
+        """Close the connection when the last response has arrived: no more requests follow."""
         self._finished = True
-        if self.transport is not None and not self._owed:
+        if self.transport is not None and not self._in_flight:
             self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open: what waited leaves."""
+        """Write the waiting requests: the connection is open."""
         self.opening = False
         # uvloop's are none of asyncio's by class, and do all that they do.
         self.transport = cast("asyncio.Transport", transport)
@@ -87,35 +87,35 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def data_received(self, data: bytes) -> None:
-        """Take responses out; they come in the order of their requests."""
+        """Handle the complete responses, which arrive in the order of their requests."""
         buffer = self._buffer
         buffer += data
         start, have = 0, len(buffer)
-        while self._owed and have - start >= 4:
+        while self._in_flight and have - start >= 4:
             size = 4 + int.from_bytes(buffer[start : start + 4], "big")
             if have - start < size:
                 break
             self._owner.responded(
-                *self._owed.popleft(), bytes(buffer[start : start + min(size, _HEAD_BYTES)]), size
+                *self._in_flight.popleft(), bytes(buffer[start : start + min(size, _HEAD_BYTES)]), size
             )
             start += size
         del buffer[:start]
-        if buffer and not self._owed and self.transport is not None:
+        if buffer and not self._in_flight and self.transport is not None:
             self.transport.abort()  # a response without a request
         if self._finished:
             self.finish()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """It ended, on either side."""
-        self.lose()
+        """Fail all requests: the connection was closed by either side."""
+        self.fail()
 
-    def lose(self) -> None:
-        """The connection is gone, or never was, with all that it had of requests."""
+    def fail(self) -> None:
+        """Fail all requests of a connection that was closed or could not be opened."""
         self.opening = False
         self.transport = None
         self._buffer.clear()
-        owed, waiting = self._owed, self._waiting
-        self._owed, self._waiting, self._waiting_bytes = deque(), deque(), 0
+        owed, waiting = self._in_flight, self._waiting
+        self._in_flight, self._waiting, self._waiting_bytes = deque(), deque(), 0
         for place, _, _ in owed:
             self._owner.lost(place)
         for place, _ in waiting:
@@ -124,11 +124,11 @@ class Connection(asyncio.Protocol):
     def _write(self, transport: asyncio.Transport, place: int, frame: Frame) -> None:
         transport.write(frame.data)
         if frame.expects_response:
-            self._owed.append((place, frame.api_key, frame.version))
-        self._owner.given(place, frame)
+            self._in_flight.append((place, frame.api_key, frame.version))
+        self._owner.sent(place, frame)
 
 
-class Room:
+class SendBudget:
     """The bound of the unsent bytes of all connections.
 
     Transports do not report sent bytes, so bytes are only added up; connections are asked when the sum exceeds the

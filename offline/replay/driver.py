@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from offline.replay.connection import Connection, Room
+from offline.replay.connection import Connection, SendBudget
 from offline.replay.encode_ahead import EncodeAhead
 from offline.replay.frames import Encoder, Frame
 from offline.replay.responses import Broker, outcome
@@ -41,12 +41,12 @@ class Driver:
         self.samples = Samples(len(plan.sends))
         self._connections = [Connection(self, brokers.get(broker, brokers[-1])) for broker in plan.brokers]
         self._last = {planned.connection: place for place, planned in enumerate(plan.sends)}
-        self._room = Room(self._connections)
+        self._budget = SendBudget(self._connections)
         self._ahead = EncodeAhead(plan.sends, encoder, self._now_us)
         self._connects: set[asyncio.Task[None]] = set()
-        self._unsettled = 0  # requests that wait for their connection or their response
+        self._outstanding = 0  # requests that wait for their connection or their response
         self._all_sent = False
-        self._over = asyncio.Event()  # everything is sent, and nothing is owed
+        self._complete = asyncio.Event()  # everything is sent, and nothing is in flight
         self._ending = False
         self._began_ns = 0
 
@@ -56,22 +56,22 @@ class Driver:
         try:
             await self._keep_schedule()
             self._all_sent = True
-            if not self._unsettled:
-                self._over.set()
+            if not self._outstanding:
+                self._complete.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(linger_seconds):
-                    await self._over.wait()
+                    await self._complete.wait()
                     while any(connection.unsent_bytes for connection in self._connections):  # noqa: ASYNC110 - there is no event
                         await asyncio.sleep(_FLUSH_SECONDS)
         finally:
             await self._end()
 
-    def given(self, place: int, frame: Frame) -> None:
+    def sent(self, place: int, frame: Frame) -> None:
         """A request was written to its connection."""
         self.samples.request_bytes[place] = len(frame.data) - 4
         self.samples.latency_us[place] = IN_FLIGHT if frame.expects_response else SILENT
         if not frame.expects_response:
-            self._settled()
+            self._request_finished()
 
     def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
         """The response has arrived; `head` is its beginning, which is all of a small one."""
@@ -79,27 +79,27 @@ class Driver:
         samples.latency_us[place] = max(0, self._now_us() - self._sends[place].due_us)
         samples.response_bytes[place] = size - 4
         samples.error[place], samples.throttle_ms[place] = outcome(head, api_key, version)
-        self._settled()
+        self._request_finished()
 
     def lost(self, place: int) -> None:
         """No response will come; at the end, because this process waits no longer."""
         if not self._ending:
             self.samples.latency_us[place] = LOST
-            self._settled()
+            self._request_finished()
 
     def never_sent(self, place: int) -> None:
         """The request's connection could not be opened."""
         self.samples.latency_us[place] = NEVER_SENT
-        self._settled()
+        self._request_finished()
 
-    def _settled(self) -> None:
-        self._unsettled -= 1
-        if not self._unsettled and self._all_sent:
-            self._over.set()
+    def _request_finished(self) -> None:
+        self._outstanding -= 1
+        if not self._outstanding and self._all_sent:
+            self._complete.set()
 
     async def _keep_schedule(self) -> None:
         sends = self._sends
-        opens = self._opens()
+        opens = self._opening_times()
         opened = place = 0
         while place < len(sends):
             now_us = self._now_us()
@@ -120,7 +120,7 @@ class Driver:
                 await asyncio.sleep(0 if more else max(0, next_us - self._now_us()) / 1e6)
 
     def _send(self, place: int) -> int:
-        """Give a request to its connection; returns the time afterwards."""
+        """Send a request on its connection; returns the time afterwards."""
         planned = self._sends[place]
         connection = self._connections[planned.connection]
         frame = self._ahead.take(place)
@@ -130,19 +130,19 @@ class Driver:
             self.samples.latency_us[place] = LEFT_OUT
         else:
             self.samples.sent_as[place] = frame.api_key
-            self.samples.wanted[place] = frame.expects_response
-            if connection.full or not self._room.take(len(frame.data), now_us):
+            self.samples.expects_response[place] = frame.expects_response
+            if connection.full or not self._budget.take(len(frame.data), now_us):
                 self.samples.latency_us[place] = DROPPED
             else:
-                self._unsettled += 1
+                self._outstanding += 1
                 connection.send(place, frame)
                 self._open(connection)
         if self._last[planned.connection] == place:
             connection.finish()
         return now_us
 
-    def _opens(self) -> list[tuple[int, int]]:
-        """The time of each connection's first request."""
+    def _opening_times(self) -> list[tuple[int, int]]:
+        """Return the time of each connection's first request, in order."""
         first: dict[int, int] = {}
         for planned in self._sends:
             first.setdefault(planned.connection, planned.due_us)
@@ -164,7 +164,7 @@ class Driver:
                 await asyncio.get_running_loop().create_connection(lambda: connection, *connection.address)
         except (OSError, TimeoutError, UnicodeError, OverflowError):  # the latter: no host name, no port
             self.samples.connect_errors += 1
-            connection.lose()
+            connection.fail()
 
     async def _end(self) -> None:
         """Close all connections; requests under way stay without a response."""
@@ -177,5 +177,5 @@ class Driver:
             if connection.transport is not None:
                 connection.transport.abort()
             else:
-                connection.lose()
+                connection.fail()
         await asyncio.sleep(_CLOSE_SECONDS)

@@ -64,7 +64,7 @@ class Encoder:
         if row.frame and row.api_key != PRODUCE:
             low, high = self._placement.ranges.get(row.api_key, (0, -1))
             if low <= row.api_version <= high:
-                data = recorded_frames.asked_again(row.frame, row.api_key, row.api_version, correlation_id)
+                data = recorded_frames.resendable(row.frame, row.api_key, row.api_version, correlation_id)
                 if data is not None:
                     return Frame(data, row.api_key, row.api_version)
         if row.api_key == PRODUCE:
@@ -75,7 +75,11 @@ class Encoder:
 
     def _produce(self, row: Recorded, correlation_id: int) -> Frame | None:
         asked = recorded_frames.read_produce(row.frame) if row.frame else None
-        own = [] if asked is None else [recorded_frames.freed(records) for _, records in asked.records]
+        own = (
+            []
+            if asked is None
+            else [recorded_frames.without_producer(records) for _, records in asked.records]
+        )
         topics = self._shares.of(row, _BATCH_BYTES_MAX, own)
         if row.partitions and not topics:
             return None

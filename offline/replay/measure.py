@@ -148,7 +148,7 @@ def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
     """The same by the API of the sent request, with the recorded API if it differs."""
     by_name: dict[str, list[int]] = {}
     for place, planned in enumerate(plan.sends):
-        if samples.latency_us[place] >= 0 or samples.endless(place):
+        if samples.latency_us[place] >= 0 or samples.no_response(place):
             recorded, sent = planned.request.api_key, samples.sent_as[place]
             name = API_NAMES.get(recorded, str(recorded))
             if sent != recorded:
@@ -164,7 +164,7 @@ def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
 def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, Any]:
     latency = samples.latency_us
     completed = [place for place in places if latency[place] >= 0]
-    endless = sum(map(samples.endless, places))
+    endless = sum(map(samples.no_response, places))
     return {
         "latency_ms": _spread((latency[place] / 1000 for place in completed), endless),
         "throttle_ms": _throttled([samples.throttle_ms[place] for place in completed]),
@@ -202,7 +202,7 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
         interval = min(int(planned.due_us / 1e6 / seconds), count - 1)
         due[interval] += 1
         latency_us = samples.latency_us[place]
-        endless[interval] += samples.endless(place)
+        endless[interval] += samples.no_response(place)
         if latency_us >= 0:
             found[interval].append(latency_us / 1000)
     points = []

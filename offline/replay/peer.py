@@ -1,4 +1,4 @@
-"""A connection to one of the target's brokers for what is asked before a replay: one thing at a time."""
+"""A connection to one of the target's brokers for the preparation of a replay: one request at a time."""
 
 import asyncio
 from typing import Final, TypeVar
@@ -18,17 +18,17 @@ _SECONDS_MAX: Final = 10.0
 
 
 class Peer:
-    """A connection that asks one thing at a time."""
+    """A connection for one request at a time."""
 
     def __init__(self, address: Broker) -> None:
         self.address = address
         self._connection: Connection | None = None
 
     async def ask(self, request: Request[T]) -> T:
-        """Send a request and return what its response says.
+        """Send a request and return its parsed response.
 
         Raises:
-            TargetError: the response did not come.
+            TargetError: there is no response.
             WireError: the response cannot be read.
         """
         api_key, version = request.api_key, request.version
@@ -54,7 +54,7 @@ class Peer:
         return request.read(frame)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 

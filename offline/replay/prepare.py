@@ -1,8 +1,8 @@
-"""What is done before a replay: look at the target, make what is missing there, and learn where partitions begin.
+"""Prepares the target of a replay: reads its topics, creates missing ones, and reads the partitions' first offsets.
 
-Topics that are missing are made on request, led as they were recorded; and filled, so that a Fetch finds as many bytes
-as it brought then. A broker returns a whole batch to a Fetch that asks for less, and exactly what is asked for
-beyond it, so the first is as small as one can be. What was there before is read as it is.
+Missing topics are created on request, with the recorded leaders, and filled, so that a Fetch finds as many bytes as it
+brought when it was recorded. A broker returns the first batch as a whole and beyond it exactly as much as requested, so
+the first batch is as small as possible. Existing topics are read as they are.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from offline.replay.errors import TargetError
 from offline.replay.payload import BATCH_BYTES_MIN, batch
 from offline.replay.peer import Peer
 from offline.replay.responses import Broker, Topic
-from offline.replay.target import Placement, Wanted
+from offline.replay.target import Placement, Requirements
 from protocol.api import API_NAMES, METADATA, PRODUCE
 from protocol.errors import WireError
 
@@ -40,27 +40,27 @@ _PRODUCED_BYTES_MAX: Final = 1024 * 1024
 _PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
 
 
-class Asked(Protocol):
+class Requester(Protocol):
     """A connection to a broker that has responded."""
 
     async def ask(self, request: Request[T]) -> T:
-        """Return what the response says."""
+        """Return the parsed response."""
 
 
 async def prepare(
-    address: Broker, need: Wanted, *, create: bool, replicas: int, say: Callable[[str], None]
+    address: Broker, need: Requirements, *, create: bool, replicas: int, say: Callable[[str], None]
 ) -> Placement:
-    """Look at the target, and make what is missing.
+    """Read the target's state, and create what is missing.
 
     Raises:
-        TargetError: it can not be reached, refuses an API, or lacks topics.
+        TargetError: the target cannot be reached, refuses an API, or lacks topics.
     """
     first = Peer(address)
     try:
         offered = await first.ask(topics.version_ranges(_SOFTWARE))
         produce_version = agreed_produce_version(address, offered)
         names = sorted(need.leaders)
-        brokers, there = await _look(first, names)
+        brokers, there = await _read_target(first, names)
         if not brokers:
             raise TargetError(f"{address.host}:{address.port}: its metadata has no brokers")
         nodes = stand_ins(need.brokers, brokers, address)
@@ -72,7 +72,7 @@ async def prepare(
             await _create(first, name, need.leaders[name], nodes, sorted(brokers), replicas)
         if missing:
             say(f"{len(missing)} topics created")
-            there = await _led(first, names)
+            there = await _wait_for_leaders(first, names)
         placement = Placement({old: brokers[new] for old, new in nodes.items()}, nodes, there)
         placement.produce_version, placement.ranges = produce_version, offered
         await _fill_and_locate(placement, need, set(missing), brokers, say)
@@ -134,8 +134,8 @@ async def _create(
         raise TargetError(f"topic {name}: cannot be created: error {error}: {message}")
 
 
-async def _look(peer: Asked, names: list[str]) -> tuple[dict[int, Broker], dict[str, Topic]]:
-    """The target's brokers by id, and these topics with their leaders."""
+async def _read_target(peer: Requester, names: list[str]) -> tuple[dict[int, Broker], dict[str, Topic]]:
+    """Return the target's brokers by id, and these topics with their leaders."""
     brokers: dict[int, Broker] = {}
     there: dict[str, Topic] = {}
     for chunk in list(chunks(names)) or [[]]:
@@ -148,11 +148,11 @@ async def _look(peer: Asked, names: list[str]) -> tuple[dict[int, Broker], dict[
     return brokers, there
 
 
-async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
-    """Topics, once every partition of them has a leader."""
+async def _wait_for_leaders(peer: Peer, names: list[str]) -> dict[str, Topic]:
+    """Wait until every partition of these topics has a leader; return the topics."""
     until = time.monotonic() + LEADER_SECONDS_MAX
     while True:
-        _, there = await _look(peer, names)
+        _, there = await _read_target(peer, names)
         if all(name in there and not there[name].error for name in names) and all(
             leader >= 0 for topic in there.values() for leader in topic.leaders.values()
         ):
@@ -164,12 +164,12 @@ async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
 
 async def _fill_and_locate(
     placement: Placement,
-    need: Wanted,
+    need: Requirements,
     new: set[str],
     brokers: Mapping[int, Broker],
     say: Callable[[str], None],
 ) -> None:
-    """Fill new partitions, and learn where all begin that are fetched from."""
+    """Fill new partitions, and read the first offsets of all that are fetched."""
     sizes: dict[tuple[str, int], int] = defaultdict(int)
     for (topic, recorded, broker), size in need.fetched.items():
         partition = placement.partition(topic, recorded, broker)
@@ -195,27 +195,27 @@ async def _fill_and_locate(
             peer.close()
 
 
-async def _patiently(peer: Asked, request: Request[T], passing: Callable[[T], bool]) -> T:
-    """Ask again, as long as a response is one that passes by itself and there is time; return the last one."""
+async def _ask_until_settled(peer: Requester, request: Request[T], is_transient: Callable[[T], bool]) -> T:
+    """Repeat a request while its error is transient, for a limited time; return the last response."""
     until = time.monotonic() + LEADER_SECONDS_MAX
     while True:
         found = await peer.ask(request)
-        if not passing(found) or time.monotonic() > until:
+        if not is_transient(found) or time.monotonic() > until:
             return found
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, int]:
+async def locate(peer: Requester, topic: str, partitions: list[int]) -> dict[int, int]:
     """Return the first offsets of partitions.
 
     Raises:
         TargetError: the leader responds with an error that does not pass by itself.
     """
 
-    def passing(found: Mapping[int, tuple[int, int]]) -> bool:
+    def is_transient(found: Mapping[int, tuple[int, int]]) -> bool:
         return any(error in _PASSING for error, _ in found.values())
 
-    found = await _patiently(peer, topics.first_offsets(topic, partitions), passing)
+    found = await _ask_until_settled(peer, topics.first_offsets(topic, partitions), is_transient)
     for partition in partitions:
         error, _ = found.get(partition, (-1, 0))
         if error:
@@ -225,7 +225,7 @@ async def locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, in
     return {partition: max(offset, 0) for partition, (_, offset) in found.items()}
 
 
-async def fill(peer: Asked, topic: str, partition: int, size: int) -> None:
+async def fill(peer: Requester, topic: str, partition: int, size: int) -> None:
     """Write `size` bytes or a little more to a partition: a batch of one record, then batches of equal size.
 
     Raises:
@@ -237,14 +237,14 @@ async def fill(peer: Asked, topic: str, partition: int, size: int) -> None:
     for each in _batches(size):
         body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])]) + b"\0"  # no tags
         request = Request(PRODUCE, version, body, read, _PRODUCED_BYTES_MAX)
-        error, throttle_ms = await _patiently(peer, request, lambda found: found[0] in _PASSING)
+        error, throttle_ms = await _ask_until_settled(peer, request, lambda found: found[0] in _PASSING)
         if error:
             raise TargetError(f"topic {topic}: cannot be filled: error {error}")
         await asyncio.sleep(throttle_ms / 1000)
 
 
 def _batches(size: int) -> list[int]:
-    """Sizes of the batches that a partition is filled with.
+    """Return the sizes of the batches that fill a partition.
 
     >>> _batches(3000)
     [69, 1024, 1024, 1024]

@@ -19,7 +19,7 @@ from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, body_start
 from protocol.primitives import bytes_size, count, int16, int32, skip, skip_string, skip_tags
 
-__all__ = ["RecordedProduce", "asked_again", "freed", "read_produce"]
+__all__ = ["RecordedProduce", "read_produce", "resendable", "without_producer"]
 
 _LIST_GROUPS, _DESCRIBE_GROUPS, _ACLS, _CONFIGS, _LOG_DIRS = 16, 15, 29, 32, 35
 _ASKING: Final = frozenset(
@@ -49,7 +49,7 @@ class RecordedProduce(NamedTuple):
     records: list[tuple[int, bytes]]
 
 
-def asked_again(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
+def resendable(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
     """Return the request with another correlation id if it only reads; otherwise, or if it is malformed, None."""
     if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
         return None
@@ -118,7 +118,7 @@ def _read(frame: bytes) -> RecordedProduce | None:
     return RecordedProduce(acks, found)
 
 
-def freed(batch: bytes) -> bytes | None:
+def without_producer(batch: bytes) -> bytes | None:
     """Return the batch without its producer's fields; None if it is not a batch of magic 2."""
     if len(batch) < _COUNT_AT + 4 or batch[_MAGIC_AT] != _MAGIC:
         return None

@@ -36,7 +36,7 @@ LEFT_OUT: Final = -7
 
 # With those that have a latency: what a connection was given.
 SENT: Final = frozenset((IN_FLIGHT, LOST, SILENT))
-# However long one had waited for it, it would not have come.
+# Percentiles count these as infinitely late.
 NO_RESPONSE: Final = frozenset((IN_FLIGHT, LOST, DROPPED, NEVER_SENT))
 
 
@@ -45,7 +45,7 @@ class Samples:
 
     Attributes:
         sent_as: the API of the sent request, which may differ from the recorded one.
-        wanted: 0 for a request without a response.
+        expects_response: 0 for a request without a response.
     """
 
     def __init__(self, count: int) -> None:
@@ -54,11 +54,11 @@ class Samples:
         self.throttle_ms = array("i", bytes(4 * count))
         self.error = array("h", bytes(2 * count))
         self.sent_as = array("h", [-1]) * count
-        self.wanted = bytearray(b"\1") * count
+        self.expects_response = bytearray(b"\1") * count
         self.request_bytes = array("i", bytes(4 * count))
         self.response_bytes = array("i", bytes(4 * count))
         self.connect_errors = 0
 
-    def endless(self, place: int) -> bool:
+    def no_response(self, place: int) -> bool:
         """Whether a request should have had a response and has none."""
-        return bool(self.wanted[place]) and self.latency_us[place] in NO_RESPONSE
+        return bool(self.expects_response[place]) and self.latency_us[place] in NO_RESPONSE

@@ -80,7 +80,7 @@ class Shares:
             return
         topic = next(reversed(topics), "")
         used = topics.get(topic, {})
-        free = [index for index in self._placement.led(topic, row.broker) if index not in used]
+        free = [index for index in self._placement.partitions_led(topic, row.broker) if index not in used]
         each = -(-rest // max(len(free), 1))
         for index in free:
             if rest > 0:

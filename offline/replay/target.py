@@ -14,15 +14,15 @@ from offline.replay.responses import Broker, Topic
 from offline.replay.schedule import Recorded
 from protocol.api import FETCH, PRODUCE
 
-__all__ = ["Placement", "Wanted", "wanted"]
+__all__ = ["Placement", "Requirements", "requirements_of"]
 
 
 @dataclass(slots=True)
-class Wanted:
-    """What the recording needs of the target.
+class Requirements:
+    """The requirements of a recording on its target.
 
     Attributes:
-        leaders: by topic and partition, which recorded broker they were asked of; -1: not known.
+        leaders: the recorded broker by topic and partition; -1: not known.
         fetched: by topic, partition and recorded broker, the largest number of bytes that a Fetch brought.
         brokers: the recorded ones.
     """
@@ -32,9 +32,9 @@ class Wanted:
     brokers: set[int] = field(default_factory=set)
 
 
-def wanted(requests: Iterable[Recorded]) -> Wanted:
-    """Look through a recording."""
-    found = Wanted()
+def requirements_of(requests: Iterable[Recorded]) -> Requirements:
+    """Return the requirements of a recording."""
+    found = Requirements()
     for row in requests:
         if row.broker >= 0:
             found.brokers.add(row.broker)
@@ -79,8 +79,8 @@ class Placement:
             known = self._known[key] = self._choose(*key)
         return known
 
-    def led(self, topic: str, broker: int) -> list[int]:
-        """The target's partitions of a topic that are led in the place of a recorded broker."""
+    def partitions_led(self, topic: str, broker: int) -> list[int]:
+        """Return the target's partitions of a topic that a recorded broker's counterpart leads."""
         there = self.topics.get(topic)
         node = self.nodes.get(broker, -1)
         if there is None:
@@ -88,7 +88,7 @@ class Placement:
         return sorted(index for index, leader in there.leaders.items() if leader == node)
 
     def _choose(self, topic: str, partition: int, broker: int) -> int:
-        led = self.led(topic, broker)
+        led = self.partitions_led(topic, broker)
         if partition in led:
             return partition
         return led[partition % len(led)] if led else -1

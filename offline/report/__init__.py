@@ -1,4 +1,4 @@
-"""The report: one HTML page with everything in it, readable without a network. `page.page` makes it from `Report`."""
+"""The report: one self-contained HTML page. `page.page` makes it from `Report`."""
 
 from offline.report.content import Report
 from offline.report.page import page

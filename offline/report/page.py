@@ -6,7 +6,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from commandline.amounts import duration, rate
-from offline.advice.explain import reach
+from offline.advice.explain import scope_note
 from offline.report import plots
 from offline.report.content import Direction, Report
 
@@ -24,7 +24,7 @@ def page(report: Report) -> str:
     environment.filters["duration"] = duration
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
     return template.render(
-        report=report, reach=reach, figures={way.name: _figures(way) for way in report.directions}
+        report=report, scope_note=scope_note, figures={way.name: _figures(way) for way in report.directions}
     )
 
 

@@ -51,7 +51,7 @@ _FIELDS: Final = (
 
 
 def raw_outcomes(rows: DataFrame, plan: Plan, limiters: Limiters, partitions: int) -> DataFrame:
-    """Decide everything.
+    """Run the backtest of all limiters.
 
     Args:
         rows: the columns `limiter`, `places` (the partition of each of its parts), `seq`, and what `_FIELDS` names but
@@ -79,7 +79,7 @@ def _decider(plan: Plan, limiters: Limiters) -> Callable[[Batches], Iterator[pa.
         task = Task(plan, limiters)
         for (limiter, chunk), pieces in groupby(pieces_of(batches), key=lambda piece: piece[0]):
             yield from map(_batch, task.decide(limiter, chunk, (columns for _, columns in pieces)))
-        yield from map(_batch, task.rest())
+        yield from map(_batch, task.finish())
 
     return decide
 

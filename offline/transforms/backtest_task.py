@@ -63,14 +63,16 @@ class Task:
     def __init__(self, plan: Plan, limiters: Limiters) -> None:
         self._plan = plan
         self._limiters = limiters
-        self._whose: tuple[bool, int] | None = None  # direction and broker of the limiters that are added up
+        self._heavy_number: tuple[bool, int] | None = (
+            None  # direction and broker of the limiters that are added up
+        )
         self._load: Loads = np.zeros((0, 0), dtype=np.int64)
         self._decided = 0
         self._spent_s = 0.0
         compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
 
     def decide(self, limiter: int, chunk: int, pieces: Iterable[Group]) -> Iterator[list[Row]]:
-        """One limiter's requests at its part of the candidates."""
+        """Run the backtest of one limiter at its part of the candidates."""
         consumes = bool(self._limiters.consumes[limiter])
         parts = int(self._limiters.chunks[limiter])
         candidates = self._plan.candidates(consumes=consumes)
@@ -95,21 +97,21 @@ class Task:
         if heavy != NO_ID:  # has a load of its own
             yield from self._loads(whose, heavy, limits, found.load)
             return
-        if whose != self._whose:
-            yield from self._added_up()
-            self._whose = whose
+        if whose != self._heavy_number:
+            yield from self._last_load()
+            self._heavy_number = whose
             self._load = np.zeros((len(candidates), self._plan.seconds), dtype=np.int64)
         self._load[chunk::parts] += found.load
 
-    def rest(self) -> Iterator[list[Row]]:
-        """The last load that was added up, and what this task has done."""
-        yield from self._added_up()
+    def finish(self) -> Iterator[list[Row]]:
+        """Yield the last summed load, and this task's statistics."""
+        yield from self._last_load()
         yield [("task", NO_ID, False, False, NO_ID, 0.0, [self._decided], 0, self._spent_s)]
 
-    def _added_up(self) -> Iterator[list[Row]]:
-        if self._whose is not None:
-            candidates = self._plan.candidates(consumes=self._whose[0])
-            yield from self._loads(self._whose, NO_ID, candidates, self._load)
+    def _last_load(self) -> Iterator[list[Row]]:
+        if self._heavy_number is not None:
+            candidates = self._plan.candidates(consumes=self._heavy_number[0])
+            yield from self._loads(self._heavy_number, NO_ID, candidates, self._load)
 
     def _loads(
         self, whose: tuple[bool, int], heavy: int, limits: Sequence[float], load: Loads

@@ -19,13 +19,21 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-__all__ = ["BACKWARDS", "PLACE", "TWICE", "disordered", "doubtful", "in_order", "sum_up"]
+__all__ = [
+    "BACKWARDS",
+    "DUPLICATE",
+    "FILE_AND_ROW",
+    "disordered",
+    "in_order",
+    "possibly_disordered",
+    "sum_up",
+]
 
-TWICE: Final = "is there twice: {0} has the same request"
+DUPLICATE: Final = "is there twice: {0} has the same request"
 BACKWARDS: Final = (
     "is out of order: its clock is behind that of the request before it, or its number is another's"
 )
-PLACE: Final = ("file", "row")
+FILE_AND_ROW: Final = ("file", "row")
 _SUMS: Final = (
     "connection bigint, first_seq bigint, last_seq bigint, first_us bigint, last_us bigint, wrong boolean"
 )
@@ -35,8 +43,8 @@ Ints = npt.NDArray[np.int64]
 Batches = Iterable[pa.RecordBatch]
 
 
-def doubtful(numbered: DataFrame) -> DataFrame:
-    """The connections whose requests may not be in order.
+def possibly_disordered(numbered: DataFrame) -> DataFrame:
+    """Return the connections whose requests may be out of order.
 
     Args:
         numbered: the columns `connection` (over all processes), `seq` and `mono_us`.
@@ -49,26 +57,26 @@ def doubtful(numbered: DataFrame) -> DataFrame:
 
     overlaps = (F.col("first_seq") <= lies_behind("seq")) | (F.col("first_us") < lies_behind("us"))
     return (
-        sums.withColumn("doubtful", F.col("wrong") | F.coalesce(overlaps, F.lit(False)))
-        .filter("doubtful")
+        sums.withColumn("possibly_disordered", F.col("wrong") | F.coalesce(overlaps, F.lit(False)))
+        .filter("possibly_disordered")
         .select("connection")
         .distinct()
     )
 
 
 def disordered(numbered: DataFrame) -> DataFrame:
-    """The rows to leave out, `file`, `row` and `problem`, so that each connection is in order.
+    """Return the rows to leave out (`file`, `row`, `problem`) so that each connection is in order.
 
     Args:
         numbered: all rows of some connections, with `file` and `row` too.
     """
     columns = ("connection", "seq", "mono_us")
-    together = numbered.select(*columns, *PLACE).repartition("connection")
-    return together.sortWithinPartitions(*columns, *PLACE).mapInArrow(_find_all, _BAD)
+    together = numbered.select(*columns, *FILE_AND_ROW).repartition("connection")
+    return together.sortWithinPartitions(*columns, *FILE_AND_ROW).mapInArrow(_find_all, _BAD)
 
 
 def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
-    """One line a connection: its first and last number and time, and whether something between is wrong.
+    """Return one row for each connection: first and last number and time, and whether any request is out of order.
 
     >>> sum_up(*map(np.array, ([7, 8, 7], [1, 0, 0], [30, 15, 20]))).to_pylist()[0]
     {'connection': 7, 'first_seq': 0, 'last_seq': 1, 'first_us': 20, 'last_us': 30, 'wrong': False}
@@ -161,7 +169,7 @@ def rows_to_leave_out(table: pa.Table) -> pa.RecordBatch:
     again = (np.diff(connection) == 0) & (np.diff(seq) == 0) & (np.diff(mono_us) == 0)
     twice = np.flatnonzero(again) + 1
     files = table.column("file")
-    problems = [TWICE.format(name) for name in files.take(twice - 1).to_pylist()]
+    problems = [DUPLICATE.format(name) for name in files.take(twice - 1).to_pylist()]
     single = np.flatnonzero(np.concatenate(([True], ~again)))
     backwards = single[~_kept(connection[single], seq[single], mono_us[single])]
     bad = np.concatenate((twice, backwards))

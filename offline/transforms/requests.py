@@ -17,9 +17,9 @@ from offline.schemas import CAPTURE
 
 __all__ = [
     "CONNECTION_BITS",
-    "cannot_be",
     "entity_columns",
-    "impossible",
+    "invalid_reason",
+    "is_invalid",
     "numbered",
     "processes",
     "requests",
@@ -31,7 +31,7 @@ ANONYMOUS: Final = "ANONYMOUS"  # Kafka's principal of an unauthenticated connec
 # The largest valid service time: a connection that waits longer was closed, and demand iterates over every second.
 SERVICE_US_MAX: Final = 86_400_000_000
 _FLAT: Final = tuple(column.name for column in CAPTURE if column.name != "partitions")
-_IMPOSSIBLE: Final = (
+_INVALID: Final = (
     ("wall_ms is not a time", "wall_ms <= 0"),
     ("mono_us is below 0", "mono_us < 0"),
     (
@@ -77,22 +77,22 @@ def processes(captured: DataFrame) -> DataFrame:
     return clocks.withColumn("process_index", numbers.cast("int"))
 
 
-def impossible() -> Column:
-    """What no row can hold: the problem as text, null for none."""
+def invalid_reason() -> Column:
+    """The problem of a row as text; null if the row is valid."""
     missing = F.concat_ws(", ", *(F.when(F.col(name).isNull(), F.lit(name)) for name in _FLAT))
     text = F.when(missing != "", F.concat(F.lit("a column is null or missing: "), missing))
-    for problem, condition in _IMPOSSIBLE:
+    for problem, condition in _INVALID:
         text = text.when(F.expr(condition), F.lit(problem))
     return text
 
 
-def cannot_be() -> Column:
-    """Whether there is such a problem, in words that Spark takes to the Parquet files.
+def is_invalid() -> Column:
+    """Whether a row is invalid, as a condition that Spark evaluates on Parquet's row groups.
 
-    Their row groups say how many nulls they have, and the least and the largest value: what is sound is not read.
+    Row groups have the number of nulls, and the smallest and largest values: groups of valid rows are not read.
     """
     nulls = (F.col(name).isNull() for name in _FLAT)
-    return reduce(or_, (*nulls, *(F.expr(condition) for _, condition in _IMPOSSIBLE)))
+    return reduce(or_, (*nulls, *(F.expr(condition) for _, condition in _INVALID)))
 
 
 def numbered(captured: DataFrame, clocks: DataFrame) -> DataFrame:

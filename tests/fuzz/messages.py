@@ -82,12 +82,14 @@ def _sasl(frame: bytes, version: int) -> object:
 
 def _asked_again(frame: bytes, version: int) -> object:
     key = version % 95
-    return recorded_frames.asked_again(frame, key, version // 95, 7)
+    return recorded_frames.resendable(frame, key, version // 95, 7)
 
 
 def _freed(frame: bytes, _version: int) -> object:
     found = recorded_frames.read_produce(frame)
-    return None if found is None else [recorded_frames.freed(records) for _, records in found.records]
+    return (
+        None if found is None else [recorded_frames.without_producer(records) for _, records in found.records]
+    )
 
 
 def _replayed(frame: bytes, version: int) -> object:

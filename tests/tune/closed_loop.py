@@ -17,7 +17,7 @@ from offline.replay.frames import Encoder
 from offline.replay.prepare import prepare
 from offline.replay.responses import Broker, outcome
 from offline.replay.schedule import Recorded
-from offline.replay.target import Placement, wanted
+from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, PRODUCE
 
 __all__ = ["Observed", "send_again"]
@@ -42,7 +42,7 @@ async def send_again(rows: Sequence[Recorded], address: Broker) -> dict[str, Obs
     """Send everything; by client id, what came of it."""
     sent = [row for row in rows if row.api_key in (PRODUCE, FETCH) and row.upstream_us >= 0]
     assert sent, "a recording has requests"
-    placement = await prepare(address, wanted(sent), create=True, replicas=1, say=lambda _: None)
+    placement = await prepare(address, requirements_of(sent), create=True, replicas=1, say=lambda _: None)
     encoder = Encoder(placement, 1, int(time.time() * 1000))
     sent.sort(key=lambda row: (row.process, row.connection, row.seq))
     begun_us = min(row.mono_us - row.delay_ms * 1000 for row in sent)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.advice.confidence import confidence
-from offline.advice.explain import Line, direction_lines, elsewhere, replication_lines, sampled_line
+from offline.advice.explain import Line, direction_lines, not_in_quotas_file, replication_lines, sampled_line
 from offline.advice.limits import DEFAULT_MIN, Bound, Limits, Override
 from offline.advice.replication import replication_throttle
 from offline.jobs.recommend import quotas_text
@@ -234,15 +234,15 @@ def test_clients_beyond_the_share_are_counted_without_clients_with_an_override()
 
 
 def test_heavy_clients_without_an_override_are_named_with_the_reason() -> None:
-    (default,) = said(limited(held=(HOG,), throttled=(HOG,)), Goal(capacity_in=1e7))
+    (default,) = said(limited(no_capacity=(HOG,), throttled=(HOG,)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
         "; 1 client (hog) needs more, and the stated capacity allows no more than the default"
     )
-    (default,) = said(limited(throttled=(("", ""),), nameless=(("", ""),)), Goal(capacity_in=1e7))
+    (default,) = said(limited(throttled=(("", ""),), unnameable=(("", ""),)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
         "; 1 client ((no name)) needs more, and cannot have an override because no quota can name it"
     )
-    (default,) = said(limited(nameless=(("", ""),)), Goal(capacity_in=1e7))
+    (default,) = said(limited(unnameable=(("", ""),)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
         "; the default must be sufficient for 1 client ((no name)), because no quota can name it"
     )
@@ -260,7 +260,7 @@ def test_a_quotas_file_has_the_default_and_each_override_once(by: By, user: str,
         )
     ]
     default = Entity(DEFAULT if user else None, DEFAULT if client_id else None)
-    assert elsewhere(lines) == ["controller_mutation_rate = 5"]
+    assert not_in_quotas_file(lines) == ["controller_mutation_rate = 5"]
     assert dict(parse(quotas_text(lines, by)).entries()) == {
         default: {"producer_byte_rate": 1e6},
         Entity(user or None, client_id or None): {"producer_byte_rate": 2e6, "consumer_byte_rate": 3e6},
@@ -270,5 +270,5 @@ def test_a_quotas_file_has_the_default_and_each_override_once(by: By, user: str,
 def test_a_sample_gives_no_recommendation_for_limits() -> None:
     keys = {"default": "producer_byte_rate", "mutation": "partition_mutations_rate"}
     lines = [sampled_line(kind, key, Goal(sample=0.1), "low") for kind, key in keys.items()]
-    assert elsewhere(lines) == []
+    assert not_in_quotas_file(lines) == []
     assert quotas_text(lines, "user") == ""

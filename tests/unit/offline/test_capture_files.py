@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from offline.capture_files import files_of, look
+from offline.capture_files import files_of, read_footers
 from offline.errors import InputError
 from offline.synthetic import Client, arrow_schema, write_capture
 from protocol.capture import SCHEMA_KEY
@@ -15,13 +15,13 @@ CLIENT = Client(name="a", shape="steady", rate=1e6)
 
 
 def problem(path: Path) -> str:
-    return next(look([str(path)])).problem
+    return next(read_footers([str(path)])).problem
 
 
 def test_a_complete_capture_has_no_problem(tmp_path: Path) -> None:
     rows = write_capture(tmp_path, [CLIENT], 2)
     (name,) = files_of([str(tmp_path)])
-    assert list(look([name])) == [(name, rows, "")]
+    assert list(read_footers([name])) == [(name, rows, "")]
     assert rows > 50  # 1 MB/s in requests of 16 KiB, 2 s
 
 

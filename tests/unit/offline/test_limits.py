@@ -84,7 +84,7 @@ def test_capacity_limits_only_the_outlier() -> None:
 def test_no_override_that_is_no_more_than_the_default() -> None:
     found = advised(capacity_in=20e6)  # 18 + 2
     assert found.overrides == ()
-    assert found.throttled == found.held == (("", "hog"),)
+    assert found.throttled == found.no_capacity == (("", "hog"),)
 
 
 def test_capacity_below_the_demand_lowers_the_default_and_says_so() -> None:
@@ -232,12 +232,12 @@ def test_client_that_cannot_be_named_gets_no_override_and_takes_no_place(
     named = {"user": ("zoe", ""), "client-id": ("", "zoe"), "user-client-id": ("zoe", "zoe")}[by]
     found = heaviest([*nameless, named], by, overrides=1)
     assert [(one.user, one.client_id) for one in found.overrides] == [named]
-    assert sorted(found.nameless) == sorted(nameless)
+    assert sorted(found.unnameable) == sorted(nameless)
     assert sorted(found.throttled) == sorted(nameless)
 
 
 def test_where_no_override_was_asked_for_names_do_not_matter() -> None:
-    assert heaviest([("", "")], "client-id", overrides=0).nameless == ()
+    assert heaviest([("", "")], "client-id", overrides=0).unnameable == ()
 
 
 def test_client_that_needs_more_than_any_candidate_is_not_bound_by_capacity() -> None:
@@ -250,7 +250,7 @@ def test_client_that_needs_more_than_any_candidate_is_not_bound_by_capacity() ->
         Goal(headroom=1.0),
         "produce",
     )
-    assert (found.default, found.overrides, found.held) == (0, (), ())
+    assert (found.default, found.overrides, found.no_capacity) == (0, (), ())
     assert (found.counted, found.beyond) == (10, 1)
 
 

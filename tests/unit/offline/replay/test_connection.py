@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from offline.replay import connection
-from offline.replay.connection import Connection, Room
+from offline.replay.connection import Connection, SendBudget
 
 
 @dataclass
@@ -16,9 +16,9 @@ class Holding:
     unsent_bytes: int = 0
 
 
-def room(monkeypatch: pytest.MonkeyPatch, *connections: Holding) -> Room:
+def room(monkeypatch: pytest.MonkeyPatch, *connections: Holding) -> SendBudget:
     monkeypatch.setattr(connection, "UNSENT_BYTES_MAX", 100)
-    return Room(cast("tuple[Connection, ...]", connections))
+    return SendBudget(cast("tuple[Connection, ...]", connections))
 
 
 def test_room_is_of_all_connections_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def test_request_without_a_response_is_in_no_percentile() -> None:
     planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
     samples = Samples(2)
     samples.latency_us[0], samples.latency_us[1] = NEVER_SENT, SILENT
-    samples.wanted[0] = samples.wanted[1] = 0
+    samples.expects_response[0] = samples.expects_response[1] = 0
     found = result(planned, samples, 1.0, LeftOut())
     assert (found["latency_ms"], found["apis"], found["requests"]["sent"]) == (None, {}, 1)
 

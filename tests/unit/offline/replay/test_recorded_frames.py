@@ -34,7 +34,7 @@ def of_producer(values: list[bytes], compression: int = 0) -> bytes:
 @pytest.mark.parametrize("size", [0, 1, 1000])
 def test_batch_is_freed_and_stays_valid(size: int, compression: int) -> None:
     batch = of_producer([bytes(range(256)) * size, b"second"], compression)
-    found = recorded_frames.freed(batch)
+    found = recorded_frames.without_producer(batch)
     assert found is not None
     assert struct.unpack_from(">qhi", found, 43) == (-1, -1, -1)
     parsed = MemoryRecords(found).next_batch()
@@ -44,8 +44,8 @@ def test_batch_is_freed_and_stays_valid(size: int, compression: int) -> None:
 
 
 def test_invalid_batch_is_replaced_by_a_synthetic_one() -> None:
-    assert recorded_frames.freed(b"\0" * 60) is None
-    assert recorded_frames.freed(frames.filler(100)) is None
+    assert recorded_frames.without_producer(b"\0" * 60) is None
+    assert recorded_frames.without_producer(frames.filler(100)) is None
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -78,7 +78,7 @@ def test_kept_produce_goes_to_the_targets_partition_with_its_records() -> None:
     assert message.acks == 1
     (entry,) = message.topic_data[0].partition_data
     # Broker 1 stands for one that leads partitions 0 and 2 there.
-    assert (entry.index, bytes(entry.records)) == (2, recorded_frames.freed(batch))
+    assert (entry.index, bytes(entry.records)) == (2, recorded_frames.without_producer(batch))
 
 
 def test_kept_records_are_not_added_up_but_counted() -> None:
@@ -88,7 +88,7 @@ def test_kept_records_are_not_added_up_but_counted() -> None:
     (entry,) = (
         body(made.encode(recorded(partitions=parts, frame=produced(batch)), 5)).topic_data[0].partition_data
     )
-    assert (entry.index, bytes(entry.records)) == (2, recorded_frames.freed(batch))
+    assert (entry.index, bytes(entry.records)) == (2, recorded_frames.without_producer(batch))
     assert (made.left_out.partitions, made.left_out.bytes) == (1, 300)
 
 

@@ -2,13 +2,13 @@
 
 from offline.replay.responses import Topic
 from offline.replay.schedule import Part
-from offline.replay.target import Placement, wanted
+from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, HEARTBEAT
 from tests.unit.offline.replay.rows import recorded
 
 
 def test_recording_lists_the_needed_topics() -> None:
-    found = wanted(
+    found = requirements_of(
         [
             recorded(broker=3, partitions=(Part("a", 1, 10, 1), Part("", -1, 5, -1))),
             recorded(broker=1, api_key=FETCH, partitions=(Part("b", 0, 70, -1),)),
@@ -21,14 +21,14 @@ def test_recording_lists_the_needed_topics() -> None:
 
 
 def test_partition_that_brought_nothing_is_not_needed() -> None:
-    found = wanted([recorded(api_key=FETCH, partitions=(Part("a", 0, 0, -1),))])
+    found = requirements_of([recorded(api_key=FETCH, partitions=(Part("a", 0, 0, -1),))])
     assert (found.leaders, found.fetched) == ({}, {})
 
 
 def test_broker_that_is_not_known_hides_none_that_is() -> None:
-    found = wanted([recorded(broker=3), recorded(broker=-1)])
+    found = requirements_of([recorded(broker=3), recorded(broker=-1)])
     assert found.leaders == {"a": {0: 3}}
-    assert wanted([recorded(broker=-1)]).leaders == {"a": {0: -1}}
+    assert requirements_of([recorded(broker=-1)]).leaders == {"a": {0: -1}}
 
 
 def test_partition_stays_where_its_broker_leads_it() -> None:
