@@ -1,8 +1,8 @@
 """A fleet in virtual time: a holder, members, and their workers, whose messages are delayed, lost, and repeated.
 
-Processes are suspended, killed and started again, connections break, the holder moves. At each event, the shares that
-all running processes may use are added up and compared with the bound: the budget, and one cut-off share for each
-member that is cut off (fleet.md, "Budgets").
+Processes are suspended, killed and started again, connections break, the holder moves. Whenever a share rises, the
+shares that all running processes may use are added up and compared with the bound: the budget, and one cut-off share
+for each member that is cut off (fleet.md, "Budgets").
 """
 
 import heapq
@@ -18,11 +18,10 @@ from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from quotas.sharing.member import Member
 
-LEASE_MS: Final = 15_000
-LEARNING_MS: Final = 20_000
-TENURE_MS: Final = 5_000
+LEASE_MS: Final = 15_000  # a holder's tenure is a third of it
 WORKER_TERMS_LEASE_MS: Final = 500
 TICK_MS: Final = 100
+MEMBERS_MAX: Final = 4
 KEYS: Final = ("a", "b", "c")
 QUOTA: Final = 4_000_000.0  # bytes/s, with a burst of one second
 REQUEST: Final = 100_000
@@ -79,18 +78,31 @@ class Faults:
     drift: float = 0.0  # of each process's clock, at most half of what the slack covers
 
 
+# With leases of SHORT_MS, so that a short run sees many of them end.
+SHORT_MS: Final = 3000
 ALL_FAULTS: Final = Faults(
-    delay_ms_max=200,
+    delay_ms_max=100,
     breaks=0.01,
     repeats=0.02,
-    pauses=0.002,
-    kills=0.001,
-    moves=0.002,
-    cuts=0.002,
+    pauses=0.004,
+    pause_ms_max=2 * SHORT_MS,
+    kills=0.003,
+    moves=0.006,
+    cuts=0.006,
+    cut_ms_max=3 * SHORT_MS,
     drift=0.005,
 )
-# Members are suspended and separated for less than a lease.
-NO_CUT_OFF: Final = replace(ALL_FAULTS, cuts=0.0, pause_ms_max=8000)
+# Members are suspended for less than a lease, and never separated.
+NO_CUT_OFF: Final = replace(ALL_FAULTS, cuts=0.0, pause_ms_max=SHORT_MS // 2)
+
+
+def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20) -> "World":
+    """Run a fleet with faults; an AssertionError names the time and the key."""
+    draw = Random(seed)
+    world = World(seed, draw.randint(1, MEMBERS_MAX), draw.randint(1, 3), faults, SHORT_MS)
+    world.chaos()
+    world.run(seconds * 1000)
+    return world
 
 
 @dataclass(eq=False)
@@ -121,7 +133,12 @@ class Process:
         if self.running:
             act()
         else:
-            self.world.at(self.paused_until_ms, lambda: self.run(act))
+            self.world.at(self.paused_until_ms, lambda: self.resume(act))
+
+    def resume(self, act: Callable[[], None]) -> None:
+        """Act at the end of a pause."""
+        self.run(act)
+        self.world.check()
 
 
 class Holder(Process):
@@ -130,7 +147,7 @@ class Holder(Process):
     def __init__(self, world: "World", generation: int, learning_ms: int) -> None:
         super().__init__(world, *world.clock())
         self.generation = generation
-        terms = LeaseTerms(LEASE_MS, 1000, world.members_max)
+        terms = world.terms
         self.lessor = Lessor(terms, world.random.getrandbits(32), lambda _: 1.0, self.now_ms, learning_ms)
         self.learning_until_ms = self.now_ms + learning_ms
         self.confirmed_ms = self.now_ms
@@ -150,14 +167,14 @@ class Holder(Process):
         if self.generation == self.world.generation:  # Kafka knows no later holder
             self.confirmed_ms = self.now_ms
             self.lessor.confirm(self.now_ms)
-        elif self.now_ms >= self.confirmed_ms + TENURE_MS:
+        elif self.now_ms >= self.confirmed_ms + self.world.terms.lease_ms // 3:
             self.alive = False
             return
         self.send()
 
     def receive(self, report: Report, answer: Callable[[Grants | None], None]) -> None:
         """Take a report."""
-        if self.now_ms >= self.confirmed_ms + TENURE_MS:
+        if self.now_ms >= self.confirmed_ms + self.world.terms.lease_ms // 3:
             self.alive = self.generation == self.world.generation
             if not self.alive:
                 return
@@ -216,6 +233,7 @@ class Worker(Process):
         elif self.lessee.take(grants, self.now_ms):
             self.lessee.confirm()
             self.use()
+            self.world.check()
 
     def use(self) -> None:
         """Let pass as many requests as the quota of key "a" has room for."""
@@ -238,10 +256,9 @@ class MemberProcess(Process):
         super().__init__(world, *world.clock())
         self.cut_until_ms = -1
         self.was_cut_off = False
-        terms = LeaseTerms(LEASE_MS, 1000, world.members_max)
         name = LesseeId(f"member-{world.number()}", world.random.getrandbits(32))
         self.worker_terms = LeaseTerms(WORKER_TERMS_LEASE_MS, 100, max(workers, 1))
-        self.member = Member(Lessee(terms, name, self.now_ms), self.worker_terms, self.now_ms)
+        self.member = Member(Lessee(world.terms, name, self.now_ms), self.worker_terms, self.now_ms)
         self.connection = 0  # counts connections: what was sent on an earlier one is lost
         self.holder: Holder | None = None
         self.workers = [Worker(self) for _ in range(workers)]
@@ -263,6 +280,7 @@ class MemberProcess(Process):
             return
         world = self.world
         world.at(world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
+        self.over()
         if world.now_ms >= self.cut_until_ms and self.holder is not world.holder:
             self.reconnect()
             self.holder = world.holder
@@ -342,11 +360,17 @@ class World:
     """
 
     def __init__(
-        self, seed: int, members: int, workers: int, faults: Faults | None = None, members_max: int = 4
+        self,
+        seed: int,
+        members: int,
+        workers: int,
+        faults: Faults | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.random = Random(seed)
         self.faults = faults or Faults()
-        self.members_max = members_max
+        self.members_max = MEMBERS_MAX
+        self.terms = LeaseTerms(lease_ms, lease_ms // 15, MEMBERS_MAX)
         self.now_ms = 0
         self.generation = 1
         self.demand: dict[LesseeId, dict[str, Wish]] = {}
@@ -394,11 +418,10 @@ class World:
         while self._events and self._events[0][0] <= until_ms:
             self.now_ms, _, act = heapq.heappop(self._events)
             act()
-            self.check()
         self.now_ms = until_ms
 
     def check(self) -> None:
-        """Compare what may be used with the bound."""
+        """Compare what may be used with the bound; called whenever a process has taken shares, or runs again."""
         cut_off = sum(member.alive and member.over() for member in self.members)
         for key in (*KEYS, "not named"):
             used = self.used(key)
@@ -417,7 +440,7 @@ class World:
     def move_holder(self) -> None:
         """Have Kafka elect another holder; the one before does not know it yet."""
         self.generation += 1
-        self.holders.append(Holder(self, self.generation, LEARNING_MS))
+        self.holders.append(Holder(self, self.generation, self.terms.lease_ms + self.terms.lease_ms // 3))
 
     def chaos(self) -> None:
         """Let things go wrong, and demands change."""
