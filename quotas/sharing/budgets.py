@@ -47,6 +47,7 @@ class Limiters(Protocol):
 def budget_key(limiter_key: LimiterKey) -> str:
     """Return the text of a limiter's key: quota, broker, entity; the same in every process.
 
+    >>> from quotas.definitions.entities import BucketKey
     >>> budget_key(("producer_byte_rate", BucketKey(None, "reports"), -1))
     'producer_byte_rate@-1 -=:reports'
     """

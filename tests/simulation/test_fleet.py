@@ -23,7 +23,7 @@ def test_what_passes_is_bounded_in_bytes_while_no_member_is_cut_off(first: int) 
         world = chaotic(seed, NO_CUT_OFF)
         worst = max(worst, world.ledger.worst)
         assert world.ledger.worst <= 1.0, f"seed {seed}: {world.ledger.worst:.3f} bursts beyond the quota"
-    assert worst > 0.3, "nothing came near the bound"
+    assert worst > 0.1, "no burst was ever used"
 
 
 def test_workers_of_two_members_have_their_parts_of_a_budget_within_half_a_second() -> None:
