@@ -38,6 +38,7 @@ from proxy.cluster import (
 from proxy.config import Address, Config
 from proxy.config.definitions import unenforced
 from proxy.errors import StartError
+from proxy.fleet.setup import join_fleet
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
@@ -80,6 +81,7 @@ class App:
         self.relay = relay = Relay(
             config, store.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
         )
+        self._fleet = fleet = join_fleet(config, relay.engine, relay.replication, relay.reconsider)
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
         upstreams = _upstreams(config, replicates=False)
         leaders = _upstreams(config, replicates=True)
@@ -117,12 +119,13 @@ class App:
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
         moves = self._reassignments
-        others = () if moves is None else (moves.families,)
+        others = [one.families for one in (moves, fleet) if one is not None]
         metrics = Metrics(
             self.stats, relay.engine, series_max, sluice_version(), view, self._leases.view, others
         )
         page = None if moves is None else moves.page
-        site = Site(metrics, relay.engine, self.not_ready, now_ms, page)
+        state = None if fleet is None else fleet.state
+        site = Site(metrics, relay.engine, self.not_ready, now_ms, page, state)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
         self._mirror = (
@@ -161,6 +164,8 @@ class App:
                 "replication_source", self._replication_source.poll(), _FIRST_RESPONSE_SECONDS_MAX
             )
         await self._leases.start()
+        if self._fleet is not None:
+            await self._fleet.start()
         self.relay.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
         if self._config.admin.bind is not None:
@@ -187,6 +192,8 @@ class App:
         run_forever("reloader", self._reloader.run)
         run_forever("certificates", self._certificates.run)
         run_forever("leases", self._leases.run)
+        if self._fleet is not None:
+            run_forever("fleet", self._fleet.run)
         self.relay.start()
         if self._mirror is not None:
             run_forever("quota_mirror", self._mirror.run)
@@ -201,6 +208,8 @@ class App:
         await self.relay.end_capture(self._hurried)
         await self._supervisor.end()
         await self._leases.close()
+        if self._fleet is not None:
+            await self._fleet.close()
         await self._admin.close()
         self._quota_service.close()
         self.relay.close()
@@ -217,6 +226,8 @@ class App:
         if self._replication_source is not None:
             self._replication_source.configure(config.replication)
         self._leases.configure(config)
+        if self._fleet is not None:
+            self._fleet.configure(config.fleet)
         if self._reassignments is not None:
             self._reassignments.configure(config.reassignment)
         self.relay.reconsider()

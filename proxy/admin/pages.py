@@ -24,6 +24,7 @@ _LINKS: Final = (
     ("/healthz", "200 while the process responds"),
     ("/readyz", "200 when clients can be served; else 503 and why not"),
     ("/reassignments", "reassignments that are carried out in steps, as JSON"),
+    ("/fleet", "the members of the fleet and their shares, as JSON"),
 )
 
 

@@ -25,6 +25,7 @@ class Site:
         not_ready: returns why clients cannot be served; "" if they can.
         now_ms: the clock of the quota engine.
         reassignments: returns the document of /reassignments; None if reassignments pass unchanged.
+        fleet: returns the document of /fleet; None if this process is no member of a fleet.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class Site:
         not_ready: Callable[[], str],
         now_ms: Callable[[], int],
         reassignments: Callable[[], Awaitable[Mapping[str, object]]] | None = None,
+        fleet: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
+        self._fleet = fleet
         self._reassignments = reassignments
         self._metrics = metrics
         self._quotas = quotas
@@ -51,6 +54,7 @@ class Site:
             "/metrics": self._metrics_page,
             "/readyz": self._ready,
             "/reassignments": self._reassignments_page,
+            "/fleet": self._fleet_page,
         }
 
     async def _index(self, _: Request) -> Page:
@@ -64,6 +68,10 @@ class Site:
 
     async def _reassignments_page(self, _: Request) -> Page:
         found = {"mode": "pass"} if self._reassignments is None else await self._reassignments()
+        return await asyncio.to_thread(pages.document, found)
+
+    async def _fleet_page(self, _: Request) -> Page:
+        found = {"member": False} if self._fleet is None else {"member": True, **self._fleet()}
         return await asyncio.to_thread(pages.document, found)
 
     async def _clients(self, request: Request) -> Page:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from commandline.amounts import count
 from commandline.exit_codes import OK
 from proxy import logs
-from proxy.commands import check_json
+from proxy.commands import check_fleet, check_json
 from proxy.commands.check_machine import machine_warnings
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.errors import SluiceError
@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
         *quotas(config, definitions),
         *replication(config),
         *leases(config),
+        *check_fleet.lines(config.fleet),
         *reassignment(config),
         *capture(config),
     ]

@@ -1,12 +1,13 @@
 """The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
 
-config, problem ("" without an error), warnings, listeners, quotas, replication, leases, reassignment, capture, admin;
-and cluster, unless `--offline`. If the configuration cannot be read, only the first two.
+config, problem ("" without an error), warnings, listeners, quotas, replication, leases, fleet, reassignment, capture,
+admin; and cluster, unless `--offline`. If the configuration cannot be read, only the first two.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from proxy.commands import check_fleet
 from proxy.commands.quota_formats import as_table
 from proxy.config import Address, Config, ListenerOptions
 from quotas.definitions.entities import Entity
@@ -44,6 +45,7 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
         "leases": {"name": leases.name, "peers": list(leases.peers), "holder": str(leases.holder)}
         if leases.peers
         else None,
+        "fleet": check_fleet.document(config.fleet),
         "reassignment": {"mode": config.reassignment.mode, "journal": _text(config.reassignment.journal)},
         "capture": None
         if capture.directory is None

@@ -11,8 +11,6 @@ import asyncio
 import json
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,18 +18,16 @@ from typing import Any, Final
 from commandline import amounts
 from commandline.arguments import add_format
 from commandline.exit_codes import OK
+from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_document
 from proxy.config import Address
 from proxy.config.readers import addresses, seconds
-from proxy.errors import ServerError, UsageError, reason
+from proxy.errors import ServerError, reason
 
 __all__ = ["add_arguments", "bar", "document_of_list", "table", "watch"]
 
 _TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
-_ADMIN: Final = "127.0.0.1:19080"
 _BAR_CHARACTERS: Final = 24
 _PARTITIONS_SHOWN: Final = 50
-SECONDS_MAX: Final = 10.0
-_PAGE_BYTES_MAX: Final = 64 * 1024**2
 _WATCH_SECONDS: Final = 2.0
 _WATCH_SECONDS_MIN: Final = 0.1
 _WATCH_SECONDS_MAX: Final = 3600.0
@@ -40,8 +36,6 @@ _WAIT_SECONDS_MAX: Final = 86_400.0
 _FAILURES_MAX: Final = 30  # in a row: a process that restarts is back before that
 _CLEAR: Final = "\x1b[H\x1b[J"  # of a terminal: to the corner, and all behind it
 
-Document = Mapping[str, Any]
-
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its arguments."""
@@ -49,7 +43,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     command.set_defaults(command=run)
     where = command.add_mutually_exclusive_group()
     where.add_argument(
-        "--admin", metavar="HOST:PORT", default=_ADMIN, help="the admin port of Sluice, or its URL"
+        "--admin", metavar="HOST:PORT", default=ADMIN, help="the admin port of Sluice, or its URL"
     )
     where.add_argument(
         "--bootstrap-server", metavar="HOST:PORT[,…]", help="a Sluice, in place of the admin port"
@@ -150,7 +144,7 @@ def _document(options: argparse.Namespace) -> Document:
     if options.bootstrap_server:
         servers = addresses("--bootstrap-server", options.bootstrap_server)
         return asyncio.run(_request_status(servers, options.command_config))
-    return _read(options.admin)
+    return read_document(options.admin, "/reassignments")
 
 
 def table(document: Document) -> Iterator[str]:
@@ -257,25 +251,6 @@ def _rows(partitions: Sequence[Document]) -> Iterator[str]:
 
 def _brokers(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
-
-
-def _read(url: str) -> Document:
-    """Read the admin port's page; HOST:PORT is read over HTTP."""
-    page = f"{url if '://' in url else f'http://{url}'}".rstrip("/") + "/reassignments"
-    if not page.startswith(("http://", "https://")):
-        raise UsageError(f"--admin {url}: must be HOST:PORT, or a URL with http:// or https://")
-    try:
-        with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
-            document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
-    return document
-
-
-def _unwrapped(error: Exception) -> BaseException:
-    """Return the OSError inside a urllib error; its message is clearer than urllib's."""
-    wrapped = getattr(error, "reason", None)
-    return wrapped if isinstance(wrapped, OSError) else error
 
 
 async def _request_status(servers: Sequence[Address], command_config: Path | None) -> Document:

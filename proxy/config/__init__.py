@@ -4,6 +4,7 @@
     keys, options       the option classes, each field with the description of its key
     tables, tls_options one table -> its options; the tables of TLS
     replication_options, lease_options: replication, and its quotas over several processes (KIP-73)
+    fleet_options       the section of the fleet: processes that share budgets
     reassignment_options the section of reassignments (KIP-435)
     capture_options     the section of capture
     environment         variables such as SLUICE_ADMIN__BIND
@@ -26,6 +27,7 @@ from proxy.config.definitions import (
     unenforced,
 )
 from proxy.config.disk import unwritable
+from proxy.config.fleet_options import FleetOptions
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.loader import load, read_text, reload
 from proxy.config.options import (
@@ -53,6 +55,7 @@ __all__ = [
     "ClusterOptions",
     "ClusterTls",
     "Config",
+    "FleetOptions",
     "LeaseOptions",
     "LimitOptions",
     "ListenerOptions",

@@ -11,6 +11,7 @@ SECTIONS: Final = (
     "quotas",
     "replication",
     "leases",
+    "fleet",
     "reassignment",
     "capture",
     "limits",

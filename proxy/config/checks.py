@@ -51,6 +51,7 @@ def check(config: Config) -> list[str]:
             problem = "must be the addresses that the brokers listen on: they advertise Sluice to each other"
             raise ConfigError(f"listeners[{index}].upstreams", problem)
     config.leases.check(replicates=config.replicates)
+    config.fleet.check()
     _check_burst(config)
     bound = list(bound_ports(config))
     _check_overlaps(bound, "is bound")
@@ -131,6 +132,9 @@ def bound_ports(config: Config) -> Iterator[PortRange]:
     leases = config.leases.bind
     if leases is not None:
         yield PortRange(leases.host, leases.port, leases.port, "leases.bind")
+    fleet = config.fleet.bind if config.fleet.holds_by_name else None
+    if fleet is not None:
+        yield PortRange(fleet.host, fleet.port, fleet.port, "fleet.bind")
 
 
 def _advertised(config: Config) -> Iterator[PortRange]:

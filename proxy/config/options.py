@@ -14,6 +14,7 @@ from typing import Final
 
 from proxy.config import readers
 from proxy.config.capture_options import CaptureOptions
+from proxy.config.fleet_options import FleetOptions
 from proxy.config.keys import key
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.readers import Address, Network
@@ -362,6 +363,7 @@ class Config:
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     leases: LeaseOptions = field(default_factory=LeaseOptions)
+    fleet: FleetOptions = field(default_factory=FleetOptions)
     reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)

@@ -14,6 +14,7 @@ from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
 from proxy.config.effects import without_effect
 from proxy.config.environment import Tables, merge, override
+from proxy.config.fleet_options import FleetOptions
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.options import (
     HOLD_SECONDS_SCHEDULE,
@@ -43,6 +44,7 @@ SECTIONS: Final = (
     "quotas",
     "replication",
     "leases",
+    "fleet",
     "reassignment",
     "capture",
     "limits",
@@ -97,6 +99,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
     leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
+    fleet = _section(FleetOptions, fields(FleetOptions), "fleet", tables)
     cluster = replace(
         cluster,
         password_file=_absolute(base, cluster.password_file),
@@ -111,6 +114,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
         leases=replace(leases, secret_file=_absolute(base, leases.secret_file)),
+        fleet=replace(fleet, secret_file=_absolute(base, fleet.secret_file)),
         reassignment=_with_journal(
             _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
             base,
@@ -127,6 +131,9 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings += _mirror_warnings(config.quotas, quotas.file)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
+    warnings += fleet.warnings()
+    if fleet.configured and leases.peers:
+        warnings.append("leases: has no effect with [fleet], which shares followers' quotas too")
     warnings += config.reassignment.warnings()
     config.capture.check()
     warnings += config.capture.warnings()

@@ -7,6 +7,9 @@
     leasing     what a connection is about: the shares of one process, or of one with its workers
     port        the holder's port
     client      a member's connection to the holder
+    state       what a member knows of its fleet, as values of JSON: pure
+    fleet       one member, as configured; `setup` makes it
+    standing    who is the holder, by a Kafka group: pure; not used yet
 
 Shares are computed in `quotas.sharing`.
 """

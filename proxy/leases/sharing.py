@@ -40,7 +40,7 @@ class LeaseSharing:
         self._client: LeaseClient | None = None
         self._holder: LeaseHolder | None = None
         self.view: LeaseMetrics | None = None
-        if not options.peers:
+        if not options.peers or config.fleet.configured:
             return
         terms = options.terms
         run = secrets.randbits(63)  # distinguishes this run of the process from earlier ones

@@ -9,6 +9,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.metrics.exposition import Metrics
+from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.leases import LeaseMetrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.reassign import status
@@ -17,9 +18,14 @@ from proxy.stats import CaptureStats, Stats
 from quotas.engine import QuotaView
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.book import LeaseBook
+from quotas.sharing.lease_values import LeaseTerms as FleetTerms
+from quotas.sharing.lease_values import LesseeId
+from quotas.sharing.lessee import Lessee
 from quotas.sharing.peer import LeasePeer
 from quotas.sharing.terms import LeaseTerms
 
+FLEET_TERMS = FleetTerms(15_000, 1000, 4)
+FLEET_TERMS = FleetTerms(15_000, 1000, 4)
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
 MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
@@ -111,10 +117,27 @@ def leased(stats: Stats) -> LeaseMetrics:
     return LeaseMetrics(replication.shares, LeaseBook(terms, 1), replication, stats, lambda: 77)
 
 
+def shared() -> FleetMetrics:
+    """The holder of a fleet, which is cut off itself."""
+    figures = FleetFigures()
+    figures.reports["failed"] = figures.received["secret"] = 2
+    figures.members, figures.holds = 3, True
+    lessee = Lessee(FLEET_TERMS, LesseeId("a", 1), -100_000)
+    return FleetMetrics(figures, lessee, lambda: 77)
+
+
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
-    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats), [lambda: moves])
+    metrics = Metrics(
+        stats,
+        quotas,
+        series_max,
+        "1.2.3",
+        replicated(stats),
+        leased(stats),
+        [lambda: moves, shared().families],
+    )
     for _ in metrics.portions(77):
         pass
     return metrics.render(metrics.snapshot(), accept)[0].decode()
@@ -338,6 +361,23 @@ def test_clock_is_handed_on() -> None:
     quotas = Quotas([VIEW])
     written(Stats(), quotas)
     assert set(quotas.asked_at) == {77}
+
+
+def test_member_of_a_fleet_has_its_figures() -> None:
+    found = samples(written(Stats(), Quotas([])))
+    assert {
+        name: values[()] for name, values in found.items() if name.startswith("sluice_fleet") and () in values
+    } == {
+        "sluice_fleet_holder": 1,
+        "sluice_fleet_members": 3,
+        "sluice_fleet_leased": 0,
+        "sluice_fleet_cut_off": 1,
+        "sluice_fleet_lease_left_seconds": 0,
+        "sluice_fleet_default_share": 0.25,
+        "sluice_fleet_keys": 0,
+        "sluice_fleet_disagreements": 0,
+    }
+    assert found["sluice_fleet_received_reports_total"] == {("secret",): 2}
 
 
 def test_documentation_names_every_metric_and_no_other() -> None:

@@ -1,0 +1,41 @@
+"""Reads JSON documents from a Sluice's admin port."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Final
+
+from proxy.errors import ServerError, UsageError, reason
+
+__all__ = ["ADMIN", "SECONDS_MAX", "Document", "read_document"]
+
+ADMIN: Final = "127.0.0.1:19080"
+SECONDS_MAX: Final = 10.0
+_PAGE_BYTES_MAX: Final = 64 * 1024**2
+
+Document = Mapping[str, Any]
+
+
+def read_document(admin: str, path: str) -> Document:
+    """Read a page of the admin port; HOST:PORT is read over HTTP.
+
+    Raises:
+        UsageError: the address is neither HOST:PORT nor a URL.
+        ServerError: the page cannot be read.
+    """
+    page = f"{admin if '://' in admin else f'http://{admin}'}".rstrip("/") + path
+    if not page.startswith(("http://", "https://")):
+        raise UsageError(f"--admin {admin}: must be HOST:PORT, or a URL with http:// or https://")
+    try:
+        with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
+            document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
+    return document
+
+
+def _unwrapped(error: Exception) -> BaseException:
+    """Return the OSError inside a urllib error; its message is clearer than urllib's."""
+    wrapped = getattr(error, "reason", None)
+    return wrapped if isinstance(wrapped, OSError) else error

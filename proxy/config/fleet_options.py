@@ -1,0 +1,108 @@
+"""`[fleet]`: the processes that share every client's budget, and the one that leases the shares.
+
+Without `holder` the section has no effect, and this process uses the whole of each quota. Shares are
+computed in `quotas.sharing`.
+"""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from proxy.config import readers
+from proxy.config.keys import key
+from proxy.config.readers import Address
+from proxy.errors import ConfigError
+
+__all__ = ["FleetOptions"]
+
+MEMBERS_MAX: Final = 256
+_NAME_CHARACTERS_MAX: Final = 64
+_WILDCARDS: Final = ("0.0.0.0", "::")
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+def _name(path: str, value: object) -> str:
+    if not isinstance(value, str) or not (value.isascii() and value.isprintable() and value.strip() == value):
+        raise ConfigError(path, "must be a name of printable ASCII", value)
+    if not 1 <= len(value) <= _NAME_CHARACTERS_MAX:
+        raise ConfigError(path, f"must have 1 to {_NAME_CHARACTERS_MAX} characters", value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOptions:
+    """`[fleet]`."""
+
+    name: str = field(default="", metadata=key(_name, "name", default="the host's name"))
+    members_max: int = field(
+        default=8, metadata=key(readers.count(1, MEMBERS_MAX), "number", unit="members", live=True)
+    )
+    bind: Address | None = field(
+        default=None,
+        metadata=key(
+            readers.optional_address,
+            'host:port, or "" for none',
+            default="none: another member is the holder",
+        ),
+    )
+    advertised: Address | None = field(
+        default=None,
+        metadata=key(
+            readers.address, "host:port", default="`bind`; `name` and its port where it is a wildcard"
+        ),
+    )
+    holder: Address | None = field(
+        default=None,
+        metadata=key(readers.address, "host:port", default="none: this process is no member of a fleet"),
+    )
+    secret_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none: nothing is signed")
+    )
+    cut_off: str = field(
+        default="share", metadata=key(readers.choice("share", "least"), '"share" or "least"')
+    )
+
+    @property
+    def configured(self) -> bool:
+        """Whether this process is a member of a fleet."""
+        return self.holder is not None
+
+    @property
+    def own_name(self) -> str:
+        """The name of this member."""
+        return self.name or socket.gethostname()[:_NAME_CHARACTERS_MAX] or "sluice"
+
+    @property
+    def own_address(self) -> Address | None:
+        """Where other members reach this one; None: it cannot be the holder."""
+        if self.advertised is not None or self.bind is None:
+            return self.advertised
+        return Address(self.own_name, self.bind.port) if self.bind.host in _WILDCARDS else self.bind
+
+    @property
+    def holds_by_name(self) -> bool:
+        """Whether this member is the holder that `holder` names."""
+        return self.bind is not None and self.holder is not None and self.holder == self.own_address
+
+    def check(self) -> None:
+        """Check the keys against each other.
+
+        Raises:
+            ConfigError: the configuration cannot work.
+        """
+        if not self.configured:
+            for name in ("name", "bind", "advertised", "secret_file"):
+                if getattr(self, name):
+                    raise ConfigError("fleet.holder", f"is needed with fleet.{name}")
+            return
+        if self.advertised is not None and self.bind is None:
+            raise ConfigError("fleet.bind", "is needed with fleet.advertised")
+
+    def warnings(self) -> Iterator[str]:
+        """Yield warnings about valid keys that are probably mistakes."""
+        if not self.holds_by_name or self.bind is None:
+            return
+        if self.secret_file is None and self.bind.host not in _LOOPBACK:
+            yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"

@@ -1,0 +1,164 @@
+"""One member of a fleet, as configured: its connection to the holder, and its port if it is the holder.
+
+The holder is named by `[fleet] holder`. A port that another process still has (a rolling upgrade) is bound when it is
+free.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from proxy.clock import now_ms
+from proxy.config import FleetOptions
+from proxy.errors import StartError
+from proxy.fleet.client import FleetClient
+from proxy.fleet.codec import Facts
+from proxy.fleet.leasing import Leasing
+from proxy.fleet.port import HolderPort
+from proxy.fleet.state import state_of
+from proxy.logs import event
+from proxy.metrics.fleet import FleetFigures, FleetMetrics
+from proxy.metrics.replication import Family
+from quotas.sharing.lease_values import LeaseTerms, LesseeId
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
+
+__all__ = ["Fleet", "fleet_terms", "new_lessee"]
+
+LEASE_MS: Final = 15_000
+PERIOD_MS: Final = 1000
+_BIND_AGAIN_SECONDS: Final = 0.5
+_LEAVE_SECONDS: Final = 0.1
+_IN_USE: Final = os.strerror(errno.EADDRINUSE)
+
+logger = logging.getLogger(__name__)
+
+
+def fleet_terms(options: FleetOptions) -> LeaseTerms:
+    """Return the terms between the holder and its members."""
+    return LeaseTerms(LEASE_MS, PERIOD_MS, options.members_max)
+
+
+def new_lessee(options: FleetOptions, now_ms: int) -> Lessee:
+    """Create this member's lessee: another one at each start."""
+    terms = fleet_terms(options)
+    cut_off = terms.least if options.cut_off == "least" else None
+    return Lessee(terms, LesseeId(options.own_name, secrets.randbits(63)), now_ms, cut_off)
+
+
+class Fleet:
+    """The application's interface to the fleet.
+
+    Args:
+        lessee: this member.
+        leasing: its shares, and those of the processes below it.
+        facts: returns what members compare.
+    """
+
+    def __init__(
+        self,
+        options: FleetOptions,
+        lessee: Lessee,
+        leasing: Leasing,
+        facts: Callable[[], Facts],
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._options = options
+        self._lessee = lessee
+        self._now_ms = now_ms
+        self._figures = figures = FleetFigures()
+        self._address = options.holder
+        self._bind_problem = ""
+        self._bound = False
+        self._port = HolderPort(options.members_max, options.secret_file, now_ms, figures)
+        self._client = FleetClient(
+            lessee, leasing, lambda: self._address, options.secret_file, now_ms, facts, figures
+        )
+        self._metrics = FleetMetrics(figures, lessee, now_ms)
+
+    async def start(self) -> None:
+        """Bind the port, if this member is the holder.
+
+        Raises:
+            StartError: the port cannot be bound, for another reason than that it is in use.
+        """
+        if self._options.holds_by_name:
+            await self._bind()
+
+    async def run(self) -> None:
+        """Run until the application cancels it."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._client.run())
+            tasks.create_task(self._port.run())
+            if not self._bound and self._options.holds_by_name:
+                tasks.create_task(self._bind_later())
+
+    def configure(self, options: FleetOptions) -> None:
+        """Apply a reload: `members_max`."""
+        terms = fleet_terms(options)
+        if terms == self._lessee.terms:
+            return
+        self._lessee.terms = terms
+        self._port.members_max = options.members_max
+        if self._port.lessor is not None:
+            self._port.lessor.configure(terms)
+
+    def families(self) -> Iterator[Family]:
+        """Return the metrics."""
+        return self._metrics.families()
+
+    def state(self) -> Mapping[str, object]:
+        """Return what this member knows of the fleet, for people: the values are JSON's."""
+        view = self._port.view() or self._client.view
+        return {
+            "holder": None if self._address is None else str(self._address),
+            "holds": self._figures.holds,
+            "problem": self._client.problem,
+            "port_problem": self._bind_problem,
+            **state_of(self._lessee, view, self._now_ms()),
+        }
+
+    async def close(self) -> None:
+        """Leave the fleet, when this process uses no share any more."""
+        self._client.leave()
+        await asyncio.sleep(_LEAVE_SECONDS)
+        await self._port.close()
+
+    async def _bind(self) -> None:
+        options = self._options
+        assert options.bind is not None, "the configuration was checked"
+        try:
+            await self._port.start(options.bind)
+        except StartError as error:
+            if _IN_USE not in str(error):
+                raise
+            if not self._bind_problem:
+                self._bind_problem = str(error)
+                event(
+                    logger,
+                    logging.INFO,
+                    "the fleet's port is in use; it is bound when it is free",
+                    bind=str(options.bind),
+                )
+            return
+        self._bound, self._bind_problem = True, ""
+        self._lead()
+
+    async def _bind_later(self) -> None:
+        while not self._bound:
+            await asyncio.sleep(_BIND_AGAIN_SECONDS)
+            await self._bind()
+
+    def _lead(self) -> None:
+        at_ms = self._now_ms()
+        lessor = Lessor(self._lessee.terms, secrets.randbits(63), _whole, at_ms, LEASE_MS)
+        self._port.lead(lessor, at_ms + LEASE_MS)
+
+
+def _whole(_key: str) -> float:
+    """The holder of a fleet leases the whole of each quota."""
+    return 1.0

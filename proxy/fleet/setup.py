@@ -1,0 +1,49 @@
+"""The fleet that a configuration asks for, for a process that uses its shares itself."""
+
+from collections.abc import Callable
+
+from proxy.clock import now_ms
+from proxy.config import Config
+from proxy.fleet.codec import Facts
+from proxy.fleet.fleet import Fleet, new_lessee
+from proxy.version import sluice_version
+from quotas.engine import Engine
+from quotas.replication.replication_quotas import ReplicationQuotas
+from quotas.sharing.budgets import Budgets
+from quotas.sharing.followers import FollowerShares
+
+__all__ = ["facts_of", "join_fleet"]
+
+
+def join_fleet(
+    config: Config, engine: Engine, replication: ReplicationQuotas, reconsider: Callable[[], None]
+) -> Fleet | None:
+    """Create this process's membership, and have the engine use its shares; None without `[fleet]`.
+
+    Args:
+        engine: before its first client.
+        replication: followers' quotas, which use shares too if brokers replicate through this process.
+        reconsider: has waiting requests decided again.
+    """
+    options = config.fleet
+    if not options.configured:
+        return None
+    began_ms = now_ms()
+    lessee = new_lessee(options, began_ms)
+    budgets = Budgets(engine, lessee, began_ms)
+    engine.share(budgets)
+    if config.replicates:
+        budgets.add(FollowerShares(replication, lessee, reconsider))
+    return Fleet(options, lessee, budgets, lambda: facts_of(lessee.terms.lessees_max, engine))
+
+
+def facts_of(members_max: int, engine: Engine) -> Facts:
+    """Return what members compare with each other."""
+    options = engine.options
+    return {
+        "version": sluice_version(),
+        "members_max": str(members_max),
+        "scope": options.scope,
+        "policy": options.policy,
+        "quotas": str(len(engine.definitions)),
+    }

@@ -1,0 +1,49 @@
+"""What a member knows of its fleet, as values of JSON (`sluice fleet`, `/v1/fleet`); pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxy.fleet.view import View, disagreements
+from quotas.sharing.lease_values import DEFAULT_KEY
+from quotas.sharing.lessee import Lessee
+
+__all__ = ["state_of"]
+
+_SHARES_SHOWN_MAX: Final = 64
+
+
+def state_of(lessee: Lessee, view: View | None, now_ms: int) -> Mapping[str, object]:
+    """Return this member's leases and the fleet as the holder told last.
+
+    Args:
+        view: as the holder told; None if it has told nothing yet.
+    """
+    keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
+    own: dict[str, object] = {
+        "name": lessee.name.name,
+        "run": f"{lessee.name.run:016x}",
+        "leased": lessee.leased(now_ms),
+        "cut_off": lessee.cut_off(now_ms),
+        "lease_left_seconds": max(0, lessee.until_ms - now_ms) / 1000 if lessee.leased(now_ms) else 0,
+        "default_share": lessee.share(DEFAULT_KEY, now_ms),
+        "keys": len(keys),
+        "shares": {key: lessee.share(key, now_ms) for key in keys[:_SHARES_SHOWN_MAX]},
+    }
+    if view is None:
+        return {**own, "learning": None, "members": [], "member_shares": {}, "disagreements": []}
+    return {
+        **own,
+        "learning": view.learning,
+        "members": [
+            {
+                "name": member.lessee.name,
+                "run": f"{member.lessee.run:016x}",
+                "silent_seconds": member.silent_ms / 1000,
+                "present_seconds": member.present_s,
+                **{fact: value for fact, value in member.facts.items() if fact not in ("name", "run")},
+            }
+            for member in view.members
+        ],
+        "member_shares": {key: list(shares) for key, shares in view.shares},
+        "disagreements": list(disagreements(view)),
+    }

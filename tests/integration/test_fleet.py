@@ -1,0 +1,168 @@
+"""Two gateways in front of real brokers are one fleet: together they give each client its quota, once."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cluster import HOST, Cluster, free_ports
+from tests.conftest import CreateTopic
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+
+CLIENT: Final = "hot"
+QUOTA: Final = 2_000_000.0
+LEARNING_SECONDS: Final = 20
+LEASE_SECONDS: Final = 16
+MEASURED_SECONDS: Final = 10.0
+RECORD: Final = b"x" * 1000
+ROOT: Final = Path(__file__).parents[2]
+
+
+class Load:
+    """One producer, as fast as it is let."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bytes = 0
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": CLIENT,
+                "linger.ms": 5,
+                "queue.buffering.max.kbytes": 2048,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._producer.produce(self._topic, RECORD, on_delivery=self._delivered)
+                self._producer.poll(0)
+            except BufferError:
+                self._producer.poll(0.02)
+        self._producer.purge()
+
+    def _delivered(self, error: object, _message: object) -> None:
+        if error is None:
+            self.bytes += len(RECORD)
+
+    def stop(self) -> None:
+        """End it, whatever is not sent."""
+        self._stopping.set()
+        self._thread.join()
+
+
+class Fleet:
+    """The gateways `a`, which is the holder, and `b`."""
+
+    def __init__(self, kafka: Cluster, directory: Path) -> None:
+        self.holder = f"{HOST}:{free_ports(1)[0]}"
+        self._directory = directory
+        secret = directory / "secret"
+        secret.write_text("word")
+        self._settings = SluiceSettings(
+            kafka.bootstrap(),
+            quotas={"policy": "schedule", "scope": "gateway"},
+            client_quotas={CLIENT: {"producer_byte_rate": QUOTA}},
+        )
+        self._keys = {"holder": self.holder, "members_max": 4, "secret_file": str(secret)}
+        self.members: dict[str, SluiceProcess] = {}
+
+    def start(self, name: str, **keys: object) -> SluiceProcess:
+        """Start a member."""
+        directory = self._directory / name
+        directory.mkdir(exist_ok=True)
+        keys = {"name": name, **self._keys, **keys}
+        settings = replace(self._settings, ports=SluicePorts.free(), sections={"fleet": keys})
+        self.members[name] = SluiceProcess.configured(settings, directory).wait_ready()
+        return self.members[name]
+
+    def state(self, name: str) -> dict[str, Any]:
+        """What `sluice fleet` says at a member."""
+        admin = f"{HOST}:{self.members[name].ports.admin}"
+        command = [sys.executable, "-m", "proxy", "fleet", "--admin", admin, "--format", "json"]
+        done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+        assert done.returncode in (0, 3), done.stderr.decode()
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+
+@contextmanager
+def loaded(fleet: Fleet, topic: str, each: int = 2) -> Iterator[list[Load]]:
+    loads = [Load(member.bootstrap, topic) for member in fleet.members.values() for _ in range(each)]
+    try:
+        yield loads
+    finally:
+        for load in loads:
+            load.stop()
+
+
+def rate(loads: list[Load]) -> float:
+    """The bytes/s that were acknowledged to all."""
+    before, began = sum(load.bytes for load in loads), time.monotonic()
+    time.sleep(MEASURED_SECONDS)
+    return (sum(load.bytes for load in loads) - before) / (time.monotonic() - began)
+
+
+def until(holds: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it has not come true in time"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def fleet(kafka: Cluster, tmp_path: Path) -> Iterator[Fleet]:
+    """Two members that know each other."""
+    found = Fleet(kafka, tmp_path)
+    try:
+        found.start("a", bind=found.holder)
+        found.start("b")
+        until(lambda: len(found.state("b")["members"]) == 2, 10)
+        until(lambda: found.state("b")["learning"] is False, LEARNING_SECONDS)
+        yield found
+    finally:
+        for name, member in found.members.items():
+            print(f"--- {name}\n{member.log()[-3000:]}")
+            member.kill()
+
+
+def test_two_members_give_a_client_its_quota_once(fleet: Fleet, create_topic: CreateTopic) -> None:
+    with loaded(fleet, create_topic(partitions=6)) as loads:
+        time.sleep(5)
+        assert 0.9 * QUOTA <= rate(loads) <= 1.05 * QUOTA
+        state = fleet.state("b")
+        assert [member["name"] for member in state["members"]] == ["a", "b"]
+        ((key, shares),) = state["member_shares"].items()
+        assert CLIENT in key
+        assert 0.9 <= sum(shares) <= 1
+        fleet.members["b"].kill()
+        of_a = loads[:2]
+        time.sleep(LEASE_SECONDS + 3)
+        assert 0.9 * QUOTA <= rate(of_a) <= 1.05 * QUOTA
+
+
+def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
+    fleet: Fleet, create_topic: CreateTopic
+) -> None:
+    with loaded(fleet, create_topic(partitions=6)) as loads:
+        time.sleep(3)
+        fleet.members["a"].kill()
+        of_b = loads[2:]
+        until(lambda: fleet.state("b")["cut_off"], LEASE_SECONDS + 3)
+        time.sleep(2)
+        assert 0.9 * QUOTA / 4 <= rate(of_b) <= 1.05 * QUOTA / 4
+    assert "this member is cut off from the fleet" in fleet.members["b"].log()
