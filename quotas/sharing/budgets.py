@@ -33,6 +33,7 @@ _HEADROOM: Final = 2.0
 _WEIGHT_PART: Final = 8
 _KEY_CHARACTERS_MAX: Final = 1024
 NEVER_MS: Final = 1 << 62
+_RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 
 
 class Limiters(Protocol):
@@ -112,7 +113,8 @@ class Budgets:
         self._lessee = lessee
         self._began_ms = now_ms
         self._limiters: dict[str, Lendable] = {}
-        self._named: dict[Lendable, _Named] = {}
+        self._named: dict[Lendable, _Named] = {}  # the first one's demand was computed the longest ago
+        self._wishes: dict[str, Wish] = {}
         self._sharers: list[Sharer] = []
 
     def add(self, sharer: Sharer) -> None:
@@ -134,7 +136,9 @@ class Budgets:
         """Forget a limiter."""
         self._named.pop(limiter, None)
         if limiter.limiter_key is not None:
-            self._limiters.pop(budget_key(limiter.limiter_key), None)
+            key = budget_key(limiter.limiter_key)
+            self._limiters.pop(key, None)
+            self._wishes.pop(key, None)
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
         """Note that a connection waits; returns the decision, with a shorter mute while shares are being moved."""
@@ -143,6 +147,7 @@ class Budgets:
             if limiter.limiter_key is None:
                 return decision
             named = self._named[limiter] = _Named(budget_key(limiter.limiter_key), limiter, now_ms)
+            self._wishes[named.key] = Wish(1.0, 1)
         named.waited_ms = now_ms
         until_ms = decision.hold_until_ms
         if decision.throttle_ms:
@@ -158,7 +163,11 @@ class Budgets:
         if lessee.expire(now_ms):
             self._owner.refresh(NEVER_MS)
             self._apply(now_ms)
-        lessee.wish(self._wishes(now_ms))
+        self._renew(now_ms)
+        wishes = self._wishes
+        for sharer in self._sharers:
+            wishes = wishes | sharer.wishes(now_ms)
+        lessee.wish(wishes)
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
     def take(self, grants: Grants, now_ms: int) -> bool:
@@ -182,19 +191,18 @@ class Budgets:
         for sharer in self._sharers:
             sharer.apply(now_ms)
 
-    def _wishes(self, now_ms: int) -> dict[str, Wish]:
-        found: dict[str, Wish] = {}
-        for sharer in self._sharers:
-            found |= sharer.wishes(now_ms)
-        for named in list(self._named.values()):
+    def _renew(self, now_ms: int) -> None:
+        """Compute the demands of the keys for which that is the longest ago."""
+        least = self._lessee.share(DEFAULT_KEY, now_ms)
+        for _ in range(min(len(self._named), _RENEWED_AT_ONCE)):
+            limiter = next(iter(self._named))
+            named = self._named.pop(limiter)
             wish = named.wish(now_ms)
-            if now_ms >= named.waited_ms + NAMED_MS and wish.wanted <= self._lessee.share(
-                DEFAULT_KEY, now_ms
-            ):
-                del self._named[named.limiter]
+            if now_ms >= named.waited_ms + NAMED_MS and wish.wanted <= least:
+                del self._wishes[named.key]
             else:
-                found[named.key] = wish
-        return found
+                self._wishes[named.key] = wish
+                self._named[limiter] = named
 
     def __len__(self) -> int:
         return len(self._named)

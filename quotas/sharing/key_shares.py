@@ -58,17 +58,13 @@ class KeyShares:
 
     Args:
         default: the parts of the default key; None if this is it.
-
-    Attributes:
-        idle_since_ms: since when there is no wish; -1 while there is one.
     """
 
-    __slots__ = ("_default", "idle_since_ms", "parts")
+    __slots__ = ("_default", "parts")
 
-    def __init__(self, default: "KeyShares | None", now_ms: int) -> None:
+    def __init__(self, default: "KeyShares | None") -> None:
         self._default = default
         self.parts: dict[LesseeId, Part] = {}
-        self.idle_since_ms = now_ms
 
     def upper(self, lessee: LesseeId) -> float:
         """The largest share that a lessee may be using."""
@@ -79,17 +75,10 @@ class KeyShares:
         """The largest share that all lessees together may be using."""
         return sum(self.upper(lessee) for lessee in self.parts)
 
-    def wish(self, lessee: LesseeId, wish: Wish | None, now_ms: int) -> None:
-        """Set a lessee's demand."""
-        self.parts[lessee].wish = wish
-        self.note_idle(now_ms)
-
-    def note_idle(self, now_ms: int) -> None:
-        """Note whether any lessee has a demand."""
-        if any(part.wish is not None for part in self.parts.values()):
-            self.idle_since_ms = -1
-        elif self.idle_since_ms < 0:
-            self.idle_since_ms = now_ms
+    @property
+    def has_demand(self) -> bool:
+        """Whether any lessee has a demand."""
+        return any(part.wish is not None for part in self.parts.values())
 
     def acknowledge(self, lessee: LesseeId, version: int) -> None:
         """Register that a lessee has applied the grants up to this version."""

@@ -17,6 +17,7 @@ as the lessor (`confirm`) later than the end of that lease, and it ends itself i
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -27,6 +28,7 @@ from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LeaseTerm
 __all__ = ["LeaseRefusedError", "Lessor", "SessionLostError"]
 
 IDLE_MS: Final = 10_000  # a key without a demand for this time loses its shares
+_RELEASED_AT_ONCE: Final = 500  # keys that are released with one call
 
 
 class LeaseRefusedError(QuotaError):
@@ -97,9 +99,12 @@ class Lessor:
         self._learning_until_ms = now_ms + learning_ms
         self._confirmed_ms: float = inf
         self._lessees: dict[LesseeId, _Lessee] = {}
-        self._default = KeyShares(None, now_ms)
+        self._default = KeyShares(None)
         self._keys: dict[str, KeyShares] = {}
         self._changed: set[str] = set()  # keys to divide again
+        self._postponed: set[str] = set()  # those that were changed while it learns
+        self._idle: dict[str, int] = {}  # keys without a demand, and since when
+        self._demands: set[str] = set()  # keys whose demand has changed since it was last asked for
         self._pinned: frozenset[str] | set[str] = frozenset()
         self._sessions = 0
         self._even = True  # whether all lessees have their default share
@@ -123,6 +128,11 @@ class Lessor:
         """The largest share of a key that each lessee may be using."""
         shares = self._keys.get(key, self._default)
         return {lessee: shares.upper(lessee) for lessee in shares.parts}
+
+    def changed_demands(self) -> set[str]:
+        """Return the keys whose demand has changed since the last call."""
+        changed, self._demands = self._demands, set()
+        return changed
 
     def demand(self, key: str) -> Wish | None:
         """The demand of all lessees together; None if there is none."""
@@ -150,7 +160,7 @@ class Lessor:
             LeaseRefusedError: there are too many lessees.
             SessionLostError: the lessee has to open a new session.
         """
-        lessee = self._opened(report, now_ms) if not report.session else self._continued(report)
+        lessee = self._opened(report) if not report.session else self._continued(report)
         lessee.number = report.number
         lessee.owed = True
         lessee.until_ms = now_ms + self.terms.lease_ms + self.terms.slack_ms
@@ -159,7 +169,7 @@ class Lessor:
             self._even = False
         self._acknowledge(report.lessee, lessee, report.applied)
         for key, wish in report.wishes.items():
-            self._wish(report.lessee, key, wish, now_ms)
+            self._wish(report.lessee, key, wish)
 
     def leave(self, lessee: LesseeId) -> None:
         """Remove a lessee that is known to have ended."""
@@ -168,14 +178,15 @@ class Lessor:
         del self._default.parts[lessee]
         self._even = False
         for key, shares in self._keys.items():
-            del shares.parts[lessee]
+            if shares.parts.pop(lessee).wish is not None:
+                self._demands.add(key)
             self._changed.add(key)
 
-    def pin(self, keys: frozenset[str] | set[str], now_ms: int) -> None:
+    def pin(self, keys: frozenset[str] | set[str]) -> None:
         """Set the keys that always have shares of their own, since the capacity of each is not the default one."""
         self._pinned = keys
         for key in keys:
-            self._named(key, now_ms, KEYS_MAX)
+            self._named(key, KEYS_MAX)
 
     def resized(self, key: str) -> None:
         """Divide a key again: its capacity has changed."""
@@ -229,7 +240,7 @@ class Lessor:
         """The largest number of lessees that any process is configured with."""
         return max((lessee.lessees_max for lessee in self._lessees.values()), default=self.terms.lessees_max)
 
-    def _opened(self, report: Report, now_ms: int) -> _Lessee:
+    def _opened(self, report: Report) -> _Lessee:
         """Begin a session. What was sent in an earlier one, and not applied, never will be."""
         name = report.lessee
         lessee = self._lessees.get(name)
@@ -248,8 +259,11 @@ class Lessor:
         self._default.parts[name] = Part(default)
         for key in held:
             if key != DEFAULT_KEY:
-                self._named(key, now_ms)
+                self._named(key)
         for key, shares in self._keys.items():
+            before = shares.parts.get(name)
+            if before is not None and before.wish is not None:
+                self._demands.add(key)
             shares.parts[name] = Part(held.get(key, default))
             self._changed.add(key)
         lessee.changes = {DEFAULT_KEY: default}
@@ -276,21 +290,22 @@ class Lessor:
                     self._keys[key].acknowledge(name, version)
                     self._changed.add(key)
 
-    def _wish(self, name: LesseeId, key: str, wish: Wish | None, now_ms: int) -> None:
+    def _wish(self, name: LesseeId, key: str, wish: Wish | None) -> None:
         if key == DEFAULT_KEY:
             return
         if wish is None and key not in self._keys:
             return
-        shares = self._named(key, now_ms)
+        shares = self._named(key)
         if shares is not None:
-            shares.wish(name, wish, now_ms)
+            shares.parts[name].wish = wish
             self._changed.add(key)
+            self._demands.add(key)
 
-    def _named(self, key: str, now_ms: int, further: int = 0) -> KeyShares | None:
+    def _named(self, key: str, further: int = 0) -> KeyShares | None:
         """Return the shares of a key, which all lessees' default shares are at first; None if there are too many."""
         shares = self._keys.get(key)
         if shares is None and len(self._keys) < KEYS_MAX + further:
-            shares = self._keys[key] = KeyShares(self._default, now_ms)
+            shares = self._keys[key] = KeyShares(self._default)
             shares.parts = {lessee: Part(None) for lessee in self._default.parts}
             self._changed.add(key)
         return shares
@@ -308,24 +323,35 @@ class Lessor:
     def _divide(self, now_ms: int) -> None:
         if not self._even:
             self._equalize()
-        changed, self._changed = self._changed, set()
-        for key in changed:
+        changed, self._changed = self._changed | self._postponed, set()
+        self._postponed.clear()
+        for key in changed & self._keys.keys():
+            shares, capacity = self._keys[key], self._capacity(key)
+            if shares.has_demand or key in self._pinned:
+                self._idle.pop(key, None)
+            else:
+                self._idle.setdefault(key, now_ms)
+            lent = capacity * (1 - self.terms.never_lent)
+            if now_ms < self._idle.get(key, now_ms) + IDLE_MS or shares.used() > lent:
+                self._send(key, shares.divide(lent, self.terms.least * capacity))
+        self._release(now_ms)
+
+    def _release(self, now_ms: int) -> None:
+        """Have lessees follow their default shares again in keys that were idle for IDLE_MS, the longest first."""
+        for key, since_ms in list(islice(self._idle.items(), _RELEASED_AT_ONCE)):
+            if now_ms < since_ms + IDLE_MS:
+                return
             shares = self._keys[key]
-            capacity = self._capacity(key) * (1 - self.terms.never_lent)
-            shares.note_idle(now_ms)
-            if shares.idle_since_ms >= 0 and key not in self._pinned:
-                self._changed.add(key)  # until it is released
-                if now_ms >= shares.idle_since_ms + IDLE_MS and shares.used() <= capacity:
-                    self._send(key, shares.release())
-                    if shares.released:
-                        del self._keys[key]
-                        self._changed.discard(key)
-                    continue
-            self._send(key, shares.divide(capacity, self.terms.least * self._capacity(key)))
+            if shares.used() <= self._capacity(key):
+                self._send(key, shares.release())
+                if shares.released:
+                    del self._keys[key], self._idle[key]
 
     def _reduce(self) -> None:
         """Lower shares, and raise none: lessees that were cut off have come back with more than there is."""
-        for key in self._changed:
+        changed, self._changed = self._changed, set()
+        self._postponed |= changed
+        for key in changed & self._keys.keys():
             shares, capacity = self._keys[key], self._capacity(key)
             if shares.used() > capacity:
                 lowered = shares.divide(capacity * (1 - self.terms.never_lent), self.terms.least * capacity)

@@ -7,7 +7,7 @@ member's. Without workers, a process uses its `Lessee` directly.
 
 from collections.abc import Iterable, Iterator
 
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 
@@ -26,6 +26,7 @@ class Member:
         self.lessee = lessee
         self.workers = Lessor(terms, lessee.name.run, self._capacity, now_ms, 0)
         self._now_ms = now_ms
+        self._wishes: dict[str, Wish] = {}
         self._lowered: set[str] = set()  # keys whose workers have more than the member's share, maybe
 
     def take(self, grants: Grants, now_ms: int) -> bool:
@@ -55,13 +56,18 @@ class Member:
         self._lowered = {key for key in self._lowered if not self.workers.within(key, self._capacity(key))}
         if self.lessee.unconfirmed and not self._lowered:
             self.lessee.confirm()
-        wishes = {key: wish for key in self.workers.keys if (wish := self.workers.demand(key)) is not None}
-        self.lessee.wish(wishes)
+        for key in self.workers.changed_demands():
+            wish = self.workers.demand(key)
+            if wish is None:
+                self._wishes.pop(key, None)
+            else:
+                self._wishes[key] = wish
+        self.lessee.wish(self._wishes)
 
     def _resize(self, keys: Iterable[str] | None) -> None:
         """Divide these keys again, or all of them."""
         workers = self.workers
-        workers.pin({key for key in self.lessee.named if key != DEFAULT_KEY}, self._now_ms)
+        workers.pin({key for key in self.lessee.named if key != DEFAULT_KEY})
         if keys is None:
             keys = [DEFAULT_KEY, *workers.keys]
         for key in keys:

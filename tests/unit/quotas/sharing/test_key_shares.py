@@ -11,9 +11,9 @@ LEAST = 0.001
 
 def shares_of(*parts: float | None) -> KeyShares:
     """Parts that are acknowledged; the default share of each is a quarter."""
-    default = KeyShares(None, 0)
+    default = KeyShares(None)
     default.parts = {lessee: Part(0.25) for lessee in (A, B, C)}
-    key = KeyShares(default, 0)
+    key = KeyShares(default)
     key.parts = {lessee: Part(share) for lessee, share in zip((A, B, C), parts, strict=False)}
     return key
 
@@ -46,7 +46,7 @@ def test_an_earlier_acknowledgement_does_not_count() -> None:
 
 def test_others_come_down_before_a_share_is_raised() -> None:
     key = shares_of(0.5, 0.5)
-    key.wish(A, Wish(1.0, 3), 0)
+    key.parts[A].wish = Wish(1.0, 3)
     assert key.divide(1.0, LEAST) == [(B, LEAST)]  # B wants nothing; nothing is free for A yet
     send(key, B, LEAST)
     assert key.divide(1.0, LEAST) == []
@@ -56,8 +56,8 @@ def test_others_come_down_before_a_share_is_raised() -> None:
 
 def test_lessees_that_wait_share_by_the_number_of_their_connections() -> None:
     key = shares_of(LEAST, LEAST)
-    key.wish(A, Wish(1.0, 3), 0)
-    key.wish(B, Wish(1.0, 1), 0)
+    key.parts[A].wish = Wish(1.0, 3)
+    key.parts[B].wish = Wish(1.0, 1)
     granted = dict(key.divide(1.0, LEAST))
     assert granted[A] == pytest.approx(0.75, abs=0.01)
     assert granted[B] == pytest.approx(0.25, abs=0.01)
@@ -65,14 +65,14 @@ def test_lessees_that_wait_share_by_the_number_of_their_connections() -> None:
 
 def test_a_share_is_not_lowered_while_the_others_have_what_they_want() -> None:
     key = shares_of(0.5, 0.5)
-    key.wish(A, Wish(0.3, 1), 0)
+    key.parts[A].wish = Wish(0.3, 1)
     assert key.divide(1.0, LEAST) == []
 
 
 def test_shares_come_down_where_there_is_less_than_before() -> None:
     key = shares_of(0.5, 0.25)
-    key.wish(A, Wish(1.0, 1), 0)
-    key.wish(B, Wish(1.0, 1), 0)
+    key.parts[A].wish = Wish(1.0, 1)
+    key.parts[B].wish = Wish(1.0, 1)
     assert dict(key.divide(0.3, LEAST)) == pytest.approx({A: 0.15, B: 0.15})
 
 
@@ -92,6 +92,6 @@ def test_a_key_is_released_from_above_before_all_follow_their_default_share() ->
 
 
 def test_default_shares_are_made_equal() -> None:
-    default = KeyShares(None, 0)
+    default = KeyShares(None)
     default.parts = {A: Part(0.6), B: Part(0.1)}
     assert dict(default.equalize(0.4, 0.8)) == pytest.approx({A: 0.4, B: 0.2})  # of what is free now
