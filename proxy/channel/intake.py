@@ -6,7 +6,7 @@
      │                                             ▼      │
      │                                           BARE_TOKENS ── a request begins ──► OPEN
      ├──── a request for the shell ──► AWAIT_SHELL ── response of the shell ──► OPEN
-     └──── take_no_more, from any state ──► ENDED, the final state
+     └──── end_intake, from any state ──► ENDED, the final state
 
 In every state except OPEN, requests only wait: `ChannelState.in_flight_max` is 0, so that the check of every request is
 one comparison.
@@ -33,7 +33,7 @@ class Intake(Enum):
 
     OPEN = auto()  # requests, until IN_FLIGHT_MAX responses are owed
     AWAIT_BROKER = auto()  # nothing before the broker's response to a step of a SASL exchange
-    BARE_TOKENS = auto()  # SASL tokens without a Kafka header, at most RAW_TOKENS_MAX in flight
+    BARE_TOKENS = auto()  # SASL tokens without a Kafka header, at most BARE_TOKENS_MAX in flight
     AWAIT_SHELL = auto()  # nothing before the shell's response
     ENDED = auto()  # no more input: owed responses are sent, then the connection ends
 

@@ -199,9 +199,9 @@ class ReplicaLink:
         self._quotas.links.discard(self)
         self._quotas.replicas -= self._replicas_counted
         self._replicas_counted = 0
-        checked = self.session.replicas, self._claimed, self._unchecked
+        kept = self.session.replicas, self._claimed, self._unchecked
         self.session, self._claims, self._claimed, self._unchecked = ReplicaSession(), None, {}, {}
-        return _freed(*checked)
+        return _freed(*kept)
 
     def _claim(self) -> Portions[None]:
         """Update the claims from the lists and the follower's session."""

@@ -8,8 +8,8 @@ Non-obvious:
 
 - A broker with an id beyond `broker_id_max` is never in a response to a client, since no port leads to it; it is
   counted.
-- A gateway's address map may be called in that thread. `BrokerMap` takes a copy of all addresses in one step
-  wherever it goes through them.
+- A gateway's address map may be called in the thread that reads large frames (`proxy.worker`). `BrokerMap` takes a
+  copy of all addresses in one step wherever it goes through them.
 """
 
 import logging

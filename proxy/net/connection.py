@@ -176,7 +176,7 @@ class Connection:
     def _end_refused(self) -> None:
         """Close softly when all owed responses have been sent."""
         if self.channel.all_responses_sent() and not self.responses.blocked:
-            self.close("produce_refused", "no slot within the longest hold", softly=True)
+            self.close("produce_refused", "over the quota for longer than a Produce may wait", softly=True)
 
     def next_turn(self, pump: object) -> None:
         """Pass a pump's kept bytes again in the next turn of the loop, and read nothing before."""

@@ -1,7 +1,7 @@
 """The data path of one process: listeners, connections, quota engine, capture; the sweep and the drain.
 
 It is told everything that does not come from its clients: configuration, quotas, routes to brokers. Who reads and asks
-for these is the application: in the same process, or in the control process (`worker`).
+for these is the application: in the same process, or in the control process.
 """
 
 import asyncio

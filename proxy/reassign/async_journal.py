@@ -1,6 +1,6 @@
 """The journal for the event loop: its calls run in a thread, one after the other; the last state is kept.
 
-A decision about several partitions holds `planning`, so that the API and the executor of one process do not use the
+A decision about several partitions holds `planning_lock`, so that the API and the executor of one process do not use the
 same slot twice; between processes the journal's sequence prevents that.
 """
 
@@ -36,7 +36,7 @@ class AsyncJournal:
         state: the journal's contents.
         partitions: the last known state of partitions in the cluster.
         shown: the reassignments that clients see.
-        planning: held during a decision.
+        planning_lock: held during a decision.
         problem: why the journal cannot be used; "" if it can.
     """
 

@@ -46,7 +46,9 @@ class Executor:
     """The executor of one process.
 
     Args:
-        directory: the journal's directory.
+        journal: the journal.
+        cluster: asks and changes the cluster.
+        lock: decides which process executes.
         settings: returns the settings in force.
         now_ms: the time, monotonic.
 

@@ -230,15 +230,15 @@ def _executed_requests(
     entries: Mapping[TopicPartition, Entry], cluster: ClusterState, memory: Memory, now_ms: int
 ) -> frozenset[str]:
     """Return the requests that a broker has executed without a response to Sluice, as the cluster shows."""
-    decision = set()
+    executed = set()
     for key, entry in entries.items():
         now = cluster.partitions.get(key)
         if entry.asked is None or now is None or entry.unsure:
             continue
         since_ms = memory.asked_ms.setdefault((key, entry.asked.by), now_ms)
         if now_ms - since_ms >= _ASKED_MS_MIN and _is_executed(entry, entry.asked, now):
-            decision.add(entry.asked.by)
-    return frozenset(decision)
+            executed.add(entry.asked.by)
+    return frozenset(executed)
 
 
 def _is_executed(entry: Entry, asked: PendingRequest, now: PartitionState) -> bool:

@@ -42,7 +42,7 @@ class Announcements:
         flows: their channels, and the missing bytes of each when it was charged, the oldest first.
         doubtful: the bytes beyond what their channels are trusted with, of all requests together.
         suspended_until_ms: the time until which no further doubtful request is admitted.
-        due_ms: the earliest time at which `overdue` can find a request.
+        due_ms: the earliest time at which `expire` can find a request.
 
     >>> announcements, flow = Announcements(), Flow()
     >>> announcements.begin(flow, 1_000_000, now_ms=0)

@@ -9,8 +9,9 @@ moment.
 
 Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219). A Produce before its
 slot is held at its header, at most `hold_seconds_max`; a Fetch before its slot gets an empty response with the time
-that is left. Nothing here can wake a channel: so no channel is muted longer than what is certain to pass before it plus
-one burst, and a held one asks again after half a burst at the latest. Then no capacity is lost that others give back.
+that is left. Nothing here can wake a channel: so no channel is muted for longer than the requests before it in the
+queue and one burst take, and a held one asks again after half a burst at the latest. So no capacity is lost that others
+give back.
 
 Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is
 refused, and charged nothing: n producers of s bytes find room for each request while n·s <= T·(hold + mute), and

@@ -170,7 +170,7 @@ def authenticate_request(
 
 
 def bare_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> int:
-    """Owe the response to the bare token at `pos`; returns its size with the prefix, OVER, or 0 with an order."""
+    """Owe the response to the bare token at `pos`; returns its size with the prefix, REQUEST_FOLLOWS, or 0."""
     have = end - pos
     if have < 4:
         return _await_bytes(direction, have, 4)
