@@ -219,7 +219,7 @@ class RequestDirection(RequestReader):
     def _handle_closed_intake(self, buf: Buffer, pos: int, end: int) -> int:
         """Handle bytes while no request may be handled: too many responses are owed, or a SASL exchange is under way.
 
-        Returns the size of a bare token that passes, REQUEST_FOLLOWS if a request follows after all, or 0 with an order.
+        Returns the size of a bare token that passes, REQUEST_FOLLOWS if a request follows, or 0 with an order.
         """
         state = self.state
         if state.forward is not None:

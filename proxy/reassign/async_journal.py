@@ -1,7 +1,7 @@
 """The journal for the event loop: its calls run in a thread, one after the other; the last state is kept.
 
-A decision about several partitions holds `planning_lock`, so that the API and the executor of one process do not use the
-same slot twice; between processes the journal's sequence prevents that.
+A decision about several partitions holds `planning_lock`, so that the API and the executor of one process do not use
+the same slot twice; between processes the journal's sequence prevents that.
 """
 
 import asyncio

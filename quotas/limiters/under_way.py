@@ -1,8 +1,9 @@
 """Fetches of one identity that are with their brokers (the `schedule` policy): what they may bring beyond their charge.
 
 A Fetch is charged beforehand with what the last one brought. What it was granted, or the largest batch seen (a broker
-returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins. What
-time has paid of its charge is exposed too: it may still come, at once with what others bring.
+returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins. While
+it waits at the broker, the schedule moves on and pays for its charge. The part that is paid is exposed too, since the
+response may still bring these bytes, at once with those of other Fetches.
 `schedule` decides what may be exposed at a time, its *room*; this module counts, and knows neither a clock nor the
 schedule.
 
