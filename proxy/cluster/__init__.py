@@ -1,7 +1,7 @@
 """The cluster as Sluice's own connections see it: the brokers' addresses, and what is read from them regularly."""
 
 from proxy.cluster.advertised import Advertised
-from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.brokers import BrokerMap, KnownBrokers
 from proxy.cluster.client import BrokerClient
 from proxy.cluster.login import login_of
 from proxy.cluster.map_file import MapFile
@@ -14,6 +14,7 @@ __all__ = [
     "Advertised",
     "BrokerClient",
     "BrokerMap",
+    "KnownBrokers",
     "MapFile",
     "Poller",
     "QuotaMirror",

@@ -15,7 +15,7 @@ Non-obvious:
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address, ListenerOptions
@@ -24,7 +24,7 @@ from proxy.hosts import is_host, is_ip
 from proxy.logs import event
 from proxy.stats import Stats
 
-__all__ = ["BrokerMap"]
+__all__ = ["BrokerMap", "KnownBrokers"]
 
 _ID_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535
@@ -35,6 +35,14 @@ _LOGGED_MAX: Final = 100
 logger = logging.getLogger(__name__)
 
 
+class KnownBrokers(NamedTuple):
+    """All that a broker map has learned: addresses by id, ids of live brokers, and IP addresses by host name."""
+
+    addresses: Mapping[int, Address]
+    live: tuple[int, ...]
+    ips: Mapping[str, str]
+
+
 class BrokerMap:
     """Broker ids and their addresses.
 
@@ -43,6 +51,7 @@ class BrokerMap:
 
     Attributes:
         changed: set when an address was learned; cleared when the map was written to disk.
+        version: grows with every change.
     """
 
     def __init__(self, bootstrap: tuple[Address, ...], stats: Stats) -> None:
@@ -54,6 +63,7 @@ class BrokerMap:
         self._next_broker = 0
         self._logged: set[tuple[int, str, int]] = set()  # refused addresses that were logged
         self.changed = False
+        self.version = 0
 
     def learn(self, broker: int, host: str, port: int) -> None:
         """Store a broker's address; an impossible one is refused, and the previous one stays."""
@@ -65,10 +75,22 @@ class BrokerMap:
             return
         self._addresses[broker] = Address(host, port)
         self.changed = True
+        self.version += 1
+
+    def known(self) -> KnownBrokers:
+        """Return a copy of all that was learned, for another process."""
+        return KnownBrokers(dict(self._addresses), self._live, dict(self._ips))
+
+    def replace(self, known: KnownBrokers) -> None:
+        """Take another process's map in place of this one."""
+        self._addresses, self._live, self._ips = dict(known.addresses), known.live, dict(known.ips)
+        self.changed = False
 
     def set_live(self, brokers: Iterable[int]) -> None:
         """Store which brokers are alive: the bootstrap port leads to these, and others make room for them."""
-        self._live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
+        live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
+        self.version += live != self._live
+        self._live = live
         if len(self._addresses) >= _BROKERS_MAX:
             self._addresses = {
                 broker: self._addresses[broker] for broker in self._live if broker in self._addresses
@@ -80,6 +102,7 @@ class BrokerMap:
 
     def resolved(self, host: str, ip: str) -> None:
         """Store a host's resolved address."""
+        self.version += self._ips.get(host) != ip
         self._ips[host] = ip
 
     def hosts(self) -> list[str]:

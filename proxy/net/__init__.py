@@ -2,16 +2,18 @@
 
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
-from proxy.net.listener import Listener
-from proxy.net.shared import Ask, OutcomeCallback, Shared, Withdraw
+from proxy.net.listener import Listener, refuse_taken_ports
+from proxy.net.shared import Ask, Outcome, OutcomeCallback, Shared, Withdraw
 
 __all__ = [
     "Ask",
     "Connection",
     "Connections",
     "Listener",
+    "Outcome",
     "OutcomeCallback",
     "Shared",
     "Withdraw",
     "end_owner",
+    "refuse_taken_ports",
 ]

@@ -30,7 +30,7 @@ from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream
 from quotas.definitions.entities import ip_name
 
-__all__ = ["Listener", "Routes"]
+__all__ = ["Listener", "Routes", "refuse_taken_ports"]
 
 _ACCEPTS_A_TURN: Final = 64
 _BACKLOG: Final = 1024
@@ -80,11 +80,8 @@ class Listener:
         Raises:
             StartError: a port can not be bound.
         """
-        options = self._options
-        ports = {} if options.replicates else {ANY_BROKER: options.bootstrap_port}
-        ports.update({broker: options.broker_port(broker) for broker in options.broker_ids})
-        for broker, port in ports.items():
-            self._sockets[broker] = self._bind(port)
+        for broker, port in _ports(self._options).items():
+            self._sockets[broker] = _bind(self._options, port)
         for broker, sock in self._sockets.items():
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
 
@@ -95,23 +92,6 @@ class Listener:
             self._shared.loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
-
-    def _bind(self, port: int) -> socket.socket:
-        host = self._options.bind
-        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._options.reuse_port:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.bind((host, port))
-            sock.listen(_BACKLOG)
-        except OSError as error:
-            sock.close()
-            raise StartError(
-                f"listener {self._options.name!r}: {host}:{port} cannot be bound: {error.strerror}"
-            ) from error
-        sock.setblocking(False)
-        return sock
 
     def _accept(self, broker: int) -> None:
         sock = self._sockets[broker]
@@ -252,3 +232,38 @@ class Listener:
     def _listen_again(self, broker: int, sock: socket.socket) -> None:
         if self._sockets.get(broker) is sock:
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
+
+
+def refuse_taken_ports(options: ListenerOptions) -> None:
+    """Bind every port alone, and release it: several processes may share a port, and no other Sluice is one of them.
+
+    Raises:
+        StartError: a port cannot be bound.
+    """
+    for port in _ports(options).values():
+        _bind(options, port).close()
+
+
+def _ports(options: ListenerOptions) -> dict[int, int]:
+    """The ports of a listener, by the broker behind each."""
+    ports = {} if options.replicates else {ANY_BROKER: options.bootstrap_port}
+    ports.update({broker: options.broker_port(broker) for broker in options.broker_ids})
+    return ports
+
+
+def _bind(options: ListenerOptions, port: int) -> socket.socket:
+    host = options.bind
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise StartError(
+            f"listener {options.name!r}: {host}:{port} cannot be bound: {error.strerror}"
+        ) from error
+    sock.setblocking(False)
+    return sock

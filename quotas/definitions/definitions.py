@@ -17,7 +17,7 @@ bucket of its own, since it is counted although it has no limit. Static settings
 `toml_file`, measuring in `rate` and `schedule`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
@@ -111,9 +111,22 @@ class Definitions:
 
     The owner may `put` one entity after another while other threads read: a reader sees an entity's limits before or
     after the change. Clients use a new limit once `Engine.update` was called.
+
+    Attributes:
+        changed: called with the code of each entity after its limits were set, in the owner's thread; None: not called.
     """
 
-    __slots__ = ("_codes", "_defaults", "_limited", "_overrides", "_rates", "_static", "_topics", "_users")
+    __slots__ = (
+        "_codes",
+        "_defaults",
+        "_limited",
+        "_overrides",
+        "_rates",
+        "_static",
+        "_topics",
+        "_users",
+        "changed",
+    )
 
     def __init__(
         self,
@@ -126,6 +139,7 @@ class Definitions:
             DefinitionError: an invalid entity or value.
         """
         self.static = static or StaticQuotas()
+        self.changed: Callable[[str], object] | None = None
         self._codes: dict[str, None] = {}  # in the order of definition
         self._users: dict[str, int] = {}  # how many entities name each
         self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
@@ -185,6 +199,16 @@ class Definitions:
         elif known and not values:
             del self._codes[text]
             self._count_user(entity, -1)
+        if self.changed is not None:
+            self.changed(text)
+
+    def codes(self) -> list[str]:
+        """The codes of all entities, copied in one step: other threads may call it."""
+        return list(self._codes)
+
+    def limits(self, text: str) -> dict[str, float]:
+        """The limits of an entity, by its code; empty where it has none."""
+        return self._values(text)
 
     def values(self, entity: Entity) -> dict[str, float]:
         """The limits of one entity; empty where it has none. Static settings do not count."""

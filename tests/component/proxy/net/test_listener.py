@@ -14,7 +14,7 @@ from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address
 from proxy.config.options import LimitOptions, ListenerOptions
 from proxy.errors import StartError
-from proxy.net import Connections, Listener, Shared
+from proxy.net import Connections, Listener, Shared, refuse_taken_ports
 from proxy.net.upstream import Upstream
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
@@ -246,3 +246,15 @@ async def test_sidecar_binds_the_ports_of_its_brokers_alone() -> None:
         port.client(1)
     listener.close()
     port.close()
+
+
+async def test_port_that_another_process_shares_is_refused_to_one_that_wants_it_alone() -> None:
+    with closing(socket.socket()) as other:
+        port = Port()
+        refuse_taken_ports(port.options)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind((HOST, port.options.broker_port(1)))
+        other.listen()
+        with pytest.raises(StartError, match="cannot be bound: Address already in use"):
+            refuse_taken_ports(port.options)
+        refuse_taken_ports(replace(port.options, reuse_port=True))

@@ -195,3 +195,29 @@ def test_broker_with_an_impossible_port_is_not_learned(port: int) -> None:
     brokers = BrokerMap((), Stats())
     brokers.learn(1, "10.0.0.1", port)
     assert not brokers.addresses()
+
+
+def test_another_process_takes_over_the_whole_map(brokers: BrokerMap) -> None:
+    brokers.learn(1, "10.0.0.1", 9092)
+    brokers.learn(2, "broker-2.example", 9092)
+    brokers.resolved("broker-2.example", "10.0.0.2")
+    brokers.set_live([1])
+    other = BrokerMap((BOOTSTRAP,), Stats())
+    other.learn(3, "10.0.0.3", 9092)
+    other.replace(brokers.known())
+    assert [other.upstream(broker)[1] for broker in (1, 2, 3)] == [
+        ("10.0.0.1", 9092),
+        ("10.0.0.2", 9092),
+        None,
+    ]
+    assert (other.live(), other.changed) == ((1,), False)
+
+
+def test_version_grows_with_changes_only(brokers: BrokerMap) -> None:
+    versions = [brokers.version]
+    for _ in range(2):
+        brokers.learn(1, "broker-1.example", 9092)
+        brokers.set_live([1])
+        brokers.resolved("broker-1.example", "10.0.0.1")
+        versions.append(brokers.version)
+    assert versions == [0, 3, 3]

@@ -13,7 +13,7 @@ from quotas.definitions.definitions import (
     Definitions,
     StaticQuotas,
 )
-from quotas.definitions.entities import DEFAULT, BucketKey, Entity
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity, code
 from quotas.errors import DefinitionError
 from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
 
@@ -158,3 +158,15 @@ def test_drained_definitions_are_empty() -> None:
     assert len(list(found.drain())) == 3  # two entities, one user
     assert found == Definitions()
     assert not found.names_user("u")
+
+
+def test_owner_of_a_copy_learns_which_entities_have_changed() -> None:
+    definitions, changed = produce({(None, "a"): 1}), list[str]()
+    definitions.changed = changed.append
+    definitions.put(Entity(client_id="b"), {PRODUCER_BYTE_RATE: 2})
+    definitions.put(Entity(client_id="a"), {})
+    assert {text: definitions.limits(text) for text in changed} == {
+        code(None, "b"): {PRODUCER_BYTE_RATE: 2.0},
+        code(None, "a"): {},
+    }
+    assert definitions.codes() == [code(None, "b")]
