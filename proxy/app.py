@@ -20,7 +20,7 @@ from typing import Final
 import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from proxy.admin import AdminServer, Site
+from proxy.admin import AdminServer, OwnFigures, Site
 from proxy.certificates import Certificates
 from proxy.channel import Question
 from proxy.clock import now_ms
@@ -125,7 +125,7 @@ class App:
         )
         page = None if moves is None else moves.page
         state = None if fleet is None else fleet.state
-        site = Site(metrics, relay.engine, self.not_ready, now_ms, page, state)
+        site = Site(OwnFigures(metrics, relay.engine, now_ms), self.not_ready, page, state)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
         self._mirror = (

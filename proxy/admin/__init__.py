@@ -3,14 +3,16 @@
     http      bytes <-> requests and responses
     pages     the pages' text: pure
     clients   /clients: pure too
+    figures   where the figures come from
     site      which page shows what
     server    asyncio streams, bounded
 
 The port changes nothing.
 """
 
+from proxy.admin.figures import Figures, OwnFigures, count_clients
 from proxy.admin.http import Page, Request
 from proxy.admin.server import AdminServer
 from proxy.admin.site import Site
 
-__all__ = ["AdminServer", "Page", "Request", "Site"]
+__all__ = ["AdminServer", "Figures", "OwnFigures", "Page", "Request", "Site", "count_clients"]

@@ -9,13 +9,13 @@ Nothing here knows sockets or the clock.
 import heapq
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from proxy.admin.http import Page
 from proxy.admin.pages import TEXT, html
 from quotas.engine import GATEWAY, QuotaView
 
-__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "ClientTable"]
+__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "ClientPart", "ClientTable"]
 
 ROWS_MAX: Final = 200
 NAME_CHARACTERS_MAX: Final = 200
@@ -39,6 +39,20 @@ TITLES: Final = (
 _Identity = tuple[str, str, str]
 
 
+class ClientPart(NamedTuple):
+    """What one of several processes has counted.
+
+    Args:
+        rows: its chosen clients, at each broker.
+        rates: their rates at all brokers.
+    """
+
+    clients: int
+    over: int
+    rows: list[QuotaView]
+    rates: dict[_Identity, float]
+
+
 class ClientTable:
     """One response: `count` all clients, `add_rates` of the chosen ones, then `page` or `text`."""
 
@@ -47,6 +61,37 @@ class ClientTable:
         self._over_count = 0
         self._rows: list[QuotaView] = []
         self._rates: dict[_Identity, float] = {}
+
+    @classmethod
+    def merge(cls, parts: Iterable[ClientPart]) -> Self:
+        """Make the table of several processes: of one client at one broker the figures are added up.
+
+        A client that moves little everywhere is only in some processes' parts; so with more clients than rows, the
+        numbers of clients are those of the process that has most.
+        """
+        table = cls()
+        merged: dict[tuple[_Identity, int], QuotaView] = {}
+        for part in parts:
+            for view in part.rows:
+                place = _identity(view), view.broker
+                found = merged.get(place)
+                merged[place] = view if found is None else _sum(found, view)
+            for identity, rate in part.rates.items():
+                table._rates[identity] = table._rates.get(identity, 0.0) + rate
+            table._count = max(table._count, part.clients)
+            table._over_count = max(table._over_count, part.over)
+        table._count = max(table._count, len(merged))
+        table._over_count = max(table._over_count, sum(map(_is_over, merged.values())))
+        table._rows = heapq.nlargest(ROWS_MAX, merged.values(), key=_weight)
+        return table
+
+    def part(self) -> ClientPart:
+        """Return what was counted, for `merge`."""
+        rates = self._rates
+        if not rates:
+            for view in self._rows:
+                rates[_identity(view)] = view.byte_rate
+        return ClientPart(self._count, self._over_count, self._rows, rates)
 
     @property
     def at_several_brokers(self) -> bool:
@@ -111,6 +156,22 @@ class ClientTable:
 
 def _identity(view: QuotaView) -> _Identity:
     return view.type, view.user, view.client_id
+
+
+def _sum(one: QuotaView, other: QuotaView) -> QuotaView:
+    """Add up the figures of one client at one broker in two processes."""
+    tokens = [view.tokens for view in (one, other) if view.tokens is not None]
+    return one._replace(
+        byte_rate=one.byte_rate + other.byte_rate,
+        quota=other.quota if one.quota is None else one.quota,
+        bytes_total=one.bytes_total + other.bytes_total,
+        throttle_ms_total=one.throttle_ms_total + other.throttle_ms_total,
+        throttled_total=one.throttled_total + other.throttled_total,
+        would_throttle_ms_total=one.would_throttle_ms_total + other.would_throttle_ms_total,
+        would_throttled_total=one.would_throttled_total + other.would_throttled_total,
+        debt_bytes=one.debt_bytes + other.debt_bytes,
+        tokens=sum(tokens) if tokens else None,
+    )
 
 
 def _is_over(view: QuotaView) -> bool:

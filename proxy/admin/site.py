@@ -1,48 +1,39 @@
 """The pages by path, and the sources of their values."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from proxy.admin import pages
-from proxy.admin.clients import TOPIC, ClientTable
+from proxy.admin.figures import Figures
 from proxy.admin.http import Page, Request
 from proxy.admin.server import Handler
-from proxy.metrics.exposition import Metrics, Quotas
-from proxy.metrics.series import portions
 from proxy.version import sluice_version
-from quotas.engine import QuotaView
 
 HTML_TYPE: Final = "text/html"  # what browsers accept first, and curl does not name
 
 
 class Site:
-    """The pages of one process.
+    """The pages.
 
     Args:
-        metrics: what /metrics shows.
-        quotas: what /clients shows.
+        figures: what /metrics and /clients show.
         not_ready: returns why clients cannot be served; "" if they can.
-        now_ms: the clock of the quota engine.
         reassignments: returns the document of /reassignments; None if reassignments pass unchanged.
         fleet: returns the document of /fleet; None if this process is no member of a fleet.
     """
 
     def __init__(
         self,
-        metrics: Metrics,
-        quotas: Quotas,
+        figures: Figures,
         not_ready: Callable[[], str],
-        now_ms: Callable[[], int],
         reassignments: Callable[[], Awaitable[Mapping[str, object]]] | None = None,
         fleet: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
         self._fleet = fleet
-        self._reassignments = reassignments
-        self._metrics = metrics
-        self._quotas = quotas
+        self._figures = figures
         self._not_ready = not_ready
-        self._now_ms = now_ms
+        self._reassignments = reassignments
         self._scrape = asyncio.Lock()
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -58,7 +49,7 @@ class Site:
         }
 
     async def _index(self, _: Request) -> Page:
-        return pages.index(sluice_version(), self._quotas.enforcing)
+        return pages.index(sluice_version(), self._figures.enforcing)
 
     async def _health(self, _: Request) -> Page:
         return pages.health()
@@ -76,30 +67,12 @@ class Site:
 
     async def _clients(self, request: Request) -> Page:
         async with self._scrape:
-            table = ClientTable()
-            for portion in portions(self._views(self._now_ms())):
-                table.count(portion)
-                await asyncio.sleep(0)  # traffic goes first
-            if table.at_several_brokers:
-                for portion in portions(self._views(self._now_ms())):
-                    table.add_rates(portion)
-                    await asyncio.sleep(0)
+            table = await self._figures.clients()
             write = table.page if HTML_TYPE in request.accept else table.text
-            return write(self._quotas.enforcing)
-
-    def _views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield the views of all clients, by kind of quota, and of all topics with a quota."""
-        quotas = self._quotas
-        yield from quotas.views(now_ms)
-        yield from quotas.mutation_views(now_ms)
-        yield from quotas.request_views(now_ms)
-        for view in quotas.topic_views(now_ms):
-            yield view._replace(type=TOPIC + view.type)
+            return write(self._figures.enforcing)
 
     async def _metrics_page(self, request: Request) -> Page:
         async with self._scrape:
-            for _ in self._metrics.portions(self._now_ms()):
-                await asyncio.sleep(0)  # traffic goes first
-            snapshot = self._metrics.snapshot()
-        body, content_type = await asyncio.to_thread(self._metrics.render, snapshot, request.accept)
+            render = await self._figures.metrics()
+        body, content_type = await asyncio.to_thread(render, request.accept)
         return Page(200, content_type, body)

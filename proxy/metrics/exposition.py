@@ -9,45 +9,18 @@ the text, possibly in a thread. The families of clients and topics are in `clien
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from proxy.metrics.client_families import of_clients, of_mutations, of_requests, of_topics
 from proxy.metrics.leases import LeaseMetrics
 from proxy.metrics.process_families import of_captures, of_proxy
+from proxy.metrics.quota_series import Quotas, QuotaSeries, families_of
 from proxy.metrics.replication import Family, ReplicationMetrics
-from proxy.metrics.series import ClientSeries, portions
 from proxy.stats import Stats
-from quotas.engine import QuotaView
-
-SMALL_SHARE: Final = 8  # one in so many of all series is for mutations, as many for requests, and for topics
-
-
-class Quotas(Protocol):
-    """The quota engine, as far as metrics need it."""
-
-    @property
-    def enforcing(self) -> bool:
-        """Whether quotas are enforced."""
-
-    def views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each client and direction."""
-
-    def mutation_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each client with partition mutations."""
-
-    def topic_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each topic with a quota, by direction."""
-
-    def request_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each client whose request time is measured."""
-
-    def cluster_tokens(self, now_ms: int) -> float | None:
-        """Return the partition mutations left for all clients together; None if they are unlimited."""
 
 
 class Snapshot(NamedTuple):
@@ -67,6 +40,7 @@ class Metrics:
         replication: the figures of replication; None without it.
         leases: the figures of leases; None without them.
         others: functions that return further metrics.
+        workers: how many processes relay.
     """
 
     def __init__(
@@ -78,19 +52,16 @@ class Metrics:
         replication: ReplicationMetrics | None = None,
         leases: LeaseMetrics | None = None,
         others: Sequence[Callable[[], Iterable[Family]]] = (),
+        workers: int = 1,
     ) -> None:
+        self._workers = workers
         self._others = others
         self._replication = replication
         self._leases = leases
         self._now_ms = 0
         self._stats = stats
         self._quotas = quotas
-        # Mutations, request times and topics must not compete with clients' bytes for series.
-        share = series_max // SMALL_SHARE
-        self._series = ClientSeries(series_max - 3 * share)
-        self._topics = ClientSeries(share)
-        self._mutations = ClientSeries(share)
-        self._requests = ClientSeries(share)
+        self._series = QuotaSeries(quotas, series_max)
         self._cluster_tokens: float | None = None
         self._version = version
         self._process = CollectorRegistry()
@@ -101,20 +72,7 @@ class Metrics:
 
         The caller ensures that there is one scrape at a time.
         """
-        for series, views in (
-            (self._series, self._quotas.views),
-            (self._mutations, self._quotas.mutation_views),
-            (self._topics, self._quotas.topic_views),
-            (self._requests, self._quotas.request_views),
-        ):
-            series.begin()
-            for portion in portions(views(now_ms)):
-                series.weigh(portion)
-                yield
-            series.choose()
-            for portion in portions(views(now_ms)):
-                series.take(portion)
-                yield
+        yield from self._series.portions(now_ms)
         if self._replication is not None:
             yield from self._replication.portions(now_ms)
         self._now_ms = now_ms
@@ -122,29 +80,29 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Take a snapshot of the counters, with the clients that `portions` has visited."""
-        rows, mutations, requests = self._series.rows(), self._mutations.rows(), self._requests.rows()
-        families = (
-            *of_clients(rows, (*mutations, *requests)),
-            *of_mutations(mutations, self._cluster_tokens),
-            *of_topics(self._topics.rows()),
-            *of_requests(requests),
-            *of_proxy(self._stats),
-            *of_captures(self._stats.captures),
-            *self._of_families(),
-            *self._of_program(),
-        )
-        return Snapshot(families)
+        return Snapshot((*families_of(self._series.rows(), self._cluster_tokens), *self.families()))
 
-    def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+    def families(self) -> Iterator[Metric]:
+        """The families of the process, without those of clients."""
+        yield from of_proxy(self._stats)
+        yield from of_captures(self._stats.captures)
+        yield from self._of_families()
+        yield from self._of_program()
+
+    def render(self, snapshot: Snapshot, accept: str, *, process: bool = True) -> tuple[bytes, str]:
         """Render a snapshot in a format that the scraper accepts.
+
+        Args:
+            process: whether to add this process's processor time, memory and descriptors.
 
         Returns: the body and its content type.
         """
         encode, content_type = choose_encoder(accept)
         registry = CollectorRegistry()
         registry.register(_Fixed(snapshot.families))
-        # OpenMetrics ends with a line of its own, so both parts must be written by one registry.
-        registry.register(_Fixed(tuple(self._process.collect())))
+        if process:
+            # OpenMetrics ends with a line of its own, so both parts must be written by one registry.
+            registry.register(_Fixed(tuple(self._process.collect())))
         return encode(registry), content_type
 
     def _of_families(self) -> Iterator[Metric]:
@@ -166,6 +124,7 @@ class Metrics:
         )
         gauge.add_metric((), float(self._quotas.enforcing))
         yield gauge
+        yield GaugeMetricFamily("sluice_workers", "Processes that relay, as configured", value=self._workers)
         info = GaugeMetricFamily(
             "sluice_build_info", "Always 1; the labels are the versions", labels=("version", "python")
         )

@@ -8,7 +8,7 @@ without a bound; Kafka's brokers have none.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Final
 from zlib import crc32
@@ -33,19 +33,31 @@ class Totals:
 
     def add(self, other: "Totals", sign: int = 1) -> None:
         """Add or subtract another client's counts."""
-        for name in _TOTALS:
+        for name in TOTALS:
             setattr(self, name, getattr(self, name) + sign * getattr(other, name))
 
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Yield each counter's name and value."""
+        return ((name, getattr(self, name)) for name in TOTALS)
 
-_TOTALS: Final = tuple(field.name for field in fields(Totals))
-SERIES_PER_ROW: Final = len(_TOTALS) + 3  # and byte rate, quota, debt
+    def set(self, name: str, value: float) -> None:
+        """Replace a counter."""
+        setattr(self, name, int(value))
+
+
+TOTALS: Final = tuple(counter.name for counter in fields(Totals))
+SERIES_PER_ROW: Final = len(TOTALS) + 3  # and byte rate, quota, debt
 
 Identity = tuple[str, str, str]  # type, user, client id
 
 
 @dataclass(slots=True)
 class Row:
-    """One client and direction as /metrics shows it; `quota` is None for unlimited."""
+    """One client and direction as /metrics shows it; `quota` is None for unlimited.
+
+    Attributes:
+        rates: the byte rate at each broker.
+    """
 
     type: str
     user: str
@@ -55,13 +67,18 @@ class Row:
     debt_bytes: float
     totals: Totals
     tokens: float | None = None  # of partition mutations
+    rates: dict[int, float] = field(default_factory=dict)
 
     def absorb(self, other: "Row") -> None:
-        """Add the figures of the same client at another broker.
+        """Add the figures of the same client at another broker, or in another process.
 
         The quota applies at each broker separately, so the rate shown with it is the busiest broker's.
         """
-        self.byte_rate = max(self.byte_rate, other.byte_rate)
+        for broker, rate in other.rates.items():
+            self.rates[broker] = self.rates.get(broker, 0.0) + rate
+        self.byte_rate = max(self.rates.values(), default=self.byte_rate + other.byte_rate)
+        if other.tokens is not None:
+            self.tokens = other.tokens + (self.tokens or 0.0)
         self.debt_bytes += other.debt_bytes
         self.totals.add(other.totals)
 
@@ -74,8 +91,7 @@ class ClientSeries:
     """
 
     def __init__(self, series_max: int) -> None:
-        # Produce and Fetch may each need a row for the rest, within the same bound.
-        self._rows_max = max(0, series_max // SERIES_PER_ROW - 2)
+        self._rows_max = rows_of(series_max)
         self._named: set[Identity] = set()
         self._before: set[Identity] = set()
         self._carried: dict[str, Totals] = {}  # type -> amount that keeps `<other>` from decreasing
@@ -102,9 +118,18 @@ class ClientSeries:
             elif entry > self._heap[0]:
                 heapq.heapreplace(self._heap, entry)
 
-    def choose(self) -> None:
-        """Choose the clients with a row of their own, after `weigh` has visited all."""
-        self._before, self._named = self._named, {identity for _, identity in self._heap}
+    def weights(self) -> list[tuple[int, Identity]]:
+        """Return the heaviest clients that were visited, with their weights."""
+        return list(self._heap)
+
+    def choose(self, named: frozenset[Identity] | None = None) -> None:
+        """Choose the clients with a row of their own, after all were weighed.
+
+        Args:
+            named: those to choose; None: the heaviest.
+        """
+        chosen = {identity for _, identity in self._heap} if named is None else set(named)
+        self._before, self._named = self._named, chosen
 
     def take(self, views: Iterable[QuotaView]) -> None:
         """Visit a portion of the clients and add up their figures."""
@@ -143,12 +168,17 @@ class ClientSeries:
         carried = self._carried.setdefault(row.type, Totals())
         reported = self._reported.setdefault(row.type, Totals())
         row.totals.add(carried)
-        for name in _TOTALS:
+        for name in TOTALS:
             missing = getattr(reported, name) - getattr(row.totals, name)
             if missing > 0:
                 setattr(carried, name, getattr(carried, name) + missing)
                 setattr(row.totals, name, getattr(reported, name))
         self._reported[row.type] = _copied(row.totals)
+
+
+def rows_of(series_max: int) -> int:
+    """Return the number of rows with so many series; Produce and Fetch each may need one more for the rest."""
+    return max(0, series_max // SERIES_PER_ROW - 2)
 
 
 def label(text: str) -> str:
@@ -182,7 +212,8 @@ def _row(view: QuotaView, identity: Identity) -> Row:
         would_throttle_ms=view.would_throttle_ms_total,
         would_throttled=view.would_throttled_total,
     )
-    return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals, view.tokens)
+    rates = {view.broker: view.byte_rate}
+    return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals, view.tokens, rates)
 
 
 def _copied(totals: Totals) -> Totals:

@@ -140,3 +140,15 @@ def test_table_without_clients_has_its_titles() -> None:
 def test_page_of_the_longest_names_stays_small() -> None:
     views = [VIEW._replace(client_id=f"{n}" + "&" * 9000, user="&" * 9000) for n in range(1000)]
     assert len(body(*views)) < 600_000  # 200 rows of twice 200 characters, each five when escaped
+
+
+def test_client_in_two_processes_is_one_row() -> None:
+    parts = []
+    for rate in (3000.0, 1000.0):
+        table = ClientTable()
+        table.count([VIEW._replace(byte_rate=rate, quota=3500.0, debt_bytes=0.0)])
+        parts.append(table.part())
+    text = ClientTable.merge(parts).text(True).body.decode()
+    assert "throttled: 1. " in text  # 4,000 B/s over 3,500, although each alone is not
+    assert "Rows: 1." in text
+    assert "4,000 B/s" in text

@@ -1,6 +1,6 @@
 """Which page shows what."""
 
-from proxy.admin import Request, Site
+from proxy.admin import OwnFigures, Request, Site
 from proxy.metrics.exposition import Metrics
 from proxy.stats import Stats
 from quotas.engine import QuotaView
@@ -44,7 +44,8 @@ class Quotas:
 
 def site(views: list[QuotaView], not_ready: str = "") -> Site:
     quotas = Quotas(views)
-    return Site(Metrics(Stats(), quotas, 1000, "1"), quotas, lambda: not_ready, lambda: 42)
+    figures = OwnFigures(Metrics(Stats(), quotas, 1000, "1"), quotas, lambda: 42)
+    return Site(figures, lambda: not_ready)
 
 
 async def body(site: Site, path: str, accept: str = "") -> tuple[int, str, str]:

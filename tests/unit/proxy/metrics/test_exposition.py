@@ -12,6 +12,7 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.leases import LeaseMetrics
 from proxy.metrics.replication import ReplicationMetrics
+from proxy.metrics.worker_families import of_workers
 from proxy.reassign import status
 from proxy.reassign.reconcile import Decision
 from proxy.stats import CaptureStats, Stats
@@ -129,6 +130,7 @@ def shared() -> FleetMetrics:
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
+    others = [*moves, *of_workers({1: True}, {1: 0}, {"killed": 1})]
     metrics = Metrics(
         stats,
         quotas,
@@ -136,7 +138,7 @@ def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 10
         "1.2.3",
         replicated(stats),
         leased(stats),
-        [lambda: moves, shared().families],
+        [lambda: others, shared().families],
     )
     for _ in metrics.portions(77):
         pass

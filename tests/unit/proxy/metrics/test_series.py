@@ -86,7 +86,8 @@ def test_rows_stay_within_the_bound() -> None:
 
 
 def test_one_client_at_several_brokers_is_one_row() -> None:
-    views = [view("a", 5, byte_rate=10.0, quota=20.0), view("a", 7, byte_rate=30.0, quota=20.0), view("b", 6)]
+    views = [view("a", 5, byte_rate=10.0, quota=20.0)._replace(broker=1)]
+    views += [view("a", 7, byte_rate=30.0, quota=20.0)._replace(broker=2), view("b", 6)]
     rows = scrape(series_for(2), views)
     assert totals(rows) == {"a": 12, "b": 6}
     assert (rows[0].byte_rate, rows[0].quota) == (

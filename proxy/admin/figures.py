@@ -1,0 +1,81 @@
+"""Where the pages of figures come from: this process's engine and counters, or those of several processes.
+
+`/metrics` and `/clients` look through all clients, in portions: traffic goes first.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from proxy.admin.clients import TOPIC, ClientTable
+from proxy.metrics.exposition import Metrics
+from proxy.metrics.quota_series import Quotas
+from proxy.metrics.series import portions
+from quotas.engine import QuotaView
+
+__all__ = ["Figures", "OwnFigures", "count_clients"]
+
+
+class Figures(Protocol):
+    """The source of figures. The caller ensures that there is one request at a time."""
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether quotas are enforced."""
+
+    async def clients(self) -> ClientTable:
+        """Return the table of `/clients`."""
+
+    async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
+        """Take a snapshot; returns a function that renders it, possibly in a thread, in a format that is accepted."""
+
+
+class OwnFigures:
+    """The figures of one process that does all.
+
+    Args:
+        now_ms: the clock of the quotas engine.
+    """
+
+    def __init__(self, metrics: Metrics, quotas: Quotas, now_ms: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._quotas = quotas
+        self._now_ms = now_ms
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether quotas are enforced."""
+        return self._quotas.enforcing
+
+    async def clients(self) -> ClientTable:
+        """Return the table of `/clients`."""
+        return await count_clients(self._quotas, self._now_ms)
+
+    async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
+        """Take a snapshot."""
+        for _ in self._metrics.portions(self._now_ms()):
+            await asyncio.sleep(0)
+        snapshot = self._metrics.snapshot()
+        return lambda accept: self._metrics.render(snapshot, accept)
+
+
+async def count_clients(quotas: Quotas, now_ms: Callable[[], int]) -> ClientTable:
+    """Look through all clients of an engine."""
+    table = ClientTable()
+    for portion in portions(_views(quotas, now_ms())):
+        table.count(portion)
+        await asyncio.sleep(0)
+    if table.at_several_brokers:
+        for portion in portions(_views(quotas, now_ms())):
+            table.add_rates(portion)
+            await asyncio.sleep(0)
+    return table
+
+
+def _views(quotas: Quotas, now_ms: int) -> Iterator[QuotaView]:
+    """Every client by every kind of quota, and every topic that has one."""
+    yield from quotas.views(now_ms)
+    yield from quotas.mutation_views(now_ms)
+    yield from quotas.request_views(now_ms)
+    for view in quotas.topic_views(now_ms):
+        yield view._replace(type=TOPIC + view.type)

@@ -1,0 +1,228 @@
+"""Merges the figures of several processes into one /metrics.
+
+    counters, histograms    summed; what a process had counted when it ended stays in the sum, since Prometheus takes a
+                            decrease for a restart, and counts the whole value again
+    gauges                  summed, but for those of LARGEST and SMALLEST
+    rows of clients         bytes and debts summed; a rate is summed at each broker, and the busiest broker's is shown
+
+A process that does not respond to a scrape keeps what it had counted the last time; its gauges are left out.
+"""
+
+import heapq
+from collections.abc import Container, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+
+from proxy.metrics.quota_series import KINDS, Chosen, Rows, Weights, families_of, shares
+from proxy.metrics.series import OTHER, TOTALS, Identity, Row, rows_of
+
+__all__ = ["Flat", "Merging", "Part", "RisingSums", "flat", "of_process"]
+
+K = TypeVar("K")
+
+Sample = tuple[str, tuple[tuple[str, str], ...], float]  # name, labels, value
+
+LARGEST: Final = frozenset(
+    {
+        "process_open_fds",  # beside the maximum of each process
+        "sluice_build_info",
+        "sluice_workers",
+        "sluice_capture_files",  # of one directory
+        "sluice_capture_bytes",
+        "sluice_capture_oldest_timestamp_seconds",
+    }
+)
+_RISING: Final = frozenset({"counter", "histogram"})
+SMALLEST: Final = frozenset({"sluice_enforcing", "process_start_time_seconds", "process_max_fds"})
+
+
+class Flat(NamedTuple):
+    """One family as plain values."""
+
+    name: str
+    kind: str
+    text: str
+    samples: tuple[Sample, ...]
+
+
+class Part(NamedTuple):
+    """The figures of one process."""
+
+    rows: Rows
+    cluster_tokens: float | None
+    families: tuple[Flat, ...]
+
+
+def flat(families: Iterable[Metric]) -> tuple[Flat, ...]:
+    """Convert families to plain values."""
+    return tuple(
+        Flat(
+            family.name,
+            family.type,
+            family.documentation,
+            tuple(
+                (sample.name, tuple(sorted(sample.labels.items())), sample.value) for sample in family.samples
+            ),
+        )
+        for family in families
+    )
+
+
+def of_process() -> tuple[Flat, ...]:
+    """Return the families of this process: its processor time, memory, descriptors."""
+    return flat(ProcessCollector(registry=CollectorRegistry()).collect())
+
+
+class RisingSums(Generic[K]):
+    """Sums over sources that never decrease when a source ends or starts over.
+
+    >>> sums = RisingSums[str]()
+    >>> sums.take(1, {"a": 5})
+    >>> sums.take(2, {"a": 7})
+    >>> sums.totals()
+    {'a': 12.0}
+    >>> sums.end(1)
+    >>> sums.take(3, {"a": 2})
+    >>> sums.totals()
+    {'a': 14.0}
+    """
+
+    def __init__(self) -> None:
+        self._ended: dict[K, float] = {}
+        self._last: dict[int, dict[K, float]] = {}
+
+    def take(self, source: int, values: Mapping[K, float]) -> None:
+        """Take what a source has counted; keys that are not named keep their values."""
+        last = self._last.setdefault(source, {})
+        for key, value in values.items():
+            before = last.get(key, 0.0)
+            if value < before:
+                self._ended[key] = self._ended.get(key, 0.0) + before
+            last[key] = value
+
+    def end(self, source: int) -> None:
+        """Note that a source has ended; what it had counted stays."""
+        for key, value in self._last.pop(source, {}).items():
+            self._ended[key] = self._ended.get(key, 0.0) + value
+
+    def keep(self, keys: Container[K]) -> None:
+        """Forget all other keys."""
+        self._ended = {key: value for key, value in self._ended.items() if key in keys}
+        for source, last in self._last.items():
+            self._last[source] = {key: value for key, value in last.items() if key in keys}
+
+    def totals(self) -> dict[K, float]:
+        """Return the sums."""
+        totals = dict(self._ended)
+        for last in self._last.values():
+            for key, value in last.items():
+                totals[key] = totals.get(key, 0.0) + value
+        return totals
+
+
+_SampleKey = tuple[str, tuple[tuple[str, str], ...]]
+_RowKey = tuple[str, Identity, str]  # kind, whose, which counter
+
+
+class Merging:
+    """The figures of all processes of one `sluice serve`.
+
+    Args:
+        series_max: the bound of the series of all clients together.
+    """
+
+    def __init__(self, series_max: int) -> None:
+        self._rows_max = {kind: rows_of(part) for kind, part in shares(series_max).items()}
+        self._counters = RisingSums[_SampleKey]()
+        self._totals = RisingSums[_RowKey]()
+
+    def choose(self, weights: Iterable[Weights]) -> Chosen:
+        """Choose the clients that have rows: the heaviest of all processes together."""
+        chosen: dict[str, frozenset[Identity]] = {}
+        found = list(weights)
+        for kind in KINDS:
+            sums: dict[Identity, int] = {}
+            for one in found:
+                heaviest: dict[Identity, int] = {}
+                for weight, identity in one.get(kind, ()):  # once for each broker
+                    heaviest[identity] = heaviest.get(identity, 0) + weight
+                for identity, weight in heaviest.items():
+                    sums[identity] = sums.get(identity, 0) + weight
+            chosen[kind] = frozenset(
+                heapq.nlargest(self._rows_max[kind], sums, key=lambda identity: (sums[identity], identity))
+            )
+        return chosen
+
+    def merge(self, parts: Mapping[int, Part]) -> tuple[Metric, ...]:
+        """Return the families of all processes together.
+
+        Args:
+            parts: by process; a number names one life of a process, and is not used again.
+        """
+        rows = self._rows(parts)
+        tokens = [part.cluster_tokens for part in parts.values() if part.cluster_tokens is not None]
+        return (*families_of(rows, sum(tokens) if tokens else None), *self._families(parts))
+
+    def end(self, source: int) -> None:
+        """Note that a process has ended."""
+        self._counters.end(source)
+        self._totals.end(source)
+
+    def _rows(self, parts: Mapping[int, Part]) -> Rows:
+        merged: dict[str, dict[Identity, Row]] = {kind: {} for kind in KINDS}
+        for source, part in parts.items():
+            counted: dict[_RowKey, float] = {}
+            for kind in KINDS:
+                for row in part.rows.get(kind, ()):
+                    identity = (row.type, row.user, row.client_id)
+                    for name, value in row.totals.items():
+                        counted[kind, identity, name] = value
+                    found = merged[kind].setdefault(identity, row)
+                    if found is not row:
+                        found.absorb(row)
+            self._totals.take(source, counted)
+        self._totals.keep(
+            {(kind, identity, name) for kind in KINDS for identity in merged[kind] for name in TOTALS}
+        )
+        for (kind, identity, name), total in self._totals.totals().items():
+            merged[kind][identity].totals.set(name, total)
+        return {
+            kind: sorted(rows.values(), key=lambda row: (row.client_id == OTHER, -row.totals.bytes))
+            for kind, rows in merged.items()
+        }
+
+    def _families(self, parts: Mapping[int, Part]) -> list[Metric]:
+        families: dict[str, Flat] = {}
+        gauges: dict[str, dict[_SampleKey, list[float]]] = {}
+        for source, part in parts.items():
+            counted: dict[_SampleKey, float] = {}
+            for family in part.families:
+                families.setdefault(family.name, family)
+                for name, labels, value in family.samples:
+                    if family.kind in _RISING:
+                        counted[name, labels] = value
+                    else:
+                        gauges.setdefault(family.name, {}).setdefault((name, labels), []).append(value)
+            self._counters.take(source, counted)
+        totals = self._counters.totals()
+        merged = []
+        for family in families.values():
+            metric = Metric(family.name, family.text, family.kind)
+            if family.kind in _RISING:
+                names = dict.fromkeys(
+                    (name, labels)
+                    for part in parts.values()
+                    for other in part.families
+                    if other.name == family.name
+                    for name, labels, _ in other.samples
+                )
+                for name, labels in names:
+                    metric.add_sample(name, dict(labels), totals[name, labels])
+            else:
+                combine = max if family.name in LARGEST else min if family.name in SMALLEST else sum
+                for (name, labels), values in gauges.get(family.name, {}).items():
+                    metric.add_sample(name, dict(labels), combine(values))
+            merged.append(metric)
+        return merged
