@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from offline.options import BY, Goal, IngestOptions
+from offline.options import BY, Goal, IngestOptions, current_scope
 from quotas.definitions.toml_file import parse_limit
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
@@ -59,9 +59,9 @@ def _backtest_options(parser: argparse.ArgumentParser) -> None:
     defaults = EngineOptions()
     for name, value, text in (
         ("--policy", ("kip13", "schedule"), "quota policy to replay the requests through"),
-        ("--scope", ("broker", "gateway"), "whether a quota holds per broker or over all of them"),
+        ("--scope", ("broker", "cluster"), "whether a quota holds per broker or over all of them"),
     ):
-        parser.add_argument(name, choices=value, default=value[0], help=text)
+        parser.add_argument(name, choices=value, type=current_scope, default=value[0], help=text)
     parser.add_argument(
         "--candidates", type=_candidates, default=20, help="number of quotas to try for each direction"
     )

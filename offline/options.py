@@ -5,12 +5,30 @@ from typing import Final, Literal
 
 from quotas.options import EngineOptions
 
-__all__ = ["BY", "ApplyOptions", "BacktestOptions", "By", "Goal", "IngestOptions", "SparkOptions"]
+__all__ = [
+    "BY",
+    "ApplyOptions",
+    "BacktestOptions",
+    "By",
+    "Goal",
+    "IngestOptions",
+    "SparkOptions",
+    "current_scope",
+]
 
 By = Literal["client-id", "user", "user-client-id"]
 BY: Final[tuple[By, ...]] = ("client-id", "user", "user-client-id")
 # Followers are exempt from client quotas; a capture has none unless they come through a listener for clients.
 FOLLOWERS: Final = r"broker-\d+-fetcher-\d+"
+
+
+def current_scope(scope: str) -> str:
+    """Return the present name of a scope, which work directories and commands of earlier releases may call otherwise.
+
+    >>> current_scope("gateway"), current_scope("broker")
+    ('cluster', 'broker')
+    """
+    return "cluster" if scope == "gateway" else scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

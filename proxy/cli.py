@@ -93,7 +93,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     for option, metavar, text, key, default in (
         ("--policy", "NAME", "kip13 or schedule", "quotas.policy", quota.policy),
         ("--mode", "NAME", "enforce or observe", "quotas.mode", quota.mode),
-        ("--scope", "NAME", "broker or gateway", "quotas.scope", quota.scope),
+        ("--scope", "NAME", "broker or cluster", "quotas.scope", quota.scope),
         ("--admin", "HOST:PORT", 'address of /metrics; "" for none', "admin.bind", admin.bind),
         ("--log-level", "NAME", "debug, info, warning or error", "log.level", log.level),
         ("--log-format", "NAME", "text or json", "log.format", log.format),

@@ -93,7 +93,7 @@ class Engine:
     def __init__(self, options: EngineOptions, definitions: Definitions) -> None:
         self._options = options
         self._definitions = definitions
-        self._gateway = options.scope == "gateway"
+        self._gateway = options.scope == "cluster"
         self._enforcement_on = True
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it

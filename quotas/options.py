@@ -8,7 +8,7 @@ from typing import Literal
 
 Policy = Literal["kip13", "schedule"]
 Mode = Literal["enforce", "observe"]
-Scope = Literal["broker", "gateway"]
+Scope = Literal["broker", "cluster"]
 NewConnections = Literal["held", "as-kafka"]
 UnknownUsers = Literal["none", "default", "refuse"]
 
@@ -20,7 +20,7 @@ class EngineOptions:
     Attributes:
         policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.
         mode: `observe` makes every decision and enforces none.
-        scope: `broker` counts each broker by itself (KIP-13), `gateway` all brokers behind this process as
+        scope: `broker` counts each broker by itself (KIP-13), `cluster` all brokers behind this process as
         one. window_samples: samples of the window (kip13); Kafka's quota.window.num.
         window_seconds: length of one sample; Kafka's quota.window.size.seconds.
         burst_seconds: how much of its rate an idle identity may send at once (schedule).

@@ -95,7 +95,7 @@ def settings_note(policy: str, scope: str) -> str:
     >>> settings_note("kip13", "broker")
     'for policy "kip13" and scope "broker": each quota holds at each broker by itself'
     """
-    return f'for policy "{policy}" and scope "{scope}": each quota holds {scope_note(gateway=scope == "gateway")}'
+    return f'for policy "{policy}" and scope "{scope}": each quota holds {scope_note(gateway=scope == "cluster")}'
 
 
 def scope_note(*, gateway: bool) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from offline.advice.explain import settings_note
 from offline.errors import ApplyError
-from offline.options import ApplyOptions
+from offline.options import ApplyOptions, current_scope
 from offline.paths import finished_text
 from offline.quota_api import QuotaApi
 from quotas.definitions.alterations import entity_of_parts
@@ -50,9 +50,8 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     def wanted(current: Quotas) -> Quotas:
         return rollout(target, today, current, options.step, options.steps)
 
-    lines = [
-        f"{settings_note(settings['policy'], settings['scope'])}; lowest confidence {settings['confidence']}"
-    ]
+    note = settings_note(settings["policy"], current_scope(settings["scope"]))
+    lines = [f"{note}; lowest confidence {settings['confidence']}"]
     if options.quotas_file:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
     if options.bootstrap:

@@ -104,7 +104,7 @@ def _ranked(source: Store, engine: EngineOptions) -> DataFrame:
 
 def _by_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
     """Merge all brokers into one if the scope is one budget for all of them."""
-    return rows.withColumn("broker", F.lit(NO_ID)) if engine.scope == "gateway" else rows
+    return rows.withColumn("broker", F.lit(NO_ID)) if engine.scope == "cluster" else rows
 
 
 def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offline.advice.limits import Client, Need, need_of
+from offline.options import current_scope
 from offline.store import Store
 from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
@@ -67,6 +68,7 @@ def span_of(source: Store) -> Span:
 def backtest_settings(source: Store) -> dict[str, Any]:
     """Return the settings of the backtest."""
     found: dict[str, Any] = json.loads(source.text("backtest/settings.json"))
+    found["engine"]["scope"] = current_scope(found["engine"]["scope"])
     return found
 
 

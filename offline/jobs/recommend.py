@@ -120,13 +120,13 @@ def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
         loads=loads,
         blocks=blocks,
         alone=peaks(blocks, "direction", "quota").cache(),
-        recorded=recorded_blocks(seconds, span.start_s, gateway=scope == "gateway").cache(),
+        recorded=recorded_blocks(seconds, span.start_s, gateway=scope == "cluster").cache(),
     )
 
 
 def _direction(inputs: _Inputs, direction: str, found: _Results) -> None:
     """Add the recommendations for one direction, if it has clients."""
-    goal, span, gateway = inputs.goal, inputs.span, inputs.scope == "gateway"
+    goal, span, gateway = inputs.goal, inputs.span, inputs.scope == "cluster"
     of_way = F.col("direction") == direction
     before = inputs.recorded.filter(of_way)
     row = peaks(before, "direction").first()

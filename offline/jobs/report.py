@@ -33,7 +33,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
     goal: dict[str, Any] = json.loads(source.text("recommend/settings.json"))["goal"]
     recommendations = source.read("recommend/recommendations").collect()
     settings = backtest_settings(source)
-    gateway = settings["engine"]["scope"] == "gateway"
+    gateway = settings["engine"]["scope"] == "cluster"
     directions = [
         _direction(source, name, span, goal, gateway=gateway)
         for name in ("produce", "fetch")

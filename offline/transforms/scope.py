@@ -21,12 +21,12 @@ def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> Da
     Args:
         entities: the table `demand/entities`; its peaks are the answer where each broker has its own budget.
         per_second: the table `demand/per_second`.
-        scope: `broker` or `gateway`.
+        scope: `broker` or `cluster`.
 
     Returns:
         direction, user, client_id, peak_1s and peak_10s (bytes/s). Seconds without a request count as such.
     """
-    if scope != "gateway":
+    if scope != "cluster":
         return entities.select(*_ENTITY, "peak_1s", "peak_10s")
     return peaks_over_brokers(per_second)
 

@@ -28,9 +28,14 @@ DAY_SECONDS: Final = 86400
 SASL_NAMED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SASL_WITH_SECRET: Final = (*SASL_NAMED, "OAUTHBEARER")
 SASL_MECHANISMS: Final = (*SASL_WITH_SECRET, "GSSAPI", "AWS_MSK_IAM")
+OLD_SCOPE: Final = "gateway"  # how scope "cluster" was called
 HOLD_SECONDS_SCHEDULE: Final = (
     15.0  # the default of `schedule`: below the request timeouts that clients come with
 )
+
+
+def _scope(path: str, value: object) -> str:
+    return readers.choice("broker", "cluster")(path, "cluster" if value == OLD_SCOPE else value)
 
 
 def _no_rates() -> Mapping[str, int]:
@@ -177,7 +182,7 @@ class QuotaSettings:
     )
     scope: Scope = field(
         default="broker",
-        metadata=key(readers.choice("broker", "gateway"), '"broker" or "gateway"'),
+        metadata=key(_scope, '"broker" or "cluster"'),
     )
     window_samples: int = field(
         default=11, metadata=key(readers.count(2, 3600), "number", unit="windows", live=True)

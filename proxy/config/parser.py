@@ -18,6 +18,7 @@ from proxy.config.fleet_options import FleetOptions
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.options import (
     HOLD_SECONDS_SCHEDULE,
+    OLD_SCOPE,
     AdminOptions,
     ClusterOptions,
     Config,
@@ -128,6 +129,8 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
         source=source,
     )
     warnings = check(config)
+    if _table(tables, "quotas").get("scope") == OLD_SCOPE:
+        warnings.append(f'quotas.scope: "{OLD_SCOPE}" is now called "cluster"')
     warnings += _mirror_warnings(config.quotas, quotas.file)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)

@@ -2,7 +2,7 @@
 
 Kafka's arithmetic: each connection is recorded in sampled windows; one that would exceed the quota is subtracted again
 and closed, after a wait of (O - T) / T * W, at most one window's length. As every quota, the rate applies at each
-broker separately, or with scope `gateway` at all brokers together. With `observe` all connections are accepted, and
+broker separately, or with scope `cluster` at all brokers together. With `observe` all connections are accepted, and
 those that would have been closed are counted.
 
 This is the part of KIP-612 for IP entities. Rates of a broker or listener are broker configs, and so are the counts
@@ -132,7 +132,7 @@ class ConnectionRates:
             for rate in self._rates.values():
                 self._end(rate)
             self._rates.clear()
-        place = (ip, GATEWAY if options.scope == "gateway" else broker)
+        place = (ip, GATEWAY if options.scope == "cluster" else broker)
         found = self._rates.pop(place, None)
         if found is None:
             found = _AddressRate(limit, *windows)

@@ -6,7 +6,7 @@ from quotas.limiters.lending import ALL_BROKERS
 
 __all__ = ["GATEWAY", "QuotaView"]
 
-GATEWAY: Final = ALL_BROKERS  # with scope `gateway`
+GATEWAY: Final = ALL_BROKERS  # with scope `cluster`
 
 
 class QuotaView(NamedTuple):

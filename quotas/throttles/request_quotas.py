@@ -1,4 +1,4 @@
-"""All request quotas of one process: their limiters, one for each identity at each broker or, with scope `gateway`, at
+"""All request quotas of one process: their limiters, one for each identity at each broker or, with scope `cluster`, at
 all of them together (`request_percentage`; kafka-quotas.md §2).
 
 A limiter is created for its first client, updated after a change of definitions or options, and removed with its last

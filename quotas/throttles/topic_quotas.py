@@ -4,7 +4,7 @@ A topic is charged with its part of a request or response: its name or id, its p
 known only when that part has passed, so a topic is charged afterwards under both policies: the channel that exceeds
 the limit is muted until the topic's bytes are within it (KIP-219), and so is every other channel at its next request.
 The limiters of both policies have an operation for bytes that they cannot withhold (`Limiter.observe`). As all quotas,
-these apply at each broker separately, or with scope `gateway` at all brokers together.
+these apply at each broker separately, or with scope `cluster` at all brokers together.
 
 Every topic with a limit has a throttle from its first bytes on, until an hour without traffic. The throttles of topics
 with an entry of their own are bounded by the number of entries. The others, limited by the default topic, are at most
@@ -268,7 +268,7 @@ class TopicQuotas:
 
     def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
         """Return the throttle of a topic; None if it has no limit."""
-        place = (key, topic, ALL_BROKERS if self._source.options.scope == "gateway" else broker)
+        place = (key, topic, ALL_BROKERS if self._source.options.scope == "cluster" else broker)
         found = self._throttles.get(place)
         if found is not None:
             return found

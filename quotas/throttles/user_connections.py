@@ -3,7 +3,7 @@
 The arithmetic is that of partition mutations (`bucket`): one token per connection, `rate` tokens per second, and a
 burst of all windows, as for IPs (`connections`). No connection is refused: one without a token is muted until its
 token is there. Mutes are capped, so a user may owe tokens, at most those of a minute, so that a reconnect storm has a
-bounded effect. The rate applies at each broker separately, or with scope `gateway` at all brokers together. With
+bounded effect. The rate applies at each broker separately, or with scope `cluster` at all brokers together. With
 `observe` connections are counted and not muted.
 
 `proxy.channel.requests` decides from which request on a connection belongs to its user.
@@ -96,7 +96,7 @@ class UserConnections:
     def _throttle(self, user: str, broker: int, rate: float, now_ms: int, *, exactly: bool) -> UserThrottle:
         options, budgets = self._source.options, self._source.budgets
         burst = rate * options.window_samples * options.window_seconds
-        place = (user, ALL_BROKERS if options.scope == "gateway" else broker)
+        place = (user, ALL_BROKERS if options.scope == "cluster" else broker)
         throttle = self._users.pop(place, None)
         if throttle is None:
             bucket = TokenBucket(rate, burst, now_ms)

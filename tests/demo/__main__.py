@@ -1,6 +1,6 @@
 """`python -m tests.demo`: bring everything up, show it, judge it, take it down.
 
-The policy is `schedule` and the scope `gateway`: one budget for each client over all three brokers.
+The policy is `schedule` and the scope `cluster`: one budget for each client over all three brokers.
 The first seconds are not judged: clients are starting, and a quota allows a burst.
 The exit code is 1 when a client is off by more than 5 %, or saw an error.
 """
@@ -56,7 +56,7 @@ def _demo(console: Console, seconds: float) -> int:
             cluster.bootstrap(),
             # A short burst: brokers that have just started stall, and what a client makes up for afterwards would
             # be a twentieth of all that it moves in so short a time.
-            quotas={"policy": "schedule", "scope": "gateway", "burst_seconds": 0.2},
+            quotas={"policy": "schedule", "scope": "cluster", "burst_seconds": 0.2},
             client_quotas={
                 plan.client_id: {
                     "producer_byte_rate": plan.produce_quota,
@@ -65,7 +65,7 @@ def _demo(console: Console, seconds: float) -> int:
                 for plan in PLANS
             },
         )
-        console.print("Starting sluice serve, policy schedule, scope gateway, and three clients …")
+        console.print("Starting sluice serve, policy schedule, scope cluster, and three clients …")
         with SluiceProcess.configured(settings, Path(directory)) as sluice:
             outcomes, troubles = _watch(console, sluice, Path(directory), seconds)
     return _judge(console, outcomes, troubles)

@@ -87,7 +87,7 @@ def _engine(bits: int) -> Engine:
     options = EngineOptions(
         policy="schedule" if bits & _SCHEDULE else "kip13",
         mode="observe" if bits & _OBSERVE else "enforce",
-        scope="gateway" if bits & _SCOPE else "broker",
+        scope="cluster" if bits & _SCOPE else "broker",
         unknown_users=_UNKNOWN_USERS[(bits >> 16) % len(_UNKNOWN_USERS)],
         new_connections="as-kafka" if bits & _AS_KAFKA else "held",
         charge_auto_created=bool(bits & _MUTATIONS),

@@ -75,7 +75,7 @@ class Fleet:
         secret.write_text("word")
         self._settings = SluiceSettings(
             kafka.bootstrap(),
-            quotas={"policy": "schedule", "scope": "gateway"},
+            quotas={"policy": "schedule", "scope": "cluster"},
             client_quotas={CLIENT: {"producer_byte_rate": QUOTA}},
         )
         self._keys = {"holder": self.holder, "members_max": 4, "secret_file": str(secret)}

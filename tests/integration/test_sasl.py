@@ -273,7 +273,7 @@ def again(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     rates = {"alice": 100_000, "bob": 300_000}
     quotas = {user: {"producer_byte_rate": rate} for user, rate in rates.items()}
     made = settings(
-        kafka, directory, REAUTH, quotas={"policy": "schedule", "scope": "gateway"}, user_quotas=quotas
+        kafka, directory, REAUTH, quotas={"policy": "schedule", "scope": "cluster"}, user_quotas=quotas
     )
     with SluiceProcess.configured(made, directory) as process:
         yield process

@@ -79,7 +79,7 @@ def _front(stack: ExitStack, kafka: Cluster, directory: Path, policy: str) -> Fr
         for word in WORDS
     }
     return stack.enter_context(
-        front(kafka.bootstrap(), directory / policy, policy=policy, scope="gateway", client_quotas=quotas)
+        front(kafka.bootstrap(), directory / policy, policy=policy, scope="cluster", client_quotas=quotas)
     )
 
 

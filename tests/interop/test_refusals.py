@@ -31,7 +31,7 @@ PORTS = BROKER_ID_MAX + 2
 CROWDED = "crowded"
 PRODUCERS = 5
 RATE = 1_600_000
-SMALL_HOLDS: dict[str, object] = {"scope": "gateway", "hold_seconds_max": 1, "mute_seconds_max": 1}
+SMALL_HOLDS: dict[str, object] = {"scope": "cluster", "hold_seconds_max": 1, "mute_seconds_max": 1}
 CROWDED_SETTING = Setting(records=5, size=800_000, client_id=CROWDED)
 NOTHING = Script(Way.CLOSE, every=0)
 

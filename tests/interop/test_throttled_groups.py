@@ -105,7 +105,7 @@ def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -
 
 def _front(stack: ExitStack, kafka: Cluster, directory: Path, policy: str) -> Front:
     # kip13 with a budget for each broker, as KIP-13 has it; schedule with one over all of them.
-    scope, share = ("broker", BROKERS) if policy == "kip13" else ("gateway", 1)
+    scope, share = ("broker", BROKERS) if policy == "kip13" else ("cluster", 1)
     quotas = {
         f"group-{family.name}": {"consumer_byte_rate": GROUP_BYTES_PER_SECOND // share} for family in FAMILIES
     } | {

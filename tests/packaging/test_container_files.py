@@ -155,7 +155,7 @@ def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
     )
 
     assert "gateway" in said
-    assert "scope gateway" in said
+    assert "scope cluster" in said
     assert set(compose["sluice"]["ports"]) == {
         f"127.0.0.1:{port}:{port}" for port in (listener["bootstrap_port"], f"{first}-{last}", 19080)
     }
@@ -231,7 +231,7 @@ def test_quotas_of_the_gateways_are_kept_on_a_volume_and_altered_by_a_user() -> 
         assert "readOnly" not in mounted[place]
         assert volumes[place][2:] == []  # not :ro
         assert quotas["alter_principals"] == ["admin"]
-        assert quotas["scope"] == "gateway"
+        assert quotas["scope"] == "cluster"
         image = (_DOCKER / "Dockerfile").read_text()
         assert f"\nCOPY --chown=10001:10001 docker/gateway/quotas.toml {place}/\n" in image
 

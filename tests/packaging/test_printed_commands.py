@@ -87,7 +87,7 @@ def test_quick_start_of_the_readme(kafka: Cluster, checkout: Path, create_topic:
     with PrintedShell(checkout, replaced, {"SLUICE_ADMIN__BIND": pages}) as shell:
         for command in commands(start):
             shell.run(command)
-        assert "scope=gateway" in shell.log()
+        assert "scope=cluster" in shell.log()
         write(sluice, create_topic(), "reports")
         printed = [shell.run(command) for command in commands(look)]
 

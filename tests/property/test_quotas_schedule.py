@@ -14,7 +14,7 @@ from tests.simulation.quota_world import ClientOptions, World, gates_of
 LIMIT = 1_000_000.0  # 1000 bytes a millisecond
 BURST_MS = 1000
 RUN_MS = 20_000
-OPTIONS = EngineOptions(policy="schedule", scope="gateway")
+OPTIONS = EngineOptions(policy="schedule", scope="cluster")
 SIZES = st.sampled_from([100, 16_384, 100_000, 1_000_000])
 REQUESTS = st.sampled_from([16_384, 100_000, 1_000_000])
 CLIENTS = st.lists(

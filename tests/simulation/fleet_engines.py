@@ -72,7 +72,7 @@ class Fleet:
         definitions = Definitions(
             static=StaticQuotas(producer_default=self.limit, consumer_default=self.limit)
         )
-        engine = Engine(EngineOptions(policy=self.policy, scope="gateway"), definitions)
+        engine = Engine(EngineOptions(policy=self.policy, scope="cluster"), definitions)
         identity = LesseeId(name, 1)
         budgets = Budgets(
             engine, Lessee(self.terms, identity, self.world.now_ms, 1e-9, 1e-9), self.world.now_ms

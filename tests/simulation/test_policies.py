@@ -26,7 +26,7 @@ def limits(rate: float = LIMIT) -> Definitions:
 
 
 def engine(policy: Policy = "schedule") -> Engine:
-    return Engine(EngineOptions(policy=policy, scope="gateway"), limits())
+    return Engine(EngineOptions(policy=policy, scope="cluster"), limits())
 
 
 def world_of(clients: int, options: ClientOptions, seed: int, stagger_ms: int = 0) -> World:
@@ -86,7 +86,7 @@ def test_sixty_consumers_start_at_once(obeys: bool, seed: int) -> None:
 @pytest.mark.parametrize("size", [16_000, MB])
 def test_hundred_fetches_of_unknown_size_bring_no_more_than_burst_and_quota(limit: float, size: int) -> None:
     # All at once, each a new connection; a batch is no larger than brokers accept by default.
-    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))))
+    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="cluster"), limits(limit))))
     world.add(ClientOptions(size=size, consumes=True), 100)
     world.run(5000)
     assert world.largest_second(limit) <= 2 + size / limit  # burst, that second's quota, one request
@@ -99,7 +99,7 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
     clients: int, limit: float, times: int
 ) -> None:
     # 16 kB twice a second each: a third of the quota, or less.
-    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))))
+    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="cluster"), limits(limit))))
     world.add(ClientOptions(size=16_000, max_bytes=16_000, consumes=True, think_ms=500), clients)
     world.run(5000)
     # Ten or eleven may be with the broker at a time: a batch may be larger than what they ask for.
@@ -114,7 +114,7 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
 @pytest.mark.parametrize("limit", [2.0 * MB, 20.0 * MB])
 def test_hundred_consumers_of_small_batches_get_the_quota_from_the_start(limit: float, seed: int) -> None:
     # The first ones bring half a second's quota each; with a hundred that wait the next may bring a batch or a few.
-    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))), seed)
+    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="cluster"), limits(limit))), seed)
     world.add(ClientOptions(size=16_000, consumes=True), 100)
     world.run(12_000)
     assert [world.ratio(limit, begin, begin + 2000) for begin in range(2000, 12_000, 2000)] == pytest.approx(
@@ -156,7 +156,7 @@ def test_sixty_producers_of_large_requests_hold_the_rate() -> None:
 
 def test_batch_larger_than_any_window_still_arrives() -> None:
     for policy in ("kip13", "schedule"):
-        options = EngineOptions(policy=policy, scope="gateway")
+        options = EngineOptions(policy=policy, scope="cluster")
         world = World(gates_of(Engine(options, limits())))
         world.add(ClientOptions(size=30 * MB, consumes=True))
         world.run(200_000)

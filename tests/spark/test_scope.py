@@ -37,4 +37,4 @@ def test_at_each_broker_it_is_the_busiest_brokers(seconds: DataFrame) -> None:
 
 
 def test_over_all_brokers_seconds_are_added_up_before_the_peak_is_taken(seconds: DataFrame) -> None:
-    assert peaks(seconds, "gateway") == {"spread": 2000.0, "turns": 1000.0, "alone": 900.0}
+    assert peaks(seconds, "cluster") == {"spread": 2000.0, "turns": 1000.0, "alone": 900.0}

@@ -211,7 +211,7 @@ _NIGHT: Final = Recording(
 # Five consumers on four connections each, on each of them 10 kB five times a second: 200 kB/s. One on 64 connections,
 # whose Fetches wait at the broker for 400 ms of every 500 and bring 200 B: 25.6 kB/s. All connections begin at once.
 # First Fetches wait for each other, and Fetches for what idle ones might bring, also where the quota is ample.
-_SCHEDULE: Final = EngineOptions(policy="schedule", scope="gateway")
+_SCHEDULE: Final = EngineOptions(policy="schedule", scope="cluster")
 _SEVERAL: Final = Recording(
     "consumers on several connections",
     "fetch",

@@ -14,7 +14,7 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.toml_file import parse
 
 RECOMMENDED = """\
-# Recommended for policy "schedule" and scope "gateway": each quota holds over all brokers together.
+# Recommended for policy "schedule" and scope "cluster": each quota holds over all brokers together.
 
 [[quota]]
 client_id = "<default>"
@@ -27,7 +27,7 @@ producer_byte_rate = 2000000
 
 
 MADE_FOR = (
-    'for policy "schedule" and scope "gateway": each quota holds over all brokers together; '
+    'for policy "schedule" and scope "cluster": each quota holds over all brokers together; '
     "lowest confidence low: 35 s recorded, so no daily peak"
 )
 
@@ -40,7 +40,7 @@ def work(tmp_path: Path) -> Path:
     (stage / "quotas.toml").write_text(RECOMMENDED)
     settings = {
         "policy": "schedule",
-        "scope": "gateway",
+        "scope": "cluster",
         "confidence": "low: 35 s recorded, so no daily peak",
         "today": {"producer_byte_rate": 10e6},
     }

@@ -39,14 +39,14 @@ def test_every_argument_sets_its_key() -> None:
         bootstrap_server="a:1,b:2",
         policy="schedule",
         mode="observe",
-        scope="gateway",
+        scope="cluster",
         admin="",
         log_level="debug",
         log_format="json",
     )
     assert found == {
         "cluster": {"bootstrap": "a:1,b:2"},
-        "quotas": {"policy": "schedule", "mode": "observe", "scope": "gateway"},
+        "quotas": {"policy": "schedule", "mode": "observe", "scope": "cluster"},
         "admin": {"bind": ""},
         "log": {"level": "debug", "format": "json"},
     }

@@ -24,12 +24,12 @@ def test_engine_options_are_the_settings(tmp_path: Path) -> None:
     options = engine_options(
         made(
             tmp_path,
-            '[quotas]\npolicy = "schedule"\nmode = "observe"\nscope = "gateway"\nwindow_samples = 5\n'
+            '[quotas]\npolicy = "schedule"\nmode = "observe"\nscope = "cluster"\nwindow_samples = 5\n'
             "window_seconds = 2\n"
             "burst_seconds = 0.5\nhold_seconds_max = 3\nmute_seconds_max = 4\n[limits]\nclient_ids_max = 6",
         )
     )
-    assert (options.policy, options.mode, options.scope) == ("schedule", "observe", "gateway")
+    assert (options.policy, options.mode, options.scope) == ("schedule", "observe", "cluster")
     assert (options.window_samples, options.window_seconds, options.burst_seconds) == (5, 2, 0.5)
     assert (options.hold_seconds_max, options.mute_seconds_max, options.client_ids_max) == (3, 4, 6)
 
@@ -148,3 +148,10 @@ def test_default_entities_are_no_patterns() -> None:
 def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:
     text = "".join(f'[[quota]]\nip = "host{index}"\nconnection_creation_rate = 1\n' for index in range(100))
     assert len(unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())) == 20
+
+
+def test_old_name_of_a_scope_is_read_with_a_warning() -> None:
+    tables = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n[quotas]\nscope = "gateway"\n'
+    config = parsed(tables)
+    assert config.quotas.scope == "cluster"
+    assert 'quotas.scope: "gateway" is now called "cluster"' in config.warnings

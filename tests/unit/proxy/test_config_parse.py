@@ -135,7 +135,7 @@ def test_security_protocol_follows_from_tls_and_sasl() -> None:
 def test_arguments_beat_environment_beats_file() -> None:
     tables = tomllib.loads(SMALL + '[quotas]\npolicy = "kip13"\nmode = "enforce"\nscope = "broker"')
     source = Source(
-        environ={"SLUICE_QUOTAS__MODE": "observe", "SLUICE_QUOTAS__SCOPE": "gateway"},
+        environ={"SLUICE_QUOTAS__MODE": "observe", "SLUICE_QUOTAS__SCOPE": "cluster"},
         overrides={"quotas": {"scope": "broker"}},
     )
     quotas = parse(tables, source, BASE).quotas

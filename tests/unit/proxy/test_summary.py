@@ -11,12 +11,12 @@ def said(text: str) -> dict[str, object]:
 
 
 def test_summary_of_a_gateway() -> None:
-    text = '[[listeners]]\nbroker_id_max = 7\n[quotas]\nfile = "q.toml"\npolicy = "schedule"\nscope = "gateway"\n'
+    text = '[[listeners]]\nbroker_id_max = 7\n[quotas]\nfile = "q.toml"\npolicy = "schedule"\nscope = "cluster"\n'
     assert said(text) == {
         "ports": "clients 127.0.0.1: bootstrap 19090, brokers 19100-19107",
         "admin": "127.0.0.1:19080",
         "policy": "schedule",
-        "scope": "gateway",
+        "scope": "cluster",
         "mode": "enforce",
         "store": "/etc/sluice/q.toml",
         "quota_entries": 3,

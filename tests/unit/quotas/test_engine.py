@@ -41,8 +41,8 @@ def test_each_broker_has_its_own_budget_in_scope_broker() -> None:
     assert two.produce(two.flow(), 20 * MB, 0) is ADMITTED
 
 
-def test_all_brokers_share_one_budget_in_scope_gateway() -> None:
-    quotas = engine(scope="gateway")
+def test_all_brokers_share_one_budget_in_scope_cluster() -> None:
+    quotas = engine(scope="cluster")
     assert quotas.client("", "a", 1) is quotas.client("", "a", 2)
 
 
@@ -125,7 +125,7 @@ def test_switch_turns_enforcement_off_and_on_in_any_mode() -> None:
 
 def test_scope_cannot_be_changed() -> None:
     quotas = engine(scope="broker")
-    quotas.update(replace(quotas.options, scope="gateway"), quotas.definitions, 0)
+    quotas.update(replace(quotas.options, scope="cluster"), quotas.definitions, 0)
     assert quotas.options.scope == "broker"
     assert quotas.client("", "a", 1) is not quotas.client("", "a", 2)
 
@@ -231,7 +231,7 @@ def test_views_show_counts_and_the_quota_in_force() -> None:
 
 
 def test_views_say_at_which_broker() -> None:
-    for scope, brokers in (("broker", [1, 2]), ("gateway", [GATEWAY])):
+    for scope, brokers in (("broker", [1, 2]), ("cluster", [GATEWAY])):
         quotas = Engine(EngineOptions(scope=scope), limits(2 * MB))  # type: ignore[arg-type]  # one of the two
         for broker in (1, 2):
             quotas.client("", "a", broker)

@@ -43,7 +43,7 @@ class Process:
     """An engine with a quarter of each budget."""
 
     def __init__(self) -> None:
-        options = EngineOptions(scope="gateway", partition_mutations_rate=10, partition_mutations_burst=110)
+        options = EngineOptions(scope="cluster", partition_mutations_rate=10, partition_mutations_burst=110)
         self.engine = Engine(options, LIMITS)
         self.lessee = Lessee(TERMS, LesseeId("w", 1), 0)
         self.budgets = Budgets(self.engine, self.lessee, 0)

@@ -20,7 +20,7 @@ class Process:
 
     def __init__(self, policy: Policy = "schedule") -> None:
         definitions = Definitions(static=StaticQuotas(producer_default=LIMIT, consumer_default=LIMIT))
-        self.engine = Engine(EngineOptions(policy=policy, scope="gateway"), definitions)
+        self.engine = Engine(EngineOptions(policy=policy, scope="cluster"), definitions)
         self.lessee = Lessee(TERMS, LesseeId("w", 1), 0)
         self.budgets = Budgets(self.engine, self.lessee, 0)
         self.engine.share(self.budgets)

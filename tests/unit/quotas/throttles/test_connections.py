@@ -65,7 +65,7 @@ def test_address_without_a_quota_is_not_even_remembered() -> None:
 def test_rate_holds_at_each_broker_or_over_all() -> None:
     each, _ = rates()
     assert admitted(each, HOME, 100, broker=1) + admitted(each, HOME, 100, broker=2) == 100
-    over_all, _ = rates(scope="gateway")
+    over_all, _ = rates(scope="cluster")
     assert admitted(over_all, HOME, 100, broker=1) + admitted(over_all, HOME, 100, broker=2) == 50
 
 

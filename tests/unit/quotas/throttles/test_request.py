@@ -98,7 +98,7 @@ def test_most_specific_of_eight_levels_holds() -> None:
         assert requests.limit == percent
 
 
-@pytest.mark.parametrize(("scope", "elsewhere"), [("broker", 0), ("gateway", 1000)])
+@pytest.mark.parametrize(("scope", "elsewhere"), [("broker", 0), ("cluster", 1000)])
 def test_scope_decides_whether_brokers_share_a_window(scope: str, elsewhere: int) -> None:
     quotas = engine(ANY_CLIENT, scope=scope)
     assert quotas.client("u", "a", 1).requests.record(500_000, 0) == 1000

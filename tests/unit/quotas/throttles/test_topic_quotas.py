@@ -77,7 +77,7 @@ def test_directions_have_separate_limits() -> None:
     assert (quotas.charges_produced_topics, quotas.charges_fetched_topics) == (True, False)
 
 
-@pytest.mark.parametrize(("scope", "expected"), [("broker", [2000, 2000]), ("gateway", [2000, 14_000])])
+@pytest.mark.parametrize(("scope", "expected"), [("broker", [2000, 2000]), ("cluster", [2000, 14_000])])
 def test_scope_decides_whether_brokers_share_a_limit(scope: str, expected: list[int]) -> None:
     quotas = engine("t", options=EngineOptions(scope=scope))  # type: ignore[arg-type]  # a Scope
     assert [wait_ms(quotas, "t", 12_000, broker=broker) for broker in (1, 2)] == expected

@@ -55,7 +55,7 @@ def test_user_without_a_name_is_not_counted() -> None:
 
 
 def test_scope_decides_whether_brokers_share_a_limit() -> None:
-    for scope, expected in (("broker", 0), ("gateway", 1000)):
+    for scope, expected in (("broker", 0), ("cluster", 1000)):
         quotas = engine({"u": 1}, scope=scope)
         waits(quotas, "u", 6, broker=1)
         assert waits(quotas, "u", 5, broker=2)[-1] == expected
