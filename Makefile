@@ -134,6 +134,10 @@ soak: jars ## Hours of honest and hostile clients, restarts and reloads: make so
 crowd: jars ## 10,000 hostile connections of five kinds at once, beside ten honest clients that are measured
 	@$(BIN)/python -m tests.soak.crowd $(ARGS)
 
+.PHONY: fleet
+fleet: jars ## One quota over members and workers on a real broker, beside one process; 15 minutes
+	@$(BIN)/python -m tests.bench.fleet $(ARGS)
+
 .PHONY: simulate
 simulate: setup ## Fleets that share budgets, with faults, in virtual time: 100,000 seeds, an hour or two
 	@$(BIN)/python -m tests.simulation $(ARGS)

@@ -126,7 +126,7 @@ def test_batches_that_are_larger_than_recorded_fetches_are_said(
     assert found["fetched"]["recorded_bytes"] == 30 * 5070
     assert 30 * 10_000 < found["fetched"]["bytes"] < 30 * 10_300
     assert (
-        "30 of 30 answers were larger. A broker answers with at least one whole batch"
+        "30 of 30 responses were larger. A broker responds with at least one whole batch"
         in capsys.readouterr().out
     )
 

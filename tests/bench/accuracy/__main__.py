@@ -32,11 +32,11 @@ from tests.cluster import (
     tools,
 )
 
-__all__ = ["main"]
+__all__ = ["CONSUMED", "LISTENER", "PRODUCED", "Bench", "main"]
 
-_LISTENER: Final = "COUNTED"
-_PRODUCED: Final = "accuracy-produce"
-_CONSUMED: Final = "accuracy-consume"
+LISTENER: Final = "COUNTED"
+PRODUCED: Final = "accuracy-produce"
+CONSUMED: Final = "accuracy-consume"
 _GRACE_SECONDS: Final = 60
 
 
@@ -57,11 +57,11 @@ class Bench:
         command = [sys.executable, "-m", "tests.bench.accuracy.relay", "--port", str(self._relay_port)]
         command += [
             "--broker-port",
-            str(self.cluster.address(NODE, _LISTENER)[1]),
+            str(self.cluster.address(NODE, LISTENER)[1]),
             "--events",
             str(self.events),
         ]
-        with self._process(command, "relay", self._relay_port):
+        with self.process(command, "relay", self._relay_port):
             yield
 
     @contextmanager
@@ -77,8 +77,8 @@ class Bench:
             return
         first = free_ports(3)[0]
         config = self.directory / f"{name}.toml"
-        config.write_text(self._config(name, first))
-        with self._process(sluice_command(config), name, first + 1 + NODE):
+        config.write_text(self.configuration(name, first))
+        with self.process(sluice_command(config), name, first + 1 + NODE):
             yield f"{HOST}:{first}"
 
     def runs(self) -> Iterator[tuple[str, int]]:
@@ -90,7 +90,7 @@ class Bench:
     def run(self, policy: str, direction: str, connections: int, bootstrap: str) -> judge.Figures:
         """Let the clients run, and judge what passed. Each run has a client id of its own, so each begins fresh."""
         client_id = client_name(policy, direction, connections)
-        topic = _PRODUCED if direction == "produce" else _CONSUMED
+        topic = PRODUCED if direction == "produce" else CONSUMED
         command = [sys.executable, "-m", "tests.bench.accuracy.clients", direction, "--bootstrap", bootstrap]
         command += ["--topic", topic, "--client-id", client_id, "--connections", str(connections)]
         command += [
@@ -113,7 +113,7 @@ class Bench:
             (policy, direction, connections), read_events(self.events, client_id), tally, self.options
         )
 
-    def _config(self, policy: str, first: int) -> str:
+    def configuration(self, policy: str, first: int) -> str:
         quotas = self.directory / "quotas.toml"
         quotas.write_text(
             f'[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = {self.options.quota}\n'
@@ -126,7 +126,8 @@ class Bench:
         )
 
     @contextmanager
-    def _process(self, command: list[str], name: str, port: int) -> Iterator[None]:
+    def process(self, command: list[str], name: str, port: int) -> Iterator[None]:
+        """Run a process that listens on a port."""
         log = self.directory / f"{name}.log"
         child = processes.start(command, log=log)
         try:
@@ -144,15 +145,15 @@ def client_name(policy: str, direction: str, connections: int) -> str:
 def measure(options: Options, console: Console) -> list[judge.Figures]:
     """Run everything that was asked for."""
     relay_port = free_ports(1)[0]
-    wanted = ClusterOptions(nodes=1, listeners=(Listener(_LISTENER, advertised=((HOST, relay_port),)),))
+    wanted = ClusterOptions(nodes=1, listeners=(Listener(LISTENER, advertised=((HOST, relay_port),)),))
     found: list[judge.Figures] = []
     with tempfile.TemporaryDirectory(prefix="sluice-accuracy-") as name, Cluster(wanted) as cluster:
         bench = Bench(options, cluster, relay_port, Path(name))
-        for topic in (_PRODUCED, _CONSUMED):
+        for topic in (PRODUCED, CONSUMED):
             tools.create_topic(cluster.bootstrap(), topic)
         if "consume" in options.directions:
             # Twice what one connection may read, and room for the burst: no connection comes to the end.
-            clients.fill(cluster.bootstrap(), _CONSUMED, 2 * options.quota * (options.seconds + 15))
+            clients.fill(cluster.bootstrap(), CONSUMED, 2 * options.quota * (options.seconds + 15))
         with bench.relay():
             for policy in options.policies:
                 with bench.policy(policy) as bootstrap:
