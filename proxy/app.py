@@ -45,7 +45,8 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.relay import Relay
-from proxy.quota_api import QuotaService, QuotaStore
+from proxy.quota_api import FileStore, QuotaService, QuotaStore
+from proxy.quota_topic import QuotaTopic
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
 from proxy.stats import Stats
@@ -68,18 +69,23 @@ class App:
 
     Args:
         config: what to run.
-        store: the quotas at start, and where they are kept.
+        store: the quotas at start, and where they are kept; None for those in a topic.
         loop: the loop it runs on.
     """
 
-    def __init__(self, config: Config, store: QuotaStore, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: Config, store: QuotaStore | None, loop: asyncio.AbstractEventLoop) -> None:
         self._config = config
         self._loop = loop
         self.stats = Stats()
         self._certificates = Certificates(config, self.stats)
         self._supervisor = Supervisor(loop, self.stats)
+        broker_tls = self._certificates.brokers
+        tls = None if broker_tls is None else lambda: broker_tls.context
+        self._topic = topic = QuotaTopic(config, tls) if store is None else None
+        quotas = store if topic is None else topic.store
+        assert quotas is not None, "a store is given, or a topic is opened"
         self.relay = relay = Relay(
-            config, store.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
+            config, quotas.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
         )
         self._fleet = fleet = join_fleet(config, relay.engine, relay.replication, relay.reconsider)
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
@@ -96,8 +102,6 @@ class App:
         self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
-        broker_tls = self._certificates.brokers
-        tls = None if broker_tls is None else lambda: broker_tls.context
         client = BrokerClient(self.brokers, login_of(config.cluster), tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
@@ -119,7 +123,7 @@ class App:
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
         moves = self._reassignments
-        others = [one.families for one in (moves, fleet) if one is not None]
+        others = [one.families for one in (moves, fleet, topic) if one is not None]
         metrics = Metrics(
             self.stats, relay.engine, series_max, sluice_version(), view, self._leases.view, others
         )
@@ -127,10 +131,12 @@ class App:
         state = None if fleet is None else fleet.state
         site = Site(OwnFigures(metrics, relay.engine, now_ms), self.not_ready, page, state)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
-        self._quota_service = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
-        self._mirror = (
-            QuotaMirror(client, self._quota_service.mirror) if config.quotas.source == "cluster" else None
-        )
+        self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)
+        self._mirror = None
+        if isinstance(quotas, FileStore) and config.quotas.store == "cluster":
+            self._mirror = QuotaMirror(client, partial(self._quota_service.mirror, quotas.mirror))
+        if topic is not None:
+            topic.follow(loop, self._quota_service, self._supervisor.run_once)
         shown = None if moves is None else moves.shown
         for options in config.listeners:
             routes = self.leaders if options.replicates else self.brokers
@@ -138,6 +144,7 @@ class App:
         self._reloader = Reloader(config, self._quota_service, self.stats, self.apply)
         self._stopping = asyncio.Event()
         self._signals = 0
+        self._open = False  # the clients' ports
         self._enforcing = True
 
     async def serve(self) -> None:
@@ -166,10 +173,15 @@ class App:
         await self._leases.start()
         if self._fleet is not None:
             await self._fleet.start()
-        self.relay.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
         if self._config.admin.bind is not None:
             await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
+        if self._topic is not None:
+            # No client may pass before its quota is known, so until then its connections are refused.
+            await self._topic.read(self._stopping)
+        if not self._stopping.is_set():
+            self.relay.open()
+            self._open = True
         gc.freeze()  # what is here now stays: no collection needs to look at it again
         event(
             logger,
@@ -197,6 +209,8 @@ class App:
         self.relay.start()
         if self._mirror is not None:
             run_forever("quota_mirror", self._mirror.run)
+        if self._topic is not None:
+            run_forever("quota_snapshot", self._topic.save_snapshots)
         if self._replication_source is not None:
             run_forever("replication_source", self._replication_source.run)
         if self._reassignments is not None:
@@ -211,6 +225,8 @@ class App:
         if self._fleet is not None:
             await self._fleet.close()
         await self._admin.close()
+        if self._topic is not None:
+            await asyncio.to_thread(self._topic.close)
         self._quota_service.close()
         self.relay.close()
 
@@ -218,7 +234,10 @@ class App:
         """Return why clients cannot be served; "" if they can."""
         if self._stopping.is_set():
             return "draining"
-        return self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
+        if self._topic is not None and self._topic.not_ready:
+            return self._topic.not_ready
+        problem = self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
+        return problem or ("" if self._open else "the clients' ports are not open yet")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Apply a reloaded configuration: quotas, policy, mode. Waiting requests are decided on again."""
@@ -300,9 +319,11 @@ def run(config: Config) -> int:
         SluiceError: the proxy cannot start.
     """
     _raise_descriptor_limit()
-    store = QuotaStore(config.quotas, config.source.quota_text, config.source.path)
-    for warning in unenforced(store.definitions.entries()):
-        event(logger, logging.WARNING, "configuration warning", warning=warning)
+    store = None
+    if config.quotas.store != "topic":
+        store = FileStore(config.quotas, config.source.quota_text, config.source.path)
+        for warning in unenforced(store.definitions.entries()):
+            event(logger, logging.WARNING, "configuration warning", warning=warning)
 
     async def main() -> int:
         app = App(config, store, asyncio.get_running_loop())

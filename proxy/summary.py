@@ -15,9 +15,8 @@ def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, 
         problem: why the cluster cannot be served yet; "" for no such field.
     """
     quotas = config.quotas
-    store = (
-        "the brokers" if quotas.source == "cluster" else "none" if quotas.file is None else str(quotas.file)
-    )
+    file = "none" if quotas.file is None else str(quotas.file)
+    store = {"cluster": "the brokers", "topic": f"topic {quotas.topic}"}.get(quotas.store, file)
     found: dict[str, Field] = {
         "ports": "; ".join(map(_ports, config.listeners)),
         "admin": str(config.admin.bind or "none"),

@@ -3,6 +3,7 @@
 Not for clients' connections: clients authenticate with the broker themselves, through the proxy.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ from kafka_client import Login, LoginError
 from proxy.config import ClusterOptions
 from proxy.files import read
 
-__all__ = ["login_of", "password_of"]
+__all__ = ["login_of", "password_of", "secret_of"]
 
 _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
@@ -19,10 +20,17 @@ def login_of(options: ClusterOptions) -> Login | None:
     """Return the login that `[cluster]` configures; None if it configures none."""
     if not options.sasl_mechanism:
         return None
-    path = options.password_file
-    if options.password or path is None:  # GSSAPI and AWS_MSK_IAM have neither
+    if options.password or options.password_file is None:  # GSSAPI and AWS_MSK_IAM have neither
         return Login(options.sasl_mechanism, options.username, options.password)
-    return Login(options.sasl_mechanism, options.username, lambda: password_of(path))
+    return Login(options.sasl_mechanism, options.username, secret_of(options))
+
+
+def secret_of(options: ClusterOptions) -> Callable[[], str]:
+    """Return the function that reads the password now in force; it raises LoginError."""
+    path = options.password_file
+    if options.password or path is None:
+        return lambda: options.password
+    return lambda: password_of(path)
 
 
 def password_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The brokers' own quotas, read every few seconds (`[quotas] source = "cluster"`; KIP-546).
+"""The brokers' own quotas, read every few seconds (`[quotas] store = "cluster"`; KIP-546).
 
 One DescribeClientQuotas for all entities, on a short connection of Sluice's own; with ACLs it needs DescribeConfigs on
 the cluster. The result goes to the owner of the quotas. While no broker responds, or none permits it, the last quotas

@@ -8,7 +8,8 @@ import argparse
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from commandline.amounts import count
@@ -16,6 +17,7 @@ from commandline.exit_codes import OK
 from proxy import logs
 from proxy.commands import check_fleet, check_json
 from proxy.commands.check_machine import machine_warnings
+from proxy.commands.check_topic import check_topics, require_topic_library
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.errors import SluiceError
 from quotas.definitions.amounts import write_bytes
@@ -41,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
     tls(config)
+    require_topic_library(config)
     lines = [
         *listeners(config),
         *quotas(config, definitions),
@@ -62,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
-    print("\n".join(cluster(config, found)))
+    print("\n".join((*cluster(config, found), *check_topics(config, _context(config)))))
     unknown, problem = ask_advertised(config)
     for broker, why in unknown.items():
         print(f"warning: broker {broker} did not report what it advertises: {why}")
@@ -79,6 +82,7 @@ def _print_document(options: argparse.Namespace) -> int:
         config = load(options.config, os.environ)
         definitions = read_definitions(config.quotas, config.source.quota_text)
         tls(config)
+        require_topic_library(config)
         list(capture(config))  # is pyarrow there?
         document |= check_json.describe(config, _limits(definitions))
         warnings = [*config.warnings, *unwritable(config), *unenforced(definitions.entries())]
@@ -186,9 +190,9 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
 def _alterations(config: Config) -> str:
     """Return where altered quotas are stored, and which principals may alter them."""
     settings = config.quotas
-    if settings.source == "cluster":
+    if settings.store == "cluster":
         return "altered at the brokers: these are their own quotas"
-    if settings.file is None:
+    if settings.file is None and settings.store == "file":
         return (
             'kafka-configs cannot alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
         )
@@ -213,7 +217,8 @@ def _alterations(config: Config) -> str:
     ]
     if not who:
         return 'kafka-configs cannot alter them: no user may (alter_principals = ["NAME"] under [quotas])'
-    return f"kept in {settings.file}; altered by {', '.join(who)}"
+    place = f"topic {settings.topic}" if settings.store == "topic" else settings.file
+    return f"kept in {place}; altered by {', '.join(who)}"
 
 
 def _clients_authenticate(config: Config) -> bool:
@@ -318,6 +323,11 @@ def tls(config: Config) -> "Certificates":
     return Certificates(config, Stats())
 
 
+def _context(config: Config) -> Callable[[], ssl.SSLContext] | None:
+    side = tls(config).brokers
+    return None if side is None else lambda: side.context
+
+
 def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
     """Ask the cluster for its brokers once; return them, or why there is no response."""
     # Imported late: judging a file needs no sockets.
@@ -325,9 +335,7 @@ def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
     from proxy.stats import Stats
 
     brokers = BrokerMap(config.cluster.bootstrap, Stats())
-    side = tls(config).brokers
-    context = None if side is None else lambda: side.context
-    poller = Poller(BrokerClient(brokers, login_of(config.cluster), context), None, follow=True)
+    poller = Poller(BrokerClient(brokers, login_of(config.cluster), _context(config)), None, follow=True)
     asyncio.run(poller.poll())
     return brokers.addresses(), poller.problem
 
@@ -338,8 +346,7 @@ def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
     from proxy.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats
 
-    side = tls(config).brokers
-    context = None if side is None else lambda: side.context
+    context = _context(config)
     login = login_of(config.cluster)
     unknown: dict[int, str] = {}
     problems: list[str] = []

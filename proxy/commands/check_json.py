@@ -26,7 +26,8 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
             "policy": settings.policy,
             "mode": settings.mode,
             "scope": settings.scope,
-            "source": settings.source,
+            "store": settings.store,
+            "source": settings.store,  # its old name
             "file": None if settings.file is None else str(settings.file),
             "entities": len(limits),
             "limits": [

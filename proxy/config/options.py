@@ -158,8 +158,17 @@ class QuotaSettings:
             readers.optional_file_path, "path", live=True, default="none: nothing but static settings"
         ),
     )
-    source: str = field(
-        default="file", metadata=key(readers.choice("file", "cluster"), '"file" or "cluster"')
+    store: str = field(
+        default="file",
+        metadata=key(readers.choice("file", "topic", "cluster"), '"file", "topic" or "cluster"'),
+    )
+    topic: str = field(default="__sluice-quotas", metadata=key(readers.text, "topic"))
+    audit_topic: str = field(
+        default="__sluice-audit", metadata=key(readers.optional_text, 'topic, or "" for none')
+    )
+    audit_retention_seconds: int | None = field(
+        default=None,
+        metadata=key(readers.count(60, 2**31), "number", unit="seconds", default="the brokers' default"),
     )
     alter_principals: tuple[str, ...] = field(
         default=(), metadata=key(readers.principals, "name, or several", live=True, default="none")
@@ -177,7 +186,7 @@ class QuotaSettings:
             readers.choice("enforce", "observe"),
             '"enforce" or "observe"',
             live=True,
-            default='`"enforce"`; `"observe"` with `source = "cluster"`',
+            default='`"enforce"`; `"observe"` with `store = "cluster"`',
         ),
     )
     scope: Scope = field(

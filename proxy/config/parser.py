@@ -31,6 +31,7 @@ from proxy.config.options import (
 )
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
+from proxy.config.store_options import check_store, renamed, settled, store_warnings
 from proxy.config.tables import build, refuse_unknown
 from proxy.errors import ConfigError
 
@@ -92,8 +93,9 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
         raise ConfigError(f"{error.path} (from {variable})", error.problem, error.value) from None
 
 
-def _parse(tables: Tables, source: Source, base: Path) -> Config:
-    refuse_unknown(tables, SECTIONS, "", {})
+def _parse(given: Tables, source: Source, base: Path) -> Config:
+    refuse_unknown(given, SECTIONS, "", {})
+    tables, old_names = renamed(given)
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
     state = _section(StateOptions, fields(StateOptions), "state", tables)
     capture = _section(CaptureOptions, fields(CaptureOptions), "capture", tables)
@@ -109,7 +111,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     config = Config(
         cluster=_cluster(cluster, listeners),
         listeners=listeners,
-        quotas=_with_mode_default(
+        quotas=settled(
             _with_hold_default(replace(quotas, file=_absolute(base, quotas.file)), _table(tables, "quotas")),
             _table(tables, "quotas"),
         ),
@@ -128,10 +130,11 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
         log=_section(LogOptions, fields(LogOptions), "log", tables),
         source=source,
     )
-    warnings = check(config)
+    warnings = old_names + check(config)
+    check_store(config)
     if _table(tables, "quotas").get("scope") == OLD_SCOPE:
         warnings.append(f'quotas.scope: "{OLD_SCOPE}" is now called "cluster"')
-    warnings += _mirror_warnings(config.quotas, quotas.file)
+    warnings += store_warnings(config.quotas, quotas.file)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     warnings += fleet.warnings()
@@ -213,27 +216,6 @@ def _with_journal(settings: ReassignmentSettings, base: Path, state: Path | None
             raise ConfigError("reassignment.journal", problem)
         journal = base / state / JOURNAL_DIRECTORY
     return replace(settings, journal=journal)
-
-
-def _with_mode_default(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
-    """Fill in the mode: brokers enforce their own quotas, so a mirror of them only observes by default, without a
-    file.
-    """
-    if quotas.source == "file":
-        return quotas
-    return replace(quotas, file=None, mode=quotas.mode if "mode" in table else "observe")
-
-
-def _mirror_warnings(quotas: QuotaSettings, file: Path | None) -> list[str]:
-    """The warnings about settings that are probably mistakes with the brokers' own quotas."""
-    if quotas.source == "file":
-        return []
-    found = ['quotas.file: has no effect with source = "cluster"'] if file is not None else []
-    if quotas.mode == "enforce":
-        found.append(
-            'quotas.mode: clients are throttled twice: with source = "cluster" the brokers enforce the same quotas too'
-        )
-    return found
 
 
 def _absolute(base: Path, path: Path | None) -> Path | None:

@@ -42,6 +42,11 @@ def text(path: str, value: object) -> str:
     return value
 
 
+def optional_text(path: str, value: object) -> str:
+    """Read a string, or the empty one for none."""
+    return "" if value == "" else text(path, value)
+
+
 def secret(path: str, value: object) -> str:
     """Read a secret string, which no message ever shows."""
     if not isinstance(value, str) or not value:

@@ -1,10 +1,10 @@
 """A quota request's frame → its response's frame, with Kafka's error codes (KIP-546; kafka-quotas.md §6).
 
     0    done                              42   INVALID_REQUEST: Kafka's own checks
-    31   CLUSTER_AUTHORIZATION_FAILED      56   KAFKA_STORAGE_ERROR: the file could not be changed; says why
+    31   CLUSTER_AUTHORIZATION_FAILED      56   KAFKA_STORAGE_ERROR: the file or topic could not be changed; says why
     35   UNSUPPORTED_VERSION: an unknown entity type
 
-If the file cannot be changed, every entity that would have been altered has that error. This module blocks: see
+If it cannot be changed, every entity that would have been altered has that error. This module blocks: see
 `service`.
 
 50,000 quotas are a response of 6 MB to a request of 20 bytes. So equal requests share one response in memory as long as
@@ -26,7 +26,7 @@ from proxy.quota_api.advice import not_named
 from proxy.quota_api.audit import audit
 from proxy.quota_api.cooperative import drain, with_pauses
 from proxy.quota_api.permissions import Permissions
-from proxy.quota_api.store import QuotaStore, StoreError
+from proxy.quota_api.store import Client, QuotaStore, StoreError
 from quotas.definitions.alterations import parts_of
 from quotas.definitions.filters import FilterError, filter_of, matching
 
@@ -116,7 +116,11 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> R
         )
         return _results(question, refusals, "refused")
     try:
-        outcome = store.alter(with_pauses(alterations), validate_only=request.validate_only)
+        outcome = store.alter(
+            with_pauses(alterations),
+            Client(question.user, question.peer),
+            validate_only=request.validate_only,
+        )
     except StoreError as error:
         problem = str(error)
         event(

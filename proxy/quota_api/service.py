@@ -1,7 +1,7 @@
 """The event loop's interface to the quota store: one thread reads, alters and describes quotas.
 
 With one thread, alterations are serialised and need no lock. The thread gets one client's request at a time, so the
-operator's file and the brokers' quotas (`read`, `mirror`) wait for at most one request.
+operator's file, the brokers' quotas and the topic (`read`, `change`) wait for at most one request.
 
 The other requests wait on the loop, in an `AddressQueue`: at most REQUESTS_MAX, BYTES_MAX bytes, and ADDRESS_BYTES_MAX
 of one address, where each request counts as at least 64 KiB. Beyond that, a connection of the address with the most is
@@ -37,6 +37,8 @@ BYTES_MAX: Final = 64 * 1024**2
 ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
 
 Respond = Callable[[bytes | bytearray | SharedResponse | Exception], None]
+
+QuotaEntries = Iterable[tuple[Parts, Mapping[str, float]]]
 
 logger = logging.getLogger(__name__)
 
@@ -109,12 +111,16 @@ class QuotaService:
         self._permissions = _permissions(settings)
         return found
 
-    async def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
-        """Replace the quotas by the brokers'; returns whether any differed."""
-        differs = await self._loop.run_in_executor(self._thread, self._store.mirror, entries)
+    async def change(self, work: Callable[[], bool]) -> bool:
+        """Have the thread change quotas; returns what `work` does: whether any differed."""
+        differs = await self._loop.run_in_executor(self._thread, work)
         if differs:
             self._altered()
         return differs
+
+    async def mirror(self, take: Callable[[QuotaEntries], bool], entries: QuotaEntries) -> bool:
+        """Have the thread take the brokers' quotas; returns whether any differed."""
+        return await self.change(partial(take, entries))
 
     def close(self) -> None:
         """Stop taking requests; the thread finishes what it is writing."""

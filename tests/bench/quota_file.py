@@ -26,7 +26,7 @@ from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import Question, SharedResponse
 from proxy.config import QuotaSettings
-from proxy.quota_api import QuotaService, QuotaStore
+from proxy.quota_api import FileStore, QuotaService
 from proxy.stats import Stats
 from quotas.engine import Engine, EngineOptions
 from tests.support.quota_frames import alter_request, describe_request
@@ -121,7 +121,7 @@ class Bench:
         self._entities = entities
         self._settings = QuotaSettings(file=path)
         began = time.perf_counter()
-        store = QuotaStore(self._settings)
+        store = FileStore(self._settings)
         self._row("read at the start (before there is a loop)", [time.perf_counter() - began], 0)
         self._engine = Engine(EngineOptions(), store.definitions)
         self._desk = QuotaService(loop, store, self._settings, Stats(), self._altered)

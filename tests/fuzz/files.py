@@ -16,7 +16,7 @@ from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import QuotaSettings, Source, compare, read_definitions, reload
 from proxy.errors import SluiceError
-from proxy.quota_api.store import QuotaStore
+from proxy.quota_api.file_store import FileStore
 from proxy.reassign.entries import LineError, read_line, write_line
 from proxy.stats import Stats
 from quotas.definitions.toml_file import render
@@ -72,7 +72,7 @@ def quotas_file(data: bytes) -> None:
         found = read_definitions(QuotaSettings(file=path))
         render(found)
     with suppress(SluiceError):
-        QuotaStore(QuotaSettings(file=path))
+        FileStore(QuotaSettings(file=path))
 
 
 @_silent

@@ -217,7 +217,7 @@ def test_rate_of_a_running_producer_follows_within_two_seconds(
 @pytest.fixture
 def mirroring(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
     """A gateway that shows the brokers' own quotas."""
-    settings = SluiceSettings(kafka.bootstrap(), quotas={"source": "cluster"})
+    settings = SluiceSettings(kafka.bootstrap(), quotas={"store": "cluster"})
     with SluiceProcess.configured(settings, tmp_path) as process:
         yield process
 

@@ -97,7 +97,7 @@ def test_dockerfile_copies_what_exists_and_what_the_ignore_file_lets_in() -> Non
 def test_image_runs_as_an_ordinary_user_with_locked_packages() -> None:
     stages = _stages()
 
-    for name in ("capture", "proxy"):
+    for name in ("capture", "fleet", "proxy"):
         assert stages[name][0] == "base"
         assert "USER" not in stages[name][1]
     assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", stages["base"][1], re.MULTILINE)
@@ -107,15 +107,16 @@ def test_image_runs_as_an_ordinary_user_with_locked_packages() -> None:
     assert all("--require-hashes" in install or "--no-index" in install for install in installs)
 
 
-def test_image_is_the_bare_proxy_unless_capture_is_asked_for() -> None:
+def test_image_is_the_bare_proxy_unless_an_extra_is_asked_for() -> None:
     stages = _stages()
 
     assert list(stages)[-1] == "proxy"
     assert "COPY --from=build /opt/sluice /opt/sluice" in stages["proxy"][1]
-    assert "capture.txt" not in stages["build"][1].partition("COPY requirements")[2].partition("\n")[2]
-    assert "COPY --from=build-capture /opt/sluice /opt/sluice" in stages["capture"][1]
-    assert stages["build-capture"][0] == "build"
-    assert "--require-hashes -r requirements/capture.txt" in stages["build-capture"][1]
+    for name in ("capture", "fleet"):
+        assert f"{name}.txt" not in stages["build"][1].partition("COPY requirements")[2].partition("\n")[2]
+        assert f"COPY --from=build-{name} /opt/sluice /opt/sluice" in stages[name][1]
+        assert stages[f"build-{name}"][0] == "build"
+        assert f"--require-hashes -r requirements/{name}.txt" in stages[f"build-{name}"][1]
 
 
 @pytest.mark.parametrize("name", _COMPOSE)

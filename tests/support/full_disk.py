@@ -22,7 +22,7 @@ from proxy.capture.tables import Tables
 from proxy.capture.writer import Writer
 from proxy.cluster import MapFile
 from proxy.config import Address, QuotaSettings
-from proxy.quota_api import QuotaStore, StoreError
+from proxy.quota_api import FileStore, StoreError
 from proxy.reassign.entries import Entry
 from proxy.reassign.journal import Journal, JournalError
 from proxy.stats import CaptureStats, Stats
@@ -50,7 +50,7 @@ def quotas(directory: Path) -> Answer:
     """Alter a quota."""
     path = directory / "quotas.toml"
     path.write_text(_QUOTAS)
-    store = QuotaStore(QuotaSettings(file=path))
+    store = FileStore(QuotaSettings(file=path))
     problem = ""
 
     def alter() -> None:

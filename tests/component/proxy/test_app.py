@@ -11,7 +11,7 @@ from proxy.app import App
 from proxy.config import Address, Config
 from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
 from proxy.errors import StartError
-from proxy.quota_api import QuotaStore
+from proxy.quota_api import FileStore
 from tests.cluster import HOST, free_ports
 from tests.component.proxy.cluster.test_poller import broker, metadata
 
@@ -36,7 +36,7 @@ def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:
     config = Config(
         cluster=ClusterOptions((Address(HOST, first + 3),)), listeners=(listener,), admin=AdminOptions(None)
     )
-    return App(config, QuotaStore(config.quotas), asyncio.get_running_loop())
+    return App(config, FileStore(config.quotas), asyncio.get_running_loop())
 
 
 async def served(made: App) -> App:

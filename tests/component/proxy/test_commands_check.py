@@ -68,7 +68,7 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ("text", "line"),
     [
         ("[quotas]\n", "kafka-configs cannot alter them: there is no quotas file"),
-        ('[quotas]\nsource = "cluster"\n', "altered at the brokers: these are their own quotas"),
+        ('[quotas]\nstore = "cluster"\n', "altered at the brokers: these are their own quotas"),
         (
             '[quotas]\nfile = "q.toml"\nalter_principals = ["ops", "ci"]\n',
             "altered by user 'ops', user 'ci' (known only where clients log in, and neither",

@@ -15,7 +15,7 @@ from protocol.header import body_start
 from proxy import cli
 from proxy.channel import Question
 from proxy.config import QuotaSettings
-from proxy.quota_api import QuotaStore
+from proxy.quota_api import FileStore
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.responses import handle_request
 from quotas.definitions.toml_file import parse, parse_limit
@@ -41,7 +41,7 @@ class Server(socketserver.ThreadingTCPServer):
     def __init__(self, path: Path) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.path = path
-        self.store = QuotaStore(QuotaSettings(file=path))
+        self.store = FileStore(QuotaSettings(file=path))
         self.permissions = Permissions(frozenset("*"))
         self.altered = 0
         self.silent = False  # closes the connection without a response

@@ -155,16 +155,16 @@ def test_parsing_changes_nothing_it_was_given() -> None:
 
 
 def test_brokers_own_quotas_are_observed_and_need_no_file() -> None:
-    quotas = made(SMALL + '[quotas]\nsource = "cluster"\nfile = "q.toml"')
+    quotas = made(SMALL + '[quotas]\nstore = "cluster"\nfile = "q.toml"')
     assert (quotas.quotas.mode, quotas.quotas.file) == ("observe", None)
-    assert quotas.warnings == ('quotas.file: has no effect with source = "cluster"',)
+    assert quotas.warnings == ('quotas.file: has no effect with store = "cluster"',)
 
 
 def test_brokers_own_quotas_enforced_here_too_throttle_twice() -> None:
-    config = made(SMALL + '[quotas]\nsource = "cluster"\nmode = "enforce"')
+    config = made(SMALL + '[quotas]\nstore = "cluster"\nmode = "enforce"')
     assert config.quotas.mode == "enforce"
     assert ["throttled twice" in warning for warning in config.warnings] == [True]
-    assert made(SMALL + '[quotas]\nsource = "cluster"\nmode = "observe"').warnings == ()
+    assert made(SMALL + '[quotas]\nstore = "cluster"\nmode = "observe"').warnings == ()
 
 
 def test_replication_listener_needs_upstreams_and_binds_no_bootstrap_port() -> None:

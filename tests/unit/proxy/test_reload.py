@@ -12,7 +12,7 @@ import pytest
 from proxy.config import Config, load
 from proxy.files import Signature
 from proxy.logs import FIELDS
-from proxy.quota_api import QuotaService, QuotaStore
+from proxy.quota_api import FileStore, QuotaService
 from proxy.reload import Reloader, Watch
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
@@ -55,7 +55,7 @@ class Site:
 
 
 def desk(config: Config, stats: Stats) -> QuotaService:
-    store = QuotaStore(config.quotas, config.source.quota_text)
+    store = FileStore(config.quotas, config.source.quota_text)
     return QuotaService(asyncio.get_running_loop(), store, config.quotas, stats, lambda: None)
 
 

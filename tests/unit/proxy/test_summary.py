@@ -30,7 +30,7 @@ def test_problem_is_a_field_only_where_there_is_one() -> None:
 
 
 def test_sidecar_that_mirrors_the_brokers_quotas() -> None:
-    text = '[[listeners]]\nupstreams = { 1 = "a:1", 3 = "b:1" }\n[quotas]\nsource = "cluster"\n[admin]\nbind = ""\n'
+    text = '[[listeners]]\nupstreams = { 1 = "a:1", 3 = "b:1" }\n[quotas]\nstore = "cluster"\n[admin]\nbind = ""\n'
     found = said(text)
     assert found["ports"] == "clients 127.0.0.1: bootstrap 19090, broker 1 19101, broker 3 19103"
     assert (found["store"], found["mode"], found["admin"]) == ("the brokers", "observe", "none")

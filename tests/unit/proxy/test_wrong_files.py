@@ -16,7 +16,7 @@ from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
 from proxy.leases.frames import read_secret
 from proxy.net.tls import ServerTls
-from proxy.quota_api import QuotaStore
+from proxy.quota_api import FileStore
 from proxy.reassign.journal import Journal, JournalError
 from proxy.stats import Stats
 from tests.support.no_files import KINDS, put
@@ -92,7 +92,7 @@ def test_configuration_at_start_is_refused_in_one_line(tmp_path: Path, kind: str
 def test_quotas_file_at_start_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
     wrong(tmp_path / "quotas.toml", kind)
     with pytest.raises(ConfigError) as caught:
-        QuotaStore(QuotaSettings(file=tmp_path / "quotas.toml"))
+        FileStore(QuotaSettings(file=tmp_path / "quotas.toml"))
     assert len(str(caught.value)) < 1000
 
 

@@ -8,7 +8,7 @@ import pytest
 from proxy.channel import Question
 from proxy.config import QuotaSettings
 from proxy.logs import AUDIT, FIELDS
-from proxy.quota_api import QuotaStore
+from proxy.quota_api import FileStore
 from proxy.quota_api.audit import LINES_MAX, audit
 from quotas.definitions.alterations import Alteration
 
@@ -22,7 +22,7 @@ def lines(
     """Alter the quotas of a file, and give what the audit log says: message, fields."""
     path = directory / "quotas.toml"
     path.write_text('[[quota]]\nclient_id = "reports"\nproducer_byte_rate = "2M"\nrequest_percentage = 5\n')
-    store = QuotaStore(QuotaSettings(file=path))
+    store = FileStore(QuotaSettings(file=path))
     outcome = store.alter(alterations, validate_only=False)
     with caplog.at_level(logging.INFO, AUDIT):
         audit(

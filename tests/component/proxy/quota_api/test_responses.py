@@ -13,7 +13,7 @@ from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import ANONYMOUS, Question, SharedResponse
 from proxy.config import QuotaSettings
-from proxy.quota_api import QuotaStore
+from proxy.quota_api import FileStore
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.responses import Response, Unread, handle_request
 from quotas.definitions.entities import Entity
@@ -25,12 +25,12 @@ USER = (("user", "ann"),)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> QuotaStore:
+def store(tmp_path: Path) -> FileStore:
     path = tmp_path / "quotas.toml"
     path.write_text(
         '[[quota]]\nuser = "ann"\nproducer_byte_rate = 1000\n[[quota]]\nuser="bob"\nrequest_percentage=1.5\n'
     )
-    return QuotaStore(QuotaSettings(file=path))
+    return FileStore(QuotaSettings(file=path))
 
 
 def question(frame: bytes, version: int, *, trusted: bool = True) -> Question:
@@ -64,7 +64,7 @@ def results(made: Response, version: int = 1) -> list[tuple[Sequence[object], in
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_described_quotas_are_in_the_response(store: QuotaStore, version: int) -> None:
+def test_described_quotas_are_in_the_response(store: FileStore, version: int) -> None:
     made = handle_request(store, NO_PERMISSIONS, describe(("user", 0, "ann"), version=version))
     assert made[1:] == ("described", False)
     assert described(made, version) == (0, None, {USER: {RATE: 1000.0}})
@@ -77,7 +77,7 @@ def rest_of(made: Response) -> object:
     return made.frame.rest.obj
 
 
-def test_unread_responses_to_equal_requests_are_in_memory_once(store: QuotaStore) -> None:
+def test_unread_responses_to_equal_requests_are_in_memory_once(store: FileStore) -> None:
     unread = Unread()
     asked = describe(strict=False)
     first, second = (
@@ -90,14 +90,14 @@ def test_unread_responses_to_equal_requests_are_in_memory_once(store: QuotaStore
     assert described(first) == described(second)
 
 
-def test_responses_to_other_requests_are_not_shared(store: QuotaStore) -> None:
+def test_responses_to_other_requests_are_not_shared(store: FileStore) -> None:
     unread = Unread()
     asked = (describe(strict=False), describe(strict=True), describe(("user", 0, "ann")), describe(version=0))
     made = [handle_request(store, NO_PERMISSIONS, question, unread) for question in asked]
     assert len({id(rest_of(one)) for one in made}) == 4
 
 
-def test_changed_quotas_are_described_anew(store: QuotaStore) -> None:
+def test_changed_quotas_are_described_anew(store: FileStore) -> None:
     unread = Unread()
     before = handle_request(store, NO_PERMISSIONS, describe(("user", 0, "ann")), unread)
     handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),))), unread)
@@ -105,7 +105,7 @@ def test_changed_quotas_are_described_anew(store: QuotaStore) -> None:
     assert described(before)[2] != described(after)[2] == {USER: {RATE: 5.0}}
 
 
-def test_responses_that_were_read_are_not_kept(store: QuotaStore) -> None:
+def test_responses_that_were_read_are_not_kept(store: FileStore) -> None:
     unread = Unread()
     made = handle_request(store, NO_PERMISSIONS, describe(strict=False), unread)
     assert len(unread) == 1
@@ -113,19 +113,19 @@ def test_responses_that_were_read_are_not_kept(store: QuotaStore) -> None:
     assert len(unread) == 0
 
 
-def test_description_without_a_filter_has_every_entity(store: QuotaStore) -> None:
+def test_description_without_a_filter_has_every_entity(store: FileStore) -> None:
     made = handle_request(store, NO_PERMISSIONS, describe(strict=False))
     assert described(made)[2] == {USER: {RATE: 1000.0}, (("user", "bob"),): {"request_percentage": 1.5}}
 
 
 @pytest.mark.parametrize(("component", "code"), [(("user", 0, None), 42), (("group", 2, None), 35)])
-def test_impossible_filter_is_refused(store: QuotaStore, component: Component, code: int) -> None:
+def test_impossible_filter_is_refused(store: FileStore, component: Component, code: int) -> None:
     made = handle_request(store, NO_PERMISSIONS, describe(component))
     assert described(made)[0] == code
     assert made.result == "refused"
 
 
-def test_unauthorized_description_is_refused(store: QuotaStore) -> None:
+def test_unauthorized_description_is_refused(store: FileStore) -> None:
     made = handle_request(store, NO_PERMISSIONS, describe(strict=False, trusted=False))
     code, message, entities = described(made)
     assert (code, entities, made.result) == (31, {}, "refused")
@@ -133,26 +133,26 @@ def test_unauthorized_description_is_refused(store: QuotaStore) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_altered_quota_is_in_the_response_and_in_force(store: QuotaStore, version: int) -> None:
+def test_altered_quota_is_in_the_response_and_in_force(store: FileStore, version: int) -> None:
     made = handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), version=version))
     assert made[1:] == ("altered", True)
     assert results(made, version) == [(USER, 0, None)]
     assert store.definitions.values(Entity("ann")) == {RATE: 5}
 
 
-def test_empty_alteration_changes_nothing(store: QuotaStore) -> None:
+def test_empty_alteration_changes_nothing(store: FileStore) -> None:
     assert handle_request(store, NO_PERMISSIONS, alter())[1:] == ("altered", False)
     assert handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 1000.0),))))[1:] == ("altered", False)
 
 
-def test_alteration_that_is_only_validated(store: QuotaStore) -> None:
+def test_alteration_that_is_only_validated(store: FileStore) -> None:
     made = handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), validate_only=True))
     assert made[1:] == ("altered", False)
     assert results(made) == [(USER, 0, None)]
     assert store.definitions.values(Entity("ann")) == {RATE: 1000}
 
 
-def test_each_entity_of_an_alteration_has_its_own_result(store: QuotaStore) -> None:
+def test_each_entity_of_an_alteration_has_its_own_result(store: FileStore) -> None:
     made = handle_request(
         store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), ((("user", ""),), ((RATE, 5.0),)))
     )
@@ -160,7 +160,7 @@ def test_each_entity_of_an_alteration_has_its_own_result(store: QuotaStore) -> N
     assert results(made) == [(USER, 0, None), ((("user", ""),), 42, "Empty user not supported")]
 
 
-def test_unauthorized_alteration_is_refused(store: QuotaStore) -> None:
+def test_unauthorized_alteration_is_refused(store: FileStore) -> None:
     made = handle_request(store, NO_PERMISSIONS, alter((USER, ((RATE, 5.0),)), trusted=False))
     ((parts, code, message),) = results(made)
     assert (parts, code, made.result) == (USER, 31, "refused")
@@ -175,39 +175,39 @@ def test_unauthorized_alteration_is_refused(store: QuotaStore) -> None:
         (ANONYMOUS, "Log in as a user that alter_principals names, or connect on Sluice's own machine"),
     ],
 )
-def test_refusal_names_the_key_to_set_once(store: QuotaStore, user: str, advice: str) -> None:
+def test_refusal_names_the_key_to_set_once(store: FileStore, user: str, advice: str) -> None:
     asked = alter((USER, ((RATE, 5.0),)), ((("user", "bob"),), ((RATE, 5.0),)), trusted=False)
     first, second = results(handle_request(store, NO_PERMISSIONS, asked._replace(user=user)))
     assert advice in str(first[2])
     assert second[2] == f"Cluster authorization failed: {user!r} is not in [quotas] alter_principals."
 
 
-def test_client_that_has_not_logged_in_is_never_advised_to_let_all_others_in(store: QuotaStore) -> None:
+def test_client_that_has_not_logged_in_is_never_advised_to_let_all_others_in(store: FileStore) -> None:
     asked = alter((USER, ((RATE, 5.0),)), trusted=False)._replace(user=ANONYMOUS)
     ((_, _, message),) = results(handle_request(store, NO_PERMISSIONS, asked))
     assert "add" not in str(message)
 
 
-def test_refusal_repeats_little_of_a_long_principal(store: QuotaStore) -> None:
+def test_refusal_repeats_little_of_a_long_principal(store: FileStore) -> None:
     asked = alter(*([((), ())] * 10_000), trusted=False)._replace(user="x" * 1000)
     assert len(bytes(handle_request(store, NO_PERMISSIONS, asked).frame)) < 10_000 * 150
 
 
 def test_alteration_without_a_file_tells_the_reason() -> None:
-    made = handle_request(QuotaStore(QuotaSettings()), NO_PERMISSIONS, alter((USER, ((RATE, 5.0),))))
+    made = handle_request(FileStore(QuotaSettings()), NO_PERMISSIONS, alter((USER, ((RATE, 5.0),))))
     ((_, code, message),) = results(made)
     assert (code, made.result, made.altered) == (56, "failed", False)
     assert "no quotas file is configured" in str(message)
     assert "start sluice serve with --quotas-file FILE" in str(message)
 
 
-def test_long_names_make_no_message_that_can_not_be_written(store: QuotaStore) -> None:
+def test_long_names_make_no_message_that_can_not_be_written(store: FileStore) -> None:
     kind = "x" * 32_767
     assert len(str(results(handle_request(store, NO_PERMISSIONS, alter((((kind, "a"),), ()))))[0][2])) == 1000
     assert len(str(described(handle_request(store, NO_PERMISSIONS, describe((kind, 0, "a"))))[1])) == 1000
 
 
-def test_cut_request_changes_nothing(store: QuotaStore) -> None:
+def test_cut_request_changes_nothing(store: FileStore) -> None:
     asked = alter((USER, ((RATE, 5.0),)), ((("user", "bob"),), ((RATE, 5.0),)))
     with pytest.raises(WireError):
         handle_request(store, NO_PERMISSIONS, asked._replace(frame=asked.frame[:-3]))

@@ -16,7 +16,7 @@ from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
 from proxy.errors import ConfigError
 from proxy.files import signature
-from proxy.quota_api import QuotaService, QuotaStore
+from proxy.quota_api import FileStore, QuotaService
 from proxy.quota_api import service as module
 from proxy.quota_api.responses import Response
 from proxy.stats import Stats
@@ -35,7 +35,7 @@ class Harness:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.settings = QuotaSettings(file=path)
-        self.store = QuotaStore(self.settings)
+        self.store = FileStore(self.settings)
         self.stats = Stats()
         self.events: list[str] = []
         self.service = QuotaService(
@@ -223,7 +223,7 @@ async def test_file_and_mirror_go_ahead_of_clients_requests(
     for number in range(3):
         busy.ask(f"client {number}")
     reading = asyncio.create_task(harness.service.read(harness.settings))
-    mirroring = asyncio.create_task(harness.service.mirror(()))
+    mirroring = asyncio.create_task(harness.service.mirror(harness.store.mirror, ()))
     await asyncio.sleep(0)
     assert await busy.all() == ["the first", "the file", "the mirror", "client 0", "client 1", "client 2"]
     await reading

@@ -2,20 +2,26 @@
 
 import re
 from collections.abc import Iterable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.config import QuotaSettings
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.leases import LeaseMetrics
-from proxy.metrics.replication import ReplicationMetrics
+from proxy.metrics.replication import Family, ReplicationMetrics
 from proxy.metrics.worker_families import of_workers
+from proxy.quota_api.topic_metrics import families
+from proxy.quota_api.topic_store import TopicStore
 from proxy.reassign import status
 from proxy.reassign.reconcile import Decision
 from proxy.stats import CaptureStats, Stats
+from proxy.topic_log.inbox import Inbox
+from proxy.topic_log.records import Problem, Record
 from quotas.engine import QuotaView
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.book import LeaseBook
@@ -127,6 +133,27 @@ def shared() -> FleetMetrics:
     return FleetMetrics(figures, lessee, lambda: 77)
 
 
+class OwnTopic:
+    """A topic of Sluice's own that an ACL forbids."""
+
+    topic_id = b""
+    problem = Problem("denied", "an ACL denies Read")
+    write_problem = problem
+    waiting = appended = dropped = 2
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.inbox = Inbox()
+
+    def append(self, records: list[Record]) -> "Future[int]":
+        raise AssertionError(records)
+
+
+def in_topic() -> list[Family]:
+    log = OwnTopic("quotas")
+    return list(families(TopicStore(QuotaSettings(store="topic"), log), log, OwnTopic("audit")))
+
+
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
@@ -138,7 +165,7 @@ def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 10
         "1.2.3",
         replicated(stats),
         leased(stats),
-        [lambda: others, shared().families],
+        [lambda: others, shared().families, in_topic],
     )
     for _ in metrics.portions(77):
         pass

@@ -1,4 +1,4 @@
-"""proxy.quota_api.store: disk first, then memory; what others write is not lost; what fails changes nothing."""
+"""proxy.quota_api.file_store: disk first, then memory; what others write is not lost; what fails changes nothing."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from proxy.config import QuotaSettings
 from proxy.errors import ConfigError
 from proxy.files import signature
-from proxy.quota_api import QuotaStore, StoreError
-from proxy.quota_api import store as module
+from proxy.quota_api import FileStore, StoreError
+from proxy.quota_api import file_store as module
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
 from quotas.definitions.toml_file import parse
@@ -33,15 +33,15 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-def store(path: Path | None, given: str = "", producer_default: int | None = None) -> QuotaStore:
-    return QuotaStore(QuotaSettings(file=path, producer_default=producer_default), given)
+def store(path: Path | None, given: str = "", producer_default: int | None = None) -> FileStore:
+    return FileStore(QuotaSettings(file=path, producer_default=producer_default), given)
 
 
 def rate(client_id: str, value: float | None) -> Alteration:
     return [("client-id", client_id)], [(RATE, value)]
 
 
-def alter(kept: QuotaStore, *alterations: Alteration, validate_only: bool = False) -> list[str]:
+def alter(kept: FileStore, *alterations: Alteration, validate_only: bool = False) -> list[str]:
     """Alter, and give what is wrong with each entity."""
     return [problem for _, problem in kept.alter(alterations, validate_only=validate_only).results]
 
@@ -174,7 +174,7 @@ def test_without_a_file_there_is_nothing_to_alter() -> None:
 
 
 def test_without_a_file_the_error_has_advice_for_the_configuration() -> None:
-    kept = QuotaStore(QuotaSettings(), config_path=Path("/etc/sluice/sluice.toml"))
+    kept = FileStore(QuotaSettings(), config_path=Path("/etc/sluice/sluice.toml"))
     with pytest.raises(StoreError) as caught:
         alter(kept, rate("a", 5.0))
     assert 'write file = "quotas.toml" under [quotas] in /etc/sluice/sluice.toml' in str(caught.value)
@@ -188,7 +188,7 @@ def test_file_in_a_directory_that_can_not_be_written_says_so(
     def read_only(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("proxy.quota_api.store.replace", read_only)
+    monkeypatch.setattr("proxy.quota_api.file_store.replace", read_only)
     with pytest.raises(StoreError) as caught:
         alter(kept, rate("a", 5.0))
     said = f"{path} cannot be written: Read-only file system; it is replaced, not written into, so [quotas] file "

@@ -1,0 +1,54 @@
+"""What `sluice check` finds about quotas in a topic: whether it could be used now. Nothing is created."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+
+from proxy.config import Config
+from proxy.errors import SluiceError
+from proxy.quota_topic import access_of, audit_spec, quota_spec, require_aiokafka
+from proxy.topic_log.access import Access
+from proxy.topic_log.topic import ProblemError, TopicSpec, find
+
+__all__ = ["check_topics", "require_topic_library"]
+
+
+def require_topic_library(config: Config) -> None:
+    """Refuse a configuration that needs aiokafka where it is not installed.
+
+    Raises:
+        StartError: it is not.
+    """
+    if config.quotas.store == "topic":
+        require_aiokafka()
+
+
+def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
+    """Yield a line for each topic.
+
+    Raises:
+        SluiceError: the quota topic cannot be read.
+    """
+    quotas = config.quotas
+    if quotas.store != "topic":
+        return
+    access = access_of(config.cluster, tls)
+    specs = [quota_spec(quotas)]
+    if quotas.audit_topic:
+        specs.append(audit_spec(quotas))
+    for spec in specs:
+        try:
+            yield f"topic {spec.name}: {asyncio.run(_state(access, spec))}"
+        except ProblemError as error:
+            if spec is specs[0]:
+                raise SluiceError(error.problem.text) from error
+            yield f"warning: {error.problem.text}"
+
+
+async def _state(access: Access, spec: TopicSpec) -> str:
+    found = await find(access, spec)
+    if found is None:
+        return "does not exist; Sluice creates it when it starts"
+    if found.write_problem is not None:
+        return f"can be read only: {found.write_problem.text}"
+    return "; ".join(("can be read and written", *found.differences))

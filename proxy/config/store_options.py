@@ -1,0 +1,88 @@
+"""`[quotas] store`: where quotas are kept, and what goes with each store; pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from proxy.config.options import Config, QuotaSettings
+from proxy.errors import ConfigError
+
+__all__ = ["OLD_NAME", "check_store", "renamed", "settled", "store_warnings"]
+
+OLD_NAME: Final = "source"
+_NEW_NAME: Final = "store"
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MECHANISM_WITHOUT: Final = "AWS_MSK_IAM"
+
+
+def renamed(tables: dict[str, object]) -> tuple[dict[str, object], list[str]]:
+    """Give `[quotas] source`, the old name, its new one; return the tables, and a warning if it was there.
+
+    Raises:
+        ConfigError: both names are there.
+    """
+    quotas = tables.get("quotas")
+    if not isinstance(quotas, Mapping) or OLD_NAME not in quotas:
+        return tables, []
+    if _NEW_NAME in quotas:
+        raise ConfigError(
+            f"quotas.{OLD_NAME}", f"is the old name of {_NEW_NAME}, which is there too: leave it out"
+        )
+    changed = {_NEW_NAME if name == OLD_NAME else name: value for name, value in quotas.items()}
+    return {**tables, "quotas": changed}, [
+        f"quotas.{OLD_NAME}: is now called {_NEW_NAME}, with the same values"
+    ]
+
+
+def settled(quotas: QuotaSettings, table: Mapping[str, object]) -> QuotaSettings:
+    """Fill in the mode: brokers enforce their own quotas, so a mirror of them only observes by default, without a
+    file.
+    """
+    if quotas.store != "cluster":
+        return quotas
+    return replace(quotas, file=None, mode=quotas.mode if "mode" in table else "observe")
+
+
+def store_warnings(quotas: QuotaSettings, file: Path | None) -> Iterator[str]:
+    """Yield warnings about settings that are probably mistakes with the brokers' own quotas."""
+    if quotas.store != "cluster":
+        return
+    if file is not None:
+        yield 'quotas.file: has no effect with store = "cluster"'
+    if quotas.mode == "enforce":
+        yield 'quotas.mode: clients are throttled twice: with store = "cluster" the brokers enforce the same quotas too'
+
+
+def check_store(config: Config) -> None:
+    """Check what `store = "topic"` needs.
+
+    Raises:
+        ConfigError: the configuration cannot work.
+    """
+    quotas = config.quotas
+    if quotas.store != "topic":
+        return
+    if quotas.file is not None:
+        problem = (
+            'quotas are in a topic (store = "topic"): leave it out, and put the file\'s quotas there once with '
+            "sluice quotas apply FILE"
+        )
+        raise ConfigError("quotas.file", problem, str(quotas.file))
+    for key, name in (("topic", quotas.topic), ("audit_topic", quotas.audit_topic)):
+        if name and (_TOPIC.fullmatch(name) is None or name in (".", "..")):
+            raise ConfigError(f"quotas.{key}", "is not a valid name of a topic", name)
+    if quotas.topic == quotas.audit_topic:
+        raise ConfigError("quotas.audit_topic", "must be another topic than quotas.topic", quotas.audit_topic)
+    if config.cluster.sasl_mechanism == _MECHANISM_WITHOUT:
+        problem = f'{_MECHANISM_WITHOUT} cannot be used with [quotas] store = "topic"'
+        raise ConfigError("cluster.sasl_mechanism", problem)
+    behind = {address for listener in config.listeners for address in listener.upstreams.values()}
+    for address in config.cluster.bootstrap:
+        if address in behind:
+            problem = (
+                'with [quotas] store = "topic" it must name a listener of the brokers that is not behind Sluice: '
+                "the topic's brokers are reached at the addresses that they advertise there"
+            )
+            raise ConfigError("cluster.bootstrap", problem, str(address))

@@ -1,0 +1,204 @@
+"""The quotas file and its definitions in memory: read again when it changes; an alteration is written first (KIP-546).
+
+An alteration is validated and edited into the text, and the new text replaces the file; then the definitions in force
+are changed, one entity after another. The response follows after that, so an acknowledged alteration survives a kill.
+Changes of the file by others are read before an alteration, so they are not lost; if the file is just being written,
+the alteration waits.
+
+One `Definitions` object lives as long as the process: reading the file again changes the entities that differ. The
+event loop reads each entity either before or after its change. Everything here blocks and belongs to one thread
+(`service`).
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from proxy.config import QuotaSettings
+from proxy.config.loader import FILE_BYTES_MAX, missing_file_hint
+from proxy.errors import ConfigError
+from proxy.files import Signature, locked, open_text, replace, signature
+from proxy.logs import event
+from proxy.quota_api.advice import no_quotas_file, not_writable
+from proxy.quota_api.cooperative import with_pauses
+from proxy.quota_api.in_force import QuotasInForce
+from proxy.quota_api.store import Client, StoreError
+from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
+from quotas.definitions.definitions import Definitions, keys_of
+from quotas.definitions.toml_edit import Document
+from quotas.definitions.toml_file import parse
+from quotas.errors import DefinitionError, FormError
+
+__all__ = ["FileStore"]
+
+REST_SECONDS: Final = 0.2  # a file without a change for this time is complete
+REST_SECONDS_MAX: Final = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+class FileStore:
+    """The quotas of one configuration, in a file or mirrored from the brokers.
+
+    Args:
+        settings: `[quotas]`.
+        quota_text: `[[quota]]` tables from the command line; they override the file's, and cannot be altered.
+        config_path: the configuration file, for error messages; None without one.
+
+    Attributes:
+        definitions: the definitions in force, always the same object.
+        seen: the file's signature when it was last read or written here.
+
+    Raises:
+        ConfigError: the file cannot be read, or a definition is invalid.
+    """
+
+    def __init__(
+        self, settings: QuotaSettings, quota_text: str = "", config_path: Path | None = None
+    ) -> None:
+        self._config_path = config_path
+        self._path: Path | None = None
+        self._document: Document | None = Document()
+        self._not_editable = ""  # why the text cannot be edited; "" if it can
+        self._in_force = in_force = QuotasInForce(settings, quota_text)
+        self.definitions = in_force.definitions
+        self.file_signature = Signature()
+        in_force.starting = True
+        self.read(settings)
+        in_force.starting = False
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every changed entity."""
+        return self._in_force.version
+
+    def read(self, settings: QuotaSettings) -> Definitions:
+        """Apply new settings, and read the file if it is another one or has changed.
+
+        Raises:
+            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
+        """
+        if settings.file is None:
+            if self._path is not None:
+                self._forget_file()
+        else:
+            self._read_file(settings.file)
+        self._in_force.configure(settings)
+        return self.definitions
+
+    def alter(
+        self, alterations: Iterable[Alteration], _client: Client | None = None, /, *, validate_only: bool
+    ) -> Outcome:
+        """Alter quotas; at the return they are on the disk and in force.
+
+        Raises:
+            StoreError: the file cannot be altered; nothing has changed.
+        """
+        if self._path is None:
+            raise StoreError(no_quotas_file(self._config_path))
+        try:
+            with locked(self._path):
+                self._catch_up(self._path)
+                outcome = alter(self.definitions, alterations)
+                outcome = self._in_force.refuse_overridden(outcome)
+                if outcome.changes and not validate_only:
+                    self._write(self._path, outcome)
+        except OSError as error:
+            raise StoreError(not_writable(self._path, error)) from error
+        return outcome
+
+    def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
+        """Replace the quotas by the brokers'; returns whether any differed.
+
+        Keys and entity types that are unknown here (of a newer Kafka) are left out.
+        """
+        found = Definitions()
+        left_out = 0
+        for parts, values in with_pauses(entries):
+            entity = entity_of_parts(parts)
+            try:
+                if entity is not None:
+                    known = keys_of(entity)
+                    found.put(entity, {key: value for key, value in values.items() if key in known})
+            except DefinitionError:
+                entity = None
+            left_out += entity is None
+        if left_out:
+            event(logger, logging.WARNING, "quotas of the brokers left out", entities=left_out)
+        return self._in_force.replace(found)
+
+    def _write(self, path: Path, outcome: Outcome) -> None:
+        document = self._document
+        if document is None:
+            raise StoreError(f"{path} cannot be altered: {self._not_editable}; write it as [[quota]] tables")
+        edit = document.edit(self._in_force.with_pauses(outcome.changes.items()))
+        self.file_signature = replace(path, document.text(edit, self._in_force.with_pauses), FILE_BYTES_MAX)
+        document.apply(edit)
+        self._in_force.apply(outcome.changes.items())
+
+    def _catch_up(self, path: Path) -> None:
+        """Read a file that others have changed, once it is complete."""
+        now = signature(path)
+        if now == self.file_signature:
+            return
+        deadline = time.monotonic() + REST_SECONDS_MAX
+        while True:
+            time.sleep(REST_SECONDS)
+            now, before = signature(path), now
+            if now == before:
+                break
+            if time.monotonic() > deadline:
+                raise StoreError(f"{path} is being written by another process")
+        try:
+            self._read_file(path)
+        except ConfigError as error:
+            raise StoreError(f"another process has changed it, and it cannot be read: {error}") from error
+
+    def _read_file(self, path: Path) -> None:
+        now = signature(path)
+        if path == self._path and now == self.file_signature:
+            return
+        try:
+            document, changed, gone = self._parse(path)
+        except DefinitionError as error:
+            where = f"{path}: {error.path}" if error.path else str(path)
+            raise ConfigError(where, error.problem) from None
+        except OSError as error:
+            raise ConfigError(
+                str(path), f"cannot be read: {error.strerror or error}{missing_file_hint(path)}"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None
+        old = self._document
+        self._path, self._document, self.file_signature = path, document, now
+        if old is not None:
+            old.empty(self._in_force.with_pauses)
+        self._in_force.apply(changed.entries())
+        self._in_force.remove(gone)
+
+    def _parse(self, path: Path) -> tuple[Document | None, Definitions, list[str]]:
+        try:
+            with open_text(path, FILE_BYTES_MAX) as file:
+                document, changed, gone = Document.read(
+                    self._in_force.with_pauses(file), self._document, self._in_force.with_pauses
+                )
+                return (
+                    document,
+                    changed,
+                    self._in_force.removed_entities(changed) if self._document is None else gone,
+                )
+        except FormError as error:
+            self._not_editable = str(error)
+        # TOML in another form, which is not used for 100,000 entities: all entities are compared.
+        with open_text(path, FILE_BYTES_MAX) as file:
+            found = parse(file.read())
+        return None, found, self._in_force.removed_entities(found)
+
+    def _forget_file(self) -> None:
+        event(logger, logging.WARNING, "no quotas file any more", path=str(self._path))
+        self._path, self._document, self.file_signature = None, Document(), Signature()
+        self._in_force.apply(
+            [(entity, {}) for entity, _ in self._in_force.with_pauses(self.definitions.entries())]
+        )

@@ -1,0 +1,142 @@
+"""Quotas in a topic, put together: the thread, the topic, the audit topic, the store (`[quotas] store = "topic"`).
+
+aiokafka is loaded when this is opened, and not before: without such a configuration it need not be installed.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from commandline.extras import not_installed
+from proxy.cluster.login import login_of, secret_of
+from proxy.config import ClusterOptions, Config, QuotaSettings
+from proxy.errors import StartError
+from proxy.metrics.replication import Family
+from proxy.quota_api.cooperative import with_pauses
+from proxy.quota_api.follower import TopicFollower
+from proxy.quota_api.service import QuotaService
+from proxy.quota_api.snapshot import Snapshot
+from proxy.quota_api.topic_metrics import families
+from proxy.quota_api.topic_store import TopicStore
+from proxy.topic_log.access import Access, Sasl
+from proxy.topic_log.thread import LoopThread
+from proxy.topic_log.topic import TopicSpec
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["QuotaTopic", "access_of", "audit_spec", "quota_spec", "require_aiokafka"]
+
+_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+_FRAME_BYTES: Final = 64 * 1024  # what a batch may have beside its records
+
+
+class QuotaTopic:
+    """The quotas of one process, in a topic.
+
+    Args:
+        config: the configuration.
+        tls: returns the TLS context towards brokers that is in force; None for plaintext.
+
+    Attributes:
+        store: the quotas.
+        log: the topic.
+        events: the audit topic; None for none.
+
+    Raises:
+        ConfigError: a quota of the command line is invalid.
+        StartError: aiokafka is not installed.
+    """
+
+    def __init__(self, config: Config, tls: Callable[[], ssl.SSLContext] | None) -> None:
+        require_aiokafka()
+        from proxy.topic_log.events import EventLog
+        from proxy.topic_log.log import TopicLog
+
+        quotas = config.quotas
+        access = access_of(config.cluster, tls)
+        self._thread = LoopThread("topics")
+        self.log: TopicLog = TopicLog(self._thread, access, quota_spec(quotas))
+        self.events: EventLog | None = (
+            EventLog(self._thread, access, audit_spec(quotas)) if quotas.audit_topic else None
+        )
+        self.store = TopicStore(
+            quotas, self.log, config.source.quota_text, self.events, _snapshot(config.state.directory)
+        )
+        self._follower: TopicFollower | None = None
+
+    def follow(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        service: QuotaService,
+        once: Callable[[str, Coroutine[Any, Any, object]], object],
+    ) -> None:
+        """Say who applies what is read: the service's thread, called from the loop."""
+        self._follower = TopicFollower(loop, service, self.store, self.log, once)
+        self.log.inbox.arrived = self._follower.arrived
+
+    async def read(self, stopping: asyncio.Event) -> None:
+        """Begin to read the topic, and wait until there are quotas, or for the end of the process."""
+        assert self._follower is not None, "the topic is followed first"
+        self.log.start()
+        await self._follower.wait(stopping)
+
+    async def save_snapshots(self) -> None:
+        """Save snapshots, until cancelled."""
+        assert self._follower is not None, "the topic is followed first"
+        await self._follower.run()
+
+    @property
+    def not_ready(self) -> str:
+        """Why there are no quotas yet; "" if there are."""
+        return "" if self._follower is None else self._follower.not_ready
+
+    def families(self) -> list[Family]:
+        """Return the metrics."""
+        return list(families(self.store, self.log, self.events))
+
+    def close(self) -> None:
+        """End the thread; blocks for a bounded time."""
+        self._thread.close()
+
+
+def require_aiokafka() -> None:
+    """Refuse to start where the extra `fleet` is not installed.
+
+    Raises:
+        StartError: it is not.
+    """
+    try:
+        import aiokafka  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise StartError(f'[quotas] store = "topic": {not_installed("aiokafka", "fleet")}') from error
+
+
+def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None) -> Access:
+    """Return the way to the cluster, with the login and certificates of Sluice's other connections."""
+    sasl = None
+    if cluster.sasl_mechanism:
+        sasl = Sasl(cluster.sasl_mechanism, cluster.username, secret_of(cluster))
+    return Access(cluster.bootstrap, login_of(cluster), sasl, tls)
+
+
+def quota_spec(quotas: QuotaSettings) -> TopicSpec:
+    """Return what the quota topic must be like.
+
+    Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack.
+    """
+    configs = {"max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES), "compression.type": "uncompressed"}
+    return TopicSpec(quotas.topic, configs=configs)
+
+
+def audit_spec(quotas: QuotaSettings) -> TopicSpec:
+    """Return what the audit topic must be like."""
+    seconds = quotas.audit_retention_seconds
+    configs = {} if seconds is None else {"retention.ms": str(1000 * seconds)}
+    return TopicSpec(quotas.audit_topic, "delete", one_partition=False, configs=configs)
+
+
+def _snapshot(directory: Path | None) -> Snapshot | None:
+    return None if directory is None else Snapshot(directory, with_pauses)

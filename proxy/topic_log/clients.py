@@ -1,0 +1,286 @@
+"""aiokafka's consumer and producer for one partition; the only module that imports aiokafka.
+
+Non-obvious:
+
+- aiokafka asks for a topic's metadata in a way that creates the topic on brokers with auto.create.topics.enable, with
+  the brokers' defaults. A quota topic that an operator deletes would come back empty within a second, so the request is
+  replaced by one that creates nothing.
+- Parts of aiokafka that are cancelled wait for each other, and for brokers that are away. So each call to it is a task
+  that is left alone when its time is over or its caller is cancelled.
+- A fetch waits at the broker for up to FETCH_WAIT_MS, and holds back every other request of its connection, so nothing
+  that a client waits for is asked with the consumer.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import aiokafka
+import aiokafka.client
+from aiokafka import errors
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.protocol.metadata import MetadataRequest
+
+from kafka_client import LoginError
+from proxy.topic_log.access import Access, Sasl
+from proxy.topic_log.records import AppendError, Record
+from proxy.topic_log.topic import ProblemError
+
+__all__ = ["BATCH_BYTES_MAX", "Reader", "Writer", "open_reader", "open_writer"]
+
+T = TypeVar("T")
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of one append
+FETCH_BYTES: Final = 256 * 1024  # a batch that is larger comes alone, up to the topic's max.message.bytes
+FETCH_WAIT_MS: Final = 500
+_RECORDS_MAX: Final = 500  # of one portion, about a millisecond's work
+_REQUEST_MS: Final = 10_000
+_START_SECONDS_MAX: Final = 10.0
+_STOP_SECONDS_MAX: Final = 2.0
+_ACKNOWLEDGE_SECONDS_MAX: Final = 18.0
+_CLIENT_ID: Final = "sluice"
+_PARTITION: Final = 0
+_APPENDS_BETWEEN_PAUSES: Final = 256
+_PAUSE_SECONDS: Final = 0.001
+
+_LEFT: Final[set[asyncio.Future[Any]]] = set()
+_DENIED: Final = (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError)
+_AWAY: Final = (OSError, TimeoutError, errors.KafkaConnectionError, errors.KafkaTimeoutError)
+
+# What Sluice says about a problem is in the log's own lines, once; the library would repeat it for each attempt.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+aiokafka.client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_topic_creation=False)
+
+
+class Reader:
+    """Reads one partition."""
+
+    def __init__(self, consumer: Any, topic: str) -> None:
+        self._consumer = consumer
+        self._place = aiokafka.TopicPartition(topic, _PARTITION)
+        consumer.assign([self._place])
+
+    async def bounds(self) -> tuple[int, int]:
+        """Return the first offset and the offset after the last."""
+        first = await self._asked(self._consumer.beginning_offsets([self._place]))
+        return first, await self.end()
+
+    async def end(self) -> int:
+        """Return the offset after the last record."""
+        return await self._asked(self._consumer.end_offsets([self._place]))
+
+    def seek(self, offset: int) -> None:
+        """Read on from an offset."""
+        self._consumer.seek(self._place, offset)
+
+    async def read(self) -> tuple[Sequence[Record], int]:
+        """Wait for records for up to FETCH_WAIT_MS; return them, and the offset after them.
+
+        Raises:
+            ProblemError: they cannot be read.
+        """
+        try:
+            found, position = await _bounded(self._read(), _REQUEST_MS / 1000)
+        except errors.TopicAuthorizationFailedError as error:
+            text = f"an ACL denies Read on topic {self._place.topic} to Sluice's own user"
+            raise ProblemError("denied", text) from error
+        except (errors.KafkaError, TimeoutError) as error:
+            raise _problem(error, "read") from error
+        return [Record(one.key, one.value) for one in found.get(self._place, ())], position
+
+    async def _read(self) -> tuple[Mapping[Any, Sequence[Any]], int]:
+        found = await self._consumer.getmany(self._place, timeout_ms=FETCH_WAIT_MS, max_records=_RECORDS_MAX)
+        return found, await self._consumer.position(self._place)
+
+    async def _asked(self, request: Coroutine[Any, Any, Any]) -> int:
+        try:
+            found = await _bounded(request, _REQUEST_MS / 1000)
+        except (errors.KafkaError, TimeoutError) as error:
+            raise _problem(error, "ask for its offsets") from error
+        offset: int = found[self._place]
+        return offset
+
+
+class Writer:
+    """Appends to one partition."""
+
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    async def append(self, records: Sequence[Record]) -> int:
+        """Append records as one batch, so all of them or none; return the offset after them.
+
+        Raises:
+            AppendError: they are not appended; or, if it is `unknown`, perhaps.
+        """
+        batch = self._producer.create_batch()
+        for index, record in enumerate(records):
+            if batch.append(key=record.key, value=record.value, timestamp=None) is None:
+                raise AppendError(
+                    f"{len(records)} changes are more than {BATCH_BYTES_MAX} bytes, which is the most at once"
+                )
+            if index % _APPENDS_BETWEEN_PAUSES == _APPENDS_BETWEEN_PAUSES - 1:
+                await asyncio.sleep(_PAUSE_SECONDS)
+        batch.close()
+        try:
+            done = await _bounded(self._send(batch), _ACKNOWLEDGE_SECONDS_MAX)
+        except errors.TopicAuthorizationFailedError as error:
+            raise AppendError(f"an ACL denies Write on topic {self._topic} to Sluice's own user") from error
+        except errors.MessageSizeTooLargeError as error:
+            raise AppendError(
+                f"{batch.size()} bytes are more than max.message.bytes of topic {self._topic}"
+            ) from error
+        except (errors.KafkaError, AssertionError, TimeoutError) as error:
+            # Retried by the library until its deadline; any of the attempts may have arrived.
+            text = f"topic {self._topic} did not acknowledge it ({_said(error)}): it may have been applied or not"
+            raise AppendError(text, unknown=True) from error
+        offset: int = done.offset
+        return offset + len(records)
+
+    async def _send(self, batch: Any) -> Any:
+        return await (await self._producer.send_batch(batch, self._topic, partition=_PARTITION))
+
+
+@asynccontextmanager
+async def open_reader(access: Access, topic: str) -> AsyncIterator[Reader]:
+    """Connect a consumer without a group.
+
+    Raises:
+        ProblemError: no broker can be reached, or none accepts the login.
+    """
+    consumer = aiokafka.AIOKafkaConsumer(
+        **await _options(access),
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+        fetch_max_bytes=FETCH_BYTES,
+        max_partition_fetch_bytes=FETCH_BYTES,
+    )
+    try:
+        await _start(consumer)
+        yield Reader(consumer, topic)
+    finally:
+        await _stop(consumer.stop, consumer._client.close)
+
+
+@asynccontextmanager
+async def open_writer(access: Access, topic: str) -> AsyncIterator[Writer]:
+    """Connect a producer; its batches are in order and not repeated.
+
+    Raises:
+        ProblemError: as `open_reader`.
+    """
+    producer = aiokafka.AIOKafkaProducer(
+        **await _options(access),
+        acks="all",
+        enable_idempotence=True,
+        max_batch_size=BATCH_BYTES_MAX,
+        max_request_size=BATCH_BYTES_MAX + 64 * 1024,
+    )
+    try:
+        await _start(producer)
+        yield Writer(producer, topic)
+    finally:
+        # What was sent once, an idempotent producer retries for ever, and stops only when it has arrived; it must not
+        # arrive after it was reported as failed, and there is no public way to end that.
+        await _stop(producer._sender.close)
+        producer._message_accumulator.fail_all(errors.KafkaTimeoutError())
+        await _stop(producer.stop, producer.client.close)
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """Reads the token for OAUTHBEARER at each login."""
+
+    def __init__(self, sasl: Sasl) -> None:
+        self._sasl = sasl
+
+    async def token(self) -> str:
+        return await asyncio.to_thread(self._sasl.password)
+
+
+async def _options(access: Access) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "bootstrap_servers": [f"{host}:{port}" for host, port in access.bootstrap],
+        "client_id": _CLIENT_ID,
+        "request_timeout_ms": _REQUEST_MS,
+    }
+    if access.tls is not None:
+        options["ssl_context"] = access.tls()
+    protocol = "PLAINTEXT" if access.tls is None else "SSL"
+    sasl = access.sasl
+    if sasl is not None:
+        protocol = f"SASL_{protocol}"
+        options["sasl_mechanism"] = sasl.mechanism
+        if sasl.mechanism == "OAUTHBEARER":
+            options["sasl_oauth_token_provider"] = _Token(sasl)
+        else:
+            options["sasl_plain_username"] = sasl.username
+            try:
+                options["sasl_plain_password"] = await asyncio.to_thread(sasl.password)
+            except LoginError as error:
+                raise ProblemError("failed", str(error)) from error
+    return {**options, "security_protocol": protocol}
+
+
+async def _start(client: Any) -> None:
+    try:
+        await _bounded(client.start(), _START_SECONDS_MAX)
+    except (errors.KafkaError, OSError, TimeoutError) as error:
+        raise _problem(error, "connect") from error
+
+
+async def _stop(*closers: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Close a client's parts one by one, without waiting for a broker that is away."""
+    for close in closers:
+        try:
+            await _bounded(close(), _STOP_SECONDS_MAX)
+        except Exception as error:  # noqa: BLE001 - what a client that is thrown away says is of no use
+            logging.getLogger(__name__).debug("a client did not close: %s", error)
+
+
+async def _bounded(work: Coroutine[Any, Any, T], seconds: float) -> T:
+    """Wait for a call of aiokafka, and no longer than this, whatever it does when it is cancelled.
+
+    Raises:
+        TimeoutError: it takes longer; it is cancelled and not waited for.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait((task,), timeout=seconds)
+    except asyncio.CancelledError:
+        _leave(task)
+        raise
+    if not done:
+        _leave(task)
+        raise TimeoutError(f"no response within {seconds:g} s")
+    if task.cancelled():  # from inside
+        raise TimeoutError("the client has cancelled it")
+    return task.result()
+
+
+def _leave(task: asyncio.Future[Any]) -> None:
+    """Cancel a task, and take its result, so that the loop has nothing to report."""
+    _LEFT.add(task)  # the loop itself keeps no task alive
+    task.add_done_callback(_forget)
+    task.cancel()
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    _LEFT.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+def _problem(error: BaseException, what: str) -> ProblemError:
+    cause = (
+        "denied" if isinstance(error, _DENIED) else "unreachable" if isinstance(error, _AWAY) else "failed"
+    )
+    return ProblemError(cause, f"cannot {what}: {_said(error)}")
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,278 @@
+"""A log over a topic: reads it from the beginning, follows it, appends to it, and gets over every problem.
+
+    session    look at the topic ─► connect ─► read to the end ─► follow, and look again every CHECK_SECONDS
+
+Any problem ends the session: it is named once in the log of the process, `problem` has it as long as it lasts, nothing
+is read or appended meanwhile, and the next session begins after a pause. It reads on where the last one stopped, unless
+that is more than RESUME_SECONDS_MAX ago or the offset is gone: then all is read again from the beginning, since the
+topic's tombstones may have been removed in the meantime.
+
+A topic is created only by a process that has not read one of that name before. If it is deleted or replaced by another
+one of the same name, the log stays at its problem until the process is started again: what it has read stays true.
+
+All of it runs in the thread of a `LoopThread`, except the methods that say "in any thread".
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, suppress
+from typing import Final
+
+from proxy.errors import reason
+from proxy.logs import event
+from proxy.topic_log.access import Access
+from proxy.topic_log.clients import Reader, Writer, open_reader, open_writer
+from proxy.topic_log.inbox import Inbox
+from proxy.topic_log.records import AppendError, Portion, Problem, Record
+from proxy.topic_log.thread import LoopThread
+from proxy.topic_log.topic import ProblemError, TopicSpec, create, find
+
+__all__ = ["TopicLog"]
+
+CHECK_SECONDS: Final = 5.0
+PAUSE_SECONDS_MIN: Final = 0.5
+PAUSE_SECONDS_MAX: Final = 5.0
+RESUME_SECONDS_MAX: Final = 3600.0  # far below a topic's delete.retention.ms, a day by default
+_CREATED_LOOKS_MAX: Final = 20
+_CREATED_PAUSE_SECONDS: Final = 0.25
+
+logger = logging.getLogger(__name__)
+
+
+class _RestartError(Exception):
+    """The session ends for another one, without a problem."""
+
+
+class TopicLog:
+    """One log.
+
+    Args:
+        thread: where it runs.
+        access: the cluster.
+        spec: the topic.
+
+    Attributes:
+        inbox: what is read.
+        problem: why nothing is read; None if all is well. The first value stands until the first session has begun.
+    """
+
+    def __init__(self, thread: LoopThread, access: Access, spec: TopicSpec) -> None:
+        self.inbox = Inbox()
+        self.problem: Problem | None = None
+        self.topic = spec.name
+        self._tried = False
+        self._thread = thread
+        self._access = access
+        self._spec = spec
+        self._topic_id = b""  # of the topic that is read
+        self._seen_id = b""
+        self._write_problem: Problem | None = None
+        self._writer: Writer | None = None
+        self._broken = asyncio.Event()
+        self._position: int | None = None
+        self._first = 0  # the offset at which the topic began when it was last read from there
+        self._complete = False
+        self._current_at = 0.0  # when the end was last known to be reached
+        self._running: Future[None] | None = None
+
+    @property
+    def tried(self) -> bool:
+        """Whether the first session has begun to deliver, or failed. In any thread."""
+        return self._tried
+
+    @property
+    def topic_id(self) -> bytes:
+        """The id of the topic, also of one that cannot be read; empty before it was seen. In any thread."""
+        return self._topic_id or self._seen_id
+
+    @property
+    def write_problem(self) -> Problem | None:
+        """Why nothing can be appended; None if it can. In any thread."""
+        if self.problem is not None:
+            return self.problem
+        if self._write_problem is None and self._writer is None:
+            return Problem("unreachable", f"topic {self.topic} is being connected to")
+        return self._write_problem
+
+    def start(self) -> None:
+        """Begin to read. In any thread."""
+        self._running = self._thread.submit(self._run())
+
+    def append(self, records: Sequence[Record]) -> "Future[int]":
+        """Append records as one batch; the result is the offset after them, or an AppendError. In any thread."""
+        return self._thread.submit(self._append(records))
+
+    async def _run(self) -> None:
+        pause = PAUSE_SECONDS_MIN
+        while True:
+            began = time.monotonic()
+            try:
+                await self._session()
+            except _RestartError:
+                continue
+            except ProblemError as error:
+                self._seen_id = error.topic_id or self._seen_id
+                self._report(error.problem)
+            except Exception as error:
+                cause = _innermost(error)
+                logger.debug("a session ended", exc_info=cause)
+                self._report(Problem("failed", f"{type(cause).__name__}: {reason(cause)}"))
+            self._tried = True
+            if time.monotonic() - began > CHECK_SECONDS:
+                pause = PAUSE_SECONDS_MIN
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    async def _session(self) -> None:
+        self._take_look(await self._existing())
+        self._broken.clear()
+        access, name = self._access, self._spec.name
+        async with AsyncExitStack() as stack:
+            reader = await stack.enter_async_context(open_reader(access, name))
+            begins, end = await self._seek(reader)
+            if self._write_problem is None:  # a producer without the permission does not start
+                self._writer = await stack.enter_async_context(open_writer(access, name))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._follow(reader, end, begins=begins))
+                    group.create_task(self._watch(reader))
+            except BaseExceptionGroup as errors:
+                raise _innermost(errors) from None
+            finally:
+                self._writer = None
+
+    async def _existing(self) -> bytes:
+        """Find the topic, or create it; return its id."""
+        found = await find(self._access, self._spec)
+        if found is None:
+            if self._topic_id:
+                raise ProblemError(
+                    "missing", f"topic {self.topic} was deleted; Sluice creates it when it is started"
+                )
+            await create(self._access, self._spec)
+            for _ in range(_CREATED_LOOKS_MAX):  # it is known to all brokers a moment later
+                found = await find(self._access, self._spec)
+                if found is not None:
+                    break
+                await asyncio.sleep(_CREATED_PAUSE_SECONDS)
+            else:
+                raise ProblemError("unreachable", f"topic {self.topic} was created, and is not there yet")
+        self._write_problem = found.write_problem
+        if found.differences and not self._tried:
+            event(
+                logger,
+                logging.WARNING,
+                "topic differs from those that Sluice creates",
+                topic=self.topic,
+                detail="; ".join(found.differences),
+            )
+        return found.topic_id
+
+    def _take_look(self, topic_id: bytes) -> None:
+        if self._topic_id and topic_id != self._topic_id:
+            text = f"topic {self.topic} was deleted and created again; Sluice reads the new one when it is started"
+            raise ProblemError("recreated", text)
+        self._topic_id = topic_id
+
+    async def _seek(self, reader: Reader) -> tuple[bool, int]:
+        """Choose where to read on; return whether that is the beginning, and the end for now."""
+        first, end = await reader.bounds()
+        position = self._position
+        away = _now() - self._current_at
+        if self._complete and position is not None and first <= position <= end and away < RESUME_SECONDS_MAX:
+            reader.seek(position)
+            return False, end
+        if self._complete:
+            event(logger, logging.WARNING, "topic is read again from its beginning", topic=self.topic)
+        self._complete = False
+        self._position = first
+        reader.seek(first)
+        return True, end
+
+    async def _follow(self, reader: Reader, end: int, *, begins: bool) -> None:
+        if begins:
+            await self._deliver((), begins=True, complete=False)
+        while True:
+            assert self._position is not None, "a session seeks first"
+            if self._position >= end:
+                if not self._complete:
+                    self._complete = True
+                    await self._deliver((), begins=False, complete=True)
+                self._current_at = _now()
+                self._works()
+            records, self._position = await reader.read()
+            if records:
+                began = time.monotonic()
+                await self._deliver(records, begins=False, complete=self._complete)
+                # As long as it has worked, so that the proxy's own loop has half of the processor.
+                await asyncio.sleep(min(time.monotonic() - began, 0.005) + 0.001)
+
+    async def _deliver(self, records: Sequence[Record], *, begins: bool, complete: bool) -> None:
+        assert self._position is not None, "a session seeks first"
+        await self.inbox.put(Portion(records, self._position, begins, complete, self._topic_id))
+
+    async def _watch(self, reader: Reader) -> None:
+        """Look at the topic again and again, and whether reading goes on."""
+        position = self._position
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._broken.wait()
+                raise _RestartError
+            found = await find(self._access, self._spec)
+            if found is None:
+                raise ProblemError(
+                    "missing", f"topic {self.topic} was deleted; Sluice creates it when it is started"
+                )
+            self._take_look(found.topic_id)
+            if (found.write_problem is None) != (self._write_problem is None):
+                raise _RestartError
+            behind = await reader.end() > (self._position or 0)
+            if behind and self._position == position and self.inbox.empty:
+                raise ProblemError("unreachable", f"the brokers of topic {self.topic} deliver nothing")
+            position = self._position
+
+    async def _append(self, records: Sequence[Record]) -> int:
+        problem = self.write_problem
+        writer = self._writer
+        if problem is not None or writer is None:
+            raise AppendError("" if problem is None else problem.text)
+        try:
+            return await writer.append(records)
+        except AppendError as error:
+            if error.unknown:
+                # What the library still has must not arrive after it was reported as failed.
+                self._broken.set()
+            raise
+
+    def _report(self, problem: Problem) -> None:
+        if problem != self.problem:
+            event(
+                logger,
+                logging.ERROR,
+                "topic cannot be used",
+                topic=self.topic,
+                cause=problem.cause,
+                detail=problem.text,
+            )
+        self.problem = problem
+
+    def _works(self) -> None:
+        self._tried = True
+        if self.problem is not None:
+            event(logger, logging.INFO, "topic can be used again", topic=self.topic)
+            self.problem = None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _now() -> float:
+    """Seconds on a clock that also counts suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

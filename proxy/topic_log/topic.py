@@ -1,0 +1,155 @@
+"""The topic under a log: what it must be like, what it is, and its creation."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kafka_client import Request, configs, log_topics
+from proxy.logs import event
+from proxy.topic_log.access import Access
+from proxy.topic_log.records import Problem
+
+__all__ = ["REPLICAS_WANTED", "Found", "ProblemError", "TopicSpec", "create", "find"]
+
+T = TypeVar("T")
+
+REPLICAS_WANTED: Final = 3
+_IN_SYNC_WANTED: Final = 2
+_CLEANUP_POLICY: Final = "cleanup.policy"
+
+_OK: Final = 0
+_UNKNOWN_TOPIC: Final = 3
+_LEADER_NOT_AVAILABLE: Final = 5
+_INVALID_TOPIC: Final = 17
+_TOPIC_DENIED: Final = 29
+_CLUSTER_DENIED: Final = 31
+_EXISTS: Final = 36
+_NOT_CONTROLLER: Final = 41
+
+logger = logging.getLogger(__name__)
+
+
+class ProblemError(Exception):
+    """The log cannot be used; `topic_id` is the topic's, if it was told."""
+
+    def __init__(self, cause: str, text: str, topic_id: bytes = b"") -> None:
+        super().__init__(text)
+        self.problem = Problem(cause, text)
+        self.topic_id = topic_id
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What a topic must be like.
+
+    Args:
+        name: the topic.
+        cleanup_policy: the only `cleanup.policy` that is accepted.
+        one_partition: refuse a topic with more partitions, which has no order.
+        configs: further configs of a topic that is created here; of an existing topic differences are only told.
+    """
+
+    name: str
+    cleanup_policy: str = "compact"
+    one_partition: bool = True
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An existing topic.
+
+    Attributes:
+        write_problem: why nothing may be appended; None if it may.
+        differences: configs that Sluice would have set otherwise.
+    """
+
+    topic_id: bytes
+    write_problem: Problem | None
+    differences: tuple[str, ...] = ()
+
+
+async def find(access: Access, spec: TopicSpec) -> Found | None:
+    """Look at the topic; None if it does not exist.
+
+    Raises:
+        ProblemError: it cannot be used, or no broker responds.
+    """
+    seen = await _ask(access, log_topics.look(spec.name), lambda found: found.error_code != _UNKNOWN_TOPIC)
+    if seen.error_code == _UNKNOWN_TOPIC:
+        return None
+    if seen.error_code == _TOPIC_DENIED:
+        raise ProblemError("denied", _denied(spec, "Describe"))
+    if seen.error_code == _INVALID_TOPIC:
+        raise ProblemError("failed", f"{spec.name!r} is not a valid name of a topic")
+    if seen.error_code not in (_OK, _LEADER_NOT_AVAILABLE):
+        raise ProblemError("failed", f"topic {spec.name}: the broker responds with error {seen.error_code}")
+    if not _may(seen, log_topics.READ):
+        raise ProblemError("denied", _denied(spec, "Read"), seen.topic_id)
+    if spec.one_partition and seen.partitions != 1:
+        text = f"topic {spec.name} has {seen.partitions} partitions, and must have 1, or its records have no order"
+        raise ProblemError("partitions", text, seen.topic_id)
+    differences = await _check_configs(access, spec, seen.topic_id)
+    may_write = _may(seen, log_topics.WRITE)
+    write_problem = None if may_write else Problem("denied", _denied(spec, "Write"))
+    return Found(seen.topic_id, write_problem, differences)
+
+
+async def create(access: Access, spec: TopicSpec) -> None:
+    """Create the topic with one partition, unless another process has just done so.
+
+    Raises:
+        ProblemError: the brokers refuse, or none responds.
+    """
+    seen = await _ask(access, log_topics.look(spec.name), lambda _: True)
+    replicas = max(1, min(REPLICAS_WANTED, seen.brokers))
+    in_sync = _IN_SYNC_WANTED if replicas >= REPLICAS_WANTED else 1
+    settings = {
+        _CLEANUP_POLICY: spec.cleanup_policy,
+        "min.insync.replicas": str(in_sync),
+        **spec.configs,
+    }
+    request = log_topics.create(spec.name, 1, replicas, settings)
+    code, message = await _ask(access, request, lambda found: found[0] != _NOT_CONTROLLER)
+    if code == _EXISTS:
+        return
+    if code in (_TOPIC_DENIED, _CLUSTER_DENIED):
+        raise ProblemError("denied", f"topic {spec.name} does not exist, and {_denied(spec, 'Create')}")
+    if code != _OK:
+        raise ProblemError(
+            "failed", f"topic {spec.name} cannot be created: {message or 'no message'} (error {code})"
+        )
+    event(logger, logging.INFO, "topic created", topic=spec.name, replicas=replicas, min_insync=in_sync)
+
+
+async def _check_configs(access: Access, spec: TopicSpec, topic_id: bytes) -> tuple[str, ...]:
+    request = configs.describe_topics([spec.name], [_CLEANUP_POLICY, *spec.configs])
+    differences: list[str] = []
+    for described in await _ask(access, request, lambda _: True):
+        if described.error_code in (_TOPIC_DENIED, _CLUSTER_DENIED):
+            raise ProblemError("denied", _denied(spec, "DescribeConfigs"), topic_id)
+        policy = described.configs.get(_CLEANUP_POLICY)
+        if described.error_code == _OK and policy is not None and policy != spec.cleanup_policy:
+            text = f"topic {spec.name} has cleanup.policy={policy}, and must have {spec.cleanup_policy}"
+            raise ProblemError("cleanup_policy", text, topic_id)
+        for name, wanted in spec.configs.items():
+            value = described.configs.get(name, wanted)
+            if value != wanted:
+                differences.append(f"{name} is {value}, Sluice would set {wanted}")
+    return tuple(differences)
+
+
+async def _ask(access: Access, request: Request[T], satisfied: Callable[[T], bool]) -> T:
+    try:
+        return await access.ask(request, satisfied)
+    except OSError as error:
+        raise ProblemError("unreachable", str(error)) from error
+
+
+def _may(seen: log_topics.TopicLook, operation: int) -> bool:
+    return seen.operations is None or operation in seen.operations
+
+
+def _denied(spec: TopicSpec, operation: str) -> str:
+    return f"an ACL denies {operation} on topic {spec.name} to Sluice's own user"

@@ -1,0 +1,144 @@
+"""Quotas in a topic of one broker: with SASL and ACLs, where what is missing is named and suffices once it is there;
+and while the broker is away.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.cluster import Cluster, ClusterOptions
+from tests.cluster.sasl import SASL, SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS, password
+from tests.support.proxy_process import SluiceProcess
+from tests.support.quota_client import set_rates
+from tests.support.topic_quotas import Topic, rate_of, wait_until
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Cluster]:
+    """One broker with SASL and ACLs, under which clients without a login may do everything."""
+    properties = {
+        **SASL_PROPERTIES,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    options = ClusterOptions(
+        nodes=1, listeners=SASL_LISTENERS, properties=properties, format_arguments=SASL_USERS
+    )
+    with Cluster(options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(guarded: Cluster, tmp_path: Path) -> Iterator[Topic]:
+    login = {"sasl_mechanism": "SCRAM-SHA-512", "username": "sluice", "password": password("sluice")}
+    quotas = {"alter_principals": ["admin"]}
+    with Topic(guarded.bootstrap(SASL), tmp_path, cluster=login, quotas=quotas) as found:
+        yield found
+
+
+def allow(cluster: Cluster, topic: str, operation: AclOperation) -> None:
+    """Allow an operation on the topics whose names begin so."""
+    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
+    binding = AclBinding(ResourceType.TOPIC, topic, prefixed, "User:sluice", "*", operation, allowed)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    for done in admin.create_acls([binding]).values():
+        done.result(30)
+
+
+def no_longer_allow(cluster: Cluster, topic: str, operation: AclOperation) -> None:
+    """Take that back."""
+    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
+    wanted = AclBindingFilter(ResourceType.TOPIC, topic, prefixed, "User:sluice", "*", operation, allowed)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    for done in admin.delete_acls([wanted]).values():
+        done.result(30)
+
+
+def says(process: SluiceProcess, text: str) -> bool:
+    try:
+        return text in process.get("/readyz")[1]
+    except OSError:
+        return False
+
+
+def set_rate(process: SluiceProcess, directory: Path, rate: int) -> tuple[int, str]:
+    """Set a quota as the user admin; the exit code and what was printed."""
+    login = directory / "admin.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="admin" password="{password("admin")}";\n'
+    )
+    words = ["--bootstrap-server", process.bootstrap, "--command-config", str(login), "--client-id", "a"]
+    line = [sys.executable, "-m", "proxy", "quotas", "set", *words, f"producer_byte_rate={rate}"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_each_missing_permission_is_named_and_suffices_once_it_is_there(
+    guarded: Cluster, topic: Topic, tmp_path: Path
+) -> None:
+    process = topic.start("first", ready=False)
+    wait_until(lambda: says(process, f"an ACL denies Describe on topic {topic.name}"), "Describe is named")
+    allow(guarded, topic.name, AclOperation.DESCRIBE)
+    wait_until(lambda: says(process, "does not exist, and an ACL denies Create"), "Create is named")
+    allow(guarded, topic.name, AclOperation.CREATE)
+    wait_until(lambda: says(process, "denies Read"), "Read is named")
+    allow(guarded, topic.name, AclOperation.READ)
+    wait_until(lambda: says(process, "denies DescribeConfigs"), "DescribeConfigs is named")
+    allow(guarded, topic.name, AclOperation.DESCRIBE_CONFIGS)
+    process.wait_ready()
+    code, printed = set_rate(process, tmp_path, 5000)
+    assert (code, f"an ACL denies Write on topic {topic.name}" in printed) == (1, True), printed
+    assert process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied") == 1
+    allow(guarded, topic.name, AclOperation.WRITE)
+    wait_until(lambda: set_rate(process, tmp_path, 5000)[0] == 0, "it is altered")
+    assert process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied") == 0
+    wait_until(lambda: process.metric("sluice_audit_events_total", result="appended") == 1, "it is audited")
+
+    no_longer_allow(guarded, topic.name, AclOperation.READ)
+    wait_until(
+        lambda: process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied"),
+        "it is noticed",
+    )
+    code, printed = set_rate(process, tmp_path, 6000)
+    assert (code, "denies Read" in printed) == (1, True), printed
+    assert process.get("/readyz")[0] == 200  # what is in force stays
+
+
+def test_quotas_stay_while_all_brokers_are_away(guarded: Cluster, tmp_path: Path) -> None:
+    with Topic(guarded.bootstrap(), tmp_path) as topic:
+        process = topic.start("first")
+        assert set_rates(process.bootstrap, a=5.0) == [(0, "")]
+        guarded.kill_broker(1)
+        try:
+            ((code, message),) = set_rates(process.bootstrap, a=6.0)  # before it is noticed, or after
+            assert code == 56, message
+            wait_until(
+                lambda: process.metric(
+                    "sluice_internal_topic_problem", topic=topic.name, cause="unreachable"
+                ),
+                "it is noticed",
+            )
+            began = time.monotonic()
+            ((code, message),) = set_rates(process.bootstrap, a=6.0)
+            assert (code, "the quotas in force stay" in message) == (56, True)
+            assert time.monotonic() - began < 1
+            assert rate_of(process, "a") == 5.0
+        finally:
+            guarded.start_broker(1)
+        wait_until(lambda: set_rates(process.bootstrap, a=7.0) == [(0, "")], "it is altered again")
+        assert rate_of(process, "a") == 7.0

@@ -1,0 +1,150 @@
+"""quotas.definitions.records: every limit survives its record, and no bytes do harm."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.definitions.definitions import KEYS, WHOLE_KEYS, Definitions, keys_of
+from quotas.definitions.entities import DEFAULT, Entity, Name, canonical
+from quotas.definitions.records import (
+    KEY_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    Author,
+    RecordError,
+    event_of,
+    key_of,
+    read_key,
+    read_value,
+    value_of,
+)
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: text != "<default>")
+NAMES: st.SearchStrategy[Name] = TEXT | st.just(DEFAULT)
+ENTITIES = st.one_of(
+    NAMES.map(Entity),
+    NAMES.map(lambda name: Entity(client_id=name)),
+    st.tuples(NAMES, NAMES).map(lambda names: Entity(*names)),
+    (st.ip_addresses().map(str) | st.just(DEFAULT)).map(lambda name: canonical(Entity(ip=name))),
+    NAMES.map(lambda name: Entity(topic=name)),
+)
+AUTHORS = st.builds(
+    Author, st.text(max_size=1000), st.text(max_size=1000), st.just("2026-01-31T12:00:00.000Z")
+)
+FIELDS = ["v", "value", "entity", "limit"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["v", "value", "entity", "limit"]), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@given(ENTITIES, st.data(), AUTHORS)
+def test_limit_survives_its_record(entity: Entity, data: st.DataObject, author: Author) -> None:
+    limit = data.draw(st.sampled_from(sorted(keys_of(entity))))
+    whole = limit in WHOLE_KEYS
+    value = float(data.draw(st.integers(1, 2**31 - 1) if whole else st.floats(1e-6, 1e15)))
+
+    key, written = key_of(entity, limit), value_of(value, author)
+
+    assert read_key(key) == (entity, limit)
+    assert read_value(entity, limit, written) == value
+    assert len(written) <= VALUE_BYTES_MAX
+    assert json.loads(event_of(entity, limit, None, value, author))["new"] == value
+
+
+@given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_no_bytes_do_harm(data: bytes) -> None:
+    """What is read as a key is the key that would be written; what is read as a value may be put in force."""
+    try:
+        entity, limit = read_key(data)
+    except RecordError:
+        pass
+    else:
+        assert key_of(entity, limit) == data
+    try:
+        value = read_value(Entity("ann"), "producer_byte_rate", data)
+    except RecordError:
+        return
+    assert value is not None
+    Definitions().put(Entity("ann"), {"producer_byte_rate": value})
+
+
+@pytest.mark.parametrize(
+    ("key", "cause"),
+    [
+        (None, "key"),
+        (b"", "key"),
+        (b"[]", "key"),
+        (b"\xff", "key"),
+        (b"[" * 50_000, "key"),
+        (b"9" * 5000, "key"),
+        (b'{"entity":[],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["user","a"]],"limit":"unknown"}', "key"),
+        (b'{"entity":[["user",""]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["user",5]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["group","a"]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["ip","1.2.3.4"],["user","a"]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["ip","nowhere"]],"limit":"connection_creation_rate"}', "key"),
+        (b'{"entity":[["user","<default>"]],"limit":"producer_byte_rate"}', "key"),
+        # The same entity in other spellings: compaction would take them for others.
+        (b'{"entity": [["user","a"]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"limit":"producer_byte_rate","entity":[["user","a"]]}', "key"),
+        (b'{"entity":[["user","\\u0061"]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["user","a"],["user","a"]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["client-id","b"],["user","a"]],"limit":"producer_byte_rate"}', "key"),
+        (b'{"entity":[["user","a"]],"limit":"producer_byte_rate","x":1}', "key"),
+        (b"x" * (KEY_BYTES_MAX + 1), "size"),
+    ],
+)
+def test_wrong_key_is_refused(key: bytes | None, cause: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        read_key(key)
+    assert caught.value.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (b"", "value"),
+        (b"5", "value"),
+        (b'{"value":5}', "version"),
+        (b'{"v":2,"value":5}', "version"),
+        (b'{"v":true,"value":5}', "version"),
+        (b'{"v":1}', "value"),
+        (b'{"v":1,"value":"5"}', "value"),
+        (b'{"v":1,"value":true}', "value"),
+        (b'{"v":1,"value":0}', "value"),
+        (b'{"v":1,"value":-1}', "value"),
+        (b'{"v":1,"value":1.5}', "value"),
+        (b'{"v":1,"value":NaN}', "value"),
+        (b'{"v":1,"value":Infinity}', "value"),
+        (b'{"v":1,"value":' + b"9" * 400 + b"}", "value"),
+        (b'{"v":1,"value":' + b"9" * 4000 + b"}", "value"),
+        (b'{"v":1,"value":5,"x":"' + b"x" * 1_000_000 + b'"}', "size"),
+    ],
+)
+def test_wrong_value_is_refused(value: bytes, cause: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        read_value(Entity("ann"), "producer_byte_rate", value)
+    assert caught.value.cause == cause
+
+
+def test_limit_of_another_kind_of_entity_is_refused() -> None:
+    with pytest.raises(RecordError):
+        read_value(Entity(topic="t"), "request_percentage", b'{"v":1,"value":5}')
+
+
+def test_every_limit_has_a_key() -> None:
+    assert {read_key(key_of(Entity("ann"), limit))[1] for limit in KEYS} == set(KEYS)
+
+
+def test_fractions_stay() -> None:
+    author = Author("", "", "")
+    assert read_value(Entity("a"), "request_percentage", value_of(12.5, author)) == 12.5
+    assert not math.isinf(read_value(Entity("a"), "request_percentage", value_of(1e15, author)) or 0)

@@ -1,0 +1,350 @@
+"""proxy.quota_api.topic_store: the order of the topic is the order here, and nothing in the topic does harm."""
+
+import json
+import logging
+from collections import deque
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from proxy.config import QuotaSettings
+from proxy.quota_api.snapshot import Snapshot
+from proxy.quota_api.store import Client, StoreError
+from proxy.quota_api.topic_store import TopicStore
+from proxy.topic_log.records import AppendError, Portion, Problem, Record
+from quotas.definitions.alterations import Alteration
+from quotas.definitions.entities import Entity
+from quotas.definitions.records import Author, key_of, value_of
+
+RATE = "producer_byte_rate"
+OTHER = "consumer_byte_rate"
+ANN = Entity("ann")
+ADMIN = Client("admin", "10.0.0.4:51000")
+AUTHOR = Author("", "", "")
+TOPIC_ID = bytes(range(16))
+
+
+class Inbox:
+    """What the topic delivers."""
+
+    def __init__(self) -> None:
+        self.portions: deque[Portion] = deque()
+
+    def take(self, seconds: float = 0) -> Portion | None:
+        return self.portions.popleft() if self.portions else None
+
+
+class FakeLog:
+    """A topic in memory: what is appended comes back, unless `mute`."""
+
+    def __init__(self) -> None:
+        self.topic = "__sluice-quotas"
+        self.topic_id = b""
+        self.inbox = Inbox()
+        self.problem: Problem | None = None
+        self.write_problem: Problem | None = None
+        self.end = 0
+        self.appended: list[list[Record]] = []
+        self.error: AppendError | None = None
+        self.mute = False
+
+    def append(self, records: list[Record]) -> "Future[int]":
+        found: Future[int] = Future()
+        if self.error is not None:
+            found.set_exception(self.error)
+            return found
+        self.appended.append(records)
+        self.deliver(*records)
+        found.set_result(self.end)
+        return found
+
+    def deliver(
+        self, *records: Record, begins: bool = False, complete: bool = True, topic_id: bytes = TOPIC_ID
+    ) -> None:
+        self.end += len(records)
+        self.topic_id = topic_id
+        if not self.mute:
+            self.inbox.portions.append(Portion(records, self.end, begins, complete, topic_id))
+
+
+class Events:
+    """The audit topic."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def add(self, records: list[Record]) -> None:
+        self.records += records
+
+
+def rate(entity: Entity, value: float | None, limit: str = RATE) -> Record:
+    return Record(key_of(entity, limit), None if value is None else value_of(value, AUTHOR))
+
+
+def opened(log: FakeLog, *records: Record, given: str = "", events: Events | None = None) -> TopicStore:
+    store = TopicStore(QuotaSettings(store="topic"), log, given, events)
+    log.deliver(begins=True, complete=False)
+    log.deliver(*records)
+    store.drain()
+    return store
+
+
+def asked(entity: str, *ops: tuple[str, float | None]) -> Alteration:
+    return [("user", entity)], ops
+
+
+def alter(store: TopicStore, *alterations: Alteration, validate_only: bool = False) -> list[str]:
+    outcome = store.alter(alterations, ADMIN, validate_only=validate_only)
+    return [problem for _, problem in outcome.results]
+
+
+def test_topic_is_in_force_once_it_is_read_to_its_end() -> None:
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log)
+    log.deliver(rate(ANN, 5), begins=True, complete=False)
+    store.drain()
+    assert (store.ready, len(store.definitions)) == (False, 0)
+    log.deliver(rate(ANN, 6))
+    assert store.drain()
+    assert (store.ready, store.definitions.values(ANN)) == (True, {RATE: 6.0})
+    assert not store.drain()
+
+
+def test_last_record_of_a_limit_counts_and_a_tombstone_removes_it() -> None:
+    store = opened(FakeLog(), rate(ANN, 5), rate(ANN, 7, OTHER), rate(ANN, 9), rate(ANN, None, OTHER))
+    assert store.definitions.values(ANN) == {RATE: 9.0}
+
+
+def test_alteration_is_one_batch_with_its_author_and_in_force_when_it_was_read_back() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    assert alter(store, asked("ann", (RATE, None), (OTHER, 7.0)), asked("bob", (RATE, 8.0))) == ["", ""]
+    (batch,) = log.appended
+    assert [record.key for record in batch] == [
+        key_of(ANN, RATE),
+        key_of(ANN, OTHER),
+        key_of(Entity("bob"), RATE),
+    ]
+    assert batch[0].value is None
+    assert batch[1].value is not None
+    value = json.loads(batch[1].value)
+    assert (value["v"], value["value"], value["by"], value["from"]) == (1, 7, "admin", "10.0.0.4:51000")
+    assert value["at"].endswith("Z")
+    assert store.definitions.values(ANN) == {OTHER: 7.0}
+
+
+def test_what_changes_nothing_here_is_written_too() -> None:
+    """Another process may have changed it a moment ago; the topic decides."""
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    log.inbox.portions.append(Portion((rate(ANN, 6),), log.end + 1, False, True, TOPIC_ID))  # comes first
+    log.end += 1
+    assert alter(store, asked("ann", (RATE, 5.0))) == [""]
+    assert store.definitions.values(ANN) == {RATE: 5.0}
+    assert len(log.appended) == 1
+
+
+def test_concurrent_changes_of_different_limits_both_stay() -> None:
+    log = FakeLog()
+    store = opened(log)
+    alter(store, asked("ann", (RATE, 5.0)))
+    log.deliver(rate(ANN, 7, OTHER))  # of another process, which has not seen the first
+    assert store.drain()
+    assert store.definitions.values(ANN) == {RATE: 5.0, OTHER: 7.0}
+
+
+def test_validation_writes_nothing() -> None:
+    log = FakeLog()
+    store = opened(log)
+    assert alter(store, asked("ann", (RATE, 5.0)), asked("ann", (RATE, -5.0)), validate_only=True) != ["", ""]
+    assert (log.appended, len(store.definitions)) == ([], 0)
+
+
+def test_wrong_entity_is_not_written_and_the_others_are() -> None:
+    log = FakeLog()
+    store = opened(log)
+    problems = alter(store, asked("ann", (RATE, -1.0)), asked("bob", (RATE, 8.0)))
+    assert [bool(problem) for problem in problems] == [True, False]
+    assert [record.key for record in log.appended[0]] == [key_of(Entity("bob"), RATE)]
+
+
+def test_each_change_has_an_event_with_old_and_new() -> None:
+    events = Events()
+    store = opened(FakeLog(), rate(ANN, 5), events=events)
+    alter(store, asked("ann", (RATE, 6.0), (OTHER, None)))
+    (record,) = events.records
+    assert record.value is not None
+    found = json.loads(record.value)
+    assert (found["entity"], found["limit"], found["old"], found["new"]) == ([["user", "ann"]], RATE, 5, 6)
+    assert (found["by"], found["from"]) == ("admin", "10.0.0.4:51000")
+
+
+def test_quotas_of_the_command_line_stay() -> None:
+    log = FakeLog()
+    given = '[[quota]]\nuser = "ann"\nproducer_byte_rate = 3\n'
+    store = opened(log, rate(ANN, 5), given=given)
+    assert store.definitions.values(ANN) == {RATE: 3.0}
+    assert "command line" in alter(store, asked("ann", (RATE, 6.0)))[0]
+    assert alter(store, asked("ann", (RATE, 3.0))) == [""]
+    assert log.appended == []
+
+
+def test_alteration_is_refused_with_the_reason_and_the_quotas_stay() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    log.write_problem = Problem("denied", "an ACL denies Write")
+    with pytest.raises(StoreError, match="an ACL denies Write; the quotas in force stay"):
+        alter(store, asked("ann", (RATE, 6.0)))
+    log.write_problem, log.error = None, AppendError("the topic is full")
+    with pytest.raises(StoreError, match="the topic is full"):
+        alter(store, asked("ann", (RATE, 6.0)))
+    assert store.definitions.values(ANN) == {RATE: 5.0}
+
+
+def test_alteration_before_the_topic_was_read_is_refused() -> None:
+    store = TopicStore(QuotaSettings(store="topic"), FakeLog())
+    with pytest.raises(StoreError, match="not been read to their end"):
+        alter(store, asked("ann", (RATE, 6.0)), validate_only=True)
+
+
+def test_alteration_that_is_not_read_back_says_that_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FakeLog()
+    store = opened(log)
+    log.mute = True
+    with pytest.raises(StoreError, match="it is in the topic"):
+        alter(store, asked("ann", (RATE, 6.0)))
+    assert len(log.appended) == 1
+
+
+def test_too_long_a_name_is_refused_before_anything_is_written() -> None:
+    log = FakeLog()
+    store = opened(log)
+    with pytest.raises(StoreError, match="longer than"):
+        alter(store, asked("\x01" * 32_000, (RATE, 5.0)))
+    assert log.appended == []
+
+
+def test_junk_is_skipped_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = FakeLog()
+    with caplog.at_level(logging.WARNING):
+        store = opened(
+            log,
+            Record(None, b"x"),
+            Record(b"junk", None),
+            Record(key_of(ANN, RATE), b"not JSON"),
+            Record(key_of(ANN, RATE), b"x" * 1_000_000),
+            Record(key_of(Entity("bob"), RATE), b'{"v":2,"value":5}'),
+            rate(ANN, 5),
+        )
+    assert store.definitions.values(ANN) == {RATE: 5.0}
+    assert len(store.definitions) == 1
+    assert dict(store.records) == {"key": 2, "value": 1, "size": 1, "version": 1, "applied": 1}
+    assert store.unreadable == 1  # bob's; ann's has been written since
+    assert [record.message for record in caplog.records] == ["records of the topic skipped"]
+
+
+def test_unreadable_record_leaves_the_limit_as_it_was() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    log.deliver(Record(key_of(ANN, RATE), b'{"v":2,"value":9}'))
+    assert not store.drain()
+    assert (store.definitions.values(ANN), store.unreadable) == ({RATE: 5.0}, 1)
+    log.deliver(rate(ANN, None))
+    assert store.drain()
+    assert (len(store.definitions), store.unreadable) == (0, 0)
+
+
+def test_reading_again_from_the_beginning_replaces_what_is_in_force_at_its_end() -> None:
+    log = FakeLog()
+    bob = Entity("bob")
+    store = opened(log, rate(ANN, 5), rate(bob, 6))
+    log.end = 0
+    log.deliver(rate(ANN, 7), begins=True, complete=False)
+    assert not store.drain()
+    assert store.definitions.values(bob) == {RATE: 6.0}
+    log.deliver()
+    assert store.drain()
+    assert dict(store.definitions.entries()) == {ANN: {RATE: 7.0}}
+
+
+def saved(directory: Path, *records: Record, topic_id: bytes = TOPIC_ID) -> Snapshot:
+    snapshot = Snapshot(directory, iter)
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=snapshot)
+    log.deliver(*records, begins=True, topic_id=topic_id)
+    store.drain()
+    store.save()
+    assert store.snapshots["ok"] == 1
+    return snapshot
+
+
+def test_snapshot_is_in_force_where_the_topic_cannot_be_read(tmp_path: Path) -> None:
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=saved(tmp_path, rate(ANN, 5)))
+    assert not store.ready
+    assert store.use_snapshot()
+    assert (store.ready, store.definitions.values(ANN)) == (True, {RATE: 5.0})
+    with pytest.raises(StoreError):
+        alter(store, asked("ann", (RATE, 6.0)))
+    log.deliver(rate(ANN, 6), begins=True)
+    assert store.drain()
+    assert store.definitions.values(ANN) == {RATE: 6.0}
+
+
+def test_snapshot_of_another_topic_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = FakeLog()
+    log.topic_id = b"another topic id"
+    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=saved(tmp_path, rate(ANN, 5)))
+    assert not store.use_snapshot()
+    assert not store.ready
+    assert "another topic of this name" in caplog.text
+
+
+def test_topic_that_ends_before_the_snapshot_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    snapshot = saved(tmp_path, rate(ANN, 5), rate(ANN, 6))
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=snapshot)
+    log.deliver(rate(ANN, 5), begins=True)
+    store.drain()
+    assert "brokers have lost records" in caplog.text
+    assert store.definitions.values(ANN) == {RATE: 5.0}
+
+
+def test_snapshot_is_written_when_something_has_changed(tmp_path: Path) -> None:
+    snapshot = Snapshot(tmp_path / "state", iter)
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=snapshot)
+    store.save()
+    log.deliver(rate(ANN, 5), begins=True)
+    store.drain()
+    store.save()
+    store.save()
+    assert dict(store.snapshots) == {"ok": 1}
+
+
+def test_snapshot_is_without_the_quotas_of_the_command_line(tmp_path: Path) -> None:
+    log = FakeLog()
+    given = '[[quota]]\nuser = "bob"\nproducer_byte_rate = 3\n'
+    store = TopicStore(QuotaSettings(store="topic"), log, given, snapshot=Snapshot(tmp_path, iter))
+    log.deliver(rate(ANN, 5), begins=True)
+    store.drain()
+    store.save()
+    found = Snapshot(tmp_path, iter).read(log.topic)
+    assert found is not None
+    assert dict(found[1].entries()) == {ANN: {RATE: 5.0}}
+
+
+def test_snapshot_that_cannot_be_written_costs_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log, snapshot=Snapshot(tmp_path / "file", iter))
+    log.deliver(rate(ANN, 5), begins=True)
+    store.drain()
+    store.save()
+    assert dict(store.snapshots) == {"failed": 1}
+    assert "snapshot not written" in caplog.text
