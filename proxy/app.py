@@ -46,7 +46,7 @@ from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.relay import Relay
 from proxy.quota_api import FileStore, QuotaService, QuotaStore
-from proxy.quota_topic import QuotaTopic
+from proxy.quota_topic import QuotaTopic, access_of
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
 from proxy.stats import Stats
@@ -87,7 +87,6 @@ class App:
         self.relay = relay = Relay(
             config, quotas.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
         )
-        self._fleet = fleet = join_fleet(config, relay.engine, relay.replication, relay.reconsider)
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
         upstreams = _upstreams(config, replicates=False)
         leaders = _upstreams(config, replicates=True)
@@ -102,6 +101,9 @@ class App:
         self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
+        self._fleet = fleet = join_fleet(
+            config, relay.engine, relay.replication, relay.reconsider, lambda: access_of(config.cluster, tls)
+        )
         client = BrokerClient(self.brokers, login_of(config.cluster), tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.

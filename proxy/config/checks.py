@@ -52,6 +52,7 @@ def check(config: Config) -> list[str]:
             raise ConfigError(f"listeners[{index}].upstreams", problem)
     config.leases.check(replicates=config.replicates)
     config.fleet.check()
+    _check_group(config)
     _check_burst(config)
     bound = list(bound_ports(config))
     _check_overlaps(bound, "is bound")
@@ -71,6 +72,22 @@ def _check_login(cluster: ClusterOptions) -> None:
         raise ConfigError("cluster.password_file", f"is needed with {mechanism}")
     if mechanism == "AWS_MSK_IAM" and cluster.tls is None:
         raise ConfigError("cluster.tls", "is needed with AWS_MSK_IAM")
+
+
+def _check_group(config: Config) -> None:
+    """A group's brokers are reached at the addresses that they advertise, so these must not be Sluice's."""
+    if not config.fleet.may_hold or config.fleet.holder is not None:
+        return
+    if config.cluster.sasl_mechanism == "AWS_MSK_IAM":
+        raise ConfigError("fleet.holder", "is needed with AWS_MSK_IAM, with which no group can be joined")
+    behind = {address for listener in config.listeners for address in listener.upstreams.values()}
+    for address in config.cluster.bootstrap:
+        if address in behind:
+            problem = (
+                "with a group that chooses the fleet's holder it must name a listener of the brokers that is not "
+                "behind Sluice; or name the holder: fleet.holder"
+            )
+            raise ConfigError("cluster.bootstrap", problem, str(address))
 
 
 def _check_names(config: Config) -> None:
@@ -132,7 +149,7 @@ def bound_ports(config: Config) -> Iterator[PortRange]:
     leases = config.leases.bind
     if leases is not None:
         yield PortRange(leases.host, leases.port, leases.port, "leases.bind")
-    fleet = config.fleet.bind if config.fleet.holds_by_name else None
+    fleet = config.fleet.bind if config.fleet.may_hold else None
     if fleet is not None:
         yield PortRange(fleet.host, fleet.port, fleet.port, "fleet.bind")
 

@@ -1,6 +1,6 @@
-"""`[fleet]`: the processes that share every client's budget, and the one that leases the shares.
+"""`[fleet]`: the processes that share every client's budget, and how the one is found that leases the shares.
 
-Without `holder` the section has no effect, and this process uses the whole of each quota. Shares are
+Without `bind` and `holder` the section has no effect, and this process uses the whole of each quota. Shares are
 computed in `quotas.sharing`.
 """
 
@@ -44,7 +44,7 @@ class FleetOptions:
         metadata=key(
             readers.optional_address,
             'host:port, or "" for none',
-            default="none: another member is the holder",
+            default="none; needed without `holder`",
         ),
     )
     advertised: Address | None = field(
@@ -53,9 +53,10 @@ class FleetOptions:
             readers.address, "host:port", default="`bind`; `name` and its port where it is a wildcard"
         ),
     )
+    group: str = field(default="__sluice", metadata=key(readers.text, "text"))
     holder: Address | None = field(
         default=None,
-        metadata=key(readers.address, "host:port", default="none: this process is no member of a fleet"),
+        metadata=key(readers.address, "host:port", default="none: the group chooses it"),
     )
     secret_file: Path | None = field(
         default=None, metadata=key(readers.file_path, "path", default="none: nothing is signed")
@@ -67,7 +68,7 @@ class FleetOptions:
     @property
     def configured(self) -> bool:
         """Whether this process is a member of a fleet."""
-        return self.holder is not None
+        return self.bind is not None or self.holder is not None
 
     @property
     def own_name(self) -> str:
@@ -86,6 +87,11 @@ class FleetOptions:
         """Whether this member is the holder that `holder` names."""
         return self.bind is not None and self.holder is not None and self.holder == self.own_address
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether this member may be the holder: it is named, or a group may choose it."""
+        return self.holds_by_name or (self.holder is None and self.bind is not None)
+
     def check(self) -> None:
         """Check the keys against each other.
 
@@ -93,16 +99,16 @@ class FleetOptions:
             ConfigError: the configuration cannot work.
         """
         if not self.configured:
-            for name in ("name", "bind", "advertised", "secret_file"):
+            for name in ("name", "advertised", "secret_file"):
                 if getattr(self, name):
-                    raise ConfigError("fleet.holder", f"is needed with fleet.{name}")
+                    raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
             return
         if self.advertised is not None and self.bind is None:
             raise ConfigError("fleet.bind", "is needed with fleet.advertised")
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings about valid keys that are probably mistakes."""
-        if not self.holds_by_name or self.bind is None:
+        if not self.may_hold or self.bind is None:
             return
         if self.secret_file is None and self.bind.host not in _LOOPBACK:
             yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"

@@ -9,7 +9,9 @@
     client      a member's connection to the holder
     state       what a member knows of its fleet, as values of JSON: pure
     fleet       one member, as configured; `setup` makes it
-    standing    who is the holder, by a Kafka group: pure; not used yet
+    standing    who is the holder, by a Kafka group: pure
+    group       membership of that group; the only module here that needs aiokafka
+    elected     between the group and the port
 
 Shares are computed in `quotas.sharing`.
 """

@@ -1,7 +1,8 @@
-"""One member of a fleet, as configured: its connection to the holder, and its port if it is the holder.
+"""One member of a fleet, as configured: its connection to the holder, its port, its membership of the group.
 
-The holder is named by `[fleet] holder`. A port that another process still has (a rolling upgrade) is bound when it is
-free.
+The holder is named by `[fleet] holder`, or a Kafka group chooses it; then every member has a port, and the holder's
+serves. A port that another process still has (a rolling upgrade) is bound when it is free; until then this member
+cannot be the holder.
 """
 
 import asyncio
@@ -10,10 +11,11 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from commandline.extras import not_installed
 from proxy.clock import now_ms
-from proxy.config import FleetOptions
+from proxy.config import Address, FleetOptions
 from proxy.errors import StartError
 from proxy.fleet.client import FleetClient
 from proxy.fleet.codec import Facts
@@ -26,6 +28,10 @@ from proxy.metrics.replication import Family
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
+
+if TYPE_CHECKING:
+    from proxy.fleet.elected import Elected
+    from proxy.topic_log.access import Access
 
 __all__ = ["Fleet", "fleet_terms", "new_lessee"]
 
@@ -57,6 +63,7 @@ class Fleet:
         lessee: this member.
         leasing: its shares, and those of the processes below it.
         facts: returns what members compare.
+        access: the way to the group's cluster; None if the holder is named.
     """
 
     def __init__(
@@ -65,28 +72,37 @@ class Fleet:
         lessee: Lessee,
         leasing: Leasing,
         facts: Callable[[], Facts],
+        access: "Access | None" = None,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._options = options
         self._lessee = lessee
         self._now_ms = now_ms
         self._figures = figures = FleetFigures()
-        self._address = options.holder
+        self._access = access
+        self._elected: Elected | None = None
         self._bind_problem = ""
         self._bound = False
         self._port = HolderPort(options.members_max, options.secret_file, now_ms, figures)
         self._client = FleetClient(
-            lessee, leasing, lambda: self._address, options.secret_file, now_ms, facts, figures
+            lessee, leasing, lambda: self.holder, options.secret_file, now_ms, facts, figures
         )
         self._metrics = FleetMetrics(figures, lessee, now_ms)
 
+    @property
+    def holder(self) -> Address | None:
+        """The holder's address; None: it is not known."""
+        return self._options.holder if self._elected is None else self._elected.address
+
     async def start(self) -> None:
-        """Bind the port, if this member is the holder.
+        """Join the group, and bind the port if this member may be the holder.
 
         Raises:
-            StartError: the port cannot be bound, for another reason than that it is in use.
+            StartError: the port cannot be bound, for another reason than that it is in use; or aiokafka is missing.
         """
-        if self._options.holds_by_name:
+        if self._access is not None:
+            self._elected = self._elect(self._access)
+        if self._options.may_hold:
             await self._bind()
 
     async def run(self) -> None:
@@ -94,7 +110,7 @@ class Fleet:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._client.run())
             tasks.create_task(self._port.run())
-            if not self._bound and self._options.holds_by_name:
+            if not self._bound and self._options.may_hold:
                 tasks.create_task(self._bind_later())
 
     def configure(self, options: FleetOptions) -> None:
@@ -115,9 +131,11 @@ class Fleet:
         """Return what this member knows of the fleet, for people: the values are JSON's."""
         view = self._port.view() or self._client.view
         return {
-            "holder": None if self._address is None else str(self._address),
+            "holder": None if self.holder is None else str(self.holder),
             "holds": self._figures.holds,
             "problem": self._client.problem,
+            "group": None if self._elected is None else self._options.group,
+            "group_problem": "" if self._elected is None else self._elected.problem,
             "port_problem": self._bind_problem,
             **state_of(self._lessee, view, self._now_ms()),
         }
@@ -125,8 +143,15 @@ class Fleet:
     async def close(self) -> None:
         """Leave the fleet, when this process uses no share any more."""
         self._client.leave()
-        await asyncio.sleep(_LEAVE_SECONDS)
+        await (asyncio.sleep(_LEAVE_SECONDS) if self._elected is None else self._elected.close())
         await self._port.close()
+
+    def _elect(self, access: "Access") -> "Elected":
+        try:
+            from proxy.fleet.elected import Elected
+        except ImportError as error:
+            raise StartError(f"[fleet] without holder: {not_installed('aiokafka', 'fleet')}") from error
+        return Elected(self._options, access, self._port, lambda: self._lessee.terms, self._now_ms)
 
     async def _bind(self) -> None:
         options = self._options
@@ -146,7 +171,10 @@ class Fleet:
                 )
             return
         self._bound, self._bind_problem = True, ""
-        self._lead()
+        if self._elected is not None:
+            self._elected.bound()
+        else:
+            self._lead()
 
     async def _bind_later(self) -> None:
         while not self._bound:

@@ -6,6 +6,7 @@ from proxy.clock import now_ms
 from proxy.config import Config
 from proxy.fleet.codec import Facts
 from proxy.fleet.fleet import Fleet, new_lessee
+from proxy.topic_log.access import Access
 from proxy.version import sluice_version
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
@@ -16,7 +17,11 @@ __all__ = ["facts_of", "join_fleet"]
 
 
 def join_fleet(
-    config: Config, engine: Engine, replication: ReplicationQuotas, reconsider: Callable[[], None]
+    config: Config,
+    engine: Engine,
+    replication: ReplicationQuotas,
+    reconsider: Callable[[], None],
+    access: Callable[[], Access],
 ) -> Fleet | None:
     """Create this process's membership, and have the engine use its shares; None without `[fleet]`.
 
@@ -24,6 +29,7 @@ def join_fleet(
         engine: before its first client.
         replication: followers' quotas, which use shares too if brokers replicate through this process.
         reconsider: has waiting requests decided again.
+        access: returns the way to the cluster whose group chooses the holder.
     """
     options = config.fleet
     if not options.configured:
@@ -34,7 +40,8 @@ def join_fleet(
     engine.share(budgets)
     if config.replicates:
         budgets.add(FollowerShares(replication, lessee, reconsider))
-    return Fleet(options, lessee, budgets, lambda: facts_of(lessee.terms.lessees_max, engine))
+    way = access() if options.holder is None else None
+    return Fleet(options, lessee, budgets, lambda: facts_of(lessee.terms.lessees_max, engine), way)
 
 
 def facts_of(members_max: int, engine: Engine) -> Facts:

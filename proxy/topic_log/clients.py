@@ -29,7 +29,18 @@ from proxy.topic_log.access import Access, Sasl
 from proxy.topic_log.records import AppendError, Record
 from proxy.topic_log.topic import ProblemError
 
-__all__ = ["BATCH_BYTES_MAX", "Reader", "Writer", "open_reader", "open_writer"]
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "Reader",
+    "Writer",
+    "bounded",
+    "client_options",
+    "open_reader",
+    "open_writer",
+    "problem_of",
+    "start_client",
+    "stop_client",
+]
 
 T = TypeVar("T")
 
@@ -83,12 +94,12 @@ class Reader:
             ProblemError: they cannot be read.
         """
         try:
-            found, position = await _bounded(self._read(), _REQUEST_MS / 1000)
+            found, position = await bounded(self._read(), _REQUEST_MS / 1000)
         except errors.TopicAuthorizationFailedError as error:
             text = f"an ACL denies Read on topic {self._place.topic} to Sluice's own user"
             raise ProblemError("denied", text) from error
         except (errors.KafkaError, TimeoutError) as error:
-            raise _problem(error, "read") from error
+            raise problem_of(error, "read") from error
         return [Record(one.key, one.value) for one in found.get(self._place, ())], position
 
     async def _read(self) -> tuple[Mapping[Any, Sequence[Any]], int]:
@@ -97,9 +108,9 @@ class Reader:
 
     async def _asked(self, request: Coroutine[Any, Any, Any]) -> int:
         try:
-            found = await _bounded(request, _REQUEST_MS / 1000)
+            found = await bounded(request, _REQUEST_MS / 1000)
         except (errors.KafkaError, TimeoutError) as error:
-            raise _problem(error, "ask for its offsets") from error
+            raise problem_of(error, "ask for its offsets") from error
         offset: int = found[self._place]
         return offset
 
@@ -127,7 +138,7 @@ class Writer:
                 await asyncio.sleep(_PAUSE_SECONDS)
         batch.close()
         try:
-            done = await _bounded(self._send(batch), _ACKNOWLEDGE_SECONDS_MAX)
+            done = await bounded(self._send(batch), _ACKNOWLEDGE_SECONDS_MAX)
         except errors.TopicAuthorizationFailedError as error:
             raise AppendError(f"an ACL denies Write on topic {self._topic} to Sluice's own user") from error
         except errors.MessageSizeTooLargeError as error:
@@ -153,7 +164,7 @@ async def open_reader(access: Access, topic: str) -> AsyncIterator[Reader]:
         ProblemError: no broker can be reached, or none accepts the login.
     """
     consumer = aiokafka.AIOKafkaConsumer(
-        **await _options(access),
+        **await client_options(access),
         enable_auto_commit=False,
         auto_offset_reset="none",
         fetch_max_wait_ms=FETCH_WAIT_MS,
@@ -161,10 +172,10 @@ async def open_reader(access: Access, topic: str) -> AsyncIterator[Reader]:
         max_partition_fetch_bytes=FETCH_BYTES,
     )
     try:
-        await _start(consumer)
+        await start_client(consumer)
         yield Reader(consumer, topic)
     finally:
-        await _stop(consumer.stop, consumer._client.close)
+        await stop_client(consumer.stop, consumer._client.close)
 
 
 @asynccontextmanager
@@ -175,21 +186,21 @@ async def open_writer(access: Access, topic: str) -> AsyncIterator[Writer]:
         ProblemError: as `open_reader`.
     """
     producer = aiokafka.AIOKafkaProducer(
-        **await _options(access),
+        **await client_options(access),
         acks="all",
         enable_idempotence=True,
         max_batch_size=BATCH_BYTES_MAX,
         max_request_size=BATCH_BYTES_MAX + 64 * 1024,
     )
     try:
-        await _start(producer)
+        await start_client(producer)
         yield Writer(producer, topic)
     finally:
         # What was sent once, an idempotent producer retries for ever, and stops only when it has arrived; it must not
         # arrive after it was reported as failed, and there is no public way to end that.
-        await _stop(producer._sender.close)
+        await stop_client(producer._sender.close)
         producer._message_accumulator.fail_all(errors.KafkaTimeoutError())
-        await _stop(producer.stop, producer.client.close)
+        await stop_client(producer.stop, producer.client.close)
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
@@ -202,7 +213,12 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no ty
         return await asyncio.to_thread(self._sasl.password)
 
 
-async def _options(access: Access) -> dict[str, Any]:
+async def client_options(access: Access) -> dict[str, Any]:
+    """Return the options of a client of aiokafka: addresses, TLS, login.
+
+    Raises:
+        ProblemError: the password cannot be read.
+    """
     options: dict[str, Any] = {
         "bootstrap_servers": [f"{host}:{port}" for host, port in access.bootstrap],
         "client_id": _CLIENT_ID,
@@ -226,23 +242,28 @@ async def _options(access: Access) -> dict[str, Any]:
     return {**options, "security_protocol": protocol}
 
 
-async def _start(client: Any) -> None:
+async def start_client(client: Any) -> None:
+    """Connect a client.
+
+    Raises:
+        ProblemError: no broker can be reached, or none accepts the login.
+    """
     try:
-        await _bounded(client.start(), _START_SECONDS_MAX)
+        await bounded(client.start(), _START_SECONDS_MAX)
     except (errors.KafkaError, OSError, TimeoutError) as error:
-        raise _problem(error, "connect") from error
+        raise problem_of(error, "connect") from error
 
 
-async def _stop(*closers: Callable[[], Coroutine[Any, Any, object]]) -> None:
+async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Close a client's parts one by one, without waiting for a broker that is away."""
     for close in closers:
         try:
-            await _bounded(close(), _STOP_SECONDS_MAX)
+            await bounded(close(), _STOP_SECONDS_MAX)
         except Exception as error:  # noqa: BLE001 - what a client that is thrown away says is of no use
             logging.getLogger(__name__).debug("a client did not close: %s", error)
 
 
-async def _bounded(work: Coroutine[Any, Any, T], seconds: float) -> T:
+async def bounded(work: Coroutine[Any, Any, T], seconds: float) -> T:
     """Wait for a call of aiokafka, and no longer than this, whatever it does when it is cancelled.
 
     Raises:
@@ -275,7 +296,8 @@ def _forget(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-def _problem(error: BaseException, what: str) -> ProblemError:
+def problem_of(error: BaseException, what: str) -> ProblemError:
+    """Return an error of aiokafka as a problem; `what` could not be done."""
     cause = (
         "denied" if isinstance(error, _DENIED) else "unreachable" if isinstance(error, _AWAY) else "failed"
     )

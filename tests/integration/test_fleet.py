@@ -86,6 +86,7 @@ class Fleet:
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
         keys = {"name": name, **self._keys, **keys}
+        keys = {key: value for key, value in keys.items() if value is not None}
         settings = replace(self._settings, ports=SluicePorts.free(), sections={"fleet": keys})
         self.members[name] = SluiceProcess.configured(settings, directory).wait_ready()
         return self.members[name]
@@ -166,3 +167,23 @@ def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
         time.sleep(2)
         assert 0.9 * QUOTA / 4 <= rate(of_b) <= 1.05 * QUOTA / 4
     assert "this member is cut off from the fleet" in fleet.members["b"].log()
+
+
+def test_group_chooses_another_holder_when_one_is_killed(kafka: Cluster, tmp_path: Path) -> None:
+    fleet = Fleet(kafka, tmp_path)
+    group = f"__sluice-{tmp_path.name}"
+    try:
+        for name in ("a", "b"):
+            bind = f"{HOST}:{free_ports(1)[0]}"
+            fleet.start(name, bind=bind, holder=None, group=group)
+        until(lambda: all(fleet.state(name)["leased"] for name in ("a", "b")), 30)
+        (holder,) = (name for name in ("a", "b") if fleet.state(name)["holds"])
+        (other,) = {"a", "b"} - {holder}
+        fleet.members[holder].kill()
+        until(lambda: fleet.state(other)["holds"], LEASE_SECONDS)
+        until(lambda: fleet.state(other)["leased"], 5)
+        assert "is cut off" not in fleet.members[other].log()
+    finally:
+        for name, member in fleet.members.items():
+            print(f"--- {name}\n{member.log()[-3000:]}")
+            member.kill()

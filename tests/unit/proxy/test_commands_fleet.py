@@ -102,11 +102,16 @@ def test_check_says_who_holds() -> None:
     assert list(check_fleet.lines(other)) == [
         "fleet: 'gw-2', one of at most 8 members; the holder is gw-1:19070"
     ]
+    member = FleetOptions(name="gw-2", bind=Address("127.0.0.1", 19070))
+    assert next(check_fleet.lines(member)) == (
+        "fleet: 'gw-2', one of at most 8 members; the holder is chosen by the group __sluice"
+    )
     assert check_fleet.document(FleetOptions()) is None
     assert check_fleet.document(other) == {
         "name": "gw-2",
         "members_max": 8,
         "holder": "gw-1:19070",
+        "group": None,
         "holds": False,
         "cut_off": "share",
     }

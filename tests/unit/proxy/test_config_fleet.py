@@ -36,6 +36,25 @@ def test_address_that_members_reach_may_be_another_one() -> None:
     assert config.fleet.holds_by_name
 
 
+def test_group_chooses_the_holder_where_none_is_named() -> None:
+    options = parsed('[fleet]\nname = "gw-1"\nbind = "0.0.0.0:19070"\nsecret_file = "x"\n').fleet
+    assert options.configured
+    assert options.may_hold
+    assert not options.holds_by_name
+    assert options.group == "__sluice"
+
+
+def test_group_behind_sluice_is_an_error() -> None:
+    text = (
+        '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n[listeners.upstreams]\n1 = "b:9092"\n'
+        '[fleet]\nbind = "127.0.0.1:19070"\n'
+    )
+    with pytest.raises(
+        ConfigError, match=r"cluster\.bootstrap: with a group that chooses the fleet's holder"
+    ):
+        configurations.parsed(text)
+
+
 def test_bind_that_is_no_wildcard_is_the_address() -> None:
     config = parsed('[fleet]\nholder = "127.0.0.1:7000"\nbind = "127.0.0.1:7000"\n')
     assert config.fleet.holds_by_name
@@ -46,9 +65,9 @@ def test_hosts_name_is_the_members_name() -> None:
     assert parsed('[fleet]\nholder = "gw-1:19070"\n').fleet.own_name
 
 
-@pytest.mark.parametrize("key", ['name = "a"', 'bind = "127.0.0.1:1"', 'secret_file = "x"'])
-def test_keys_without_a_holder_are_an_error(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"fleet\.holder: is needed with fleet\."):
+@pytest.mark.parametrize("key", ['name = "a"', 'secret_file = "x"'])
+def test_keys_of_a_member_that_has_no_port_and_no_holder_are_an_error(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"fleet\.bind: is needed with fleet\."):
         parsed(f"[fleet]\n{key}\n")
 
 

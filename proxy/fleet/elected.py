@@ -1,0 +1,116 @@
+"""The holder that a Kafka group chooses, as one member sees it: the group's thread here, the port there."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from proxy.config import Address, FleetOptions
+from proxy.fleet.group import FleetGroup
+from proxy.fleet.port import HolderPort
+from proxy.fleet.standing import Ruling
+from proxy.logs import event
+from proxy.topic_log.access import Access
+from proxy.topic_log.thread import LoopThread
+from quotas.sharing.lease_values import LeaseTerms
+from quotas.sharing.lessor import Lessor
+
+__all__ = ["Elected"]
+
+TENURE_MS: Final = 5000
+NO_HOLDER: Final = "no member can be the holder"
+
+logger = logging.getLogger(__name__)
+
+
+class Elected:
+    """One member of the group; it makes the port the holder's, and ends that.
+
+    Args:
+        access: the way to the group's cluster.
+        port: this member's port.
+        terms: returns the terms between the holder and its members.
+
+    Attributes:
+        address: the holder's, as the group told last; None: it is not known.
+        problem: why the group cannot be used; "" if it can.
+    """
+
+    def __init__(
+        self,
+        options: FleetOptions,
+        access: Access,
+        port: HolderPort,
+        terms: Callable[[], LeaseTerms],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._options = options
+        self._port = port
+        self._terms = terms
+        self._now_ms = now_ms
+        self._loop = asyncio.get_running_loop()
+        self.address: Address | None = None
+        self.problem = ""
+        self._group = FleetGroup(access, options.group, options.own_name, TENURE_MS, self, now_ms)
+        self._thread = LoopThread("fleet")
+        self._thread.submit(self._group.run())
+
+    def bound(self) -> None:
+        """The port is bound: this member may be the holder from now on."""
+        self._thread.submit(self._group.advertise(self._options.own_address))
+
+    async def close(self) -> None:
+        """Leave the group: another member is chosen at once."""
+        await asyncio.to_thread(self._thread.close)
+
+    # Called in the group's thread.
+
+    def ruled(self, ruling: Ruling, mine: bool) -> None:
+        """The group has a holder now: this member, or another."""
+        self._call(self._ruled, ruling, mine)
+
+    def confirmed(self, sent_ms: int) -> None:
+        """This member was still the holder at this time."""
+        self._call(self._confirmed, sent_ms)
+
+    def group_problem(self, problem: str) -> None:
+        """The group cannot be used, and why."""
+        self._call(self._note_problem, problem)
+
+    def _call(self, act: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act, *arguments)
+
+    # Called in the application's loop.
+
+    def _ruled(self, ruling: Ruling, mine: bool) -> None:
+        self.address = ruling.address
+        if mine:
+            self._lead()
+        else:
+            self._port.retire(
+                f"{ruling.name} is the holder, at {ruling.address}" if ruling.name else NO_HOLDER
+            )
+
+    def _confirmed(self, sent_ms: int) -> None:
+        self._lead()  # its tenure may have been over
+        self._port.confirm(sent_ms)
+
+    def _lead(self) -> None:
+        """Begin as the holder, if it does not hold; a predecessor may hold for a tenure, and its leases last on."""
+        if self._port.lessor is None:
+            at_ms, terms = self._now_ms(), self._terms()
+            learning_ms = terms.lease_ms + TENURE_MS
+            lessor = Lessor(terms, secrets.randbits(63), lambda _: 1.0, at_ms, learning_ms)
+            self._port.lead(lessor, at_ms + learning_ms, TENURE_MS)
+
+    def _note_problem(self, problem: str) -> None:
+        group = self._options.group
+        if problem and not self.problem:
+            event(
+                logger, logging.WARNING, "the group of the fleet cannot be used", group=group, detail=problem
+            )
+        elif self.problem and not problem:
+            event(logger, logging.INFO, "the group of the fleet can be used again", group=group)
+        self.problem = problem

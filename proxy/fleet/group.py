@@ -1,0 +1,210 @@
+"""Membership of the Kafka group that chooses the holder of a fleet; the only module here that needs aiokafka.
+
+The group's members are consumers of a topic of one partition, with an assignor of their own (`Assignor`): the claims of
+`proxy.fleet.standing` travel as its user data, and the owner of the partition is the holder. The owner commits an
+offset once a second; Kafka refuses commits of an earlier generation, so a commit confirms the tenure. Nothing is read
+from the topic, and nothing is written to it.
+
+It runs on a thread with an event loop of its own, and calls `Listener` there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import aiokafka
+from aiokafka import errors
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.structs import OffsetAndMetadata
+
+from proxy.config import Address
+from proxy.errors import reason
+from proxy.fleet.standing import (
+    Claim,
+    Ruling,
+    Standing,
+    choose,
+    read_claim,
+    read_ruling,
+    write_claim,
+    write_ruling,
+)
+from proxy.topic_log.access import Access
+from proxy.topic_log.clients import bounded, client_options, problem_of, start_client, stop_client
+from proxy.topic_log.topic import ProblemError, TopicSpec, create, find
+
+__all__ = ["Assignor", "FleetGroup", "Listener"]
+
+SESSION_MS: Final = 6000  # the least that brokers accept by default
+HEARTBEAT_MS: Final = 1000
+REBALANCE_MS: Final = 10_000
+CONFIRM_SECONDS: Final = 1.0
+_CONFIRM_SECONDS_MAX: Final = 4.0
+_PAUSE_SECONDS_MIN: Final = 0.5
+_PAUSE_SECONDS_MAX: Final = 10.0
+_PROTOCOL: Final = "sluice-fleet-1"
+_METADATA_VERSION: Final = 0
+_PARTITION: Final = 0
+
+logger = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """What is called in the group's thread."""
+
+    def ruled(self, ruling: Ruling, mine: bool) -> None:
+        """The group has a holder now: this member, or another."""
+
+    def confirmed(self, sent_ms: int) -> None:
+        """This member was still the holder at this time."""
+
+    def group_problem(self, problem: str) -> None:
+        """The group cannot be reached, and why; "" if it can."""
+
+
+class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
+    """Gives the partition to the holder. One instance for each membership.
+
+    Args:
+        claim: returns what this member says of itself now.
+        ruled: takes a ruling, and whether this member is the holder by it.
+    """
+
+    name = _PROTOCOL
+
+    def __init__(self, topic: str, claim: Callable[[], Claim], ruled: Callable[[Ruling, bool], None]) -> None:
+        self._topic = topic
+        self._claim = claim
+        self._ruled = ruled
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """Return what this member says when it joins."""
+        return ConsumerProtocolMemberMetadata(_METADATA_VERSION, list(topics), write_claim(self._claim()))
+
+    def assign(self, _cluster: object, members: Mapping[str, Any]) -> dict[str, Any]:
+        """Choose the holder, in the member that Kafka asks."""
+        claims = {member: read_claim(metadata.user_data or b"") for member, metadata in members.items()}
+        chosen, ruling = choose({member: claim for member, claim in claims.items() if claim is not None})
+        data = write_ruling(ruling)
+        return {
+            member: ConsumerProtocolMemberAssignment(
+                _METADATA_VERSION, [(self._topic, [_PARTITION])] if member == chosen else [], data
+            )
+            for member in members
+        }
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Take what was assigned."""
+        ruling = read_ruling(assignment.user_data or b"")
+        if ruling is not None:
+            self._ruled(ruling, bool(assignment.assignment))
+
+
+class FleetGroup:
+    """One member's membership.
+
+    Args:
+        group: its name, and that of its topic.
+        name: of this member.
+        listener: called in the thread that runs this.
+        now_ms: the clock of leases.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        group: str,
+        name: str,
+        tenure_ms: int,
+        listener: Listener,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._access = access
+        self._group = group
+        self._name = name
+        self._standing = Standing(tenure_ms)
+        self._listener = listener
+        self._now_ms = now_ms
+        self._address: Address | None = None
+        self._again = asyncio.Event()
+
+    async def advertise(self, address: Address | None) -> None:
+        """Say where other members reach this one; None: it cannot be the holder. Members learn it at a join."""
+        if address != self._address:
+            self._address = address
+            self._again.set()
+
+    async def run(self) -> None:
+        """Be a member until cancelled."""
+        pause = _PAUSE_SECONDS_MIN
+        while True:
+            began_ms = self._now_ms()
+            try:
+                await self._join()
+                continue
+            except ProblemError as error:
+                problem = error.problem.text
+            except (errors.KafkaError, OSError, TimeoutError) as error:
+                problem = reason(error)
+            self._listener.group_problem(problem)
+            pause = _PAUSE_SECONDS_MIN if self._now_ms() - began_ms > SESSION_MS else 2 * pause
+            await asyncio.sleep(min(pause, _PAUSE_SECONDS_MAX))
+
+    async def _join(self) -> None:
+        """Be a member until the address changes.
+
+        Raises:
+            ProblemError: the topic or the group cannot be used.
+        """
+        self._again.clear()
+        spec = TopicSpec(self._group, one_partition=False)
+        if await find(self._access, spec) is None:
+            await create(self._access, spec)
+        consumer = aiokafka.AIOKafkaConsumer(
+            self._group,
+            **await client_options(self._access),
+            group_id=self._group,
+            partition_assignment_strategy=[Assignor(self._group, self._claim, self._rule)],
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+        )
+        try:
+            await start_client(consumer)
+            while not self._again.is_set():
+                await self._turn(consumer)
+        finally:
+            await stop_client(consumer.stop, consumer._client.close)
+
+    async def _turn(self, consumer: Any) -> None:
+        """Poll for a while, and confirm the tenure."""
+        place = aiokafka.TopicPartition(self._group, _PARTITION)
+        try:
+            await bounded(consumer.getmany(timeout_ms=int(CONFIRM_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
+            if place not in consumer.assignment():
+                return
+            sent_ms = self._now_ms()
+            await bounded(consumer.commit({place: OffsetAndMetadata(0, self._name)}), _CONFIRM_SECONDS_MAX)
+        except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
+            return  # the group is joined again in the background
+        except TimeoutError as error:
+            self._listener.group_problem(reason(error, _CONFIRM_SECONDS_MAX))
+            return
+        except errors.KafkaError as error:
+            raise problem_of(error, "be a member of the group") from error
+        self._standing.confirm(sent_ms)
+        if self._standing.holds(self._now_ms()):  # it may have been ruled otherwise meanwhile
+            self._listener.confirmed(sent_ms)
+        self._listener.group_problem("")
+
+    def _claim(self) -> Claim:
+        return Claim(self._name, self._address, self._standing.term(self._now_ms()))
+
+    def _rule(self, ruling: Ruling, mine: bool) -> None:
+        self._standing.rule(ruling, self._now_ms(), mine=mine)
+        self._listener.group_problem("")
+        self._listener.ruled(ruling, mine)

@@ -1,0 +1,140 @@
+"""The holder of a fleet is chosen by a Kafka group: three members, real brokers; the holder and brokers are killed."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster import Cluster, ports, processes
+
+LEARNING_SECONDS: Final = 20
+# A lease and its slack, and the time for the group to choose.
+TAKES_OVER_SECONDS: Final = 30
+ROUNDING: Final = 1e-6
+
+
+class Member:
+    """A member's process, and what it printed."""
+
+    def __init__(self, name: str, kafka: Cluster, group: str, directory: Path) -> None:
+        self.name = name
+        (port,) = ports.free_ports()
+        self.address = f"127.0.0.1:{port}"
+        self.log = directory / f"{name}.log"
+        command = [sys.executable, "-m", "tests.support.fleet_member", name, str(port)]
+        self.process = processes.start([*command, kafka.bootstrap(), group], log=self.log)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has printed."""
+        *whole, _ = self.log.read_text().split("\n")
+        return [json.loads(line) for line in whole if line.startswith("{")]
+
+    @property
+    def now(self) -> dict[str, Any]:
+        lines = self.lines
+        return lines[-1] if lines else {}
+
+    @property
+    def share(self) -> float:
+        return float(self.now.get("share", 0.0))
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+
+def until(holds: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it has not come true in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
+    """Three members that know their shares."""
+    group = f"__fleet-{tmp_path.name}"
+    found = [Member(name, kafka, group, tmp_path) for name in ("a", "b", "c")]
+    try:
+        until(lambda: all(member.now.get("leased") for member in found), 60)
+        until(lambda: sum(member.share for member in found) > 0.9, LEARNING_SECONDS + 10)
+        yield found
+    finally:
+        for member in found:
+            processes.kill(member.process)
+            said = [line for line in member.log.read_text().splitlines() if not line.startswith("{")]
+            print(member.name, "\n".join(said[-30:]))
+
+
+def holder_of(members: list[Member]) -> Member:
+    (holder,) = [member for member in members if member.now["holds"]]
+    return holder
+
+
+def never_above_the_budget(members: list[Member], since_ms: int) -> None:
+    """Compare what was printed at about the same time: what is lowered is lowered before it is given."""
+    slots: dict[int, dict[str, float]] = {}
+    for member in members:
+        for line in member.lines:
+            if line["at"] >= since_ms:
+                # The least of a slot: one slot has the time before and after a change.
+                slot = slots.setdefault(line["at"] // 400, {})
+                slot[member.name] = min(line["share"], slot.get(member.name, 1.0))
+    assert max(sum(slot.values()) for slot in slots.values()) <= 1 + ROUNDING
+
+
+@pytest.mark.timeout(300)
+def test_another_member_takes_over_from_a_holder_that_is_killed(members: list[Member]) -> None:
+    assert len({member.now["holder"] for member in members}) == 1
+    shares = [member.share for member in members]
+    assert shares == pytest.approx([0.995 / 3] * 3, rel=0.05)
+    began_ms = int(members[0].now["at"])
+    holder = holder_of(members)
+    holder.signal(signal.SIGKILL)
+    left = [member for member in members if member is not holder]
+    until(lambda: any(member.now["holds"] for member in left), TAKES_OVER_SECONDS)
+    until(lambda: sum(member.share for member in left) > 0.9, LEARNING_SECONDS + TAKES_OVER_SECONDS)
+    assert all(member.now["holder"] == holder_of(left).address for member in left)
+    assert not any(line["cut_off"] for member in left for line in member.lines if line["at"] > began_ms)
+    never_above_the_budget(left, began_ms)
+
+
+@pytest.mark.timeout(300)
+def test_suspended_holder_gives_way_and_comes_back_as_a_member(members: list[Member]) -> None:
+    holder = holder_of(members)
+    began_ms = int(holder.now["at"])
+    holder.signal(signal.SIGSTOP)
+    left = [member for member in members if member is not holder]
+    try:
+        until(lambda: any(member.now["holds"] for member in left), TAKES_OVER_SECONDS)
+    finally:
+        holder.signal(signal.SIGCONT)
+    until(lambda: not holder.now["holds"] and holder.now["holder"] == holder_of(left).address, 20)
+    until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + TAKES_OVER_SECONDS)
+    never_above_the_budget(members, began_ms)
+
+
+@pytest.mark.timeout(300)
+def test_coordinator_that_is_killed_changes_no_share(kafka: Cluster, members: list[Member]) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap()})
+    group = members[0].now["group"]
+    coordinator = admin.describe_consumer_groups([group])[group].result().coordinator.id
+    holder, began_ms = holder_of(members), int(members[0].now["at"])
+    kafka.kill_broker(coordinator)
+    try:
+        time.sleep(20)
+        assert holder_of(members) is holder
+        assert all(member.now["leased"] for member in members)
+        assert [member.share for member in members] == pytest.approx([0.995 / 3] * 3, rel=0.05)
+    finally:
+        kafka.start_broker(coordinator)
+        kafka.wait_ready()
+    never_above_the_budget(members, began_ms)

@@ -1,0 +1,63 @@
+"""A member of a fleet as a process of its own, without a proxy around it: it wants one quota, and prints what it has.
+
+    python -m tests.support.fleet_member NAME PORT BOOTSTRAP GROUP
+
+A line of JSON each 100 ms: `proxy.fleet.fleet.Fleet.state`, and `at`, the milliseconds of the clock of leases.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Final
+
+from proxy.clock import now_ms
+from proxy.config import Address, FleetOptions
+from proxy.fleet.fleet import Fleet, new_lessee
+from proxy.topic_log.access import Access
+from quotas.sharing.lease_values import Grants, Report, Wish
+from quotas.sharing.lessee import Lessee
+
+KEY: Final = "hot"
+_SECONDS: Final = 0.1
+
+
+class Hungry:
+    """Wants the whole of one quota."""
+
+    def __init__(self, lessee: Lessee) -> None:
+        self._lessee = lessee
+
+    def report(self, now_ms: int) -> Report | None:
+        """Return the report that is due."""
+        self._lessee.expire(now_ms)
+        self._lessee.wish({KEY: Wish(1.0, 1.0)})
+        return self._lessee.report(now_ms) if self._lessee.due(now_ms) else None
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        """Apply grants."""
+        taken = self._lessee.take(grants, now_ms)
+        if taken:
+            self._lessee.confirm()
+        return taken
+
+
+async def main(name: str, port: str, bootstrap: str, group: str) -> None:
+    """Be a member until killed."""
+    options = FleetOptions(name=name, members_max=4, bind=Address("127.0.0.1", int(port)), group=group)
+    lessee = new_lessee(options, now_ms())
+    brokers = [
+        (host, int(number)) for host, _, number in (one.rpartition(":") for one in bootstrap.split(","))
+    ]
+    fleet = Fleet(options, lessee, Hungry(lessee), lambda: {"members_max": "4"}, Access(brokers))
+    await fleet.start()
+    running = asyncio.create_task(fleet.run())
+    while not running.done():
+        at_ms = now_ms()
+        line = {**fleet.state(), "at": at_ms, "share": lessee.share(KEY, at_ms)}
+        print(json.dumps(line), flush=True)
+        await asyncio.sleep(_SECONDS)
+    running.result()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
