@@ -72,9 +72,10 @@ class Fleet:
         lessee: Lessee,
         leasing: Leasing,
         facts: Callable[[], Facts],
-        access: "Access | None" = None,
+        access: "Access | None",
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
+        assert (access is None) == (options.holder is not None), "a group chooses the holder, or it is named"
         self._options = options
         self._lessee = lessee
         self._now_ms = now_ms
