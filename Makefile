@@ -53,6 +53,9 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# With two workers once more: one process must not be told from several. SLUICE_PROCESS__WORKERS=2 make integration: all.
+WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay reassignments)
+
 # Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers, in two
 # processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays whole,
 # since what is dear in it is set up once.
@@ -61,6 +64,7 @@ test: jars languages ## Every test: unit, then all that need real brokers, then 
 	$(MAKE) --no-print-directory unit component spark
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+	SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 2 --dist loadfile $(WITH_WORKERS) $(ARGS)
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no processes, no sleeps; under a minute

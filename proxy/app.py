@@ -11,18 +11,19 @@ Errors before the proxy serves end it (`StartError`, `ConfigError`); from then o
 import asyncio
 import gc
 import logging
-import resource
+import secrets
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from proxy.admin import AdminServer, OwnFigures, Site
+from proxy.admin import AdminServer, Figures, OwnFigures, Site
 from proxy.certificates import Certificates
-from proxy.channel import Question
+from proxy.channel import OngoingMoves, Question
 from proxy.clock import now_ms
 from proxy.cluster import (
     Advertised,
@@ -35,7 +36,7 @@ from proxy.cluster import (
     TopicIds,
     login_of,
 )
-from proxy.config import Address, Config
+from proxy.config import Address, CaptureOptions, Config
 from proxy.config.definitions import unenforced
 from proxy.errors import StartError
 from proxy.fleet.setup import join_fleet
@@ -44,6 +45,8 @@ from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
+from proxy.process.cores import workers_of
+from proxy.process.descriptors import raise_limit
 from proxy.process.relay import Relay
 from proxy.quota_api import FileStore, QuotaService, QuotaStore
 from proxy.quota_topic import QuotaTopic, access_of
@@ -55,11 +58,14 @@ from proxy.supervisor import Supervisor
 from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 
+if TYPE_CHECKING:
+    from proxy.process.workers import Workers
+    from proxy.topic_log.access import Access
+
 __all__ = ["App", "run"]
 
 # A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.
 _FIRST_RESPONSE_SECONDS_MAX: Final = 1.0
-_DESCRIPTORS_WANTED: Final = 65_536
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +77,12 @@ class App:
         config: what to run.
         store: the quotas at start, and where they are kept; None for those in a topic.
         loop: the loop it runs on.
+        workers: how many processes relay; with more than one this is their control process.
     """
 
-    def __init__(self, config: Config, store: QuotaStore | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: Config, store: QuotaStore | None, loop: asyncio.AbstractEventLoop, workers: int = 1
+    ) -> None:
         self._config = config
         self._loop = loop
         self.stats = Stats()
@@ -84,8 +93,10 @@ class App:
         self._topic = topic = QuotaTopic(config, tls) if store is None else None
         quotas = store if topic is None else topic.store
         assert quotas is not None, "a store is given, or a topic is opened"
+        # With workers the clients are theirs, and their capture; brokers replicate through this process.
+        own = config if workers == 1 else replace(config, capture=CaptureOptions())
         self.relay = relay = Relay(
-            config, quotas.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
+            own, quotas.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
         )
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
         upstreams = _upstreams(config, replicates=False)
@@ -101,9 +112,10 @@ class App:
         self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
-        self._fleet = fleet = join_fleet(
-            config, relay.engine, relay.replication, relay.reconsider, lambda: access_of(config.cluster, tls)
-        )
+        access = partial(access_of, config.cluster, tls)
+        self._fleet = None
+        if workers == 1:
+            self._fleet = join_fleet(config, relay.engine, relay.replication, relay.reconsider, access)
         client = BrokerClient(self.brokers, login_of(config.cluster), tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
@@ -114,24 +126,31 @@ class App:
             )
             for replicates, routes in ((False, self.brokers), (True, self.leaders))
         ]
-        self._topic_ids = TopicIds(client, relay.engine.topics.names, now_ms)
         self._replication_source = (
             ReplicationSource(client, relay.replication, config.replication, relay.reconsider, now_ms)
             if leaders
             else None
         )
         self._leases = LeaseSharing(config, relay.replication, self.stats, now_ms, relay.reconsider)
-        self._reassignments = self._make_reassignments(client)
+        self._reassignments = moves = self._make_reassignments(client)
+        shown = None if moves is None else moves.shown
+        self._workers = (
+            None if workers == 1 else self._make_workers(workers, quotas.definitions, shown, access)
+        )
+        names = relay.engine.topics.names if self._workers is None else self._workers.names
+        self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
-        moves = self._reassignments
-        others = [one.families for one in (moves, fleet, topic) if one is not None]
+        others = [one.families for one in (moves, self._fleet, self._workers, topic) if one is not None]
         metrics = Metrics(
-            self.stats, relay.engine, series_max, sluice_version(), view, self._leases.view, others
+            self.stats, relay.engine, series_max, sluice_version(), view, self._leases.view, others, workers
         )
         page = None if moves is None else moves.page
-        state = None if fleet is None else fleet.state
-        site = Site(OwnFigures(metrics, relay.engine, now_ms), self.not_ready, page, state)
+        state = None if self._fleet is None else self._fleet.state
+        figures: Figures = OwnFigures(metrics, relay.engine, now_ms)
+        if self._workers is not None:
+            figures = self._workers.figures(metrics, relay.engine, series_max)
+        site = Site(figures, self.not_ready, page, state)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)
         self._mirror = None
@@ -139,8 +158,9 @@ class App:
             self._mirror = QuotaMirror(client, partial(self._quota_service.mirror, quotas.mirror))
         if topic is not None:
             topic.follow(loop, self._quota_service, self._supervisor.run_once)
-        shown = None if moves is None else moves.shown
         for options in config.listeners:
+            if self._workers is not None and not options.replicates:
+                continue
             routes = self.leaders if options.replicates else self.brokers
             relay.listen(options, routes, shown, quota_api=self._mirror is None)
         self._reloader = Reloader(config, self._quota_service, self.stats, self.apply)
@@ -178,12 +198,7 @@ class App:
         reuse_port = any(options.reuse_port for options in self._config.listeners)
         if self._config.admin.bind is not None:
             await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
-        if self._topic is not None:
-            # No client may pass before its quota is known, so until then its connections are refused.
-            await self._topic.read(self._stopping)
-        if not self._stopping.is_set():
-            self.relay.open()
-            self._open = True
+        await self._open_ports()
         gc.freeze()  # what is here now stays: no collection needs to look at it again
         event(
             logger,
@@ -193,8 +208,24 @@ class App:
         )
         self._start_background_tasks()
         await self._stopping.wait()
-        await self.relay.drain(self._hurried)
+        await self._drain()
         await self._shut_down()
+
+    async def _open_ports(self) -> None:
+        """Bind the clients' ports, as soon as all quotas are known."""
+        if self._topic is not None:
+            # No client may pass before its quota is known, so until then its connections are refused.
+            await self._topic.read(self._stopping)
+        if not self._stopping.is_set():
+            self.relay.open()
+            if self._workers is not None:
+                await self._workers.start()
+            self._open = True
+
+    async def _drain(self) -> None:
+        """Drain all processes."""
+        others = [] if self._workers is None else [self._workers.drain(self._hurried)]
+        await asyncio.gather(self.relay.drain(self._hurried), *others)
 
     def _start_background_tasks(self) -> None:
         """Start the background tasks."""
@@ -239,6 +270,7 @@ class App:
         if self._topic is not None and self._topic.not_ready:
             return self._topic.not_ready
         problem = self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
+        problem = problem or ("" if self._workers is None else self._workers.not_ready())
         return problem or ("" if self._open else "the clients' ports are not open yet")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
@@ -251,6 +283,8 @@ class App:
             self._fleet.configure(config.fleet)
         if self._reassignments is not None:
             self._reassignments.configure(config.reassignment)
+        if self._workers is not None:
+            self._workers.configure(config)
         self.relay.reconsider()
 
     def quotas_altered(self) -> None:
@@ -261,22 +295,44 @@ class App:
         """Start to drain (SIGTERM, SIGINT); a second call ends the drain at once."""
         self._signals += 1
         self._stopping.set()
+        if self._workers is not None:
+            self._workers.interrupt()
 
     def reload(self) -> None:
         """Read the configuration, the quotas file and the certificates again (SIGHUP)."""
         self._reloader.request()
         self._certificates.request()
+        if self._workers is not None:
+            self._workers.read_certificates()
 
     def toggle_enforcement(self) -> None:
         """Switch all enforcement off, or on again (SIGUSR1)."""
         self._enforcing = not self._enforcing
         self.relay.enforce(self._enforcing)
+        if self._workers is not None:
+            self._workers.enforce(self._enforcing)
         event(logger, logging.WARNING, "enforcement switched", enforcing=self.relay.engine.enforcing)
         self.relay.reconsider()
 
     def _hurried(self) -> bool:
         """Whether a second signal asks to end at once."""
         return self._signals > 1
+
+    def _make_workers(
+        self,
+        workers: int,
+        definitions: Definitions,
+        moves: OngoingMoves | None,
+        access: Callable[[], "Access"],
+    ) -> "Workers":
+        """Create the workers, which are not started yet; a single process imports nothing of them."""
+        from proxy.process.membership import join
+        from proxy.process.workers import Workers
+
+        shares, self._fleet = join(self._config, workers, secrets.randbits(62), self.relay, access)
+        return Workers(
+            workers, self._config, definitions, self.brokers, moves, self._ask, self._supervisor, shares
+        )
 
     def _make_reassignments(self, client: BrokerClient) -> Reassignments | None:
         """Create the executor of reassignments; None if they pass unchanged."""
@@ -285,15 +341,8 @@ class App:
             return None
         assert settings.journal is not None, "the configuration was checked"
         start = partial(self._supervisor.run_once, "reassignment_request")
-        return Reassignments(
-            settings,
-            settings.journal,
-            client,
-            start,
-            now_ms,
-            self.relay.shared.worker.call,
-            self.stats,
-        )
+        call = self.relay.shared.worker.call
+        return Reassignments(settings, settings.journal, client, start, now_ms, call, self.stats)
 
     def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
         """Hand a question to the API that it is for."""
@@ -320,7 +369,7 @@ def run(config: Config) -> int:
     Raises:
         SluiceError: the proxy cannot start.
     """
-    _raise_descriptor_limit()
+    raise_limit()
     store = None
     if config.quotas.store != "topic":
         store = FileStore(config.quotas, config.source.quota_text, config.source.path)
@@ -328,7 +377,7 @@ def run(config: Config) -> int:
             event(logger, logging.WARNING, "configuration warning", warning=warning)
 
     async def main() -> int:
-        app = App(config, store, asyncio.get_running_loop())
+        app = App(config, store, asyncio.get_running_loop(), workers_of(config))
         await app.serve()
         return 0
 
@@ -347,14 +396,3 @@ def _upstreams(config: Config, *, replicates: bool) -> dict[int, Address]:
         if listener.replicates is replicates
         for broker, address in listener.upstreams.items()
     }
-
-
-def _raise_descriptor_limit() -> None:
-    """Each connection needs two descriptors; the soft limit is often 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _DESCRIPTORS_WANTED)
-    if wanted > soft:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError) as error:
-            raise StartError(f"descriptor limit: {soft} cannot be raised to {wanted}: {error}") from error

@@ -13,7 +13,7 @@ from commandline.arguments import Parser, add_format
 from commandline.exit_codes import FAILED, USAGE
 from commandline.output import run_quietly
 from proxy.commands import capture, check, fleet, quotas, reassign, serve
-from proxy.config import AdminOptions, LogOptions, QuotaSettings
+from proxy.config import AdminOptions, LogOptions, ProcessOptions, QuotaSettings
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
 
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
-    quota, admin, log = QuotaSettings(), AdminOptions(), LogOptions()
+    quota, process, admin, log = QuotaSettings(), ProcessOptions(), AdminOptions(), LogOptions()
     parser.set_defaults(command=serve.run)
     parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration, TOML")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="the brokers (cluster.bootstrap)")
@@ -94,6 +94,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         ("--policy", "NAME", "kip13 or schedule", "quotas.policy", quota.policy),
         ("--mode", "NAME", "enforce or observe", "quotas.mode", quota.mode),
         ("--scope", "NAME", "broker or cluster", "quotas.scope", quota.scope),
+        ("--workers", "NUMBER", "processes that relay, or auto", "process.workers", process.workers),
         ("--admin", "HOST:PORT", 'address of /metrics; "" for none', "admin.bind", admin.bind),
         ("--log-level", "NAME", "debug, info, warning or error", "log.level", log.level),
         ("--log-format", "NAME", "text or json", "log.format", log.format),

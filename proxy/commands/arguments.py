@@ -20,12 +20,13 @@ QUOTAS_MAX: Final = 1000
 
 def tables(options: argparse.Namespace) -> dict[str, object]:
     """Return the configuration tables for the arguments of `serve`."""
-    found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "admin": {}, "log": {}}
+    found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "process": {}, "admin": {}, "log": {}}
     for section, name, argument in (
         ("cluster", "bootstrap", "bootstrap_server"),
         ("quotas", "policy", "policy"),
         ("quotas", "mode", "mode"),
         ("quotas", "scope", "scope"),
+        ("process", "workers", "workers"),
         ("admin", "bind", "admin"),
         ("log", "level", "log_level"),
         ("log", "format", "log_format"),

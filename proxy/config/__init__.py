@@ -7,6 +7,7 @@
     fleet_options       the section of the fleet: processes that share budgets
     reassignment_options the section of reassignments (KIP-435)
     capture_options     the section of capture
+    process_options     the number of processes
     environment         variables such as SLUICE_ADMIN__BIND
     parser, checks, effects  tables -> Config: pure
     disk                warnings about directories that cannot be written to
@@ -42,12 +43,15 @@ from proxy.config.options import (
     StateOptions,
 )
 from proxy.config.parser import parse
+from proxy.config.process_options import AUTO, WORKERS_MAX, ProcessOptions
 from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls
 
 __all__ = [
+    "AUTO",
+    "WORKERS_MAX",
     "Address",
     "AdminOptions",
     "CaptureOptions",
@@ -62,6 +66,7 @@ __all__ = [
     "ListenerTls",
     "LogOptions",
     "Network",
+    "ProcessOptions",
     "QuotaSettings",
     "ReassignmentSettings",
     "ReplicationSettings",

@@ -15,6 +15,7 @@ SECTIONS: Final = (
     "reassignment",
     "capture",
     "limits",
+    "process",
     "admin",
     "state",
     "log",

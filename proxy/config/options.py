@@ -2,7 +2,7 @@
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
 `proxy.config.tls_options`. Those of replication, leases, reassignments and capture are in `replication_options`,
-`lease_options`, `reassignment_options` and `capture_options`.
+`lease_options`, `reassignment_options` and `capture_options`, the number of processes in `process_options`.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from proxy.config.capture_options import CaptureOptions
 from proxy.config.fleet_options import FleetOptions
 from proxy.config.keys import key
 from proxy.config.lease_options import LeaseOptions
+from proxy.config.process_options import ProcessOptions
 from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
@@ -381,6 +382,7 @@ class Config:
     reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
+    process: ProcessOptions = field(default_factory=ProcessOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
     state: StateOptions = field(default_factory=StateOptions)
     log: LogOptions = field(default_factory=LogOptions)

@@ -29,6 +29,7 @@ from proxy.config.options import (
     Source,
     StateOptions,
 )
+from proxy.config.process_options import ProcessOptions
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.store_options import check_store, renamed, settled, store_warnings
@@ -50,6 +51,7 @@ SECTIONS: Final = (
     "reassignment",
     "capture",
     "limits",
+    "process",
     "admin",
     "state",
     "log",
@@ -125,6 +127,7 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
         ),
         capture=replace(capture, directory=_absolute(base, capture.directory)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
+        process=_section(ProcessOptions, fields(ProcessOptions), "process", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_absolute(base, state.directory)),
         log=_section(LogOptions, fields(LogOptions), "log", tables),

@@ -19,6 +19,7 @@ from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.waiting import until
+from tests.support.workers import WORKERS
 
 ROTATE_SECONDS = 1.0
 SECONDS_MAX = 30.0
@@ -105,9 +106,9 @@ def test_rows_match_the_clients_requests(
     assert {row["ip"] for row in found} == {"127.0.0.1"}
     assert {row["principal"] for row in found} == {"ANONYMOUS"}
     assert any(row["api_key"] == METADATA for row in found)
-    assert len({row["process"] for row in found}) == 1
-    for connection in {row["connection"] for row in found}:
-        seqs = [row["seq"] for row in found if row["connection"] == connection]
+    assert 1 <= len({row["process"] for row in found}) <= WORKERS
+    for connection in {(row["process"], row["connection"]) for row in found}:
+        seqs = [row["seq"] for row in found if (row["process"], row["connection"]) == connection]
         assert sorted(seqs) == list(range(len(seqs)))
 
 
@@ -150,4 +151,4 @@ def test_killed_process_leaves_whole_files_and_the_next_removes_the_rest(
         assert not left & {path.name for path in directory.glob("*.inprogress")}
         produce(again.bootstrap, topic, 10)
     found = rows(directory)
-    assert len({row["process"] for row in found}) == 2
+    assert 2 <= len({row["process"] for row in found}) <= 2 * WORKERS

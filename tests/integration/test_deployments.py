@@ -18,6 +18,7 @@ from tests.support.numbered import read_all
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.raw_topics import FETCH, Topic, batch, create, describe, fetch_request, produce_request
 from tests.support.wire import Wire, request, response, wired
+from tests.support.workers import one_process
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER, API_VERSIONS, PRODUCE = 3, 10, 60, 18, 0
 SIDECARS = "SIDECARS"
@@ -152,6 +153,7 @@ def test_records_go_through_sidecars_and_come_back(deployed: Deployment) -> None
     assert sorted(read_all(deployed.bootstrap, name, 3)) == sorted(values)
 
 
+@one_process("a first throttle time is short while shares are moved")
 def test_each_sidecar_holds_its_clients_to_the_quota(deployed: Deployment, topic: Topic) -> None:
     told = []
     for node in (1, 2, 3):

@@ -19,6 +19,7 @@ from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
 from tests.support.wire import request as message
 from tests.support.wire import wired
+from tests.support.workers import one_process
 
 METADATA = 3
 DESCRIPTORS = 128
@@ -47,6 +48,7 @@ def opened(sluice: SluiceProcess, stack: contextlib.ExitStack, first: bytes = b"
             sock.sendall(first)
 
 
+@one_process("each has its own descriptors, and the largest number is shown")
 @pytest.mark.parametrize(
     "first", [b"", request(LIST_OFFSETS, 7, size=100)], ids=["idle", "each wants a broker"]
 )

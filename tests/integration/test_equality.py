@@ -14,6 +14,7 @@ from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import FETCH, METADATA, Topic, batch, describe, fetch_request, write
 from tests.support.wire import part, request, response, wired
+from tests.support.workers import one_process
 from tests.unit.protocol.kafka_frames import Message, framed
 
 FIND_COORDINATOR, API_VERSIONS, DESCRIBE_CLUSTER = 10, 18, 60
@@ -84,6 +85,7 @@ def in_order(api_key: int, version: int, frame: bytes, node_field: str) -> bytes
     return bytes(framed(message, CORRELATION))
 
 
+@one_process("a first response is cut to a share of the quota")
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_fetch_is_the_brokers_byte_for_byte(
     kafka: Cluster, sluice: SluiceProcess, records: Topic, version: int

@@ -105,6 +105,7 @@ def started(settings: SluiceSettings, directory: Path) -> Iterator[SluiceProcess
     sluice = SluiceProcess.configured(settings, directory)
     try:
         until(lambda: readiness(sluice) is not None, "the admin port answers")
+        until(lambda: " serving " in sluice.log(), "its ports are bound")
         yield sluice
     finally:
         sluice.stop()

@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.support.workers import one_process
 
 _RECORD_BYTES = 900_000
 _RECORDS = 40
@@ -46,6 +47,7 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
+@one_process("its Python has to be executable by that user, and this machine's may be readable only")
 def test_ordinary_user_relays_large_frames(
     kafka: Cluster, create_topic: CreateTopic, directory: Path
 ) -> None:

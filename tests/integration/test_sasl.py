@@ -22,6 +22,7 @@ from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import PRODUCE, Topic, batch, describe, produce_request
 from tests.support.sasl_clients import ROUND_TRIPS, Credentials, produce
 from tests.support.wire import Wire, request, response, wired
+from tests.support.workers import one_process
 
 SASL_HANDSHAKE = 17
 SASL_AUTHENTICATE = 36
@@ -114,6 +115,7 @@ def test_client_is_known_by_its_principal(
     assert all('user="bob"' in line for line in mine), mine
 
 
+@one_process("a first throttle time is short while shares are moved")
 def test_users_with_one_client_id_are_held_apart(sluice: SluiceProcess, stock: Topic) -> None:
     with wired(through(sluice), SHARED) as alice, wired(through(sluice), SHARED) as bob:
         log_in(alice, "alice")

@@ -16,6 +16,7 @@ NONE = dict.fromkeys(
         "policy",
         "mode",
         "scope",
+        "workers",
         "admin",
         "log_level",
         "log_format",
@@ -40,6 +41,7 @@ def test_every_argument_sets_its_key() -> None:
         policy="schedule",
         mode="observe",
         scope="cluster",
+        workers="2",
         admin="",
         log_level="debug",
         log_format="json",
@@ -47,6 +49,7 @@ def test_every_argument_sets_its_key() -> None:
     assert found == {
         "cluster": {"bootstrap": "a:1,b:2"},
         "quotas": {"policy": "schedule", "mode": "observe", "scope": "cluster"},
+        "process": {"workers": "2"},
         "admin": {"bind": ""},
         "log": {"level": "debug", "format": "json"},
     }

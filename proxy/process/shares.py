@@ -1,0 +1,89 @@
+"""The shares of budgets between control and its workers: who may use how much of each quota.
+
+Each worker is a lessee, whose engine says what it wants (`quotas.sharing.budgets`); control leases the whole of each
+budget, or this member's share of it. Both send what is due every STEP_SECONDS. A worker whose lease has ended, since
+control does not run or is too slow, uses the least share of each budget, which is never lent; so does one that begins.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from quotas.sharing.budgets import Budgets
+from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
+from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
+from quotas.sharing.member import Member
+
+__all__ = ["STEP_SECONDS", "ControlShares", "lessee_of", "terms_of"]
+
+STEP_SECONDS: Final = 0.05
+_LEASE_MS: Final = 500
+_PERIOD_MS: Final = 100
+
+
+def terms_of(workers: int) -> LeaseTerms:
+    """Return the terms between control and its workers."""
+    return LeaseTerms(_LEASE_MS, _PERIOD_MS, workers)
+
+
+def lessee_of(terms: LeaseTerms, number: int, run: int, now_ms: int) -> Lessee:
+    """Return the lessee of one life of a worker."""
+    return Lessee(terms, _id(number, run), now_ms, cut_off=terms.least)
+
+
+class ControlShares:
+    """Leases shares to the workers.
+
+    Args:
+        run: identifies this life of the control process.
+        member: this process in a fleet, whose shares are leased on; None: the whole of each budget is.
+
+    Attributes:
+        terms: between control and its workers.
+    """
+
+    def __init__(self, terms: LeaseTerms, run: int, now_ms: int, member: Member | None = None) -> None:
+        self.terms = terms
+        self._member = member
+        self._own: tuple[Lessee, Budgets] | None = None
+        self._lessor = Lessor(terms, run, _all, now_ms, 0) if member is None else member.workers
+
+    def use(self, lessee: Lessee, budgets: Budgets) -> None:
+        """Have this process use shares itself, as one more lessee."""
+        self._own = lessee, budgets
+
+    def report(self, report: Report, now_ms: int) -> bool:
+        """Take a worker's report; returns False if the worker needs a new session."""
+        try:
+            self._lessor.report(report, now_ms)
+        except (SessionLostError, LeaseRefusedError):
+            return False
+        return True
+
+    def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
+        """Yield what to send to which worker now."""
+        if self._own is not None:
+            self._report(*self._own, now_ms)
+        found = self._lessor.grants(now_ms) if self._member is None else self._member.grants(now_ms)
+        for lessee, grants in found:
+            if self._own is not None and lessee == self._own[0].name:
+                self._own[1].take(grants, now_ms)
+            else:
+                yield lessee, grants
+
+    def _report(self, own: Lessee, budgets: Budgets, now_ms: int) -> None:
+        report = budgets.report(now_ms)
+        if report is not None and not self.report(report, now_ms):
+            own.lose()  # this process was suspended for longer than a lease
+
+    def ended(self, number: int, run: int) -> None:
+        """Note that a worker has ended: its shares are free at once."""
+        self._lessor.leave(_id(number, run))
+
+
+def _id(number: int, run: int) -> LesseeId:
+    return LesseeId(f"worker-{number}", run)
+
+
+def _all(_key: str) -> float:
+    return 1.0

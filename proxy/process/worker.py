@@ -1,0 +1,384 @@
+"""A worker process: a relay whose quotas, routes and questions cross the link with the control process.
+
+Its ports are bound when it has all quotas, the broker map, and its first shares. Signals are for control, which passes
+on what they mean: a terminal, or a service manager, sends them to all processes of a group. When control is gone, the
+worker drains and ends.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+import uvloop
+
+from proxy import logs
+from proxy.certificates import Certificates
+from proxy.channel import OngoingMoves, PeerError, Question
+from proxy.clock import now_ms
+from proxy.cluster import BrokerMap
+from proxy.config import Address, static_quotas
+from proxy.errors import SluiceError
+from proxy.logs import FIELDS, event
+from proxy.net import OutcomeCallback, Withdraw, end_owner
+from proxy.process import messages
+from proxy.process.figures import WorkerFigures
+from proxy.process.link import Link
+from proxy.process.relay import Relay
+from proxy.process.shared_responses import SharedResponses
+from proxy.process.shares import STEP_SECONDS, lessee_of
+from proxy.stats import Stats
+from proxy.supervisor import Supervisor
+from proxy.version import sluice_version
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import entity_of
+from quotas.sharing.budgets import Budgets
+
+__all__ = ["Worker", "main"]
+
+_BEAT_SECONDS: Final = 1.0
+_END_SECONDS_MAX: Final = 5.0  # for the last messages
+_RECONSIDER_SECONDS: Final = 0.01  # many batches of quotas are one change
+_OVERLOADED: Final = PeerError("quota_requests_max", "too much waits for the control process")
+_CONTROL_GONE: Final = PeerError("control_ended", "the control process has ended")
+
+logger = logging.getLogger(__name__)
+
+
+class Worker:
+    """One worker.
+
+    Args:
+        loop: the loop it runs on.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._stats = Stats()
+        self._supervisor = Supervisor(loop, self._stats)
+        self._link: Link | None = None
+        self._relay: Relay | None = None
+        self._definitions = Definitions()
+        self._moves = OngoingMoves()
+        self._known: Mapping[int, Address] = {}  # brokers' addresses, as control has sent them
+        self._questions: dict[int, OutcomeCallback] = {}
+        self._asked = 0
+        self._responses = SharedResponses()
+        self._reconsidering = False
+        self._wants_topics = False
+        self._has_quotas = asyncio.Event()
+        self._leased = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._started = asyncio.Event()
+        self._hurried = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            messages.Start: self._start,
+            messages.Configure: self._configure,
+            messages.QuotaBatch: self._quotas,
+            messages.Brokers: self._take_brokers,
+            messages.TopicsNamed: self._topics_named,
+            messages.Moves: self._take_moves,
+            messages.ReadCertificates: lambda _: self._certificates.request(),
+            messages.Enforce: self._enforce,
+            messages.Granted: self._granted,
+            messages.Answer: self._answer,
+            messages.Scrape: self._scrape,
+            messages.TakeRows: self._scrape,
+            messages.Drain: self._drain,
+        }
+
+    async def serve(self, sock: socket.socket) -> int:
+        """Serve until control asks to drain, or is gone; returns the exit code."""
+        self._supervisor.watch_callbacks(end_owner)
+        self._link = link = Link(self._loop, self._received, self._lost)
+        await link.open(sock)
+        await _either(self._started, self._stopping)
+        if self._relay is None:
+            return await self._end(1)
+        self._supervisor.run_forever("step", self._step)
+        self._supervisor.run_forever("beat", self._beat)
+        try:
+            await _either(self._has_quotas, self._stopping)
+            await _either(self._leased, self._stopping)
+            if not self._stopping.is_set():
+                self._relay.open()
+        except SluiceError as error:
+            await link.send_all(messages.Failed(str(error)))
+            return await self._end(1)
+        self._relay.start()
+        self._supervisor.run_forever("certificates", self._certificates.run)
+        gc.freeze()  # what is here now stays: no collection needs to look at it again
+        await link.send_all(messages.Ready())
+        await self._stopping.wait()
+        await self._relay.drain(lambda: self._hurried)
+        await self._relay.end_capture(lambda: self._hurried)
+        await self._supervisor.end()
+        self._relay.close()
+        return await self._end(0)
+
+    async def _end(self, code: int) -> int:
+        """Close the link, when everything was sent; returns the exit code."""
+        assert self._link is not None, "it was connected"
+        self._link.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS_MAX):
+                await self._link.wait_closed()
+        return code
+
+    def _start(self, start: messages.Start) -> None:
+        """Build everything for a configuration."""
+        config = start.config
+        assert self._link is not None, "it has sent this"
+        logs.set_up(config.log.level, config.log.format)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_Numbered(start.number))
+        self._config = config
+        self._definitions.static = static_quotas(config.quotas)
+        try:
+            # Control counts reloads, and the ends of certificates.
+            self._certificates = Certificates(config, Stats())
+            relay = Relay(
+                config,
+                self._definitions,
+                self._loop,
+                self._stats,
+                self._supervisor,
+                self._certificates,
+                self._ask,
+            )
+        except SluiceError as error:
+            self._link.send(messages.Failed(str(error)))
+            self._stopping.set()
+            return
+        relay.enforce(start.enforcing)
+        self._brokers = BrokerMap(config.cluster.bootstrap, self._stats)
+        moves = self._moves if config.reassignment.batches else None
+        for options in config.listeners:
+            relay.listen(
+                replace(options, reuse_port=True),
+                self._brokers,
+                moves,
+                quota_api=config.quotas.store != "cluster",
+            )
+        relay.engine.topics.names.wake = self._want_topics
+        began_ms = now_ms()
+        self._lessee = lessee_of(start.terms, start.number, start.run, began_ms)
+        self._budgets = Budgets(relay.engine, self._lessee, began_ms)
+        relay.engine.share(self._budgets)
+        self._figures = WorkerFigures(
+            self._stats, relay.engine, config.limits.metric_series_max, self._send_all, now_ms
+        )
+        self._relay = relay
+        self._started.set()
+
+    # What control sends.
+
+    def _received(self, message: object) -> None:
+        self._handlers[type(message)](message)
+
+    def _lost(self) -> None:
+        """Control is gone."""
+        questions, self._questions = self._questions, {}
+        for respond in questions.values():
+            respond(_CONTROL_GONE)
+        if not self._stopping.is_set():
+            event(logger, logging.ERROR, "the control process has ended; draining")
+            self._stopping.set()
+
+    def _configure(self, message: messages.Configure) -> None:
+        self._config = message.config
+        logs.set_level(message.config.log.level)
+        self._definitions.static = static_quotas(message.config.quotas)
+        self._apply()
+
+    def _quotas(self, message: messages.QuotaBatch) -> None:
+        for code, values in message.entries.items():
+            self._definitions.put(entity_of(code), values)
+        if message.complete:
+            self._has_quotas.set()
+        if self._has_quotas.is_set():
+            self._apply()
+
+    def _take_brokers(self, message: messages.Brokers) -> None:
+        self._tell_brokers()  # or they would be forgotten
+        self._known = message.known.addresses
+        self._brokers.replace(message.known)
+
+    def _topics_named(self, message: messages.TopicsNamed) -> None:
+        assert self._relay is not None, "it has started"
+        for topic_id, name in message.names.items():
+            self._relay.engine.topics.names.learn(topic_id, name)
+
+    def _take_moves(self, message: messages.Moves) -> None:
+        moves = dict(self._moves.moves)
+        for partition, shown in message.changes.items():
+            if shown is None:
+                moves.pop(partition, None)
+            else:
+                moves[partition] = shown
+        self._moves.moves = MappingProxyType(moves)
+
+    def _enforce(self, message: messages.Enforce) -> None:
+        assert self._relay is not None, "it has started"
+        self._relay.enforce(message.on)
+        self._relay.reconsider()
+
+    def _granted(self, message: messages.Granted) -> None:
+        now = now_ms()
+        if message.grants is None:
+            self._lessee.lose()
+        elif self._budgets.take(message.grants, now):
+            self._leased.set()
+
+    def _scrape(self, message: messages.Scrape | messages.TakeRows) -> None:
+        self._supervisor.run_once("figures", self._figures.send(message))
+
+    def _answer(self, message: messages.Answer) -> None:
+        respond = self._questions.pop(message.number, None)
+        if respond is None:
+            return  # its client is gone
+        outcome = message.outcome
+        if isinstance(outcome, messages.Refusal):
+            respond(PeerError(outcome.cause, outcome.detail))
+        elif isinstance(outcome, bytes):
+            respond(self._responses.shared(outcome))
+        else:
+            respond(outcome)
+
+    def _drain(self, message: messages.Drain) -> None:
+        self._hurried = message.hurried
+        self._stopping.set()
+
+    # What control is told.
+
+    def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
+        """Hand a question to control."""
+        self._asked += 1
+        if not self._send(messages.Ask(self._asked, question)):
+            self._loop.call_soon(respond, _OVERLOADED)
+            return _nothing
+        self._questions[self._asked] = respond
+        return partial(self._withdraw, self._asked)
+
+    def _withdraw(self, number: int) -> None:
+        if self._questions.pop(number, None) is not None:
+            self._send(messages.Withdraw(number))
+
+    def _want_topics(self) -> None:
+        self._wants_topics = True
+
+    async def _step(self) -> None:
+        """Exchange shares, and report what was learned from traffic."""
+        assert self._relay is not None, "it has started"
+        while True:
+            report = self._budgets.report(now_ms())
+            if report is not None:
+                self._send(messages.Reported(report))
+            if self._wants_topics:
+                self._wants_topics = False
+                wanted = self._relay.engine.topics.names.take_wanted(now_ms())
+                if wanted:
+                    await self._send_all(messages.TopicsWanted(tuple(wanted)))
+            self._tell_brokers()
+            await asyncio.sleep(STEP_SECONDS)
+
+    def _tell_brokers(self) -> None:
+        """Tell control of the addresses that responses to clients had, and that it does not know."""
+        if self._brokers.changed:
+            self._brokers.changed = False
+            seen = dict(self._brokers.addresses())
+            self._send(
+                messages.BrokersSeen(
+                    {
+                        broker: address
+                        for broker, address in seen.items()
+                        if self._known.get(broker) != address
+                    }
+                )
+            )
+
+    async def _beat(self) -> None:
+        """Tell control that this process runs."""
+        assert self._relay is not None, "it has started"
+        while True:
+            self._send(messages.Beat(len(self._relay.connections)))
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    def _send(self, message: object) -> bool:
+        return self._link is not None and self._link.send(message)
+
+    async def _send_all(self, message: object) -> bool:
+        return self._link is not None and await self._link.send_all(message)
+
+    def _apply(self) -> None:
+        """Put quotas and configuration in force."""
+        assert self._relay is not None, "it has started"
+        self._relay.apply(self._config, self._definitions)
+        if not self._reconsidering:
+            self._reconsidering = True
+            self._loop.call_later(_RECONSIDER_SECONDS, self._reconsider)
+
+    def _reconsider(self) -> None:
+        assert self._relay is not None, "it has started"
+        self._reconsidering = False
+        self._relay.reconsider()
+
+
+class _Numbered(logging.Filter):
+    """Adds the worker's number to each line."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add it."""
+        found = getattr(record, FIELDS, None)
+        setattr(record, FIELDS, {**(found if isinstance(found, dict) else {}), "worker": self._number})
+        return True
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+    """Wait for either event."""
+    waits = [asyncio.ensure_future(one.wait()), asyncio.ensure_future(other.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+def _nothing() -> None:
+    """Withdraw nothing."""
+
+
+def main(descriptor: int, version: str) -> int:
+    """Run a worker; returns the exit code.
+
+    Args:
+        descriptor: the link, inherited.
+        version: of the control process, which has been running since; messages are only understood by the same.
+    """
+    if version != sluice_version():
+        sys.stderr.write(
+            f"sluice worker: {sluice_version()} is installed, control is {version}: restart it\n"
+        )
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    sock = socket.socket(fileno=descriptor)
+
+    async def serve() -> int:
+        return await Worker(asyncio.get_running_loop()).serve(sock)
+
+    return uvloop.run(serve())
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,365 @@
+"""Control's side of all workers: starts and supervises them, feeds them, and collects what they say.
+
+A worker that ends is started again (`restarts`), and only its own connections are gone. One that is silent, or does not
+become ready in time, is killed: connections would wait at its ports. What prevents the first start of all (a port in
+use, a wrong certificate) ends the control process, as it would end a single one.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from time import monotonic
+from typing import Final
+
+from proxy.channel import OngoingMoves
+from proxy.clock import now_ms
+from proxy.cluster import BrokerMap
+from proxy.config import Config, Source
+from proxy.errors import StartError
+from proxy.logs import event
+from proxy.metrics.exposition import Metrics
+from proxy.metrics.quota_series import Quotas
+from proxy.metrics.replication import Family
+from proxy.metrics.worker_families import of_workers
+from proxy.net import Ask, refuse_taken_ports
+from proxy.process import messages
+from proxy.process.feed import State
+from proxy.process.figures import RESPONSE_SECONDS_MAX, MergedFigures
+from proxy.process.framing import FrameError
+from proxy.process.life import Life
+from proxy.process.restarts import Restarts
+from proxy.process.shares import STEP_SECONDS, ControlShares
+from proxy.process.topic_names import SharedTopicNames
+from proxy.supervisor import Supervisor
+from quotas.definitions.definitions import Definitions
+
+__all__ = ["Workers"]
+
+READY_SECONDS_MAX: Final = 60.0
+_TICK_SECONDS: Final = 1.0
+_PORTS_SECONDS_MAX: Final = 1.0
+# Beside `limits.drain_seconds`: the rows of a capture, and then some.
+_DRAIN_MORE_SECONDS: Final = 15.0
+_KILLED: Final = "killed"
+
+logger = logging.getLogger(__name__)
+
+
+class Workers:
+    """All workers of one control process.
+
+    Args:
+        workers: how many there are.
+        config: of the whole; the workers' part of it is `part_of`.
+        definitions: the quotas in force.
+        ask: responds to the workers' questions.
+        shares: the budgets that are leased to them.
+
+    Attributes:
+        names: the names of topics that traffic has asked for, for all workers.
+        scraped: the workers that responded to the last scrape.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        config: Config,
+        definitions: Definitions,
+        brokers: BrokerMap,
+        moves: OngoingMoves | None,
+        ask: Ask,
+        supervisor: Supervisor,
+        shares: ControlShares,
+    ) -> None:
+        self.count = workers
+        self._config = config
+        self._source = config
+        self._brokers = brokers
+        self._supervisor = supervisor
+        self._ask = ask
+        self.names = SharedTopicNames(self._topic_named)
+        self._state = State(part_of(config, workers), definitions, brokers, self.names.all, moves)
+        self._shares = shares
+        self._lives: dict[int, Life] = {}
+        self._restarts = {number: Restarts() for number in range(1, workers + 1)}
+        self._exits: Counter[str] = Counter()
+        self._doomed: dict[int, str] = {}  # why a life was killed, by its run
+        self._changed: deque[str] = deque()  # codes of quotas; filled by the store's thread
+        definitions.changed = self._changed.append
+        self._draining = False
+        self._first = asyncio.Event()  # all are ready, or one cannot start
+        self._numbers = count(1)
+        self.scraped: set[int] = set()
+        self._ended: Callable[[int], object] = _ignore  # called with the run of a life that has ended
+
+    async def start(self) -> None:
+        """Start all, and wait until they are ready, or `drain` is called.
+
+        Raises:
+            StartError: one of them cannot start.
+        """
+        await self._refuse_taken_ports()
+        run_forever = self._supervisor.run_forever
+        run_forever("workers_step", self._step)
+        run_forever("workers_tick", self._tick)
+        for number in self._restarts:
+            run_forever(f"worker_{number}", partial(self._keep, number))
+        await self._first.wait()
+        problem = next((life.problem for life in self._lives.values() if life.problem), "")
+        if problem and not self._draining:
+            await self.drain(lambda: True)
+            raise StartError(problem)
+
+    def interrupt(self) -> None:
+        """End the wait of `start`: a signal asks to stop."""
+        self._first.set()
+
+    def not_ready(self) -> str:
+        """Return why not all workers can serve; "" if they can."""
+        missing = [str(number) for number in self._restarts if not self._is_ready(number)]
+        if not missing:
+            return ""
+        return f"worker {', '.join(missing)} of {self.count} is not ready"
+
+    def configure(self, config: Config) -> None:
+        """Pass on a configuration, and the quotas that have changed."""
+        if config is not self._source:
+            self._source = config
+            self._state.config = part_of(config, self.count)
+        self._pass_on()
+        for life in self._lives.values():
+            life.feed.wake()
+
+    def enforce(self, on: bool) -> None:
+        """Turn enforcement on or off."""
+        self._state.enforcing = on
+        for life in self._lives.values():
+            life.feed.wake()
+
+    def read_certificates(self) -> None:
+        """Have all certificates read again."""
+        for life in self._lives.values():
+            life.feed.read_certificates()
+
+    async def drain(self, hurried: Callable[[], bool]) -> None:
+        """Have all workers drain, and wait for their end.
+
+        Args:
+            hurried: whether to end at once.
+        """
+        self._draining = True
+        self._first.set()
+        connections = sum(life.connections for life in self._lives.values())
+        event(logger, logging.INFO, "draining", connections=connections, workers=self.count)
+        told: dict[int, bool] = {}
+        until = monotonic() + self._config.limits.drain_seconds + _DRAIN_MORE_SECONDS
+        while running := [life for life in self._lives.values() if life.code is None]:
+            now_hurried = hurried()
+            for life in running:
+                if told.get(life.run) is not now_hurried and life.drain(hurried=now_hurried):
+                    told[life.run] = now_hurried
+            if now_hurried:
+                until = min(until, monotonic() + _DRAIN_MORE_SECONDS)
+            if monotonic() > until:
+                event(logger, logging.ERROR, "workers killed, since they did not end", workers=len(running))
+                for life in running:
+                    life.kill()
+                    await life.ended.wait()
+                return
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def scrape(self, request: Callable[[int], object]) -> Mapping[int, object]:
+        """Send a request, made with its number, to each ready worker; returns the figures by life."""
+        number = next(self._numbers)
+        message = request(number)
+        asked = {
+            life: asyncio.ensure_future(life.figures(number, message))
+            for life in self._lives.values()
+            if life.ready
+        }
+        if asked:
+            await asyncio.wait(asked.values(), timeout=RESPONSE_SECONDS_MAX)
+        found = {}
+        self.scraped = set()
+        for life, response in asked.items():
+            if response.done() and not response.cancelled() and response.exception() is None:
+                found[life.run] = response.result()
+                self.scraped.add(life.number)
+            else:
+                response.cancel()
+        return found
+
+    def figures(self, metrics: Metrics, quotas: Quotas, series_max: int) -> MergedFigures:
+        """Return the figures of all processes; `metrics` and `quotas` are control's own."""
+        figures = MergedFigures(self, metrics, quotas, series_max, now_ms)
+        self._ended = figures.ended
+        return figures
+
+    def families(self) -> Iterator[Family]:
+        """Return the metrics of the workers themselves."""
+        up = {number: number in self.scraped for number in self._restarts}
+        connections = {number: life.connections for number, life in self._lives.items() if life.code is None}
+        return of_workers(up, connections, self._exits)
+
+    async def _refuse_taken_ports(self) -> None:
+        """Check that no other process has the ports; workers of a killed control process give them up in a moment.
+
+        Raises:
+            StartError: another process has one.
+        """
+        until = monotonic() + _PORTS_SECONDS_MAX
+        for options in self._state.config.listeners:
+            while not options.reuse_port:
+                try:
+                    refuse_taken_ports(options)
+                    break
+                except StartError:
+                    if monotonic() > until:
+                        raise
+                await asyncio.sleep(STEP_SECONDS)
+
+    # The life of a worker.
+
+    async def _keep(self, number: int) -> None:
+        """Keep a worker running until the drain."""
+        restarts = self._restarts[number]
+        while True:
+            life = self._lives[number] = Life(number, self._state, self._ask, self._heard)
+            try:
+                await life.start(self._shares.terms)
+            except (OSError, FrameError) as error:
+                self._exits["not_started"] += 1
+                event(logger, logging.ERROR, "worker not started", worker=number, detail=str(error))
+            else:
+                await self._watch(life)
+            if self._draining:
+                return
+            ran_ms = int((monotonic() - life.began) * 1000)
+            pause_ms = restarts.ended(ran_ms=ran_ms, was_ready=life.was_ready)
+            await asyncio.sleep(pause_ms / 1000)
+
+    async def _watch(self, life: Life) -> None:
+        """Feed a worker until it ends."""
+        feeding = self._supervisor.run_once("worker_feed", life.feed.run())
+        try:
+            code = await life.wait()
+        finally:
+            feeding.cancel()
+            self._shares.ended(life.number, life.run)
+            self._ended(life.run)
+        cause = self._doomed.pop(life.run, _KILLED if code < 0 else "failed")
+        if self._draining and code == 0:
+            return
+        self._exits[cause] += 1
+        if not self._first.is_set() and cause == "failed":
+            life.problem = life.problem or f"worker {life.number} ended with {code} before it was ready"
+            self._first.set()
+            return
+        event(
+            logger,
+            logging.ERROR,
+            "worker ended",
+            worker=life.number,
+            cause=cause,
+            code=code,
+            detail=life.problem or "none",
+        )
+
+    def _heard(self, life: Life, message: object) -> None:
+        """Handle what concerns other workers too."""
+        self._restarts[life.number].heard()
+        if isinstance(message, messages.Reported):
+            if not self._shares.report(message.report, now_ms()):
+                life.grant(None)
+        elif isinstance(message, messages.BrokersSeen):
+            for broker, address in message.addresses.items():
+                self._brokers.learn(broker, *address)
+        elif isinstance(message, messages.TopicsWanted):
+            for topic_id in message.topic_ids:
+                name = self.names.name(topic_id, now_ms())
+                if name is not None:
+                    life.feed.topic_named(topic_id, name)
+        elif isinstance(message, messages.Ready):
+            event(logger, logging.INFO, "worker ready", worker=life.number, pid=life.pid)
+            if not self.not_ready():
+                self._first.set()
+
+    async def _step(self) -> None:
+        """Send shares, and what has changed meanwhile."""
+        version = self._brokers.version
+        while True:
+            lives = {life.run: life for life in self._lives.values() if life.code is None}
+            for lessee, grants in self._shares.grants(now_ms()):
+                life = lives.get(lessee.run)
+                if life is not None:
+                    life.grant(grants)
+            self._pass_on()
+            moved = self._state.moves is not None or version != self._brokers.version
+            version = self._brokers.version
+            if moved:
+                for life in lives.values():
+                    life.feed.wake()
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def _tick(self) -> None:
+        """Kill workers that are silent, or do not become ready."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            for number, life in self._lives.items():
+                if life.code is not None or self._draining:
+                    continue
+                if self._restarts[number].tick():
+                    self._doom(life, "silent")
+                elif not life.ready and monotonic() - life.began > READY_SECONDS_MAX:
+                    self._doom(life, "not_ready")
+
+    def _doom(self, life: Life, cause: str) -> None:
+        self._doomed[life.run] = cause
+        with suppress(ProcessLookupError):
+            life.kill()
+
+    def _pass_on(self) -> None:
+        """Note which quotas the store's thread has changed."""
+        while self._changed:
+            code = self._changed.popleft()
+            for life in self._lives.values():
+                life.feed.quota_changed(code)
+
+    def _topic_named(self, topic_id: bytes, name: str) -> None:
+        for life in self._lives.values():
+            life.feed.topic_named(topic_id, name)
+
+    def _is_ready(self, number: int) -> bool:
+        life = self._lives.get(number)
+        return life is not None and life.ready
+
+
+def part_of(config: Config, workers: int) -> Config:
+    """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.
+
+    Sluice's own login stays with control.
+    """
+    limits = config.limits
+    return replace(
+        config,
+        cluster=replace(config.cluster, username="", password="", password_file=None),
+        listeners=tuple(listener for listener in config.listeners if not listener.replicates),
+        limits=replace(
+            limits,
+            connections_max=-(-limits.connections_max // workers),
+            handshakes_max=-(-limits.handshakes_max // workers),
+            sessions_max=-(-limits.sessions_max // workers),
+            pipes_max=-(-limits.pipes_max // workers),
+            kept_bytes_max=max(limits.kept_bytes_max // workers, limits.kept_bytes_per_connection_max),
+        ),
+        source=Source(),
+        warnings=(),
+    )
+
+
+def _ignore(_: int) -> None: ...

@@ -1,0 +1,114 @@
+"""The link between two processes, with both ends in one."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proxy.process import link as link_module
+from proxy.process.link import QUEUED_MAX, Link
+from proxy.process.messages import Answer, Beat
+
+
+class End:
+    """One end, and what it has received."""
+
+    def __init__(self) -> None:
+        self.received: list[object] = []
+        self.lost = asyncio.Event()
+        self.refused: type | None = None
+        self.link = Link(asyncio.get_running_loop(), self.take, self.lost.set)
+
+    def take(self, message: object) -> None:
+        if self.refused is not None and isinstance(message, self.refused):
+            raise RuntimeError("a bug")
+        self.received.append(message)
+
+    async def wait_for(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.received) < count:  # noqa: ASYNC110 - no event of the link's own
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[tuple[End, End]]:
+    pair = End(), End()
+    for end, sock in zip(pair, socket.socketpair(), strict=True):
+        await end.link.open(sock)
+    yield pair
+    for end in pair:
+        end.link.close()
+
+
+async def test_messages_arrive_in_order(ends: tuple[End, End]) -> None:
+    one, other = ends
+    sent = [Beat(number) for number in range(10 * QUEUED_MAX)]
+    for message in sent:
+        assert one.link.send(message)
+    await other.wait_for(len(sent))
+    assert other.received == sent
+
+
+async def test_both_directions_are_independent(ends: tuple[End, End]) -> None:
+    one, other = ends
+    one.link.send(Beat(1))
+    other.link.send(Beat(2))
+    await one.wait_for(1)
+    await other.wait_for(1)
+    assert (one.received, other.received) == ([Beat(2)], [Beat(1)])
+
+
+async def test_end_is_told_after_the_last_message(ends: tuple[End, End]) -> None:
+    one, other = ends
+    for number in range(1000):
+        one.link.send(Beat(number))
+    one.link.close()
+    async with asyncio.timeout(10):
+        await other.lost.wait()
+    assert len(other.received) == 1000
+    assert not other.link.send(Beat(0))
+
+
+async def test_message_whose_handling_fails_does_not_stop_the_others(
+    ends: tuple[End, End], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = ends
+    other.refused = Answer
+    one.link.send(Answer(1, b""))
+    one.link.send(Beat(1))
+    await other.wait_for(1)
+    assert "cannot handle a Answer" in caplog.text
+    other.refused = None
+
+
+async def test_too_much_is_refused_while_the_other_side_does_not_read(
+    ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = ends
+    monkeypatch.setattr(link_module, "UNSENT_BYTES_MAX", 1024 * 1024)
+    message = Answer(1, bytes(256 * 1024))
+    sent = 0
+    while one.link.send(message):  # nothing is read before the loop has its turn
+        sent += 1
+        assert sent < 100
+    await other.wait_for(sent)
+    assert one.link.send(message)
+
+
+async def test_send_all_waits_until_there_is_room(ends: tuple[End, End]) -> None:
+    one, other = ends
+    for _ in range(100):
+        assert await one.link.send_all(Answer(1, bytes(256 * 1024)))
+    await other.wait_for(100)
+
+
+async def test_bytes_that_are_no_message_end_the_link(caplog: pytest.LogCaptureFixture) -> None:
+    end = End()
+    ours, theirs = socket.socketpair()
+    await end.link.open(ours)
+    theirs.sendall(b"\x00\x00\x00\x03abc")
+    async with asyncio.timeout(10):
+        await end.lost.wait()
+    assert "the link between processes ends" in caplog.text
+    theirs.close()

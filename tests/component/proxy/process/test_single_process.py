@@ -1,0 +1,43 @@
+"""A single process needs nothing of several."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+PROGRAM = """
+import asyncio, sys
+from proxy.app import App
+from proxy.config import Address, Config
+from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
+from proxy.quota_api import FileStore
+
+async def main():
+    config = Config(
+        cluster=ClusterOptions((Address("127.0.0.1", 1),)), listeners=(ListenerOptions(),), admin=AdminOptions(None)
+    )
+    App(config, FileStore(config.quotas), asyncio.get_running_loop())
+
+asyncio.run(main())
+print(*sorted(name for name in sys.modules if name.startswith("proxy.process.")))
+"""
+
+
+def test_single_process_imports_its_data_path_and_no_other_process() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.split() == ["proxy.process.cores", "proxy.process.descriptors", "proxy.process.relay"]
+
+
+def test_worker_of_another_version_does_not_start() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "proxy.process.worker", "0", "9.9.9"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert found.returncode == 1
+    assert "control is 9.9.9: restart it" in found.stderr

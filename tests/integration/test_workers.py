@@ -1,0 +1,77 @@
+"""Several workers in front of real brokers.
+
+That every feature works with them is shown by other tests of this directory, which `make test` runs again with
+SLUICE_PROCESS__WORKERS=2.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.conftest import CreateTopic
+from tests.support.numbered import NumberedProducer, lost
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.workers import is_ready, until_of, worker_ids
+
+WORKERS = 2
+
+
+@pytest.fixture
+def sluice(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    settings = SluiceSettings(kafka.bootstrap(), sections={"process": {"workers": WORKERS}})
+    with SluiceProcess.configured(settings, tmp_path) as process:
+        yield process
+
+
+def test_workers_that_are_killed_under_load_lose_nothing(
+    sluice: SluiceProcess, kafka: Cluster, create_topic: CreateTopic
+) -> None:
+    name = create_topic(partitions=3)
+    with NumberedProducer(sluice.bootstrap, name, partitions=3) as load:
+        for number in (1, 2, 1):
+            load.wait_for(200)
+            exits = sluice.metric("sluice_worker_exits_total")
+            os.kill(worker_ids(sluice)[number], signal.SIGKILL)
+            until_of(lambda exits=exits: sluice.metric("sluice_worker_exits_total") > exits, sluice)  # type: ignore[misc]
+            until_of(lambda: is_ready(sluice), sluice)
+        load.wait_for(200)
+        load.stop()
+    assert (load.failed, lost(load, kafka.bootstrap())) == ([], [])
+
+
+def test_quota_is_one_budget_for_all_workers(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    quota = 400_000
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        quotas={"policy": "schedule", "scope": "cluster"},
+        client_quotas={"budget": {"producer_byte_rate": quota}},
+        sections={"process": {"workers": WORKERS}},
+    )
+    name = create_topic(partitions=3)
+    with SluiceProcess.configured(settings, tmp_path) as sluice, ExitStack() as stack:
+        for _ in range(6):  # each has a connection for each broker
+            load = NumberedProducer(
+                sluice.bootstrap, name, partitions=3, client_id="budget", records_per_second=200
+            )
+            stack.enter_context(load)
+        time.sleep(5)  # the burst, and the first shares
+        before, began = produced(sluice), time.monotonic()
+        time.sleep(10)
+        rate = (produced(sluice) - before) / (time.monotonic() - began)
+        both = [sluice.metric("sluice_worker_connections", worker=str(number)) for number in (1, 2)]
+        sluice.signal(signal.SIGUSR1)  # what waits may go
+    assert 0 not in both
+    assert 0.85 * quota < rate < 1.05 * quota
+
+
+def produced(sluice: SluiceProcess) -> float:
+    """The bytes that were charged."""
+    return sluice.metric("sluice_client_bytes_total", client_id="budget", type="Produce")

@@ -1,0 +1,44 @@
+"""Proxies with several workers.
+
+How many the tests' proxies have is SLUICE_PROCESS__WORKERS, which every `SluiceProcess` inherits.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.support.proxy_process import SluiceProcess
+
+__all__ = ["PROCESSES", "WORKERS", "is_ready", "one_process", "until_of", "worker_ids"]
+
+_SECONDS_MAX: Final = 20.0
+
+WORKERS: Final = int(os.environ.get("SLUICE_PROCESS__WORKERS", "1"))
+PROCESSES: Final = 1 if WORKERS == 1 else WORKERS + 1  # with the control process
+
+
+def one_process(reason: str) -> pytest.MarkDecorator:
+    """Skip a test with several workers, for a reason that lies in them."""
+    return pytest.mark.skipif(WORKERS > 1, reason=f"with several workers {reason}")
+
+
+def worker_ids(sluice: SluiceProcess) -> dict[int, int]:
+    """The process ids of the workers that run now, by number."""
+    text = sluice.log(1 << 20)
+    return {int(number): int(pid) for number, pid in re.findall(r"worker ready worker=(\d+) pid=(\d+)", text)}
+
+
+def until_of(holds: Callable[[], object], sluice: SluiceProcess) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + _SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline, sluice.log()
+        time.sleep(0.05)
+
+
+def is_ready(sluice: SluiceProcess) -> bool:
+    return sluice.get("/readyz")[0] == 200

@@ -1,0 +1,31 @@
+"""Large responses are in memory once."""
+
+from proxy.channel import SharedResponse
+from proxy.process.shared_responses import SharedResponses
+
+LARGE = bytes(100_000)
+
+
+def head(correlation_id: int) -> bytes:
+    return len(LARGE).to_bytes(4, "big") + correlation_id.to_bytes(4, "big")
+
+
+def test_small_response_is_left_as_it_is() -> None:
+    assert SharedResponses().shared(b"small") == b"small"
+
+
+def test_equal_responses_share_their_rest() -> None:
+    responses = SharedResponses()
+    one, other = responses.shared(head(1) + LARGE), responses.shared(head(2) + LARGE)
+    assert isinstance(one, SharedResponse)
+    assert isinstance(other, SharedResponse)
+    assert one.rest.obj is other.rest.obj
+    assert (bytes(one), bytes(other)) == (head(1) + LARGE, head(2) + LARGE)
+
+
+def test_other_response_has_a_rest_of_its_own() -> None:
+    responses = SharedResponses()
+    one, other = responses.shared(head(1) + LARGE), responses.shared(head(1) + LARGE + b"x")
+    assert isinstance(one, SharedResponse)
+    assert isinstance(other, SharedResponse)
+    assert one.rest.obj is not other.rest.obj

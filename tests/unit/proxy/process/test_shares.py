@@ -1,0 +1,76 @@
+"""Shares of budgets between control and workers."""
+
+from collections.abc import Mapping
+
+from proxy.process.shares import ControlShares, lessee_of, terms_of
+from quotas.sharing.lease_values import Wish
+from quotas.sharing.lessee import Lessee
+
+KEY = "producer_byte_rate@-1 -=:a"
+
+
+class Rig:
+    """Control and two workers, whose messages take no time."""
+
+    def __init__(self) -> None:
+        self.terms = terms_of(2)
+        self.control = ControlShares(self.terms, 1, 0)
+        self.workers = {run: lessee_of(self.terms, run, run, 0) for run in (1, 2)}
+
+    def run(self, until_ms: int, wishes: Mapping[int, Mapping[str, Wish]]) -> None:
+        """Step every 50 ms, as processes do."""
+        for now_ms in range(0, until_ms, 50):
+            for run, worker in self.workers.items():
+                worker.expire(now_ms)
+                worker.wish(wishes.get(run, {}))
+                if worker.due(now_ms):
+                    assert self.control.report(worker.report(now_ms), now_ms)
+            for lessee, grants in self.control.grants(now_ms):
+                if lessee.run in self.workers and self.workers[lessee.run].take(grants, now_ms):
+                    self.workers[lessee.run].confirm()
+
+
+def share(worker: Lessee, now_ms: int) -> float:
+    return worker.share(KEY, now_ms)
+
+
+def test_worker_that_begins_has_the_least_share() -> None:
+    rig = Rig()
+    assert share(rig.workers[1], 0) == rig.terms.least
+
+
+def test_budget_goes_to_the_worker_that_wants_it() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
+    assert share(rig.workers[1], 1990) > 0.95
+    assert share(rig.workers[1], 1990) + share(rig.workers[2], 1990) <= 1
+
+
+def test_budget_is_divided_by_the_connections_that_wait() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 3)}, 2: {KEY: Wish(1.0, 1)}})
+    assert 2.9 < share(rig.workers[1], 1990) / share(rig.workers[2], 1990) < 3.1
+
+
+def test_worker_without_control_has_the_least_share_again() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
+    assert rig.workers[1].expire(3000)
+    assert share(rig.workers[1], 3000) == rig.terms.least
+
+
+def test_report_of_an_unknown_session_is_refused() -> None:
+    rig = Rig()
+    rig.run(200, {})
+    restarted = ControlShares(rig.terms, 2, 200)
+    assert not restarted.report(rig.workers[1].report(250), 250)
+
+
+def test_shares_of_a_worker_that_ended_are_free() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
+    rig.control.ended(1, 1)
+    del rig.workers[1]
+    rig.workers[3] = lessee_of(rig.terms, 1, 3, 0)
+    rig.run(1000, {3: {KEY: Wish(1.0, 1)}})
+    assert share(rig.workers[3], 990) > 0.95
