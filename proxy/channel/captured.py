@@ -12,9 +12,9 @@
 Capture is decided when a connection is made, so it costs other clients nothing. Every request and response of Produce
 and Fetch is walked here (`captured_walks`), as for topic quotas.
 
-A row (`capture_rows`) is made when the request is handled, and completed when its response has begun. A request may
-have no response (acks=0, or a closed connection). There are no rows for SASL tokens without a Kafka header, for
-Sluice's own Metadata requests, and for requests between brokers. `kept_frames` keeps whole requests for replay.
+A row (`capture_rows`) is made when the request is handled, and completed when its response has begun, if it has one.
+There are no rows for SASL tokens without a Kafka header, for Sluice's own Metadata requests, and for requests between
+brokers. `kept_frames` keeps whole requests for replay.
 
 Two values differ from a broker's. A muted client's socket is not read, so the arrival time of its next request is
 unknown: if the request is there when the mute ends, the whole mute counts as its delay. The partition mutations are the
@@ -22,9 +22,8 @@ requested ones, as far as the topics' sizes are known without a request to a bro
 
 Non-obvious:
 
-- A captured channel has an observer, chosen when the connection is made; a plain one has none, and compares one
-  reference a response. Its `unmeasured_version` is never the engine's version, so `handled` gets every request, and
-  measures request quotas too.
+- A captured channel has an observer, chosen when the connection is made; a plain one compares one reference a
+  response. Its `unmeasured_version` is never the engine's version: `handled` gets and measures every request.
 """
 
 from collections import deque

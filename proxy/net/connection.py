@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from protocol.errors import WireError
 from proxy.channel import (
     AGAIN,
     KEEP,
@@ -18,14 +17,13 @@ from proxy.channel import (
     ChannelSettings,
     Forward,
     Job,
-    PeerError,
     SharedResponse,
     Tap,
     channel_for,
 )
 from proxy.clock import now_ms
 from proxy.logs import event
-from proxy.net.ends import QUIET_CAUSES, cause_of, free, unread_bytes
+from proxy.net.ends import QUIET_CAUSES, failure_of, free, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
@@ -248,17 +246,7 @@ class Connection:
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
         """Close the connection after an error of a socket or a protocol error of a peer."""
-        if isinstance(error, PeerError):
-            self.close(error.cause, error.detail)
-        elif isinstance(error, WireError):
-            self.close("malformed", str(error))
-        elif not isinstance(error, OSError):
-            logger.error("internal error: connection closed", exc_info=error)
-            self.close("internal", type(error).__name__)
-        elif (pump is self.requests) is not writing:
-            self.close(cause_of("client", error), str(error))
-        else:
-            self.close(cause_of("broker", error), str(error))
+        self.close(*failure_of(error, "client" if (pump is self.requests) is not writing else "broker"))
 
     def _question_done(self, outcome: Outcome) -> None:
         """Take the result of a question that ran outside of the loop; the connection may be closed by now."""

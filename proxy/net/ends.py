@@ -2,15 +2,20 @@
 
 import asyncio
 import fcntl
+import logging
 import ssl
 import struct
 import termios
 from collections.abc import Iterator
 from typing import Final
 
+from protocol.errors import WireError
+from proxy.channel import PeerError
 from proxy.net.stream import Stream
 
-__all__ = ["QUIET_CAUSES", "cause_of", "free", "unread_bytes"]
+__all__ = ["QUIET_CAUSES", "cause_of", "failure_of", "free", "unread_bytes"]
+
+logger = logging.getLogger(__name__)
 
 # The ordinary ends: not counted as errors and not logged.
 QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
@@ -23,6 +28,22 @@ def cause_of(peer: str, error: OSError) -> str:
     if isinstance(error, BrokenPipeError):
         return f"{peer}_closed"
     return f"{peer}_reset" if isinstance(error, ConnectionResetError) else f"{peer}_socket"
+
+
+def failure_of(error: Exception, peer: str) -> tuple[str, str]:
+    """Return the cause under which a failed connection is counted, and a detail for its log line.
+
+    Args:
+        peer: "client" or "broker": whose socket it is, if it is an error of a socket.
+    """
+    if isinstance(error, PeerError):
+        return error.cause, error.detail
+    if isinstance(error, WireError):
+        return "malformed", str(error)
+    if isinstance(error, OSError):
+        return cause_of(peer, error), str(error)
+    logger.error("internal error: connection closed", exc_info=error)
+    return "internal", type(error).__name__
 
 
 def unread_bytes(sock: Stream) -> int:
