@@ -1,8 +1,7 @@
 """The frozen options of one proxy: made by `proxy.config.parser`, read by all other packages.
 
-Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`. Those of replication, leases, reassignments and capture are in `replication_options`,
-`lease_options`, `reassignment_options` and `capture_options`, the number of processes in `process_options`.
+Each field carries its key (see `proxy.config.keys`); its name is the key's name. Tables of their own modules are in
+`capture_`, `fleet_`, `lease_`, `process_`, `reassignment_`, `replication_` and `tls_options`.
 """
 
 from collections.abc import Mapping
@@ -25,8 +24,7 @@ from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, 
 from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
 
 DAY_SECONDS: Final = 86400
-# Of Sluice's own login, with what each needs (`kafka_client.sasl`).
-SASL_NAMED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_NAMED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")  # of Sluice's own login (`kafka_client.sasl`)
 SASL_WITH_SECRET: Final = (*SASL_NAMED, "OAUTHBEARER")
 SASL_MECHANISMS: Final = (*SASL_WITH_SECRET, "GSSAPI", "AWS_MSK_IAM")
 OLD_SCOPE: Final = "gateway"  # how scope "cluster" was called

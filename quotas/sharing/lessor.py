@@ -259,7 +259,7 @@ class Lessor:
         self._default.parts[name] = Part(default)
         for key in held:
             if key != DEFAULT_KEY:
-                self._named(key, KEYS_MAX)  # what is in use must be counted, also beyond the bound of new keys
+                self._named(key, KEYS_MAX)  # what is in use counts, also beyond the bound of new keys
         for key, shares in self._keys.items():
             before = shares.parts.get(name)
             if before is not None and before.wish is not None:
