@@ -72,6 +72,11 @@ class TokenBucket:
         """Begin without tokens, but for those that were added since that time."""
         self._tokens, self._filled_ms = 0.0, min(since_ms, now_ms)
 
+    @property
+    def decides_again(self) -> bool:
+        """What has waited passes."""
+        return False
+
     def used(self) -> float:
         """The number of tokens taken so far."""
         return self._used

@@ -99,6 +99,11 @@ class SampledThrottle:
         self._limit = limit
         self._safe = limit * (self._samples - 1) * self._window_ms / 1000.0
 
+    @property
+    def decides_again(self) -> bool:
+        """What has waited passes."""
+        return False
+
     def used(self) -> int:
         """The bytes of all attached clients."""
         return sum(throttle.bytes_total for throttle in self.throttles)

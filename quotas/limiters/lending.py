@@ -18,6 +18,10 @@ class Lendable(Protocol):
     limiter_key: LimiterKey | None
     limit: float  # per second, of all processes together
 
+    @property
+    def decides_again(self) -> bool:
+        """Whether a request that comes after a shortened mute is decided on again, and not charged before."""
+
     def lend(self, share: float, now_ms: int) -> None:
         """Use this share of the limit from now on; credit and debt stay the same."""
 

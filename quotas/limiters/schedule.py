@@ -83,6 +83,11 @@ class ScheduledThrottle(VirtualSchedule):
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         self.limit_to(limit, now_ms)
 
+    @property
+    def decides_again(self) -> bool:
+        """A Produce is held at its header, a Fetch gets an empty response."""
+        return True
+
     def used(self) -> int:
         """The bytes of all attached clients."""
         return sum(throttle.bytes_total for throttle in self.throttles)

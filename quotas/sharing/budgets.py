@@ -4,8 +4,9 @@ A limiter that makes no connection wait costs nothing here: it has the default s
 it makes one wait, its key is *named*: the demand is the whole quota while connections wait, weighted by their number,
 and twice its rate for a while after.
 
-A process begins without a burst, since its predecessor may have used it; and while the shares of a named key are still
-being moved, a connection is muted for a moment only, since it would otherwise keep to a rate that is over.
+A process begins without a burst, since its predecessor may have used it. While the shares of a named key are still
+being moved, a connection is muted for a moment only, since it would otherwise keep to a rate that is over; but only
+where the limiter decides again on what comes then (`schedule`).
 """
 
 import hashlib
@@ -151,7 +152,8 @@ class Budgets:
         named.waited_ms = now_ms
         until_ms = decision.hold_until_ms
         if decision.throttle_ms:
-            if now_ms < named.since_ms + UNSETTLED_MS and decision.throttle_ms > _UNSETTLED_MUTE_MS:
+            unsettled = now_ms < named.since_ms + UNSETTLED_MS and limiter.decides_again
+            if unsettled and decision.throttle_ms > _UNSETTLED_MUTE_MS:
                 decision = replace(decision, throttle_ms=_UNSETTLED_MUTE_MS)
             until_ms = now_ms + decision.throttle_ms
         named.waiting[waiting] = max(until_ms, now_ms)

@@ -65,6 +65,11 @@ class _AddressRate:
         if now_ms < since_ms + self.windows.keep_ms:
             self.windows.record(room, since_ms)
 
+    @property
+    def decides_again(self) -> bool:
+        """What has waited passes."""
+        return False
+
     def used(self) -> int:
         """The number of accepted connections."""
         return self._used

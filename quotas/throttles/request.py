@@ -85,6 +85,11 @@ class RequestLimiter:
         if now_ms < since_ms + self._samples * self.window_ms:
             self._rate.record(round(self._safe), since_ms)
 
+    @property
+    def decides_again(self) -> bool:
+        """What has waited passes."""
+        return False
+
     def used(self) -> int:
         """The time of all requests so far, in microseconds."""
         return self._used_us

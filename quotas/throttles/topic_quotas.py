@@ -101,8 +101,8 @@ class TopicThrottle(ThrottleCounters):
             return 0
         wait_ms = min(wait_ms, int(source.options.mute_seconds_max * 1000))
         if source.budgets is not None:
-            decision = Decision(throttle_ms=wait_ms)
-            wait_ms = source.budgets.waits(self._limiter, self._flow, decision, now_ms).throttle_ms
+            # Its bytes have passed: the mute stays as long as it is.
+            source.budgets.waits(self._limiter, self._flow, Decision(throttle_ms=wait_ms), now_ms)
         enforced = source.enforcing
         self.count(wait_ms, enforced=enforced)
         return wait_ms if enforced else 0

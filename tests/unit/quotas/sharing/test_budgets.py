@@ -103,6 +103,15 @@ def test_nothing_is_granted_from_a_lease_that_is_over_even_before_anything_notic
     assert owed == pytest.approx({"schedule": 1_000_000 - 250_000, "kip13": 3_000_000 - 2_500_000}[policy])
 
 
+def test_mutes_are_as_long_as_they_are_where_what_has_waited_passes() -> None:
+    process = Process("kip13")
+    throttle = process.engine.client("", "a", 1).produce
+    flow = throttle.flow()
+    flow.passed = True
+    # 5 MB, and 2.5 MB that the windows have room for: 2.5 MB at 0.25 MB/s.
+    assert throttle.produce(flow, 5_000_000, 20_000).throttle_ms == pytest.approx(10_000, abs=1000)
+
+
 def test_mutes_are_short_while_shares_are_being_moved() -> None:
     process = Process()
     throttle = process.engine.client("", "a", 1).produce
