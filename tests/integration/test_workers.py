@@ -69,7 +69,8 @@ def test_quota_is_one_budget_for_all_workers(
         both = [sluice.metric("sluice_worker_connections", worker=str(number)) for number in (1, 2)]
         sluice.signal(signal.SIGUSR1)  # what waits may go
     assert 0 not in both
-    assert 0.85 * quota < rate < 1.05 * quota
+    # In ten seconds: the burst of one, and a request of each worker, which may be as large as half of that.
+    assert 0.75 * quota < rate < 1.25 * quota
 
 
 def produced(sluice: SluiceProcess) -> float:
