@@ -20,9 +20,20 @@ from proxy.file_locks import lock
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["Signature", "locked", "open_file", "open_text", "read", "replace", "signature", "signatures"]
+__all__ = [
+    "Signature",
+    "locked",
+    "open_file",
+    "open_text",
+    "read",
+    "read_secret",
+    "replace",
+    "signature",
+    "signatures",
+]
 
 LOCK_SECONDS_MAX: Final = 5.0
+_SECRET_BYTES_MAX: Final = 64 * 1024
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -34,6 +45,21 @@ def read(path: Path, bytes_max: int) -> bytes:
     """
     with _Bounded(path, bytes_max) as file:
         return file.readall()
+
+
+def read_secret(path: Path, key: str) -> bytes:
+    """Read a shared secret, without white space around it.
+
+    Args:
+        key: of the configuration, for the error.
+
+    Raises:
+        OSError: the file cannot be read, or is empty.
+    """
+    secret = read(path, _SECRET_BYTES_MAX).strip()
+    if not secret:
+        raise OSError(f"{key}: {path} is empty")
+    return secret
 
 
 @contextmanager

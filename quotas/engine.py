@@ -23,7 +23,7 @@ from typing import Final
 
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
 from quotas.limiters.flow import Limiter
-from quotas.limiters.lending import Budgets, LimiterKey
+from quotas.limiters.lending import NO_END_MS, Budgets, LimiterKey
 from quotas.limiters.policy import limiter_in_force
 from quotas.options import EngineOptions
 from quotas.throttles import footprint
@@ -98,7 +98,7 @@ class Engine:
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
         self.budgets: Budgets | None = None
-        self.lease_until_ms = 1 << 62
+        self.lease_until_ms = NO_END_MS
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[LimiterKey, Limiter] = {}
@@ -153,7 +153,7 @@ class Engine:
         assert not self._limiters, "a limiter that is in use has its whole quota"
         self.budgets = budgets
 
-    def refresh(self, lease_until_ms: int = 1 << 62) -> None:
+    def refresh(self, lease_until_ms: int = NO_END_MS) -> None:
         """Have every limiter take its share again before it is used.
 
         Args:

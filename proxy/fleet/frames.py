@@ -17,7 +17,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from proxy.files import read as read_file
+from proxy import files
 from proxy.fleet.codec import (
     HELLO_BYTES,
     MESSAGE_BYTES_MAX,
@@ -32,7 +32,6 @@ __all__ = ["Frames", "SignatureError", "read_secret"]
 
 SIGNATURE_BYTES: Final = 32
 FIRST_BYTES_MAX: Final = 16 * 1024
-_SECRET_BYTES_MAX: Final = 64 * 1024
 _FROM_HOLDER, _FROM_MEMBER = b"H", b"M"
 
 
@@ -144,7 +143,4 @@ async def read_secret(path: Path | None) -> bytes:
     """
     if path is None:
         return b""
-    secret = (await asyncio.to_thread(read_file, path, _SECRET_BYTES_MAX)).strip()
-    if not secret:
-        raise OSError(f"fleet.secret_file: {path} is empty")
-    return secret
+    return await asyncio.to_thread(files.read_secret, path, "fleet.secret_file")

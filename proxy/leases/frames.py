@@ -13,14 +13,13 @@ import hmac
 from pathlib import Path
 from typing import Final
 
-from proxy.files import read
+from proxy import files
 from proxy.leases.messages import MESSAGE_BYTES_MAX, MessageError
 
 __all__ = ["FRAME_BYTES_MAX", "read_frame", "read_secret", "write_frame"]
 
 _SIGNATURE_BYTES: Final = 32
 FRAME_BYTES_MAX: Final = _SIGNATURE_BYTES + MESSAGE_BYTES_MAX
-_SECRET_BYTES_MAX: Final = 64 * 1024
 
 
 def write_frame(message: bytes, secret: bytes) -> bytes:
@@ -54,7 +53,4 @@ async def read_secret(path: Path | None) -> bytes:
     """
     if path is None:
         return b""
-    secret = (await asyncio.to_thread(read, path, _SECRET_BYTES_MAX)).strip()
-    if not secret:
-        raise OSError(f"leases.secret_file: {path} is empty")
-    return secret
+    return await asyncio.to_thread(files.read_secret, path, "leases.secret_file")

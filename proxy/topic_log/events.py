@@ -1,4 +1,4 @@
-"""Events for a topic that nobody here reads: appended some time later, in order, at least once.
+"""Events for a topic that this process does not read: appended some time later, in order, at least once.
 
 They wait in memory while the topic cannot be appended to, up to EVENTS_MAX; beyond that new ones are dropped, which is
 counted and said once. What waits when the process is killed is lost.
@@ -16,7 +16,7 @@ from proxy.topic_log.access import Access
 from proxy.topic_log.clients import open_writer
 from proxy.topic_log.records import AppendError, Problem, Record
 from proxy.topic_log.thread import LoopThread
-from proxy.topic_log.topic import ProblemError, TopicSpec, create, find
+from proxy.topic_log.topic import ProblemError, TopicSpec, create, find, log_problem
 
 __all__ = ["EVENTS_MAX", "EventLog"]
 
@@ -119,12 +119,5 @@ class EventLog:
 
     def _report(self, problem: Problem) -> None:
         if problem != self.problem:
-            event(
-                logger,
-                logging.ERROR,
-                "topic cannot be used",
-                topic=self.topic,
-                cause=problem.cause,
-                detail=problem.text,
-            )
+            log_problem(logger, self.topic, problem)
         self.problem = problem

@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
+from proxy.clock import clock_ns
 from proxy.errors import reason
 from proxy.logs import event
 from proxy.topic_log.access import Access
@@ -28,7 +29,7 @@ from proxy.topic_log.clients import Reader, Writer, open_reader, open_writer
 from proxy.topic_log.inbox import Inbox
 from proxy.topic_log.records import AppendError, Portion, Problem, Record
 from proxy.topic_log.thread import LoopThread
-from proxy.topic_log.topic import ProblemError, TopicSpec, create, find
+from proxy.topic_log.topic import ProblemError, TopicSpec, create, find, log_problem
 
 __all__ = ["TopicLog"]
 
@@ -181,7 +182,7 @@ class TopicLog:
         """Choose where to read on; return whether that is the beginning, and the end for now."""
         first, end = await reader.bounds()
         position = self._position
-        away = _now() - self._current_at
+        away = clock_ns() / 1e9 - self._current_at
         if self._complete and position is not None and first <= position <= end and away < RESUME_SECONDS_MAX:
             reader.seek(position)
             return False, end
@@ -201,7 +202,7 @@ class TopicLog:
                 if not self._complete:
                     self._complete = True
                     await self._deliver((), begins=False, complete=True)
-                self._current_at = _now()
+                self._current_at = clock_ns() / 1e9
                 self._works()
             records, self._position = await reader.read()
             if records:
@@ -250,14 +251,7 @@ class TopicLog:
 
     def _report(self, problem: Problem) -> None:
         if problem != self.problem:
-            event(
-                logger,
-                logging.ERROR,
-                "topic cannot be used",
-                topic=self.topic,
-                cause=problem.cause,
-                detail=problem.text,
-            )
+            log_problem(logger, self.topic, problem)
         self.problem = problem
 
     def _works(self) -> None:
@@ -271,8 +265,3 @@ def _innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _now() -> float:
-    """Seconds on a clock that also counts suspension."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -10,7 +10,7 @@ from proxy.logs import event
 from proxy.topic_log.access import Access
 from proxy.topic_log.records import Problem
 
-__all__ = ["REPLICAS_WANTED", "Found", "ProblemError", "TopicSpec", "create", "find"]
+__all__ = ["REPLICAS_WANTED", "Found", "ProblemError", "TopicSpec", "create", "find", "log_problem"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,11 @@ _EXISTS: Final = 36
 _NOT_CONTROLLER: Final = 41
 
 logger = logging.getLogger(__name__)
+
+
+def log_problem(into: logging.Logger, topic: str, problem: Problem) -> None:
+    """Log that a topic cannot be used, and why."""
+    event(into, logging.ERROR, "topic cannot be used", topic=topic, cause=problem.cause, detail=problem.text)
 
 
 class ProblemError(Exception):

@@ -5,9 +5,10 @@ from typing import Final, Protocol
 from quotas.decisions import Decision
 from quotas.definitions.entities import BucketKey
 
-__all__ = ["ALL_BROKERS", "Budgets", "Lendable", "LimiterKey"]
+__all__ = ["ALL_BROKERS", "NO_END_MS", "Budgets", "Lendable", "LimiterKey"]
 
 ALL_BROKERS: Final = -1  # in place of a broker, where one budget is for all of them
+NO_END_MS: Final = 1 << 62  # the end of a lease where none has to be watched
 # Quota key, identity, broker.
 LimiterKey = tuple[str, BucketKey, int]
 

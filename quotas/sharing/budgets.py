@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.definitions.entities import code
-from quotas.limiters.lending import Lendable, LimiterKey
+from quotas.limiters.lending import NO_END_MS, Lendable, LimiterKey
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -33,7 +33,6 @@ _HEADROOM: Final = 2.0
 # A number of waiting connections that differs by less than this part is not worth a message.
 _WEIGHT_PART: Final = 8
 _KEY_CHARACTERS_MAX: Final = 1024
-NEVER_MS: Final = 1 << 62
 _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 
 
@@ -163,7 +162,7 @@ class Budgets:
         """Return the report to send to the lessor now, if one is due. Call it several times in a period."""
         lessee = self._lessee
         if lessee.expire(now_ms):
-            self._owner.refresh(NEVER_MS)
+            self._owner.refresh(NO_END_MS)
             self._apply(now_ms)
         self._renew(now_ms)
         wishes = self._wishes

@@ -33,7 +33,7 @@ class Member:
         """Apply the holder's grants; returns whether they belong here."""
         self._now_ms = now_ms
         taken = self.lessee.take(grants, now_ms)
-        if taken:
+        if taken and (grants.complete or grants.shares):  # most grants only renew the lease
             self._resize(None if grants.complete or DEFAULT_KEY in grants.shares else grants.shares)
         return taken
 

@@ -14,11 +14,10 @@ from typing import Final, NamedTuple
 from quotas.decisions import Decision
 from quotas.definitions.definitions import CONNECTION_CREATION_RATE
 from quotas.definitions.entities import BucketKey
-from quotas.limiters.lending import LimiterKey
+from quotas.limiters.lending import ALL_BROKERS, LimiterKey
 from quotas.limiters.rate import SampledRate
 from quotas.throttles.footprint import ADDRESS_BYTES
 from quotas.throttles.mutation import Source
-from quotas.throttles.quota_view import GATEWAY
 
 __all__ = ["ADDRESSES_MAX", "ConnectionDecision", "ConnectionRates"]
 
@@ -137,7 +136,7 @@ class ConnectionRates:
             for rate in self._rates.values():
                 self._end(rate)
             self._rates.clear()
-        place = (ip, GATEWAY if options.scope == "cluster" else broker)
+        place = (ip, ALL_BROKERS if options.scope == "cluster" else broker)
         found = self._rates.pop(place, None)
         if found is None:
             found = _AddressRate(limit, *windows)
