@@ -1,13 +1,8 @@
 """Configuration: TOML and environment -> frozen options; an error names its key path and the value.
 
     readers             single values; `quotas.definitions.amounts` has the units
-    keys, options       the option classes, each field with the description of its key
-    tables, tls_options one table -> its options; the tables of TLS
-    replication_options, lease_options: replication, and its quotas over several processes (KIP-73)
-    fleet_options       the section of the fleet: processes that share budgets
-    reassignment_options the section of reassignments (KIP-435)
-    capture_options     the section of capture
-    process_options     the number of processes
+    keys, options, *_options  the option classes, each field with the description of its key
+    tables              one table -> its options
     environment         variables such as SLUICE_ADMIN__BIND
     parser, checks, effects  tables -> Config: pure
     disk                warnings about directories that cannot be written to
@@ -20,6 +15,7 @@ KIP-13's static settings are keys of `[quotas]`. The effect of a setting is impl
 
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.changes import Changes, compare, merge_live
+from proxy.config.cluster_options import ClusterOptions
 from proxy.config.definitions import (
     command_line_quotas,
     engine_options,
@@ -30,20 +26,13 @@ from proxy.config.definitions import (
 from proxy.config.disk import unwritable
 from proxy.config.fleet_options import FleetOptions
 from proxy.config.lease_options import LeaseOptions
+from proxy.config.limit_options import LimitOptions
+from proxy.config.listener_options import ListenerOptions
 from proxy.config.loader import load, read_text, reload
-from proxy.config.options import (
-    AdminOptions,
-    ClusterOptions,
-    Config,
-    LimitOptions,
-    ListenerOptions,
-    LogOptions,
-    QuotaSettings,
-    Source,
-    StateOptions,
-)
+from proxy.config.options import AdminOptions, Config, LogOptions, Source, StateOptions
 from proxy.config.parser import parse
 from proxy.config.process_options import AUTO, WORKERS_MAX, ProcessOptions
+from proxy.config.quota_options import QuotaSettings
 from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings

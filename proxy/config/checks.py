@@ -7,7 +7,9 @@ caller logs.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from proxy.config.options import SASL_NAMED, SASL_WITH_SECRET, ClusterOptions, Config, ListenerOptions
+from proxy.config.cluster_options import SASL_NAMED, SASL_WITH_SECRET, ClusterOptions
+from proxy.config.listener_options import ListenerOptions
+from proxy.config.options import Config
 from proxy.config.readers import PORT_MAX, Address
 from proxy.errors import ConfigError
 

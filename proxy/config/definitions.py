@@ -9,7 +9,8 @@ from typing import Final
 
 from proxy.config.effects import entity_warning
 from proxy.config.loader import read_quotas_text
-from proxy.config.options import Config, QuotaSettings
+from proxy.config.options import Config
+from proxy.config.quota_options import QuotaSettings
 from proxy.errors import ConfigError
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import Entity

@@ -6,7 +6,8 @@ A configuration that cannot work is an error (`checks`); paths that cannot be wr
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from proxy.config.options import Config, QuotaSettings
+from proxy.config.options import Config
+from proxy.config.quota_options import QuotaSettings
 from proxy.config.replication_options import ReplicationSettings
 from quotas.definitions.entities import DEFAULT, Entity, ip_name
 

@@ -12,24 +12,16 @@ from typing import Final, TypeVar
 
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
+from proxy.config.cluster_options import ClusterOptions
 from proxy.config.effects import without_effect
 from proxy.config.environment import Tables, merge, override
 from proxy.config.fleet_options import FleetOptions
 from proxy.config.lease_options import LeaseOptions
-from proxy.config.options import (
-    HOLD_SECONDS_SCHEDULE,
-    OLD_SCOPE,
-    AdminOptions,
-    ClusterOptions,
-    Config,
-    LimitOptions,
-    ListenerOptions,
-    LogOptions,
-    QuotaSettings,
-    Source,
-    StateOptions,
-)
+from proxy.config.limit_options import LimitOptions
+from proxy.config.listener_options import ListenerOptions
+from proxy.config.options import AdminOptions, Config, LogOptions, Source, StateOptions
 from proxy.config.process_options import ProcessOptions
+from proxy.config.quota_options import HOLD_SECONDS_SCHEDULE, OLD_SCOPE, QuotaSettings
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.store_options import check_store, renamed, settled, store_warnings

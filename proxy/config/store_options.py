@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from proxy.config.options import Config, QuotaSettings
+from proxy.config.options import Config
+from proxy.config.quota_options import QuotaSettings
 from proxy.errors import ConfigError
 
 __all__ = ["OLD_NAME", "check_store", "renamed", "settled", "store_warnings"]

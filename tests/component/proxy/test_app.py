@@ -9,7 +9,9 @@ import pytest
 
 from proxy.app import App
 from proxy.config import Address, Config
-from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
+from proxy.config.cluster_options import ClusterOptions
+from proxy.config.listener_options import ListenerOptions
+from proxy.config.options import AdminOptions
 from proxy.errors import StartError
 from proxy.quota_api import FileStore
 from tests.cluster import HOST, free_ports

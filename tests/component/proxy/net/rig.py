@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.channel import ChannelSettings, OngoingMoves
-from proxy.config.options import LimitOptions
+from proxy.config.limit_options import LimitOptions
 from proxy.net import Connection, Shared
 from proxy.net.upstream import NextRoute, Route, Upstream
 from proxy.stats import Stats

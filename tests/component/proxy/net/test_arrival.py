@@ -8,7 +8,7 @@ import pytest
 
 from proxy.clock import now_ms
 from proxy.config import ClusterTls, ListenerTls
-from proxy.config.options import LimitOptions
+from proxy.config.limit_options import LimitOptions
 from proxy.config.readers import networks
 from proxy.net import upstream
 from proxy.net.stream import Stream

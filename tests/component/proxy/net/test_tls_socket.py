@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from proxy.config.options import LimitOptions
+from proxy.config.limit_options import LimitOptions
 from proxy.net.tls_socket import RECORD_KEPT_BYTES
 from tests.component.proxy.net.rig import SECONDS_MAX, until
 from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send

@@ -15,7 +15,7 @@ from typing import Final
 
 from proxy.channel import ChannelSettings
 from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
-from proxy.config.options import LimitOptions
+from proxy.config.limit_options import LimitOptions
 from proxy.net import Connection, Connections, Listener, Shared
 from proxy.net.tls import BrokerTls, ServerTls
 from proxy.net.upstream import Upstream

@@ -9,7 +9,9 @@ PROGRAM = """
 import asyncio, sys
 from proxy.app import App
 from proxy.config import Address, Config
-from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
+from proxy.config.cluster_options import ClusterOptions
+from proxy.config.listener_options import ListenerOptions
+from proxy.config.options import AdminOptions
 from proxy.quota_api import FileStore
 
 async def main():

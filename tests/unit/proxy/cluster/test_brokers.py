@@ -5,7 +5,7 @@ import pytest
 from proxy.channel.settings import ANY_BROKER
 from proxy.cluster import BrokerMap
 from proxy.config import Address
-from proxy.config.options import ListenerOptions
+from proxy.config.listener_options import ListenerOptions
 from proxy.stats import Stats
 
 LISTENER = ListenerOptions(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import AUTO, Address, Config, ListenerOptions, ProcessOptions
-from proxy.config.options import ClusterOptions, LimitOptions
+from proxy.config.cluster_options import ClusterOptions
+from proxy.config.limit_options import LimitOptions
 from proxy.process.cores import workers_of
 from proxy.process.workers import part_of
 
