@@ -372,7 +372,8 @@ def run(config: Config) -> int:
     raise_limit()
     store = None
     if config.quotas.store != "topic":
-        store = FileStore(config.quotas, config.source.quota_text, config.source.path)
+        source, in_fleet = config.source, config.fleet.configured
+        store = FileStore(config.quotas, source.quota_text, source.path, in_fleet=in_fleet)
         for warning in unenforced(store.definitions.entries()):
             event(logger, logging.WARNING, "configuration warning", warning=warning)
 

@@ -196,6 +196,11 @@ def _alterations(config: Config) -> str:
         return (
             'kafka-configs cannot alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
         )
+    if settings.store == "file" and config.fleet.configured:
+        return (
+            f"kept in {settings.file}, at each member of the fleet; kafka-configs cannot alter them: "
+            'store = "topic" under [quotas] lets it'
+        )
     who = (
         ["every client"]
         if "*" in settings.alter_principals

@@ -22,7 +22,12 @@ def unwritable(config: Config) -> Iterator[str]:
         )
     quotas = config.quotas.file
     may_alter = config.quotas.alter_principals or any(map(config.trusts, config.listeners))
-    if quotas is not None and may_alter and (problem := _problem(quotas.parent)):
+    if (
+        quotas is not None
+        and may_alter
+        and not config.fleet.configured
+        and (problem := _problem(quotas.parent))
+    ):
         yield f"quotas.file: {problem}: kafka-configs cannot alter quotas, since the file is replaced in its directory"
     capture = config.capture.directory
     if capture is not None and (problem := _problem(capture)):

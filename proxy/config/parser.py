@@ -129,7 +129,7 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
     check_store(config)
     if _table(tables, "quotas").get("scope") == OLD_SCOPE:
         warnings.append(f'quotas.scope: "{OLD_SCOPE}" is now called "cluster"')
-    warnings += store_warnings(config.quotas, quotas.file)
+    warnings += store_warnings(config.quotas, quotas.file, in_fleet=fleet.configured)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     warnings += fleet.warnings()

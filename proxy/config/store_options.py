@@ -46,8 +46,18 @@ def settled(quotas: QuotaSettings, table: Mapping[str, object]) -> QuotaSettings
     return replace(quotas, file=None, mode=quotas.mode if "mode" in table else "observe")
 
 
-def store_warnings(quotas: QuotaSettings, file: Path | None) -> Iterator[str]:
-    """Yield warnings about settings that are probably mistakes with the brokers' own quotas."""
+def store_warnings(quotas: QuotaSettings, file: Path | None, *, in_fleet: bool) -> Iterator[str]:
+    """Yield warnings about settings that are probably mistakes with this store.
+
+    Args:
+        file: the quotas file as written.
+        in_fleet: whether this process is a member of a fleet.
+    """
+    if in_fleet and quotas.store == "file" and quotas.alter_principals:
+        yield (
+            'quotas.alter_principals: has no effect with [fleet] and store = "file": a change through one member would '
+            'not reach the others; store = "topic" is one truth for all'
+        )
     if quotas.store != "cluster":
         return
     if file is not None:

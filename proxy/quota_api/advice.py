@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proxy.channel import ANONYMOUS
 
-__all__ = ["no_quotas_file", "not_named", "not_writable"]
+__all__ = ["no_quotas_file", "not_in_a_fleet", "not_named", "not_writable"]
 
 
 def no_quotas_file(config: Path | None) -> str:
@@ -21,6 +21,14 @@ def no_quotas_file(config: Path | None) -> str:
     if config is None:
         return f"{problem}: start sluice serve with --quotas-file FILE"
     return f'{problem}: write file = "quotas.toml" under [quotas] in {config}, and create that file'
+
+
+def not_in_a_fleet() -> str:
+    """Return why a member of a fleet does not alter its quotas file: the other members have files of their own."""
+    return (
+        'quotas are in a file at each member of the fleet ([quotas] store = "file"), so they cannot be altered through '
+        'one of them: set store = "topic", or change the file at every member'
+    )
 
 
 def not_writable(path: Path, error: OSError) -> str:

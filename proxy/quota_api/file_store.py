@@ -21,10 +21,10 @@ from proxy.config.loader import FILE_BYTES_MAX, missing_file_hint
 from proxy.errors import ConfigError
 from proxy.files import Signature, locked, open_text, replace, signature
 from proxy.logs import event
-from proxy.quota_api.advice import no_quotas_file, not_writable
+from proxy.quota_api.advice import no_quotas_file, not_in_a_fleet, not_writable
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.in_force import QuotasInForce
-from proxy.quota_api.store import Client, StoreError
+from proxy.quota_api.store import Client, NotAllowedError, StoreError
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
 from quotas.definitions.toml_edit import Document
@@ -46,6 +46,7 @@ class FileStore:
         settings: `[quotas]`.
         quota_text: `[[quota]]` tables from the command line; they override the file's, and cannot be altered.
         config_path: the configuration file, for error messages; None without one.
+        in_fleet: whether other members of a fleet have files of their own, so that none is altered here.
 
     Attributes:
         definitions: the definitions in force, always the same object.
@@ -56,9 +57,15 @@ class FileStore:
     """
 
     def __init__(
-        self, settings: QuotaSettings, quota_text: str = "", config_path: Path | None = None
+        self,
+        settings: QuotaSettings,
+        quota_text: str = "",
+        config_path: Path | None = None,
+        *,
+        in_fleet: bool = False,
     ) -> None:
         self._config_path = config_path
+        self._in_fleet = in_fleet
         self._path: Path | None = None
         self._document: Document | None = Document()
         self._not_editable = ""  # why the text cannot be edited; "" if it can
@@ -94,8 +101,11 @@ class FileStore:
         """Alter quotas; at the return they are on the disk and in force.
 
         Raises:
+            NotAllowedError: this process is a member of a fleet.
             StoreError: the file cannot be altered; nothing has changed.
         """
+        if self._in_fleet:
+            raise NotAllowedError(not_in_a_fleet())
         if self._path is None:
             raise StoreError(no_quotas_file(self._config_path))
         try:

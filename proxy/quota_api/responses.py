@@ -1,8 +1,9 @@
 """A quota request's frame → its response's frame, with Kafka's error codes (KIP-546; kafka-quotas.md §6).
 
     0    done                              42   INVALID_REQUEST: Kafka's own checks
-    31   CLUSTER_AUTHORIZATION_FAILED      56   KAFKA_STORAGE_ERROR: the file or topic could not be changed; says why
-    35   UNSUPPORTED_VERSION: an unknown entity type
+    31   CLUSTER_AUTHORIZATION_FAILED      44   POLICY_VIOLATION: the configuration allows no alteration; says why
+    35   UNSUPPORTED_VERSION: an unknown   56   KAFKA_STORAGE_ERROR: the file or topic could not be changed; says why
+         entity type
 
 If it cannot be changed, every entity that would have been altered has that error. This module blocks: see
 `service`.
@@ -26,7 +27,7 @@ from proxy.quota_api.advice import not_named
 from proxy.quota_api.audit import audit
 from proxy.quota_api.cooperative import drain, with_pauses
 from proxy.quota_api.permissions import Permissions
-from proxy.quota_api.store import Client, QuotaStore, StoreError
+from proxy.quota_api.store import Client, NotAllowedError, QuotaStore, StoreError
 from quotas.definitions.alterations import parts_of
 from quotas.definitions.filters import FilterError, filter_of, matching
 
@@ -35,6 +36,7 @@ __all__ = ["Response", "Unread", "handle_request"]
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
 UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
+POLICY_VIOLATION: Final = 44
 KAFKA_STORAGE_ERROR: Final = 56
 _MESSAGE_CHARACTERS_MAX: Final = 1000  # it may repeat a name of 32,767 bytes
 _PRINCIPAL_CHARACTERS_MAX: Final = 64
@@ -122,20 +124,7 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> R
             validate_only=request.validate_only,
         )
     except StoreError as error:
-        problem = str(error)
-        event(
-            logger,
-            logging.ERROR,
-            "quotas not altered",
-            principal=question.user,
-            address=question.peer,
-            problem=problem,
-        )
-        return _results(
-            question,
-            ((parts, KAFKA_STORAGE_ERROR, problem) for parts, _ in with_pauses(alterations)),
-            "failed",
-        )
+        return _not_altered(question, alterations, error)
     deque(drain(alterations), 0)
     altered = bool(outcome.changes) and not request.validate_only
     if altered:
@@ -146,6 +135,24 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> R
         for parts, problem in drain(outcome.results)
     )
     return _results(question, results, "refused" if refused else "altered", altered)
+
+
+def _not_altered(
+    question: Question, alterations: list[client_quotas.Alteration], error: StoreError
+) -> Response:
+    """Log why quotas were not altered, and make the response that says so for each entity."""
+    allowed = not isinstance(error, NotAllowedError)
+    problem = str(error)
+    event(
+        logger,
+        logging.ERROR if allowed else logging.WARNING,
+        "quotas not altered",
+        principal=question.user,
+        address=question.peer,
+        problem=problem,
+    )
+    code, result = (KAFKA_STORAGE_ERROR, "failed") if allowed else (POLICY_VIOLATION, "refused")
+    return _results(question, ((parts, code, problem) for parts, _ in with_pauses(alterations)), result)
 
 
 def _unauthorized(question: Question, key: str) -> tuple[str, str]:

@@ -11,11 +11,15 @@ from proxy.files import Signature
 from quotas.definitions.alterations import Alteration, Outcome
 from quotas.definitions.definitions import Definitions
 
-__all__ = ["Client", "QuotaStore", "StoreError"]
+__all__ = ["Client", "NotAllowedError", "QuotaStore", "StoreError"]
 
 
 class StoreError(Exception):
     """The quotas cannot be altered; nothing has changed, unless the text says that it is not known."""
+
+
+class NotAllowedError(StoreError):
+    """The configuration allows no alteration through the quota API; nothing has changed."""
 
 
 class Client(NamedTuple):

@@ -52,3 +52,5 @@ def test_read_only_quotas_file_is_right_where_no_user_may_alter(blocked: Path) -
     text = 'bind = "0.0.0.0"\nadvertised_host = "h"\n[quotas]\nfile = "file/q.toml"\n'
     assert found(blocked.parent, text) == []
     assert len(found(blocked.parent, text + 'alter_principals = ["ops"]\n')) == 1
+    fleet = '[fleet]\nholder = "gw-1:19070"\n'
+    assert found(blocked.parent, text + 'alter_principals = ["ops"]\n' + fleet) == []

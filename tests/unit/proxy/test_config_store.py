@@ -65,3 +65,11 @@ def test_sidecar_needs_a_listener_of_the_brokers_that_is_not_behind_it() -> None
         assert "not behind Sluice" in refused({"store": "topic"}, cluster=cluster, listeners=[sidecar])
     own = {"bootstrap": "127.0.0.1:9094"}
     assert made({"store": "topic"}, cluster=own, listeners=[sidecar]).quotas.store == "topic"
+
+
+def test_alter_principals_have_no_effect_where_each_member_has_a_file() -> None:
+    fleet = {"holder": "gw-1:19070"}
+    (warning,) = made({"alter_principals": ["ops"]}, None, fleet=fleet).warnings
+    assert warning.startswith('quotas.alter_principals: has no effect with [fleet] and store = "file"')
+    assert made({"alter_principals": ["ops"]}).warnings == ()
+    assert made({"alter_principals": ["ops"], "store": "topic"}, None, fleet=fleet).warnings == ()

@@ -201,6 +201,35 @@ def test_alteration_without_a_file_tells_the_reason() -> None:
     assert "start sluice serve with --quotas-file FILE" in str(message)
 
 
+def test_member_of_a_fleet_refuses_to_alter_its_file_and_names_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.toml"
+    path.write_text('[[quota]]\nuser = "ann"\nproducer_byte_rate = 1000\n')
+    store = FileStore(QuotaSettings(file=path), in_fleet=True)
+    entity = (USER, ((RATE, 5.0),))
+    for validate_only in (False, True):
+        made = handle_request(store, NO_PERMISSIONS, alter(entity, entity, validate_only=validate_only))
+        first, second = results(made)
+        assert first == second
+        assert (first[1], made.result, made.altered) == (44, "refused", False)
+        assert '[quotas] store = "file"' in str(first[2])
+        assert 'set store = "topic", or change the file at every member' in str(first[2])
+    assert described(handle_request(store, NO_PERMISSIONS, describe(("user", 0, "ann"))))[2] == {
+        USER: {RATE: 1000.0}
+    }
+    path.write_text('[[quota]]\nuser = "ann"\nproducer_byte_rate = 7\n')
+    store.read(QuotaSettings(file=path))
+    assert store.definitions.values(Entity("ann")) == {RATE: 7}
+
+
+def test_principal_without_permission_does_not_learn_where_quotas_are(tmp_path: Path) -> None:
+    made = handle_request(
+        FileStore(QuotaSettings(file=None), in_fleet=True),
+        NO_PERMISSIONS,
+        alter((USER, ((RATE, 5.0),)), trusted=False),
+    )
+    assert [code for _, code, _ in results(made)] == [31]
+
+
 def test_long_names_make_no_message_that_can_not_be_written(store: FileStore) -> None:
     kind = "x" * 32_767
     assert len(str(results(handle_request(store, NO_PERMISSIONS, alter((((kind, "a"),), ()))))[0][2])) == 1000
