@@ -2,6 +2,8 @@
 
     codec       reports, grants, refusals <-> bytes: pure
     view        the fleet as the holder tells its members: pure
+    facts       what members say of themselves: pure
+    disagreements  in what they differ: pure
     sendable    reports within the protocol's bounds: pure
     frames      length and signature around a message
     leasing     what a connection is about: the shares of one process, or of one with its workers

@@ -15,10 +15,11 @@ from typing import Final
 from proxy.config import Address
 from proxy.errors import reason
 from proxy.fleet.codec import VIEW_KIND, Facts, Leave, Lost, MessageError, Refusal, kind_of, read, write
+from proxy.fleet.disagreements import Disagreements
 from proxy.fleet.frames import Frames, read_secret
 from proxy.fleet.leasing import Leasing
 from proxy.fleet.sendable import sendable
-from proxy.fleet.view import View, disagreements, read_view
+from proxy.fleet.view import View, read_view
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants
@@ -58,6 +59,7 @@ class FleetClient:
         problem: why the holder is not reached; "" while it is.
         view: the fleet as the holder has told last, if it has.
         view_ms: when that was.
+        disagreements: in what members differ, by these views.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class FleetClient:
         self.problem = NOT_ASKED
         self.view: View | None = None
         self.view_ms = 0
+        self.disagreements = Disagreements()
         self._state = ""  # the one that was logged last
 
     async def run(self) -> None:
@@ -191,8 +194,7 @@ class FleetClient:
             async with asyncio.timeout(SILENCE_SECONDS_MAX):
                 message = await frames.receive(reader)
             if kind_of(message) == VIEW_KIND:
-                self.view, self.view_ms = read_view(message), self._now_ms()
-                self._figures.disagreements = sum(1 for _ in disagreements(self.view))
+                self._look_at(read_view(message))
                 continue
             found = read(message)
             if isinstance(found, Grants):
@@ -205,6 +207,16 @@ class FleetClient:
             else:
                 raise MessageError(f"byte 5: a holder sends no {type(found).__name__.lower()}")
             self.send_due()
+
+    def _look_at(self, view: View) -> None:
+        """Log one line when members begin to differ in something, and one when they agree again."""
+        self.view, self.view_ms = view, self._now_ms()
+        begun, ended = self.disagreements.observe(view, self.view_ms)
+        for about, text in begun.items():
+            event(logger, logging.WARNING, "members of the fleet differ", about=about, detail=text)
+        for about in ended:
+            event(logger, logging.INFO, "members of the fleet agree again", about=about)
+        self._figures.disagreements = len(self.disagreements.lasting)
 
     def _take(self, grants: Grants) -> None:
         if self._leasing.take(grants, self._now_ms()):

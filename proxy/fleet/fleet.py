@@ -138,7 +138,7 @@ class Fleet:
             "group": None if self._elected is None else self._options.group,
             "group_problem": "" if self._elected is None else self._elected.problem,
             "port_problem": self._bind_problem,
-            **state_of(self._lessee, view, self._now_ms()),
+            **state_of(self._lessee, view, self._client.disagreements.lasting.values(), self._now_ms()),
         }
 
     async def close(self) -> None:

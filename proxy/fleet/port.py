@@ -19,7 +19,7 @@ from proxy.config import Address
 from proxy.errors import StartError, system_reason
 from proxy.fleet.codec import Facts, Leave, Lost, Message, MessageError, Refusal, VersionError, read, write
 from proxy.fleet.frames import Frames, SignatureError, read_secret
-from proxy.fleet.view import KEYS_SHOWN_MAX, MemberView, View, disagreements, twice, write_view
+from proxy.fleet.view import KEYS_SHOWN_MAX, MemberView, View, write_view
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
 from quotas.sharing.lease_values import LesseeId, Report
@@ -34,7 +34,7 @@ _CONNECTIONS_MORE: Final = 8  # without a report yet
 _GAP_SECONDS: Final = 0.01  # between two messages of one connection
 _FLUSH_SECONDS: Final = 0.01  # what comes within this time is answered together
 _TICK_SECONDS: Final = 0.1
-_VIEW_SECONDS: Final = 2.0
+VIEW_SECONDS: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 
@@ -99,7 +99,6 @@ class HolderPort:
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._flush_handle: asyncio.TimerHandle | None = None
-        self._twice: frozenset[str] = frozenset()
 
     @property
     def lessor(self) -> Lessor | None:
@@ -158,7 +157,7 @@ class HolderPort:
             await asyncio.sleep(_TICK_SECONDS)
             self._flush()
             if loop.time() >= views_due:
-                views_due = loop.time() + _VIEW_SECONDS
+                views_due = loop.time() + VIEW_SECONDS
                 self._send_views()
 
     async def close(self) -> None:
@@ -319,11 +318,6 @@ class HolderPort:
         for known in (self._first_ms, self._last_ms):
             for lessee in known.keys() - present:
                 del known[lessee]
-        self._figures.disagreements = sum(1 for _ in disagreements(view))
-        names = frozenset(twice(view))
-        for name in names - self._twice:
-            event(logger, logging.WARNING, "two members of the fleet have one name", member=name)
-        self._twice = names
         message = write_view(view)
         for link in self._members.values():
             link.send(message)

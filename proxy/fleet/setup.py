@@ -5,15 +5,16 @@ from collections.abc import Callable
 from proxy.clock import now_ms
 from proxy.config import Config
 from proxy.fleet.codec import Facts
+from proxy.fleet.facts import facts_of
 from proxy.fleet.fleet import Fleet, new_lessee
 from proxy.topic_log.access import Access
-from proxy.version import sluice_version
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.followers import FollowerShares
+from quotas.sharing.lessee import Lessee
 
-__all__ = ["facts_of", "join_fleet"]
+__all__ = ["join_fleet", "says"]
 
 
 def join_fleet(
@@ -41,16 +42,10 @@ def join_fleet(
     if config.replicates:
         budgets.add(FollowerShares(replication, lessee, reconsider))
     way = access() if options.holder is None else None
-    return Fleet(options, lessee, budgets, lambda: facts_of(lessee.terms.lessees_max, engine), way)
+    return Fleet(options, lessee, budgets, says(config, lessee, engine), way)
 
 
-def facts_of(members_max: int, engine: Engine) -> Facts:
-    """Return what members compare with each other."""
-    options = engine.options
-    return {
-        "version": sluice_version(),
-        "members_max": str(members_max),
-        "scope": options.scope,
-        "policy": options.policy,
-        "quotas": str(len(engine.definitions)),
-    }
+def says(config: Config, lessee: Lessee, engine: Engine) -> Callable[[], Facts]:
+    """Return the function that returns what this member says of itself."""
+    engine.definitions.keep_digest()
+    return lambda: facts_of(config.quotas, lessee.terms.lessees_max, engine.options, engine.definitions)

@@ -1,9 +1,9 @@
 """What a member knows of its fleet, as values of JSON (`sluice fleet`, `/v1/fleet`); pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from proxy.fleet.view import View, disagreements
+from proxy.fleet.view import View
 from quotas.sharing.lease_values import DEFAULT_KEY
 from quotas.sharing.lessee import Lessee
 
@@ -12,11 +12,14 @@ __all__ = ["state_of"]
 _SHARES_SHOWN_MAX: Final = 64
 
 
-def state_of(lessee: Lessee, view: View | None, now_ms: int) -> Mapping[str, object]:
+def state_of(
+    lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
+) -> Mapping[str, object]:
     """Return this member's leases and the fleet as the holder told last.
 
     Args:
         view: as the holder told; None if it has told nothing yet.
+        disagreements: a sentence for each.
     """
     keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
     own: dict[str, object] = {
@@ -28,9 +31,10 @@ def state_of(lessee: Lessee, view: View | None, now_ms: int) -> Mapping[str, obj
         "default_share": lessee.share(DEFAULT_KEY, now_ms),
         "keys": len(keys),
         "shares": {key: lessee.share(key, now_ms) for key in keys[:_SHARES_SHOWN_MAX]},
+        "disagreements": list(disagreements),
     }
     if view is None:
-        return {**own, "learning": None, "members": [], "member_shares": {}, "disagreements": []}
+        return {**own, "learning": None, "members": [], "member_shares": {}}
     return {
         **own,
         "learning": view.learning,
@@ -45,5 +49,4 @@ def state_of(lessee: Lessee, view: View | None, now_ms: int) -> Mapping[str, obj
             for member in view.members
         ],
         "member_shares": {key: list(shares) for key, shares in view.shares},
-        "disagreements": list(disagreements(view)),
     }

@@ -7,7 +7,6 @@ Only the first keys are in it, by name (`KEYS_SHOWN_MAX`). Nothing is decided by
 """
 
 import struct
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from proxy.fleet.codec import (
@@ -24,22 +23,12 @@ from proxy.fleet.codec import (
 )
 from quotas.sharing.lease_values import LesseeId
 
-__all__ = ["KEYS_SHOWN_MAX", "MemberView", "View", "disagreements", "read_view", "write_view"]
+__all__ = ["KEYS_SHOWN_MAX", "MemberView", "View", "read_view", "write_view"]
 
 KEYS_SHOWN_MAX: Final = 64
-LASTS_SECONDS: Final = 120  # two processes of one name for longer are no rolling upgrade
 _MEMBER: Final = struct.Struct(">QII")
 _U32_MAX: Final = 2**32 - 1
 _MEMBERS_MAX: Final = 2 * LESSEES_MAX
-# Facts that are to be the same in all members, and how they are called for people.
-_SAME: Final = {
-    "members_max": "members_max",
-    "version": "the version of Sluice",
-    "scope": "the scope of quotas",
-    "quotas": "the number of quotas",
-    "quotas_digest": "the quotas",
-    "policy": "the policy",
-}
 
 
 class MemberView(NamedTuple):
@@ -104,25 +93,3 @@ def read_view(message: bytes) -> View:
     )
     content.end()
     return View(learning, tuple(members), shares)
-
-
-def disagreements(view: View) -> Iterator[str]:
-    """Yield a sentence for each thing in which members differ that they should have in common."""
-    for fact, called in _SAME.items():
-        values: dict[str, list[str]] = {}
-        for member in view.members:
-            if fact in member.facts:
-                values.setdefault(member.facts[fact], []).append(member.lessee.name)
-        if len(values) > 1:
-            said = "; ".join(f"{value} at {', '.join(names)}" for value, names in sorted(values.items()))
-            yield f"{called} differs: {said}"
-    yield from (f"two processes are called {name!r}: each needs a name of its own" for name in twice(view))
-
-
-def twice(view: View) -> list[str]:
-    """Return the names that two processes have had for longer than a rolling upgrade takes."""
-    names: dict[str, int] = {}
-    for member in view.members:
-        if member.present_s >= LASTS_SECONDS:
-            names[member.lessee.name] = names.get(member.lessee.name, 0) + 1
-    return [name for name, count in names.items() if count > 1]

@@ -9,7 +9,7 @@ from typing import Final
 from proxy.clock import now_ms
 from proxy.config import Config
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.fleet.setup import facts_of
+from proxy.fleet.setup import says
 from proxy.process.relay import Relay
 from proxy.process.shares import ControlShares, lessee_of, terms_of
 from proxy.topic_log.access import Access
@@ -45,5 +45,4 @@ def join(
         budgets.add(FollowerShares(relay.replication, own, relay.reconsider))
         shares.use(own, budgets)
     way = access() if options.holder is None else None
-    engine = relay.engine
-    return shares, Fleet(options, lessee, member, lambda: facts_of(lessee.terms.lessees_max, engine), way)
+    return shares, Fleet(options, lessee, member, says(config, lessee, relay.engine), way)

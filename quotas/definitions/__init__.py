@@ -9,6 +9,7 @@
     toml_reader     TOML within bounds
     alterations     AlterClientQuotas: validation and changes (KIP-546)
     filters         DescribeClientQuotas: the entities that match (KIP-546)
+    digest          what is equal where quotas are
     diff            the alterations that turn one set of quotas into another
     rollout         quotas lowered in steps
 

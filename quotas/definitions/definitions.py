@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
+from quotas.definitions.digest import Digest
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
 from quotas.errors import DefinitionError
 
@@ -119,6 +120,7 @@ class Definitions:
     __slots__ = (
         "_codes",
         "_defaults",
+        "_digest",
         "_limited",
         "_overrides",
         "_rates",
@@ -138,6 +140,7 @@ class Definitions:
         Raises:
             DefinitionError: an invalid entity or value.
         """
+        self._digest: Digest | None = None
         self.static = static or StaticQuotas()
         self.changed: Callable[[str], object] | None = None
         self._codes: dict[str, None] = {}  # in the order of definition
@@ -164,6 +167,20 @@ class Definitions:
     def static(self, static: StaticQuotas) -> None:
         self._defaults, self._overrides = _check_static(static)
         self._static = static
+        self._digest_static()
+
+    @property
+    def digest(self) -> str:
+        """What is equal where quotas are; "" unless `keep_digest` was called. Any thread may read it."""
+        return "" if self._digest is None else str(self._digest)
+
+    def keep_digest(self) -> None:
+        """Keep a digest from now on; the first costs some µs for each entity."""
+        if self._digest is None:
+            self._digest = Digest()
+            for text in self._codes:
+                self._digest.replace(text, {}, self._values(text))
+            self._digest_static()
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -184,9 +201,9 @@ class Definitions:
         if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
             raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
         if entity.topic is not None:
-            self._limited = None
-            for key in TOPIC_KEYS:
-                self._topics[key] += (key in values) - (text in self._rates[key])
+            self._count_topic(text, values)
+        if self._digest is not None:
+            self._digest.replace(text, self._values(text), values)
         for key, rates in self._rates.items():
             if key in values:
                 rates[text] = float(values[key])
@@ -221,6 +238,7 @@ class Definitions:
 
     def drain(self) -> Iterator[None]:
         """Remove all entries in small steps: freeing 100,000 at once would block the process."""
+        assert self._digest is None, "what is in force is changed entity by entity"
         while self._codes:
             text, _ = self._codes.popitem()
             for rates in self._rates.values():
@@ -339,8 +357,19 @@ class Definitions:
         """Whether this user has an entry, with or without a client id."""
         return user in self._users
 
+    def _digest_static(self) -> None:
+        if self._digest is not None:
+            defaults = [(key, None, rate) for key, rate in self._defaults.items()]
+            overrides = [(key, name, rate) for (key, name), rate in self._overrides.items()]
+            self._digest.set_static([*defaults, *overrides])
+
     def _values(self, text: str) -> dict[str, float]:
         return {key: rates[text] for key, rates in self._rates.items() if text in rates}
+
+    def _count_topic(self, text: str, values: Mapping[str, float]) -> None:
+        self._limited = None
+        for key in TOPIC_KEYS:
+            self._topics[key] += (key in values) - (text in self._rates[key])
 
     def _count_user(self, entity: Entity, change: int) -> None:
         if isinstance(entity.user, str):

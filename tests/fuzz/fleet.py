@@ -4,7 +4,8 @@ from contextlib import suppress
 from typing import Final
 
 from proxy.fleet.codec import MessageError, read, write
-from proxy.fleet.view import disagreements, read_view, write_view
+from proxy.fleet.disagreements import Disagreements
+from proxy.fleet.view import read_view, write_view
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
@@ -36,7 +37,7 @@ def fleet(data: bytes) -> None:
             if step & 8:
                 view = timed("fleet view", read_view, message)
                 assert read_view(write_view(view)) == view, "what is shown can be read"
-                list(disagreements(view))
+                Disagreements().observe(view, 0)
                 continue
             found = timed("fleet message", read, message)
             assert read(write(found)) == found, "what is read can be written"

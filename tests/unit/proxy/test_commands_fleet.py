@@ -8,6 +8,7 @@ import pytest
 from proxy.commands import check_fleet, fleet
 from proxy.config import Address, FleetOptions
 from proxy.errors import ServerError
+from proxy.fleet.disagreements import differences
 from proxy.fleet.state import state_of
 from proxy.fleet.view import MemberView, View
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId
@@ -18,8 +19,8 @@ KEY = "producer_byte_rate@-1 -=:reports"
 VIEW = View(
     False,
     (
-        MemberView(LesseeId("gw-1", 1), 100, 70, {"version": "1.0", "quotas": "3"}),
-        MemberView(LesseeId("gw-2", 2), 900, 60, {"version": "1.0", "quotas": "4"}),
+        MemberView(LesseeId("gw-1", 1), 100, 70, {"version": "1.0", "quotas": "3", "quotas_digest": "aa"}),
+        MemberView(LesseeId("gw-2", 2), 900, 60, {"version": "1.0", "quotas": "4", "quotas_digest": "bb"}),
     ),
     ((KEY, (0.75, 0.245)),),
 )
@@ -32,6 +33,11 @@ def leased() -> Lessee:
     return lessee
 
 
+def differing(view: View | None) -> list[str]:
+    members = () if view is None else view.members
+    return list(differences((member.lessee.name, member.facts) for member in members).values())
+
+
 def document(lessee: Lessee, view: View | None, now_ms: int) -> dict[str, object]:
     """What the admin port shows, after a turn through JSON."""
     found = {
@@ -39,7 +45,7 @@ def document(lessee: Lessee, view: View | None, now_ms: int) -> dict[str, object
         "holder": "gw-1:19070",
         "holds": True,
         "problem": "",
-        **state_of(lessee, view, now_ms),
+        **state_of(lessee, view, differing(view), now_ms),
     }
     result: dict[str, object] = json.loads(json.dumps(found))
     return result
@@ -57,7 +63,7 @@ def test_table_shows_members_shares_and_what_differs() -> None:
         "quota                             gw-1    gw-2",
         "producer_byte_rate@-1 -=:reports  75.00%  24.50%",
         "",
-        "differs: the number of quotas differs: 3 at gw-1; 4 at gw-2",
+        "differs: the quotas differ: 3 with digest aa at gw-1; 4 with digest bb at gw-2",
     ]
 
 

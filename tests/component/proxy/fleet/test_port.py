@@ -14,6 +14,7 @@ from proxy.clock import now_ms
 from proxy.config import Address
 from proxy.fleet import FleetClient, HolderPort
 from proxy.fleet.codec import Facts, Refusal, read, write
+from proxy.fleet.disagreements import Disagreements
 from proxy.fleet.frames import Frames
 from proxy.fleet.view import View
 from proxy.metrics.fleet import FleetFigures
@@ -213,14 +214,23 @@ async def test_two_processes_of_one_name_are_two_members_during_an_upgrade() -> 
         assert sorted(member.lessee for member in view.members) == [LesseeId("a", 1), LesseeId("a", 2)]
 
 
-async def test_view_tells_every_member_in_what_they_differ() -> None:
+async def test_members_that_differ_say_so_once_and_that_they_agree_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "proxy.fleet.client")
+    monkeypatch.setattr("proxy.fleet.port.VIEW_SECONDS", 0.1)
     async with fleet() as one:
-        a, _ = one.join("a", members_max="4"), one.join("b", members_max="8")
-        await until(lambda: a.figures.disagreements == 1 and a.client.view)
+        a, b = one.join("a", mode="enforce"), one.join("b", mode="observe")
+        for member in (a, b):
+            member.client.disagreements = Disagreements(lasts_ms=300)
+        await until(lambda: a.figures.disagreements == b.figures.disagreements == 1, 20)
         view = a.client.view
         assert isinstance(view, View)
-        assert sorted(member.facts["members_max"] for member in view.members) == ["4", "8"]
-        assert one.figures.disagreements == 1
+        assert sorted(member.facts["mode"] for member in view.members) == ["enforce", "observe"]
+        b.facts = a.facts
+        await until(lambda: not any(member.figures.disagreements for member in (a, b)), 20)
+    said = [text for text in caplog.messages if "members of the fleet" in text]
+    assert said == ["members of the fleet differ"] * 2 + ["members of the fleet agree again"] * 2
 
 
 async def test_smaller_members_max_of_one_member_counts_for_none() -> None:
