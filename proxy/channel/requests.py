@@ -32,6 +32,7 @@ __all__ = ["RequestDirection"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = HEAD_BYTES
+_HANDLER: Final = REQUEST_HANDLERS.get  # bound once: for an imported name each call would bind it again
 Handled: TypeAlias = "Callable[[RequestDirection, Buffer, int, int, int, RequestHead, int], int]"
 _BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
@@ -93,7 +94,7 @@ class RequestDirection(RequestReader):
                 body = self._identify(buf, pos, end, head, now_ms)
                 if not body:
                     break
-            handler = REQUEST_HANDLERS.get(key)
+            handler = _HANDLER(key)
             if handler is None:
                 self.owe_unchanged(key, version, correlation_id)
             else:

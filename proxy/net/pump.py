@@ -132,10 +132,7 @@ class Pump(Splicer):
 
     def show_kept(self) -> None:
         """Pass the kept bytes to the direction again without new input: its verdict may have changed."""
-        if self.blocked:
-            return
-        kept = self._kept or bytearray()
-        self._show(kept, memoryview(kept), len(kept), clock_ns())
+        self._show_kept(clock_ns())
 
     def close(self) -> None:
         """Stop reading and writing; pending output is lost with the connection."""
@@ -159,12 +156,14 @@ class Pump(Splicer):
     def _on_readable(self) -> None:
         verdict = self.direction.verdict
         if verdict.passthrough >= SPLICE_BYTES_MIN:
-            if verdict.charged_ahead and self.direction.recharge_due(clock_ns() // _NS_PER_MS):
-                self.show_kept()  # it is charged again, and may have to wait
-            if self.paused or self.src is None or self._splice():
+            now_ns = clock_ns()
+            if verdict.charged_ahead and self.direction.recharge_due(now_ns // _NS_PER_MS):
+                self._show_kept(now_ns)  # it is charged again, and may have to wait
+            if self.paused or self.src is None or self._splice(now_ns):
                 return
+        recv_into = self._recv_into  # called as a method, a slot's value is looked up the slow way
         try:
-            count = self._recv_into(self._view, self._read_bytes)
+            count = recv_into(self._view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
             # OpenSSL keeps the part of a record that has arrived.
             self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
@@ -185,6 +184,11 @@ class Pump(Splicer):
             self._tune()
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
+
+    def _show_kept(self, now_ns: int) -> None:
+        if not self.blocked:
+            kept = self._kept or bytearray()
+            self._show(kept, memoryview(kept), len(kept), now_ns)
 
     def _show_more(self, kept: bytearray, more: memoryview, now_ns: int) -> None:
         """Pass the kept and the new bytes to the direction, once there are as many as it needs."""
@@ -299,8 +303,9 @@ class Pump(Splicer):
         if self._unsent is not None:
             self._append_unsent(self._unsent, data)
             return
+        send_now = self._send_now  # as in `_on_readable`
         try:
-            sent = self._send_now(data, flags)
+            sent = send_now(data, flags)
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent != count:
@@ -340,8 +345,9 @@ class Pump(Splicer):
             return
         self._shared.loop.remove_writer(self.dst_fd)
         self.update_reading()
-        self.direction.moved(clock_ns())
-        self._frame_may_be_over()
+        now_ns = clock_ns()
+        self.direction.moved(now_ns)
+        self._frame_may_be_over(now_ns)
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)
 
@@ -353,10 +359,10 @@ class Pump(Splicer):
         else:
             self._unsent = unsent[sent:]
 
-    def _frame_may_be_over(self) -> None:
+    def _frame_may_be_over(self, now_ns: int) -> None:
         """Let the direction continue after a frame that ended by splice, or a wait that has ended."""
         if not self.direction.verdict.passthrough and not self.paused:
-            self.show_kept()
+            self._show_kept(now_ns)
 
     def _end(self) -> None:
         """Handle the source's close of its direction."""

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from typing import Final, Protocol
 
 from proxy.channel import Direction
-from proxy.clock import clock_ns
 from proxy.net.pipes import SPLICE_FLAGS, Pipe
 from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
@@ -94,7 +93,7 @@ class Splicer(ABC):
         """Write more: the destination accepts it."""
 
     @abstractmethod
-    def _frame_may_be_over(self) -> None:
+    def _frame_may_be_over(self, now_ns: int) -> None:
         """Let the direction handle a frame that may have ended."""
 
     @abstractmethod
@@ -125,7 +124,7 @@ class Splicer(ABC):
             self._low_water = low_water
             self.src.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
-    def _splice(self) -> bool:
+    def _splice(self, now_ns: int) -> bool:
         """Move payload through a pipe; False if that is impossible and a buffer must be used."""
         if self._encrypted:
             return False
@@ -151,7 +150,7 @@ class Splicer(ABC):
             self._end()
             return True
         self._piped = count  # set first: from here on the pipe contains bytes
-        direction.passed(count, clock_ns())
+        direction.passed(count, now_ns)
         self.bytes_total += count
         shared.stats.spliced_bytes += count
         try:
@@ -162,7 +161,7 @@ class Splicer(ABC):
         except OSError as error:
             self._owner.failed(self, error, writing=True)
             return True
-        self._frame_may_be_over()
+        self._frame_may_be_over(now_ns)
         return True
 
     def _unpipe(self) -> bool:
