@@ -23,7 +23,7 @@ from typing import Final
 
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
 from quotas.limiters.flow import Limiter
-from quotas.limiters.lending import NO_END_MS, Budgets, LimiterKey
+from quotas.limiters.lending import Budgets, LimiterKey
 from quotas.limiters.policy import limiter_in_force
 from quotas.options import EngineOptions
 from quotas.throttles import footprint
@@ -98,7 +98,7 @@ class Engine:
         self.enforcing = options.mode == "enforce"
         self.version = object()  # replaced by every change; throttles compare it
         self.budgets: Budgets | None = None
-        self.lease_until_ms = NO_END_MS
+        self.lease_until_ms: int | None = None
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._expiry_queue: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[LimiterKey, Limiter] = {}
@@ -153,14 +153,15 @@ class Engine:
         assert not self._limiters, "a limiter that is in use has its whole quota"
         self.budgets = budgets
 
-    def refresh(self, lease_until_ms: int = NO_END_MS) -> None:
-        """Have every limiter take its share again before it is used.
-
-        Args:
-            lease_until_ms: when they have to do so once more, since the lease of the shares is over then.
-        """
+    def refresh(self, lease_until_ms: int | None) -> None:
+        """Have every limiter take its share again before it is used, and once more when the lease is over."""
         self.lease_until_ms = lease_until_ms
         self.version = object()
+
+    def end_lease(self, now_ms: int) -> None:
+        """Have every limiter take its share again before it is used, if the lease of the shares is over."""
+        if self.lease_until_ms is not None and now_ms >= self.lease_until_ms:
+            self.refresh(None)
 
     def expire(self, now_ms: int) -> int:
         """Remove clients without a channel that had no traffic for an hour, or none at all (every client is

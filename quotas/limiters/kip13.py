@@ -121,7 +121,7 @@ class SampledThrottle:
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Record, then throttle for the excess. A connection's first Produce waits while the quota is exceeded."""
-        if now_ms >= self._announcements.due_ms:
+        if self._announcements.flows and now_ms >= self._announcements.due_ms:
             self.take_back(now_ms)
         if self._holds and not flow.passed:
             decision = self._hold(flow, size, now_ms)

@@ -5,10 +5,9 @@ from typing import Final, Protocol
 from quotas.decisions import Decision
 from quotas.definitions.entities import BucketKey
 
-__all__ = ["ALL_BROKERS", "NO_END_MS", "Budgets", "Lendable", "LimiterKey"]
+__all__ = ["ALL_BROKERS", "Budgets", "Lendable", "LimiterKey", "ThrottleSource"]
 
 ALL_BROKERS: Final = -1  # in place of a broker, where one budget is for all of them
-NO_END_MS: Final = 1 << 62  # the end of a lease where none has to be watched
 # Quota key, identity, broker.
 LimiterKey = tuple[str, BucketKey, int]
 
@@ -47,3 +46,22 @@ class Budgets(Protocol):
 
     def end(self, limiter: Lendable) -> None:
         """Forget a limiter."""
+
+
+class ThrottleSource(Protocol):
+    """The engine, as far as every throttle needs it.
+
+    Attributes:
+        version: replaced by every change of definitions, options and shares; throttles compare it.
+        budgets: None if this process has every quota by itself.
+        lease_until_ms: from then on limiters take their shares again before they are used; None while no lease can end,
+            so that a process by itself compares no times.
+    """
+
+    version: object
+    enforcing: bool
+    budgets: Budgets | None
+    lease_until_ms: int | None
+
+    def end_lease(self, now_ms: int) -> None:
+        """Have every limiter take its share again before it is used, if the lease of the shares is over."""

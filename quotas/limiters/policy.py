@@ -8,19 +8,15 @@ from typing import Protocol
 
 from quotas.limiters.flow import Limiter
 from quotas.limiters.kip13 import SampledThrottle
-from quotas.limiters.lending import Budgets, LimiterKey
+from quotas.limiters.lending import LimiterKey, ThrottleSource
 from quotas.limiters.schedule import ScheduledThrottle
 from quotas.options import EngineOptions
 
 __all__ = ["Rules", "limiter_in_force"]
 
 
-class Rules(Protocol):
+class Rules(ThrottleSource, Protocol):
     """The engine's options and version, as far as a limiter needs them."""
-
-    version: object  # replaced by every change
-    enforcing: bool
-    budgets: Budgets | None  # None: this process has every quota by itself
 
     @property
     def options(self) -> EngineOptions:

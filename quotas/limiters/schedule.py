@@ -108,7 +108,8 @@ class ScheduledThrottle(VirtualSchedule):
         if (
             flow.passed
             and flow.held_since_ms < 0
-            and announcements.suspended_until_ms <= now_ms < announcements.due_ms
+            and (not announcements.flows or now_ms < announcements.due_ms)
+            and now_ms >= announcements.suspended_until_ms
             and self._pass_if_alone(flow, flow.tag, size, now_ms, self._burst_ms)
         ):
             return ADMITTED

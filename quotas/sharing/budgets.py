@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.definitions.entities import code
-from quotas.limiters.lending import NO_END_MS, Lendable, LimiterKey
+from quotas.limiters.lending import Lendable, LimiterKey
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -39,9 +39,9 @@ _RENEWED_AT_ONCE: Final = 500  # two milliseconds' work
 class Limiters(Protocol):
     """The owner of the limiters: the engine."""
 
-    lease_until_ms: int  # from then on limiters take their shares again before they are used
+    lease_until_ms: int | None  # from then on limiters take their shares again before they are used
 
-    def refresh(self, lease_until_ms: int) -> None:
+    def refresh(self, lease_until_ms: int | None) -> None:
         """Have every limiter take its share again before it is used, and once more at this time."""
 
 
@@ -162,7 +162,7 @@ class Budgets:
         """Return the report to send to the lessor now, if one is due. Call it several times in a period."""
         lessee = self._lessee
         if lessee.expire(now_ms):
-            self._owner.refresh(NO_END_MS)
+            self._owner.refresh(None)
             self._apply(now_ms)
         self._renew(now_ms)
         wishes = self._wishes

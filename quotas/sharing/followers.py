@@ -5,14 +5,16 @@ follower always asks for more than there is.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from quotas.limiters.lending import NO_END_MS
 from quotas.replication.replication_quotas import ReplicationQuotas
 from quotas.sharing.demand import Demands, Followed
 from quotas.sharing.lease_values import Wish
 from quotas.sharing.lessee import Lessee
 
 __all__ = ["FollowerShares", "follower_key"]
+
+_NEVER_MS: Final = 1 << 62
 
 
 def follower_key(broker: int) -> str:
@@ -47,7 +49,7 @@ class FollowerShares:
     def changes_ms(self, now_ms: int) -> int:
         """Return the next time at which a share changes by itself."""
         until_ms = self._lessee.until_ms
-        return until_ms if until_ms > now_ms else NO_END_MS
+        return until_ms if until_ms > now_ms else _NEVER_MS
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:
         """Return the demands of all followers; one that receives nothing has none."""

@@ -12,23 +12,15 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
-from quotas.limiters.lending import Budgets
+from quotas.limiters.lending import ThrottleSource
 from quotas.throttles.windowed import WindowedCounters
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
 FETCH: Final = CONSUMER_BYTE_RATE
 
 
-class Source(Protocol):
-    """The engine, as far as a throttle needs it."""
-
-    version: object
-    enforcing: bool
-    budgets: Budgets | None
-    lease_until_ms: int
-
-    def refresh(self) -> None:
-        """Have every limiter take its share again before it is used: the lease is over."""
+class Source(ThrottleSource, Protocol):
+    """The engine, as far as a throttle of bytes needs it."""
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
@@ -97,7 +89,9 @@ class Throttle(WindowedCounters):
             refused: the longest hold is over, and the request does not pass.
         """
         source = self._source
-        if self._version is not source.version or now_ms >= source.lease_until_ms:
+        if self._version is not source.version or (
+            source.lease_until_ms is not None and now_ms >= source.lease_until_ms
+        ):
             self._refresh(now_ms)
         limiter = self._limiter
         if flow.limiter is not limiter:
@@ -163,7 +157,9 @@ class Throttle(WindowedCounters):
         An admitted Fetch, if `limits` is true, may ask for `fetch_max_bytes` and wait for `Flow.wait_ms_max`.
         """
         source = self._source
-        if self._version is not source.version or now_ms >= source.lease_until_ms:
+        if self._version is not source.version or (
+            source.lease_until_ms is not None and now_ms >= source.lease_until_ms
+        ):
             self._refresh(now_ms)
         limiter = self._limiter
         if flow.limiter is not limiter:
@@ -189,7 +185,9 @@ class Throttle(WindowedCounters):
         and the channel.
         """
         source = self._source
-        if self._version is not source.version or now_ms >= source.lease_until_ms:
+        if self._version is not source.version or (
+            source.lease_until_ms is not None and now_ms >= source.lease_until_ms
+        ):
             self._refresh(now_ms)
         self.bytes_total += size
         limiter = self._limiter
@@ -248,8 +246,7 @@ class Throttle(WindowedCounters):
         self._limiter = self._version = None
 
     def _refresh(self, now_ms: int) -> None:
-        if now_ms >= self._source.lease_until_ms:
-            self._source.refresh()
+        self._source.end_lease(now_ms)
         self.begin(now_ms)
         before = self._limiter
         self.limit, after = self._source.attach(self.key, self.user, self.client_id, self.broker, now_ms)

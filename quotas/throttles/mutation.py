@@ -19,23 +19,15 @@ from quotas.decisions import Decision
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.bucket import TokenBucket
-from quotas.limiters.lending import Budgets
+from quotas.limiters.lending import ThrottleSource
 from quotas.options import EngineOptions
 from quotas.throttles.counters import ThrottleCounters
 
 __all__ = ["Buckets", "MutationThrottle", "SharedBucket", "Source"]
 
 
-class Source(Protocol):
+class Source(ThrottleSource, Protocol):
     """The engine, as far as these throttles need it."""
-
-    version: object  # replaced by every change
-    enforcing: bool
-    budgets: Budgets | None
-    lease_until_ms: int
-
-    def refresh(self) -> None:
-        """Have every limiter take its share again before it is used: the lease is over."""
 
     @property
     def relaying(self) -> bool:
@@ -216,8 +208,7 @@ class MutationThrottle(ThrottleCounters):
 
     def _refresh(self, now_ms: int) -> None:
         source = self._quotas.source
-        if now_ms >= source.lease_until_ms:
-            source.refresh()
+        source.end_lease(now_ms)
         if self._version is source.version:
             return
         before = self._bucket

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.definitions.definitions import REQUEST_PERCENTAGE
-from quotas.limiters.lending import Budgets, LimiterKey
+from quotas.limiters.lending import LimiterKey, ThrottleSource
 from quotas.limiters.rate import SampledRate
 from quotas.options import EngineOptions
 from quotas.throttles.windowed import WindowedCounters
@@ -111,23 +111,11 @@ class RequestLimiter:
         return rate.throttle_ms(self._limit, now_ms)
 
 
-class Source(Protocol):
-    """The engine, as far as a throttle needs it."""
-
-    version: object  # replaced by every change
-    enforcing: bool
-    budgets: Budgets | None
-    lease_until_ms: int
-
-    def refresh(self) -> None:
-        """Have every limiter take its share again before it is used: the lease is over."""
-
-
 class Limiters(Protocol):
     """The owner of the limiters."""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ThrottleSource:
         """The engine."""
 
     def attach(
@@ -192,7 +180,10 @@ class RequestThrottle(WindowedCounters):
             muted_ms: the rest of the mute that the channel already has because of this quota, for requests pipelined
                 with this one.
         """
-        if self._version is not self._source.version or now_ms >= self._source.lease_until_ms:
+        source = self._source
+        if self._version is not source.version or (
+            source.lease_until_ms is not None and now_ms >= source.lease_until_ms
+        ):
             self._refresh(now_ms)
         limiter = self._limiter
         if limiter is None:  # it was sent while there was a quota
@@ -203,7 +194,7 @@ class RequestThrottle(WindowedCounters):
         if exceeded_ms <= 0:
             return 0
         throttle_ms = min(exceeded_ms, muted_ms + limiter.window_ms)
-        budgets = self._source.budgets
+        budgets = source.budgets
         if budgets is not None:
             throttle_ms = budgets.waits(limiter, self, Decision(throttle_ms=throttle_ms), now_ms).throttle_ms
         return throttle_ms
@@ -226,8 +217,7 @@ class RequestThrottle(WindowedCounters):
     def _refresh(self, now_ms: int) -> None:
         if self._detached:
             return
-        if now_ms >= self._source.lease_until_ms:
-            self._source.refresh()
+        self._source.end_lease(now_ms)
         self.begin(now_ms)
         before = self._limiter
         self.limit, self._limiter = self._limiters.attach(self.user, self.client_id, self._broker, now_ms)

@@ -48,11 +48,6 @@ _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs 
 class Source(Rules, Protocol):
     """The engine, as far as topic throttles need it."""
 
-    lease_until_ms: int
-
-    def refresh(self) -> None:
-        """Have every limiter take its share again before it is used: the lease is over."""
-
     @property
     def definitions(self) -> Definitions:
         """The definitions in force."""
@@ -90,7 +85,9 @@ class TopicThrottle(ThrottleCounters):
     def charge(self, size: int, now_ms: int) -> int:
         """Charge bytes that have passed; returns the mute of the channel, in ms."""
         source = self._source
-        if self._version is not source.version or now_ms >= source.lease_until_ms:
+        if self._version is not source.version or (
+            source.lease_until_ms is not None and now_ms >= source.lease_until_ms
+        ):
             self._refresh(now_ms)
         self.bytes_total += size
         self.last_active_ms = now_ms
@@ -133,8 +130,7 @@ class TopicThrottle(ThrottleCounters):
 
     def _refresh(self, now_ms: int) -> None:
         source = self._source
-        if now_ms >= source.lease_until_ms:
-            source.refresh()
+        source.end_lease(now_ms)
         self.limit = self.rate()
         if self.limit is None:
             self.detach()
