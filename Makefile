@@ -139,7 +139,7 @@ crowd: jars ## 10,000 hostile connections of five kinds at once, beside ten hone
 	@$(BIN)/python -m tests.soak.crowd $(ARGS)
 
 .PHONY: fleet
-fleet: jars ## One quota over members and workers on a real broker, beside one process; 15 minutes
+fleet: jars ## One quota over members and workers: exactness, faults, cost; writes docs/benchmarks.md; 20 minutes
 	@$(BIN)/python -m tests.bench.fleet $(ARGS)
 
 .PHONY: simulate

@@ -18,6 +18,7 @@ __all__ = [
     "child_process",
     "cpu_nanoseconds",
     "cpu_seconds",
+    "family",
     "parse_stat_cpu_ticks",
     "python",
     "raise_descriptor_limit",
@@ -42,7 +43,7 @@ def parse_stat_cpu_ticks(stat: str) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """Return the process and its children, grandchildren and so on."""
     found = [pid]
     for parent in found:
@@ -56,7 +57,7 @@ def _family(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds the process and its living children have used since they began."""
-    ticks = sum(parse_stat_cpu_ticks(Path(f"/proc/{member}/stat").read_text()) for member in _family(pid))
+    ticks = sum(parse_stat_cpu_ticks(Path(f"/proc/{member}/stat").read_text()) for member in family(pid))
     return ticks / _TICKS_PER_SECOND
 
 
@@ -71,7 +72,7 @@ def cpu_nanoseconds(pid: int) -> int:
 def resident_kib(pid: int) -> int:
     """Return the resident memory of the process and its children in KiB."""
     total = 0
-    for member in _family(pid):
+    for member in family(pid):
         for line in Path(f"/proc/{member}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 total += int(line.split()[1])

@@ -89,13 +89,17 @@ class Ledger:
         # By correlation id: client id, API key, when the request's first byte came, its size.
         self._owed: dict[int, tuple[str, int, float, int]] = {}
 
-    def to_broker(self, data: bytes, now: float) -> None:
-        """Note the Produce and Fetch requests that end within `data`."""
+    def to_broker(self, data: bytes, now: float) -> list[Counted]:
+        """Note the Produce and Fetch requests that end within `data`; return the Produces among them."""
+        arrived: list[Counted] = []
         for frame in self._requests.feed(data, now):
             api_key, _version, correlation_id, name = _REQUEST.unpack_from(frame.head)
             if api_key in (PRODUCE, FETCH):
                 client_id = frame.head[_REQUEST.size : _REQUEST.size + max(name, 0)].decode()
                 self._owed[correlation_id] = (client_id, api_key, frame.began, frame.length)
+                if api_key == PRODUCE:
+                    arrived.append(Counted(frame.began, now, client_id, api_key, frame.length))
+        return arrived
 
     def to_client(self, data: bytes, now: float) -> list[Counted]:
         """Return what counts of the requests whose answers end within `data`."""

@@ -1,19 +1,15 @@
-"""`python -m tests.bench.fleet`: one client id through members and workers that share its quota, beside one process.
+"""`make fleet`: one quota over members and workers, on real brokers.
 
-All bytes pass one broker behind a relay that counts them, as in `make accuracy`. Half of the connections go to each
-member; the kernel spreads those of a member over its workers.
+    python -m tests.bench.fleet [shapes] [faults] [workers]
+
+`shapes`: how exact it is with several members and workers, beside one process. `faults`: what clients get while
+workers, members, the holder and a broker are killed or stopped. `workers`: what several workers cost. A whole part is
+written into docs/benchmarks.md, a smaller choice only with `--write`.
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,158 +17,112 @@ from rich.console import Console
 
 from tests.bench import machine
 from tests.bench import report as screen
-from tests.bench.accuracy import clients, judge
-from tests.bench.accuracy.__main__ import CONSUMED, LISTENER, PRODUCED, Bench
-from tests.bench.accuracy.options import SCHEDULE, Options
-from tests.bench.accuracy.relay import read_events
-from tests.bench.lanes import NODE, sluice_command
-from tests.bench.results import Bar, Outcome, Table
-from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, processes, tools
+from tests.bench.accuracy.options import KIP13, SCHEDULE, Options
+from tests.bench.fleet import fault_table, faults, shapes, workers
+from tests.bench.options import DOCUMENT
+from tests.bench.results import Outcome
+from tests.cluster import MissingPrerequisiteError, processes
 
 __all__ = ["main"]
 
-QUOTA: Final = 4_000_000
-CONNECTIONS: Final = {"produce": 24, "consume": 12}
-STEADY_MIN, STEADY_MAX, JAIN_MIN = 0.97, 1.01, 0.95
-# By then a holder has learned who its members are, and workers and members have their shares.
-_SETTLE_SECONDS: Final = 22
-_GRACE_SECONDS: Final = 90
+_PARTS: Final = ("shapes", "faults", "workers")
+_SHAPES: Final = "1x1,1x2,2x1,2x2"
+_SECONDS: Final = 75
+_WORKERS: Final = "1,2,4"
+_FAULTS: Final = ",".join(fault.name for fault in faults.FAULTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many processes share the quota."""
-
-    members: int
-    workers: int
-
-    def __str__(self) -> str:
-        return f"{self.members} × {self.workers}"
-
-
-class FleetBench(Bench):
-    """Members and workers in front of the counted broker."""
-
-    @contextmanager
-    def fleet(self, shape: Shape) -> Iterator[list[str]]:
-        """Start all members; gives their bootstrap servers."""
-        holder = free_ports(1)[0]
-        bootstraps = []
-        with ExitStack() as stack:
-            for number in range(shape.members):
-                first = free_ports(3)[0]
-                config = self.directory / f"{shape.members}-{shape.workers}-{number}.toml"
-                text = self.configuration(SCHEDULE, first)
-                if shape.workers > 1:
-                    text += f"\n[process]\nworkers = {shape.workers}\n"
-                if shape.members > 1:
-                    text += f'\n[fleet]\nname = "m{number}"\nmembers_max = {shape.members}\n'
-                    text += f'holder = "{HOST}:{holder}"\n' + (
-                        "" if number else f'bind = "{HOST}:{holder}"\n'
-                    )
-                config.write_text(text)
-                stack.enter_context(self.process(sluice_command(config), config.stem, first + 1 + NODE))
-                bootstraps.append(f"{HOST}:{first}")
-            time.sleep(_SETTLE_SECONDS if shape.members > 1 else 2)
-            yield bootstraps
-
-    def row(self, shape: Shape, direction: str, bootstraps: Sequence[str]) -> judge.Figures:
-        """Let the clients run, the same number at each member, and judge what passed."""
-        client_id = f"fleet-{shape.members}-{shape.workers}-{direction}"
-        each = CONNECTIONS[direction] // len(bootstraps)
-        running = []
-        for number, bootstrap in enumerate(bootstraps):
-            command = [
-                sys.executable,
-                "-m",
-                "tests.bench.accuracy.clients",
-                direction,
-                "--bootstrap",
-                bootstrap,
-            ]
-            command += ["--topic", PRODUCED if direction == "produce" else CONSUMED, "--client-id", client_id]
-            command += ["--connections", str(each), "--seconds", str(self.options.seconds + 1)]
-            with (self.directory / f"{client_id}-{number}.log").open("wb") as sink:
-                running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink))
-        tally: Counter[str] = Counter()
-        for process in running:
-            output, _ = process.communicate(timeout=self.options.seconds + _GRACE_SECONDS)
-            tally.update(json.loads(output))
-        run = (SCHEDULE, direction, CONNECTIONS[direction])
-        return judge.judge(run, read_events(self.events, client_id), tally, self.options)
-
-
-def measure(
-    options: Options, shapes: Sequence[Shape], console: Console
-) -> dict[tuple[Shape, str], judge.Figures]:
-    """Run all shapes in both directions."""
-    relay_port = free_ports(1)[0]
-    wanted = ClusterOptions(nodes=1, listeners=(Listener(LISTENER, advertised=((HOST, relay_port),)),))
-    found = {}
-    with tempfile.TemporaryDirectory(prefix="sluice-fleet-") as name, Cluster(wanted) as cluster:
-        bench = FleetBench(options, cluster, relay_port, Path(name))
-        for topic in (PRODUCED, CONSUMED):
-            tools.create_topic(cluster.bootstrap(), topic)
-        if "consume" in options.directions:
-            clients.fill(cluster.bootstrap(), CONSUMED, 2 * options.quota * (options.seconds + 15))
-        with bench.relay():
-            for shape in shapes:
-                with bench.fleet(shape) as bootstraps:
-                    for direction in options.directions:
-                        figures = found[shape, direction] = bench.row(shape, direction, bootstraps)
-                        console.print(
-                            f"{shape} {direction}: steady {figures.steady:.3f}, Jain {figures.jain:.3f}"
-                        )
-    return found
-
-
-def report(found: dict[tuple[Shape, str], judge.Figures], options: Options) -> Outcome:
-    """Return the table and the bars."""
-    columns = (
-        *("members × workers", "direction", "connections", "first second / quota"),
-        *(f"steady after {options.steady_after:.3g} s", "largest second", "Jain index", "timeouts"),
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return what is measured."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.fleet", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(_PARTS)} (all)")
+    parser.add_argument("--shapes", default=_SHAPES, help="members x workers (default: %(default)s)")
+    parser.add_argument(
+        "--only", choices=tuple(shapes.CONNECTIONS), action="append", help="of the shapes' directions (both)"
     )
-    rows = tuple(
-        (
-            str(shape),
-            direction,
-            str(each.connections),
-            *(f"{each.first:.2f}", f"{each.steady:.3f}", f"{each.largest:.2f}", f"{each.jain:.3f}"),
-            str(each.timeouts),
-        )
-        for (shape, direction), each in found.items()
+    parser.add_argument("--seconds", type=int, default=_SECONDS, help="of each shape (default: %(default)s)")
+    parser.add_argument("--faults", default=_FAULTS, help="default: %(default)s")
+    parser.add_argument("--policy", choices=(SCHEDULE, KIP13), default=SCHEDULE, help="of the faults")
+    parser.add_argument("--workers", default=_WORKERS, help="numbers of workers (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="write the document even if a part is not whole")
+    parser.add_argument("--document", type=Path, default=DOCUMENT)
+    given = parser.parse_args(arguments)
+    if unknown := set(given.parts) - set(_PARTS):
+        parser.error(f"no part {min(unknown)!r}; there are {', '.join(_PARTS)}")
+    if unknown := set(given.faults.split(",")) - set(_FAULTS.split(",")):
+        parser.error(f"no fault {min(unknown)!r}; there are {_FAULTS}")
+    return given
+
+
+def play_shapes(given: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return what the shapes made of the quota, whether they are all, and no picture."""
+    chosen = [shapes.Shape(*map(int, text.split("x"))) for text in given.shapes.split(",")]
+    options = Options(
+        policies=(SCHEDULE,),
+        directions=tuple(given.only or shapes.CONNECTIONS),
+        seconds=given.seconds,
+        quota=shapes.QUOTA,
+        write=False,
     )
-    title = f"One quota of {options.quota / 1e6:g} MB/s over several processes, requests of 1 MB, {options.seconds} s"
-    bars = []
-    for (shape, direction), each in found.items():
-        name = f"{shape}, {direction}"
-        bars += [
-            Bar(f"{name}: steady at least", each.steady, STEADY_MIN, "", at_least=True),
-            Bar(f"{name}: steady at most", each.steady, STEADY_MAX, ""),
-            Bar(f"{name}: Jain index", each.jain, JAIN_MIN, "", at_least=True),
-        ]
-    return Outcome([Table(title, columns, rows)], bars)
+    outcome = shapes.report(shapes.measure(options, chosen, console), options)
+    return outcome, (given.shapes, given.only, given.seconds) == (_SHAPES, None, _SECONDS), ""
+
+
+def play_faults(given: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return what the faults made of it, whether they are all, and the picture."""
+    names = given.faults.split(",")
+    chosen = [fault for fault in faults.FAULTS if fault.name in names]
+    played = faults.play(chosen, given.policy, shapes.QUOTA, console)
+    outcome = fault_table.report(played, shapes.QUOTA, given.policy)
+    whole = (given.faults, given.policy) == (_FAULTS, SCHEDULE)
+    return outcome, whole, fault_table.svg(played, shapes.QUOTA)
+
+
+def play_workers(given: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return what several workers cost, whether they are all, and no picture."""
+    counts = [int(number) for number in given.workers.split(",")]
+    return workers.report(workers.measure(counts, console)), given.workers == _WORKERS, ""
+
+
+_PLAY: Final[Mapping[str, Callable[[argparse.Namespace, Console], tuple[Outcome, bool, str]]]] = {
+    "shapes": play_shapes,
+    "faults": play_faults,
+    "workers": play_workers,
+}
+_BROKERS: Final = {"shapes": "one broker, one replica", "faults": "three brokers", "workers": "not used"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print the table; exit with 1 if a bar was missed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.fleet", description=__doc__)
-    parser.add_argument(
-        "--shapes", default="1x1,1x2,2x1,2x2", help="members x workers (default: %(default)s)"
-    )
-    parser.add_argument("--only", choices=("produce", "consume"), action="append", help="default: both")
-    parser.add_argument("--seconds", type=int, default=75, help="of each run (default: %(default)s)")
-    given = parser.parse_args(arguments)
-    shapes = [Shape(*map(int, text.split("x"))) for text in given.shapes.split(",")]
-    directions = tuple(given.only or CONNECTIONS)
-    options = Options(
-        policies=(SCHEDULE,), directions=directions, seconds=given.seconds, quota=QUOTA, write=False
-    )
+    """Measure, print and write; exit with 1 if a bar was missed, 2 if nothing could be measured."""
+    given = parse(arguments)
     processes.exit_on_signals()
     console = screen.screen()
-    outcome = report(measure(options, shapes, console), options)
-    screen.show(console, machine.describe(), outcome)
-    return 0 if all(bar.passed for bar in outcome.bars) else 1
+    passed = True
+    for part in given.parts or _PARTS:
+        console.rule(part, align="left")
+        try:
+            outcome, whole, picture = _PLAY[part](given, console)
+        except MissingPrerequisiteError as problem:
+            console.print(f"[red]{problem}[/red]")
+            return 2
+        facts = machine.describe(_BROKERS[part])
+        screen.show(console, facts, outcome)
+        passed = passed and all(bar.passed for bar in outcome.bars)
+        if given.write or whole:
+            _write(given.document, part, facts, outcome, picture)
+            console.print(f"written to {given.document}")
+    return 0 if passed else 1
+
+
+def _write(
+    document: Path, part: str, facts: Sequence[tuple[str, str]], outcome: Outcome, picture: str
+) -> None:
+    shown = ""
+    if picture:
+        path = document.with_name(f"fleet-{part}.svg")
+        path.write_text(picture)
+        shown = f"\n![Rate in every second, with the faults]({path.name})\n"
+    screen.write(document, f"fleet-{part}", facts, outcome, shown)
 
 
 if __name__ == "__main__":

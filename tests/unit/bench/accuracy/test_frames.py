@@ -48,3 +48,11 @@ def test_ledger_does_not_count_a_request_without_an_answer() -> None:
     ledger = Ledger()
     ledger.to_broker(request(0, 2, "a", 989), 5.0)
     assert ledger.to_client(response(1, 70), 6.0) == []
+
+
+def test_ledger_gives_a_produce_when_it_has_come_to_those_who_count_it_then() -> None:
+    ledger = Ledger()
+    whole = request(3, 1, "a", 9) + request(0, 2, "a", 989) + request(1, 3, "a", 9)
+    assert ledger.to_broker(whole[:500], 5.0) == []
+    (produced,) = ledger.to_broker(whole[500:], 6.0)
+    assert (produced.began, produced.ended, produced.size, produced.client_id) == (5.0, 6.0, 1000, "a")

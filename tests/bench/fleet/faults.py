@@ -1,0 +1,265 @@
+"""What happens to a fleet under load, one fault after the other, and what clients got meanwhile.
+
+2 members x 2 workers, one quota for each direction, more demand than it allows. One run has all faults, so the bound is
+looked at over intervals that hold several of them.
+"""
+
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
+from rich.console import Console
+
+from tests.bench.fleet import load
+from tests.bench.fleet.bound import Life
+from tests.bench.fleet.rig import Rig, rig
+from tests.bench.process import Child, child_process, python
+
+__all__ = ["FAULTS", "Direction", "Fault", "Played", "play"]
+
+MEMBERS: Final = 2
+WORKERS: Final = 2
+CONNECTIONS: Final = {"produce": 24, "consume": 12}
+_BURST_SECONDS: Final = 10.0
+_TICK_SECONDS: Final = 0.25
+_BACK_SECONDS: Final = 5.0
+_PAUSED_SECONDS: Final = 10.0
+_KILLS: Final = 12
+_KILL_EVERY_SECONDS: Final = 5.0
+_READ_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Args:
+        label: for the table.
+        act: does it; yields for how long to wait.
+    """
+
+    name: str
+    label: str
+    act: Callable[[Rig], Iterator[float]]
+
+
+@dataclass(slots=True)
+class Direction:
+    """What passed in one direction; times are in seconds of the run.
+
+    Attributes:
+        let_through: when the first byte passed, when the last, and the size.
+        notes: what clients got: time, client, number, bytes.
+        seen: what clients complained about.
+        lost: the notes whose records are not at the broker.
+        repeated: how many records are there twice.
+    """
+
+    let_through: list[tuple[float, float, int]] = field(default_factory=list)
+    notes: list[tuple[float, int, int, int]] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    lost: list[tuple[float, int, int, int]] = field(default_factory=list)
+    repeated: int = 0
+
+
+@dataclass(slots=True)
+class Played:
+    """A run.
+
+    Attributes:
+        marks: name of each fault, when it began, and when the next did.
+    """
+
+    marks: list[tuple[str, float, float]] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    directions: dict[str, Direction] = field(default_factory=dict)
+
+
+def _none(_: Rig) -> Iterator[float]:
+    yield 20.0
+
+
+def _worker(rig: Rig) -> Iterator[float]:
+    rig.other().kill_worker(0)
+    yield 15.0
+
+
+def _workers(rig: Rig) -> Iterator[float]:
+    for number in range(_KILLS):
+        rig.members[number % MEMBERS].kill_worker(number // MEMBERS)
+        yield _KILL_EVERY_SECONDS
+    yield 10.0
+
+
+def _member(rig: Rig) -> Iterator[float]:
+    member = rig.other()
+    member.kill()
+    yield _BACK_SECONDS
+    member.start()
+    yield 35.0
+
+
+def _holder(rig: Rig) -> Iterator[float]:
+    holder = rig.holder()
+    holder.kill_control()
+    yield _BACK_SECONDS
+    holder.start()
+    yield 45.0
+
+
+def _pause(rig: Rig) -> Iterator[float]:
+    yield from _suspended(rig, workers=False)
+
+
+def _suspend(rig: Rig) -> Iterator[float]:
+    yield from _suspended(rig, workers=True)
+
+
+def _suspended(rig: Rig, *, workers: bool) -> Iterator[float]:
+    holder = rig.holder()
+    holder.suspend(workers=workers)
+    yield _PAUSED_SECONDS
+    holder.resume(workers=workers)
+    yield 35.0
+
+
+def _coordinator(rig: Rig) -> Iterator[float]:
+    rig.cluster.kill_broker(rig.coordinator)
+    yield 40.0
+
+
+FAULTS: Final = (
+    Fault("none", "none", _none),
+    Fault("worker", "a worker is killed", _worker),
+    Fault("workers", f"a worker is killed every {_KILL_EVERY_SECONDS:g} s, {_KILLS} times", _workers),
+    Fault("member", f"a member is killed, and starts again after {_BACK_SECONDS:g} s", _member),
+    Fault(
+        "holder",
+        f"the holder's control process is killed, and starts again after {_BACK_SECONDS:g} s",
+        _holder,
+    ),
+    Fault("pause", f"the holder's control process is stopped for {_PAUSED_SECONDS:g} s", _pause),
+    Fault("suspend", f"the holder and its workers are stopped for {_PAUSED_SECONDS:g} s", _suspend),
+    Fault("coordinator", "the broker that coordinates the holder's group is killed", _coordinator),
+)
+
+
+def play(faults: Sequence[Fault], policy: str, quota: int, console: Console) -> Played:
+    """Play the faults in their order."""
+    played = Played()
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-faults-") as name,
+        rig(Path(name), members=MEMBERS, workers=WORKERS, policy=policy, quota=quota) as running,
+    ):
+        running.settle()
+        console.print(f"settled; records on broker {running.data_node}, coordinator {running.coordinator}")
+        for direction in CONNECTIONS:
+            running.create_topic(direction, copies=2 if direction == "produce" else 1)
+        # What a consumer reads that has all of the other member's part too, and as much again.
+        running.fill("consume", 60 * quota)
+        with _clients(running) as children:
+            began = _perform(running, faults, played, children, console)
+            for direction, clients in children.items():
+                played.directions[direction] = _collect(running, direction, clients, began)
+        played.lives = [(born - began, died - began) for born, died in running.lives()]
+        _compare(running, played.directions["produce"])
+    return played
+
+
+@contextmanager
+def _clients(running: Rig) -> Iterator[Mapping[str, Sequence[Child]]]:
+    """Start the clients of both directions, half of each at each member; they are connected, and wait."""
+    children: dict[str, list[Child]] = {}
+    with ExitStack() as stack:
+        for direction, connections in CONNECTIONS.items():
+            each = connections // MEMBERS
+            for number, member in enumerate(running.members):
+                command = [python(), "-m", "tests.bench.fleet.load", direction, "--topic", direction]
+                command += ["--bootstrap", member.bootstrap, "--client-id", direction]
+                command += ["--connections", str(each), "--first", str(number * each)]
+                command += ["--notes", str(_notes(running, direction, number))]
+                log = running.directory / f"{direction}-{number}.log"
+                child = stack.enter_context(child_process(command, log))
+                children.setdefault(direction, []).append(child)
+        for clients in children.values():
+            for child in clients:
+                child.hear()  # "ready"
+        yield children
+
+
+def _notes(running: Rig, direction: str, number: int) -> Path:
+    return running.directory / f"{direction}-{number}.notes"
+
+
+def _perform(
+    running: Rig,
+    faults: Sequence[Fault],
+    played: Played,
+    children: Mapping[str, Sequence[Child]],
+    console: Console,
+) -> float:
+    """Let the clients go, play all faults, and end them; returns when they began."""
+    running.look()
+    began = time.monotonic()
+    for clients in children.values():
+        for child in clients:
+            child.say("go")
+    _wait(running, _BURST_SECONDS)
+    for fault in faults:
+        at = time.monotonic() - began
+        console.print(f"{at:6.1f} s: {fault.label}")
+        for seconds in fault.act(running):
+            _wait(running, seconds)
+        played.marks.append((fault.name, at, time.monotonic() - began))
+    return began
+
+
+def _wait(running: Rig, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        running.look()
+        time.sleep(_TICK_SECONDS)
+
+
+def _collect(running: Rig, direction: str, clients: Sequence[Child], began: float) -> Direction:
+    """End the clients of a direction, and take what they and the relays noted."""
+    found = Direction()
+    for number, child in enumerate(clients):
+        child.say("end")
+        found.seen.update(json.loads(child.hear()))
+        noted = load.read_notes(_notes(running, direction, number))
+        found.notes += [(at - began, *rest) for at, *rest in noted]  # type: ignore[misc]
+    found.let_through = [
+        (first - began, last - began, size) for first, last, size in running.events(direction)
+    ]
+    return found
+
+
+def _compare(running: Rig, found: Direction) -> None:
+    """Read all records at the broker, and compare them with what was acknowledged."""
+    consumer = Consumer(
+        {"bootstrap.servers": running.cluster.bootstrap(), "group.id": "compare", "log_level": 0}
+    )
+    partition = TopicPartition("produce", 0, 0)
+    _, end = consumer.get_watermark_offsets(partition, _READ_SECONDS)
+    consumer.assign([partition])
+    there: Counter[int] = Counter()
+    deadline = time.monotonic() + _READ_SECONDS
+    last = -1
+    while last < end - 1:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{last + 1} of {end} records were read")
+        for message in consumer.consume(500, 1.0):
+            if message.error() is None:
+                there[int.from_bytes((message.value() or b"")[:8])] += 1
+                last = message.offset() or 0
+    consumer.close()
+    found.lost = [note for note in found.notes if not there[note[2] * load.CLIENTS_MAX + note[1]]]
+    found.repeated = sum(count - 1 for count in there.values())
