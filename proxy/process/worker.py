@@ -32,9 +32,10 @@ from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process import messages
 from proxy.process.figures import WorkerFigures
 from proxy.process.link import Link
+from proxy.process.pace import Pace
 from proxy.process.relay import Relay
 from proxy.process.shared_responses import SharedResponses
-from proxy.process.shares import STEP_SECONDS, lessee_of
+from proxy.process.shares import lessee_of
 from proxy.stats import Stats
 from proxy.supervisor import Supervisor
 from proxy.version import sluice_version
@@ -73,6 +74,7 @@ class Worker:
         self._asked = 0
         self._responses = SharedResponses()
         self._reconsidering = False
+        self._pace = Pace(loop)
         self._wants_topics = False
         self._has_quotas = asyncio.Event()
         self._leased = asyncio.Event()
@@ -172,6 +174,7 @@ class Worker:
         began_ms = now_ms()
         self._lessee = lessee_of(start.terms, start.number, start.run, began_ms)
         self._budgets = Budgets(relay.engine, self._lessee, began_ms)
+        self._budgets.begins = self._pace.wake
         relay.engine.share(self._budgets)
         self._figures = WorkerFigures(
             self._stats, relay.engine, config.limits.metric_series_max, self._send_all, now_ms
@@ -237,6 +240,8 @@ class Worker:
             self._lessee.lose()
         elif self._budgets.take(message.grants, now):
             self._leased.set()
+            if message.grants.shares:
+                self._pace.wake()  # others wait for the acknowledgement
 
     def _scrape(self, message: messages.Scrape | messages.TakeRows) -> None:
         self._supervisor.run_once("figures", self._figures.send(message))
@@ -274,6 +279,7 @@ class Worker:
 
     def _want_topics(self) -> None:
         self._wants_topics = True
+        self._pace.wake()
 
     async def _step(self) -> None:
         """Exchange shares, and report what was learned from traffic."""
@@ -288,7 +294,7 @@ class Worker:
                 if wanted:
                     await self._send_all(messages.TopicsWanted(tuple(wanted)))
             self._tell_brokers()
-            await asyncio.sleep(STEP_SECONDS)
+            await self._pace.pause(busy=self._budgets.busy)
 
     def _tell_brokers(self) -> None:
         """Tell control of the addresses that responses to clients had, and that it does not know."""

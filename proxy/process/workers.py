@@ -37,6 +37,7 @@ from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
 from proxy.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
+from quotas.sharing.lease_values import Report
 
 __all__ = ["Workers"]
 
@@ -91,6 +92,7 @@ class Workers:
         self._doomed: dict[int, str] = {}  # why a life was killed, by its run
         self._changed: deque[str] = deque()  # codes of quotas; filled by the store's thread
         definitions.changed = self._changed.append
+        self._answering = False  # reports have come that are answered in this turn of the loop
         self._draining = False
         self._first = asyncio.Event()  # all are ready, or one cannot start
         self._numbers = count(1)
@@ -274,8 +276,7 @@ class Workers:
         """Handle what concerns other workers too."""
         self._restarts[life.number].heard()
         if isinstance(message, messages.Reported):
-            if not self._shares.report(message.report, now_ms()):
-                life.grant(None)
+            self._reported(life, message.report)
         elif isinstance(message, messages.BrokersSeen):
             for broker, address in message.addresses.items():
                 self._brokers.learn(broker, *address)
@@ -289,22 +290,36 @@ class Workers:
             if not self.not_ready():
                 self._first.set()
 
+    def _reported(self, life: Life, report: Report) -> None:
+        """Take a report, and answer what has come in this turn of the loop at its end."""
+        if not self._shares.report(report, now_ms()):
+            life.grant(None)
+        elif not self._answering:
+            self._answering = True
+            asyncio.get_running_loop().call_soon(self._answer)
+
     async def _step(self) -> None:
         """Send shares, and what has changed meanwhile."""
         version = self._brokers.version
         while True:
-            lives = {life.run: life for life in self._lives.values() if life.code is None}
-            for lessee, grants in self._shares.grants(now_ms()):
-                life = lives.get(lessee.run)
-                if life is not None:
-                    life.grant(grants)
+            self._answer()
             self._pass_on()
             moved = self._state.moves is not None or version != self._brokers.version
             version = self._brokers.version
             if moved:
-                for life in lives.values():
-                    life.feed.wake()
+                for life in self._lives.values():
+                    if life.code is None:
+                        life.feed.wake()
             await asyncio.sleep(STEP_SECONDS)
+
+    def _answer(self) -> None:
+        """Send the grants that are due."""
+        self._answering = False
+        lives = {life.run: life for life in self._lives.values() if life.code is None}
+        for lessee, grants in self._shares.grants(now_ms()):
+            life = lives.get(lessee.run)
+            if life is not None:
+                life.grant(grants)
 
     async def _tick(self) -> None:
         """Kill workers that are silent, or do not become ready."""

@@ -10,6 +10,7 @@ where the limiter decides again on what comes then (`schedule`).
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -100,12 +101,18 @@ class _Named:
         return Wish(wanted, self.weight)
 
 
+def _ignore() -> None: ...
+
+
 class Budgets:
     """This process's part of all budgets.
 
     Args:
         lessee: the source of shares.
         now_ms: when the process began; what its predecessor has used is not known.
+
+    Attributes:
+        begins: called when a key is named: then a report is soon due.
     """
 
     def __init__(self, limiters: Limiters, lessee: Lessee, now_ms: int) -> None:
@@ -116,6 +123,12 @@ class Budgets:
         self._named: dict[Lendable, _Named] = {}  # the first one's demand was computed the longest ago
         self._wishes: dict[str, Wish] = {}
         self._sharers: list[Sharer] = []
+        self.begins: Callable[[], object] = _ignore
+
+    @property
+    def busy(self) -> bool:
+        """Whether to call `report` often: there are demands, or something has to be told."""
+        return bool(self._wishes or self._sharers) or self._lessee.pending
 
     def add(self, sharer: Sharer) -> None:
         """Have other rates use shares."""
@@ -148,6 +161,7 @@ class Budgets:
                 return decision
             named = self._named[limiter] = _Named(budget_key(limiter.limiter_key), limiter, now_ms)
             self._wishes[named.key] = Wish(1.0, 1)
+            self.begins()
         named.waited_ms = now_ms
         until_ms = decision.hold_until_ms
         if decision.throttle_ms:

@@ -72,6 +72,11 @@ class Lessee:
         """Whether grants are in force here that are not confirmed."""
         return self._applied < self.version
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to tell the lessor before a period is over; true without a session."""
+        return not self.session or self._changed()
+
     def leased(self, now_ms: int) -> bool:
         """Whether there is a lease."""
         return now_ms < self._until_ms
@@ -137,7 +142,7 @@ class Lessee:
             if grants.session == self.session and grants.version > self.version:
                 self.lose()  # one is missing
             return False
-        sent_ms = next((at for number, at in self._sent if number == grants.number), None)
+        sent_ms = next((at for number, at in reversed(self._sent) if number == grants.number), None)
         if sent_ms is None or now_ms >= max(self._until_ms, sent_ms + grants.lease_ms):
             self.lose()
             return False

@@ -101,29 +101,34 @@ def connect(options: argparse.Namespace, count: int) -> list[Peer]:
 
 
 def closed_loop(
-    peers: Sequence[Peer], request: bytes, seconds: float, check: Callable[[Peer, bytearray], None]
+    peers: Sequence[Peer],
+    request: bytes,
+    seconds: float,
+    check: Callable[[Peer, bytearray], None],
+    depth: int = 1,
 ) -> int:
-    """Keep one request under way on each connection; return how many were answered, each of them checked."""
+    """Keep `depth` requests under way on each connection; return how many were answered, each of them checked."""
     poller = select.epoll()
     by_descriptor = {peer.socket.fileno(): peer for peer in peers}
     for descriptor in by_descriptor:
         poller.register(descriptor, select.EPOLLIN)
     end = time.monotonic() + seconds
     for peer in peers:
-        peer.socket.sendall(request)
-    under_way = len(peers)
+        peer.socket.sendall(request * depth)
+    under_way = len(peers) * depth
     answered = 0
     while under_way:
         again = time.monotonic() < end
         for descriptor, _ in poller.poll(_ANSWER_SECONDS) or _nothing_came():
             peer = by_descriptor[descriptor]
-            for answer in peer.answers():
+            answers = peer.answers()
+            for answer in answers:
                 check(peer, answer)
-                answered += 1
-                if again:
-                    peer.socket.sendall(request)
-                else:
-                    under_way -= 1
+            answered += len(answers)
+            if again:
+                peer.socket.sendall(request * len(answers))
+            else:
+                under_way -= len(answers)
     poller.close()
     return answered
 
@@ -205,7 +210,7 @@ class Orders:
     def closed(self, seconds: str) -> dict[str, float]:
         """Ping-pong for some seconds."""
         began = time.monotonic()
-        answered = closed_loop(self.peers, self.request, float(seconds), Peer.appended)
+        answered = closed_loop(self.peers, self.request, float(seconds), Peer.appended, self.options.depth)
         return {"requests": answered, "seconds": time.monotonic() - began}
 
     def fetch(self, seconds: str) -> dict[str, float]:
@@ -247,6 +252,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--client-id", default="bench")
     parser.add_argument("--size", type=int, default=100, help="bytes of the one record's value")
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--depth", type=int, default=1, help="requests under way on each in a closed loop")
     parser.add_argument("--sasl-user", help="say who it is, by SASL PLAIN")
     parser.add_argument("--sasl-password", default="")
     parser.add_argument("--tls-ca", help="speak TLS, and believe this authority")

@@ -1,14 +1,15 @@
 """What several workers cost: CPU per small request, and memory, of all processes of one `sluice serve`.
 
 The broker is a scripted one (`quick_broker`), which keeps nothing, so that it takes as little of the machine as it can.
-All proxies run side by side and take turns, each with a generator of its own whose connections stay. Paced: a fixed
-rate below what any of them can do, which is what the bar is for. Full: as many as there is room for; on two cores
-generator and broker need one of them.
+All proxies run side by side and take turns, each with a generator of its own whose connections stay. Full: each
+connection has one request under way, and the next follows at once, as in `make bench`; the bar is for this. Paced: a
+fixed rate, far below what one process can do; there what the processes do without a request counts most (`idle`).
 """
 
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,10 +30,12 @@ LIMIT: Final = 1.05
 _TOPIC: Final = "small"
 _BYTES: Final = 100
 _CONNECTIONS: Final = 16
+_DEPTH: Final = 30  # max.in.flight.requests.per.connection of Java's producer
 _ROUNDS: Final = 12
-_PACED_SECONDS: Final = 2.0
-_FULL_SECONDS: Final = 1.5
+_PACED_SECONDS: Final = 1.5
+_FULL_SECONDS: Final = 2.0
 _WARM_SECONDS: Final = 1.0
+_IDLE_SECONDS: Final = 5.0
 _RATE: Final = 2500
 _RATE_NEVER_REACHED: Final = 100_000_000_000
 _MICRO: Final = 1e-3  # of a nanosecond
@@ -40,11 +43,20 @@ _MICRO: Final = 1e-3  # of a nanosecond
 
 @dataclass(slots=True)
 class Figures:
-    """One proxy's: CPU µs per request, one a turn; requests/s; and its processes' memory in MiB, control first."""
+    """One proxy's figures.
+
+    Attributes:
+        paced: CPU µs per request, one a turn.
+        full: the same, at full load.
+        per_second: requests at full load.
+        idle: CPU without requests, as a part of one core.
+        memory: of its processes in MiB, control first.
+    """
 
     paced: list[float] = field(default_factory=list)
     full: list[float] = field(default_factory=list)
     per_second: list[float] = field(default_factory=list)
+    idle: float = 0.0
     memory: list[float] = field(default_factory=list)
 
 
@@ -62,6 +74,7 @@ def measure(counts: Sequence[int], console: Console, rounds: int = _ROUNDS) -> d
     with tempfile.TemporaryDirectory(prefix="sluice-workers-") as name, _sides(counts, Path(name)) as sides:
         for side in sides.values():
             _ordered(side, f"closed {_WARM_SECONDS}")
+        _idle(list(sides.values()))
         for number in range(rounds):
             order = list(sides.values())
             order = order[number % len(order) :] + order[: number % len(order)]
@@ -73,6 +86,13 @@ def measure(counts: Sequence[int], console: Console, rounds: int = _ROUNDS) -> d
                 f"{count}: {median(side.figures.paced):.1f} CPU µs, {median(side.figures.per_second):.0f}/s"
             )
         return {count: side.figures for count, side in sides.items()}
+
+
+def _idle(sides: Sequence[Side]) -> None:
+    before = [_cpu(side) for side in sides]
+    time.sleep(_IDLE_SECONDS)
+    for side, used in zip(sides, before, strict=True):
+        side.figures.idle = (_cpu(side) - used) / (_IDLE_SECONDS * 1e9)
 
 
 def _turn(side: Side) -> None:
@@ -116,7 +136,7 @@ def _sides(counts: Sequence[int], directory: Path) -> Iterator[dict[int, Side]]:
             config.write_text(_configuration(port, first, count, directory))
             pid = _start(stack, sluice_command(config), first + 1 + NODE, directory / f"{count}.log")
             arguments = ["--port", str(first + 1 + NODE), "--topic", _TOPIC, "--size", str(_BYTES)]
-            arguments += ["--connections", str(_CONNECTIONS)]
+            arguments += ["--connections", str(_CONNECTIONS), "--depth", str(_DEPTH)]
             command = [python(), "-m", "tests.bench.generator", *arguments]
             generator = stack.enter_context(child_process(command, directory / "generator.log"))
             generator.hear()  # "ready"
@@ -150,30 +170,28 @@ def report(found: dict[int, Figures]) -> Outcome:
     rows = []
     bars = []
     for count, each in found.items():
-        ratios = [mine / one for mine, one in zip(each.paced, base.paced, strict=True)]
-        low, high = bootstrap_interval(ratios)
-        full = [mine / one for mine, one in zip(each.full, base.full, strict=True)]
+        full, paced = _ratios(each.full, base.full), _ratios(each.paced, base.paced)
+        low, high = bootstrap_interval(full)
         control, *workers = each.memory
         rows.append(
             (
-                str(count),
-                f"{median(each.paced):.1f}",
-                f"{median(ratios):.3f} ({low:.3f} … {high:.3f})",
-                f"{median(each.full):.1f}",
-                f"{median(full):.3f}",
-                f"{median(each.per_second):.0f}",
-                f"{control:.0f}",
-                f"{median(workers):.0f}" if workers else MISSING,
+                *(str(count), f"{median(each.full):.1f}", f"{median(full):.3f} ({low:.3f} … {high:.3f})"),
+                *(f"{median(each.per_second):.0f}", f"{median(each.paced):.1f}", f"{median(paced):.3f}"),
+                *(f"{each.idle:.1%}", f"{control:.0f}", f"{median(workers):.0f}" if workers else MISSING),
                 f"{sum(each.memory):.0f}",
             )
         )
         if each is not base:
             name = f"CPU per small request, {count} workers / {next(iter(found))}"
-            bars.append(Bar(name, median(ratios), LIMIT))
+            bars.append(Bar(name, median(full), LIMIT))
     columns = (
-        *("workers", f"CPU µs/request at {_RATE}/s", "× one", "CPU µs/request, full", "× one", "requests/s"),
-        *("control MiB", "worker MiB", "all MiB"),
+        *("workers", "CPU µs/request", "× one (95 % interval)", "requests/s", f"CPU µs/request at {_RATE}/s"),
+        *("× one", "CPU idle", "control MiB", "worker MiB", "all MiB"),
     )
     title = f"Workers: Produce of {_BYTES} bytes, {_CONNECTIONS} connections, a scripted broker, {os.cpu_count()} cores"
     note = "Memory is the proportional set size; with one worker there is no control process."
     return Outcome([Table(title, columns, tuple(rows), note)], bars)
+
+
+def _ratios(mine: Sequence[float], base: Sequence[float]) -> list[float]:
+    return [one / other for one, other in zip(mine, base, strict=True)]

@@ -135,3 +135,20 @@ def test_a_demand_ends_some_time_after_the_last_connection_that_waited() -> None
     assert ended is not None
     assert ended.wishes == {KEY: None}
     assert len(process.budgets) == 0
+
+
+def test_process_is_busy_from_the_first_connection_that_waits_and_says_so() -> None:
+    process = Process()
+    begun: list[int] = []
+    process.budgets.begins = lambda: begun.append(1)
+    process.grant({}, 1000)  # the grants before are acknowledged with this report, and these are not
+    states = [process.budgets.busy]
+    assert process.budgets.report(2000) is not None
+    states.append(process.budgets.busy)
+    throttle = process.engine.client("", "a", 1).produce
+    for _ in range(2):
+        flow = throttle.flow()
+        for _ in range(4):
+            throttle.produce(flow, 200_000, 2000)
+    states.append(process.budgets.busy)
+    assert (states, begun) == ([True, False, True], [1])
