@@ -5,8 +5,8 @@ it makes one wait, its key is *named*: the demand is the whole quota while conne
 and twice its rate for a while after.
 
 A process begins without a burst, since its predecessor may have used it. While the shares of a named key are still
-being moved, a connection is muted for a moment only, since it would otherwise keep to a rate that is over; but only
-where the limiter decides again on what comes then (`schedule`).
+being moved, or there is no more than the least share, a connection is muted for a moment only, since it would otherwise
+keep to a rate that is over; but only where the limiter decides again on what comes then (`schedule`).
 """
 
 import hashlib
@@ -165,12 +165,20 @@ class Budgets:
         named.waited_ms = now_ms
         until_ms = decision.hold_until_ms
         if decision.throttle_ms:
-            unsettled = now_ms < named.since_ms + UNSETTLED_MS and limiter.decides_again
-            if unsettled and decision.throttle_ms > _UNSETTLED_MUTE_MS:
+            if decision.throttle_ms > _UNSETTLED_MUTE_MS and self._unsettled(named, now_ms):
                 decision = replace(decision, throttle_ms=_UNSETTLED_MUTE_MS)
             until_ms = now_ms + decision.throttle_ms
         named.waiting[waiting] = max(until_ms, now_ms)
         return decision
+
+    def _unsettled(self, named: _Named, now_ms: int) -> bool:
+        """Whether the share may soon be another one, and a mute for it may be shortened."""
+        if not named.limiter.decides_again:
+            return False
+        if now_ms < named.since_ms + UNSETTLED_MS:
+            return True
+        # No lease, or the first moments of one: at this rate one request would take minutes.
+        return self._lessee.share(named.key, now_ms) <= self._lessee.terms.least
 
     def report(self, now_ms: int) -> Report | None:
         """Return the report to send to the lessor now, if one is due. Call it several times in a period."""

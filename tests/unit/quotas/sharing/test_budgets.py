@@ -122,6 +122,17 @@ def test_mutes_are_short_while_shares_are_being_moved() -> None:
     assert throttle.produce(flow, 5_000_000, later).throttle_ms > 250
 
 
+@pytest.mark.parametrize(("share", "throttle_ms"), [(TERMS.least, 250), (2 * TERMS.least, 20_000)])
+def test_mutes_are_short_while_there_is_the_least_share_only(share: float, throttle_ms: int) -> None:
+    process = Process()
+    throttle = process.engine.client("", "a", 1).produce
+    flow = throttle.flow()
+    throttle.produce(flow, 500_000, 2000)  # its key is named
+    process.grant({KEY: share}, 13_000)
+    # At 625 or 1250 bytes/s it takes minutes; a mute is at most 20 s.
+    assert throttle.produce(flow, 500_000, 2000 + UNSETTLED_MS + 20_000).throttle_ms == throttle_ms
+
+
 def test_a_demand_ends_some_time_after_the_last_connection_that_waited() -> None:
     process = Process()
     throttle = process.engine.client("", "a", 1).produce
