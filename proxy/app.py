@@ -40,7 +40,6 @@ from proxy.config import Address, CaptureOptions, Config
 from proxy.config.definitions import unenforced
 from proxy.errors import StartError
 from proxy.fleet.setup import join_fleet
-from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
@@ -131,7 +130,6 @@ class App:
             if leaders
             else None
         )
-        self._leases = LeaseSharing(config, relay.replication, self.stats, now_ms, relay.reconsider)
         self._reassignments = moves = self._make_reassignments(client)
         shown = None if moves is None else moves.shown
         self._workers = (
@@ -142,9 +140,7 @@ class App:
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
         others = [one.families for one in (moves, self._fleet, self._workers, topic) if one is not None]
-        metrics = Metrics(
-            self.stats, relay.engine, series_max, sluice_version(), view, self._leases.view, others, workers
-        )
+        metrics = Metrics(self.stats, relay.engine, series_max, sluice_version(), view, others, workers)
         page = None if moves is None else moves.page
         state = None if self._fleet is None else self._fleet.state
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms)
@@ -192,7 +188,6 @@ class App:
             await supervisor.attempt(
                 "replication_source", self._replication_source.poll(), _FIRST_RESPONSE_SECONDS_MAX
             )
-        await self._leases.start()
         if self._fleet is not None:
             await self._fleet.start()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
@@ -236,7 +231,6 @@ class App:
         run_forever("topic_ids", self._topic_ids.run)
         run_forever("reloader", self._reloader.run)
         run_forever("certificates", self._certificates.run)
-        run_forever("leases", self._leases.run)
         if self._fleet is not None:
             run_forever("fleet", self._fleet.run)
         self.relay.start()
@@ -254,7 +248,6 @@ class App:
         """Stop the background tasks, after the last connection has closed."""
         await self.relay.end_capture(self._hurried)
         await self._supervisor.end()
-        await self._leases.close()
         if self._fleet is not None:
             await self._fleet.close()
         await self._admin.close()
@@ -278,7 +271,6 @@ class App:
         self.relay.apply(config, definitions)
         if self._replication_source is not None:
             self._replication_source.configure(config.replication)
-        self._leases.configure(config)
         if self._fleet is not None:
             self._fleet.configure(config.fleet)
         if self._reassignments is not None:

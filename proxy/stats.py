@@ -68,9 +68,6 @@ class Stats:
         "latency_buckets",
         "latency_count",
         "latency_sum_us",
-        "lease_asks",
-        "lease_holder_reachable",
-        "lease_requests",
         "muted",
         "pipe_fallbacks",
         "produce_refused",
@@ -157,12 +154,6 @@ class Stats:
         self.latency_buckets: list[int] = [0] * (len(LATENCY_BOUNDS_US) + 1)
         self.latency_count = 0
         self.latency_sum_us = 0
-        self.lease_asks: Counter[str] = (
-            Counter()
-        )  # of this process; result: granted, learning, refused, failed
-        self.lease_holder_reachable = False
-        # At the holder; result: granted, learning, malformed, connections_max, or why it was refused.
-        self.lease_requests: Counter[str] = Counter()
         self.captures: dict[str, CaptureStats] = {}  # by kind: rows, frames; empty without capture
 
     def observe_latency(self, microseconds: int) -> None:

@@ -48,7 +48,6 @@ def run(options: argparse.Namespace) -> int:
         *listeners(config),
         *quotas(config, definitions),
         *replication(config),
-        *leases(config),
         *check_fleet.lines(config.fleet),
         *reassignment(config),
         *capture(config),
@@ -253,21 +252,6 @@ def replication(config: Config) -> Iterator[str]:
             for side, limit in (("leaders", settings.leader_rate), ("followers", settings.follower_rate))
         ]
         yield f"replication: policy {settings.policy}, throttled: {what}; {', '.join(rates)}"
-
-
-def leases(config: Config) -> Iterator[str]:
-    """Yield lines on how followers' quotas are shared with other processes; none if they are not shared."""
-    options = config.leases
-    if not options.peers:
-        return
-    terms = options.terms
-    most = 1 - terms.least * (len(terms.peers) - 1)
-    if options.name:
-        yield f"leases: {options.name!r}, one of {len(terms.peers)} peers; the holder is at {options.holder}"
-        shares = f"{terms.equal:.1%} without a lease, {terms.least:.1%} to {most:.1%} with one"
-        yield f"  of every follower's quota: {shares}"
-    if options.bind is not None:
-        yield f"  the holder is here: {options.bind}, {'signed' if options.secret_file else 'not signed'}"
 
 
 def reassignment(config: Config) -> Iterator[str]:

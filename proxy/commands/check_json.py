@@ -1,7 +1,7 @@
 """The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
 
-config, problem ("" without an error), warnings, listeners, quotas, replication, leases, fleet, reassignment, capture,
-admin; and cluster, unless `--offline`. If the configuration cannot be read, only the first two.
+config, problem ("" without an error), warnings, listeners, quotas, replication, fleet, reassignment, capture, admin;
+and cluster, unless `--offline`. If the configuration cannot be read, only the first two.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ ENTITIES_SHOWN_MAX: Final = 10_000
 
 def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> dict[str, object]:
     """Return the document of a configuration; `limits` are those in force, by entity."""
-    settings, capture, leases = config.quotas, config.capture, config.leases
+    settings, capture = config.quotas, config.capture
     return {
         "listeners": [_listener(listener) for listener in config.listeners],
         "quotas": {
@@ -42,9 +42,6 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
             "follower_rate": config.replication.follower_rate,
         }
         if config.replicates
-        else None,
-        "leases": {"name": leases.name, "peers": list(leases.peers), "holder": str(leases.holder)}
-        if leases.peers
         else None,
         "fleet": check_fleet.document(config.fleet),
         "reassignment": {"mode": config.reassignment.mode, "journal": _text(config.reassignment.journal)},

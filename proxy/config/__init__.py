@@ -25,7 +25,6 @@ from proxy.config.definitions import (
 )
 from proxy.config.disk import unwritable
 from proxy.config.fleet_options import FleetOptions
-from proxy.config.lease_options import LeaseOptions
 from proxy.config.limit_options import LimitOptions
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.loader import load, read_text, reload
@@ -49,7 +48,6 @@ __all__ = [
     "ClusterTls",
     "Config",
     "FleetOptions",
-    "LeaseOptions",
     "LimitOptions",
     "ListenerOptions",
     "ListenerTls",

@@ -10,7 +10,6 @@ SECTIONS: Final = (
     "cluster",
     "quotas",
     "replication",
-    "leases",
     "fleet",
     "reassignment",
     "capture",

@@ -52,7 +52,6 @@ def check(config: Config) -> list[str]:
         if listener.replicates and not listener.sidecar:
             problem = "must be the addresses that the brokers listen on: they advertise Sluice to each other"
             raise ConfigError(f"listeners[{index}].upstreams", problem)
-    config.leases.check(replicates=config.replicates)
     config.fleet.check()
     _check_group(config)
     _check_burst(config)
@@ -148,9 +147,6 @@ def bound_ports(config: Config) -> Iterator[PortRange]:
             yield PortRange(bind, first + broker_id, first + broker_id, f"{path}.upstreams.{broker_id}")
     if config.admin.bind is not None:
         yield PortRange(config.admin.bind.host, config.admin.bind.port, config.admin.bind.port, "admin.bind")
-    leases = config.leases.bind
-    if leases is not None:
-        yield PortRange(leases.host, leases.port, leases.port, "leases.bind")
     fleet = config.fleet.bind if config.fleet.may_hold else None
     if fleet is not None:
         yield PortRange(fleet.host, fleet.port, fleet.port, "fleet.bind")

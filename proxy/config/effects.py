@@ -18,12 +18,16 @@ _TYPE: Final = "User:"
 
 
 def without_effect(config: Config) -> Iterator[str]:
-    """Yield warnings about keys without effect, or with another effect than their name suggests.
-
-    A lease holder without a listener needs `[replication]`, which has the quota that it lends.
-    """
-    if not config.replicates and config.leases.bind is None and config.replication != ReplicationSettings():
+    """Yield warnings about keys without effect, or with another effect than their name suggests."""
+    if not config.replicates and config.replication != ReplicationSettings():
         yield 'replication: has no effect without a listener of kind "replication"'
+    beside = any(listener.sidecar and not listener.replicates for listener in config.listeners)
+    if config.replicates and beside and config.replication.throttled == "cluster":
+        yield (
+            'replication.throttled: with "cluster" and a sidecar of clients in the same process, only the rates of its '
+            "own broker are known, so followers at other brokers are not limited: use a process of its own for the "
+            "replication listener"
+        )
     yield from _quota_warnings(config.quotas)
 
 

@@ -15,15 +15,16 @@ from proxy.config.keys import key
 from proxy.config.readers import Address
 from proxy.errors import ConfigError
 
-__all__ = ["FleetOptions"]
+__all__ = ["LOOPBACK", "WILDCARDS", "FleetOptions", "member_name"]
 
 MEMBERS_MAX: Final = 256
 _NAME_CHARACTERS_MAX: Final = 64
-_WILDCARDS: Final = ("0.0.0.0", "::")
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+WILDCARDS: Final = ("0.0.0.0", "::")
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-def _name(path: str, value: object) -> str:
+def member_name(path: str, value: object) -> str:
+    """Read the name of a member."""
     if not isinstance(value, str) or not (value.isascii() and value.isprintable() and value.strip() == value):
         raise ConfigError(path, "must be a name of printable ASCII", value)
     if not 1 <= len(value) <= _NAME_CHARACTERS_MAX:
@@ -35,7 +36,7 @@ def _name(path: str, value: object) -> str:
 class FleetOptions:
     """`[fleet]`."""
 
-    name: str = field(default="", metadata=key(_name, "name", default="the host's name"))
+    name: str = field(default="", metadata=key(member_name, "name", default="the host's name"))
     members_max: int = field(
         default=8, metadata=key(readers.count(1, MEMBERS_MAX), "number", unit="members", live=True)
     )
@@ -80,7 +81,7 @@ class FleetOptions:
         """Where other members reach this one; None: it cannot be the holder."""
         if self.advertised is not None or self.bind is None:
             return self.advertised
-        return Address(self.own_name, self.bind.port) if self.bind.host in _WILDCARDS else self.bind
+        return Address(self.own_name, self.bind.port) if self.bind.host in WILDCARDS else self.bind
 
     @property
     def holds_by_name(self) -> bool:
@@ -106,9 +107,18 @@ class FleetOptions:
         if self.advertised is not None and self.bind is None:
             raise ConfigError("fleet.bind", "is needed with fleet.advertised")
 
-    def warnings(self) -> Iterator[str]:
-        """Yield warnings about valid keys that are probably mistakes."""
+    def warnings(self, *, windows: bool) -> Iterator[str]:
+        """Yield warnings about valid keys that are probably mistakes.
+
+        Args:
+            windows: whether followers' quotas are measured in windows (`kip73`).
+        """
+        if self.configured and windows:
+            yield (
+                "fleet: with replication.policy kip73 shares hold on an average of all windows only, and a share"
+                ' that grows brings what its windows have room for; "schedule" is exact'
+            )
         if not self.may_hold or self.bind is None:
             return
-        if self.secret_file is None and self.bind.host not in _LOOPBACK:
+        if self.secret_file is None and self.bind.host not in LOOPBACK:
             yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"

@@ -13,7 +13,6 @@ from proxy.config.capture_options import CaptureOptions
 from proxy.config.cluster_options import ClusterOptions
 from proxy.config.fleet_options import FleetOptions
 from proxy.config.keys import key
-from proxy.config.lease_options import LeaseOptions
 from proxy.config.limit_options import LimitOptions
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.process_options import ProcessOptions
@@ -85,7 +84,6 @@ class Config:
     listeners: tuple[ListenerOptions, ...] = ()
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
-    leases: LeaseOptions = field(default_factory=LeaseOptions)
     fleet: FleetOptions = field(default_factory=FleetOptions)
     reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
     capture: CaptureOptions = field(default_factory=CaptureOptions)

@@ -96,7 +96,10 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
     leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
-    fleet = _section(FleetOptions, fields(FleetOptions), "fleet", tables)
+    fleet, replaced = leases.as_fleet(
+        _section(FleetOptions, fields(FleetOptions), "fleet", tables),
+        replicates=any(listener.replicates for listener in listeners),
+    )
     cluster = replace(
         cluster,
         password_file=_absolute(base, cluster.password_file),
@@ -110,7 +113,6 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
-        leases=replace(leases, secret_file=_absolute(base, leases.secret_file)),
         fleet=replace(fleet, secret_file=_absolute(base, fleet.secret_file)),
         reassignment=_with_journal(
             _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
@@ -125,16 +127,13 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
         log=_section(LogOptions, fields(LogOptions), "log", tables),
         source=source,
     )
-    warnings = old_names + check(config)
+    warnings = old_names + replaced + check(config)
     check_store(config)
     if _table(tables, "quotas").get("scope") == OLD_SCOPE:
         warnings.append(f'quotas.scope: "{OLD_SCOPE}" is now called "cluster"')
     warnings += store_warnings(config.quotas, quotas.file, in_fleet=fleet.configured)
     warnings += config.replication.warnings()
-    warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
-    warnings += fleet.warnings()
-    if fleet.configured and leases.peers:
-        warnings.append("leases: has no effect with [fleet], which shares followers' quotas too")
+    warnings += fleet.warnings(windows=config.replicates and config.replication.policy == "kip73")
     warnings += config.reassignment.warnings()
     config.capture.check()
     warnings += config.capture.warnings()

@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from proxy.metrics.leases import LeaseMetrics
 from proxy.metrics.process_families import of_captures, of_proxy
 from proxy.metrics.quota_series import Quotas, QuotaSeries, families_of
 from proxy.metrics.replication import Family, ReplicationMetrics
@@ -38,7 +37,6 @@ class Metrics:
         series_max: the bound of the series of all clients together.
         version: Sluice's version, for `sluice_build_info`.
         replication: the figures of replication; None without it.
-        leases: the figures of leases; None without them.
         others: functions that return further metrics.
         workers: how many processes relay.
     """
@@ -50,14 +48,12 @@ class Metrics:
         series_max: int,
         version: str,
         replication: ReplicationMetrics | None = None,
-        leases: LeaseMetrics | None = None,
         others: Sequence[Callable[[], Iterable[Family]]] = (),
         workers: int = 1,
     ) -> None:
         self._workers = workers
         self._others = others
         self._replication = replication
-        self._leases = leases
         self._now_ms = 0
         self._stats = stats
         self._quotas = quotas
@@ -107,8 +103,6 @@ class Metrics:
 
     def _of_families(self) -> Iterator[Metric]:
         families = [] if self._replication is None else self._replication.families(self._now_ms)
-        if self._leases is not None:
-            families += self._leases.families()
         families.extend(family for give in self._others for family in give())
         for name, kind, text, labels, rows in families:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(

@@ -51,10 +51,6 @@ class BrokerLimits:
         """Return a broker's limit."""
         return self.of_broker.get(broker, self.default)
 
-    def knows(self, broker: int) -> bool:
-        """Whether a broker has a limit or is explicitly unlimited."""
-        return broker in self.of_broker or self.default is not None
-
 
 NO_LIMITS: Final = BrokerLimits()
 
@@ -74,10 +70,10 @@ class FollowerLink(Protocol):
 
 
 class Shares(Protocol):
-    """This process's share of a follower's quota; other processes have other leaders of it (`sharing.peer`)."""
+    """This process's shares of followers' quotas; others have other leaders of theirs (`sharing.followers`)."""
 
-    def rate(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:
-        """Return this process's limit in bytes/s for a follower's quota."""
+    def share(self, follower: int, now_ms: int) -> float:
+        """Return this process's share of a follower's quota, 0 to 1."""
 
     def changes_ms(self, now_ms: int) -> int:
         """Return the next time at which a share changes by itself."""
@@ -287,8 +283,8 @@ class ReplicationQuotas:
             self.share(now_ms)
 
     def _share_of(self, shares: Shares, follower: int, now_ms: int) -> float | None:
-        limits = self.follower_limits
-        return shares.rate(follower, limits.limit(follower), limits.knows(follower), now_ms)
+        limit = self.follower_limits.limit(follower)
+        return None if limit is None else limit * shares.share(follower, now_ms)
 
     def _create_rate(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
         options = self._options

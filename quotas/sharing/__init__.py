@@ -7,36 +7,15 @@
     lessee          the shares of one process
     budgets         the shares in this process's limiters, and their demands
     followers       the same of followers' quotas (KIP-73)
+    follower_demand what a follower could receive, from its recent rates
     member          both: what the holder leases to a member, leased on to its workers
 
-Those of followers' quotas, which come before them (KIP-73 with sidecars):
-
-    terms       what the processes have agreed on, and their requests and responses as values
-    book        the lease holder: which process may use which share until when
-    peer        one process: its limits by the leases that it holds
-    demand      what a process asks for, from its recent rates
-
-Bytes on the wire and sockets are in `proxy.leases`. The safety argument is decision 0007.
+Bytes on the wire and sockets are in `proxy.fleet`. The safety argument is decision 0012.
 """
 
-from quotas.sharing.book import LeaseBook
-from quotas.sharing.demand import Demands
 from quotas.sharing.lease_values import Grants, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
-from quotas.sharing.peer import LeasePeer
-from quotas.sharing.terms import LeaseTerms
 
-__all__ = [
-    "Demands",
-    "Grants",
-    "LeaseBook",
-    "LeasePeer",
-    "LeaseTerms",
-    "Lessee",
-    "LesseeId",
-    "Lessor",
-    "Member",
-    "Report",
-]
+__all__ = ["Grants", "Lessee", "LesseeId", "Lessor", "Member", "Report"]

@@ -1,19 +1,22 @@
 """The shares of followers' quotas (KIP-73): a follower's leaders may be behind several processes.
 
-A follower's rate is one key for all brokers. Its demand is computed from the bytes that arrived (`demand`), since a
-follower always asks for more than there is.
+A follower's rate is one key for all brokers. Its demand is computed from the bytes that arrived (`follower_demand`),
+since a follower always asks for more than there is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from quotas.replication.replication_quotas import ReplicationQuotas
-from quotas.sharing.demand import Demands, Followed
+from quotas.sharing.follower_demand import Demands
 from quotas.sharing.lease_values import Wish
 from quotas.sharing.lessee import Lessee
 
 __all__ = ["FollowerShares", "follower_key"]
 
+FOLLOWERS_MAX: Final = 256  # with a demand at a time; others have the default share
+_WANTED_MIN: Final = 0.01
 _NEVER_MS: Final = 1 << 62
 
 
@@ -42,9 +45,9 @@ class FollowerShares:
         self._demands = Demands()
         quotas.shares = self
 
-    def rate(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:  # noqa: ARG002 - see Shares
-        """Return this process's limit in bytes/s for a follower's quota."""
-        return None if own is None else own * self._lessee.share(follower_key(follower), now_ms)
+    def share(self, follower: int, now_ms: int) -> float:
+        """Return this process's share of a follower's quota, 0 to 1."""
+        return self._lessee.share(follower_key(follower), now_ms)
 
     def changes_ms(self, now_ms: int) -> int:
         """Return the next time at which a share changes by itself."""
@@ -52,22 +55,20 @@ class FollowerShares:
         return until_ms if until_ms > now_ms else _NEVER_MS
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:
-        """Return the demands of all followers; one that receives nothing has none."""
-        found = {}
-        for wish in self._demands.wishes(self._followed(), now_ms):
-            if wish.wanted and 0 < wish.quota < float("inf"):
-                wanted = max(0.01, round(min(1.0, wish.wanted / wish.quota), 2))
-                found[follower_key(wish.follower)] = Wish(wanted, 1.0)
+        """Return the demands; a follower that receives nothing has none."""
+        limits, found = self._quotas.follower_limits, {}
+        for side, broker, rate in self._quotas.rates():
+            quota = limits.limit(broker) if side == "follower" else None
+            if quota is None or not 0 < quota < inf:
+                continue
+            wanted = self._demands.wanted(broker, quota, rate, now_ms) / quota
+            if wanted:
+                found[follower_key(broker)] = Wish(max(_WANTED_MIN, round(wanted, 2)), 1.0)
+        if len(found) > FOLLOWERS_MAX:
+            found = dict(sorted(found.items(), key=lambda item: -item[1].wanted)[:FOLLOWERS_MAX])
         return found
 
     def apply(self, now_ms: int) -> None:
         """Set the followers' limits by the shares in force."""
         if self._quotas.share(now_ms):
             self._changed()
-
-    def _followed(self) -> Iterator[Followed]:
-        limits = self._quotas.follower_limits
-        for side, broker, rate in self._quotas.rates():
-            if side == "follower":
-                quota = limits.limit(broker)
-                yield Followed(broker, quota, quota, rate)

@@ -14,7 +14,7 @@ Atheris but `run`, which is a process of its own: the corpus is replayed with th
     shell       shows bytes to a channel as `proxy.net.pump` does
     dialogue    scripts of several requests and answers; one request; one request and its answer
     messages    readers of single messages, by name and version
-    peers       readers of what is no Kafka message: PROXY, leases, tokens, certificates, HTTP
+    peers       readers of what is no Kafka message: PROXY, tokens, certificates, HTTP
     fleet       messages between members of a fleet
     files       readers of files: configuration, quotas, broker map, journal
     targets     all of them by name

@@ -1,4 +1,4 @@
-"""Readers of foreign bytes that are no Kafka messages: PROXY headers, leases, SASL tokens, certificates, HTTP."""
+"""Readers of foreign bytes that are no Kafka messages: PROXY headers, SASL tokens, certificates, HTTP."""
 
 from contextlib import suppress
 from typing import Final
@@ -8,7 +8,6 @@ from kafka_client.sasl import Exchange
 from protocol.errors import WireError
 from protocol.messages import client_quotas, sasl_tokens
 from proxy.admin import http
-from proxy.leases.messages import MessageError, RefusalError, read_answer, read_request, write_answer
 from proxy.net import proxy_header
 from proxy.principals.certificate import CertificateError, expires_at, subject
 from proxy.principals.mapping import MappingRules, NoMatchingRuleError, RuleError
@@ -17,16 +16,11 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.definitions.filters import FilterError, filter_of, matching
 from quotas.definitions.toml_file import parse, render
-from quotas.sharing.book import LeaseBook, LeaseRefusedError
-from quotas.sharing.peer import LeasePeer
-from quotas.sharing.terms import LeaseTerms, Wish
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
 
-__all__ = ["admin_head", "certificate", "leases", "mapping_rules", "proxy_line", "quota_request", "tokens"]
+__all__ = ["admin_head", "certificate", "mapping_rules", "proxy_line", "quota_request", "tokens"]
 
-_TERMS: Final = LeaseTerms(("a", "b", "c"), 5000)
-_LEASE_MS: Final = 2500
 _NONCE: Final = b"fyko"
 _ITERATIONS: Final = b"i=4096"
 _RULES: Final = MappingRules(
@@ -42,27 +36,6 @@ def proxy_line(data: bytes) -> None:
         found = timed("proxy header", proxy_header.parse, data)
         assert found is None or 0 < found.length <= proxy_header.V2_BYTES_MAX, "its length is bounded"
         assert found is None or found.length <= len(data), "it is all here"
-
-
-def leases(data: bytes) -> None:
-    """Requests and answers about leases, in turn, each with two bytes for its length."""
-    draw = Draw(data)
-    book, peer = LeaseBook(_TERMS, 1), LeasePeer(_TERMS, "a", 1, 0)
-    now_ms = 0
-    while draw:
-        step, message = draw.byte(), draw.take(draw.int16())
-        if step & 4:
-            now_ms += _LEASE_MS
-        if step & 2:
-            peer.ask([Wish(step >> 4, 1e6, 1e5 * (step & 8))], now_ms)
-        with suppress(MessageError, RefusalError, LeaseRefusedError):
-            if step & 1:
-                peer.take(timed("lease answer", read_answer, message), now_ms)
-                peer.rate(step >> 4, 1e6, True, now_ms)
-            else:
-                request, _ = timed("lease request", read_request, message)
-                answer = timed("lease book", book.answer, request, lambda follower: 1e6, now_ms)
-                assert read_answer(write_answer(answer)) == answer, "what is said can be read"
 
 
 def tokens(data: bytes) -> None:

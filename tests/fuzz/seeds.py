@@ -14,10 +14,7 @@ from typing import Final
 from protocol.api import FETCH, flexible
 from proxy.fleet import codec as fleet_codec
 from proxy.fleet.view import MemberView, View, write_view
-from proxy.leases.messages import write_answer, write_refusal, write_request
-from quotas.sharing.lease_values import Grants, LesseeId, Report
-from quotas.sharing.lease_values import Wish as FleetWish
-from quotas.sharing.terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
+from quotas.sharing.lease_values import Grants, LesseeId, Report, Wish
 from tests.fuzz import corpus
 from tests.fuzz.messages import READERS
 from tests.fuzz.samples import Sample, samples
@@ -124,19 +121,10 @@ def _messages() -> Iterator[tuple[str, bytes]]:
             yield "messages", bytes((number, one.version, 0)) + body
 
 
-def _leases() -> Iterator[bytes]:
-    terms = LeaseTerms(("a", "b", "c"), 5000)
-    asked = write_request(LeaseRequest("a", 1, 1, 0, (Wish(1, 1e6, 5e5), Wish(2, 2e6, 0.0))), terms)
-    again = write_request(LeaseRequest("b", 2, 1, 1, (Wish(1, 1e6, 9e5),)), terms)
-    said = write_answer(LeaseAnswer(1, 1, 1, False, (Grant(1, 1e6, 0.5, 4000),)))
-    yield b"".join((b"\0", _sized(asked), b"\4", _sized(again), b"\0", _sized(asked)))
-    yield b"".join((b"\x13", _sized(said), b"\1", _sized(write_refusal("no"))))
-
-
 def _fleet() -> Iterator[bytes]:
     a, b = LesseeId("a", 1), LesseeId("b", 2)
     first = [
-        fleet_codec.write(Report(lessee, 0, 1, 0, {"k": FleetWish(1.0, 3.0)}, {"": 0.25, "k": 0.25}, 4))
+        fleet_codec.write(Report(lessee, 0, 1, 0, {"k": Wish(1.0, 3.0)}, {"": 0.25, "k": 0.25}, 4))
         for lessee in (a, b)
     ]
     second = [
@@ -269,7 +257,6 @@ def main() -> None:
     for target, one in (*_channels(), *_messages(), *_texts()):
         found.setdefault(target, []).append(one)
     single = {
-        "leases": _leases,
         "fleet": _fleet,
         "tokens": _tokens,
         "certificate": _certificates,

@@ -59,12 +59,6 @@ TARGETS: Final[Mapping[str, Target]] = {
             b"2001:db8::1",
         ),
     ),
-    "leases": Target(
-        run=peers.leases,
-        packages=("quotas", "proxy.leases"),
-        about="leases of followers' quotas",
-        words=(b"SLLE\1\1", b"SLLE\1\2", b"SLLE\1\3"),
-    ),
     "fleet": Target(
         run=fleet.fleet,
         packages=("quotas", "proxy.fleet"),

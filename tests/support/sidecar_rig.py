@@ -1,7 +1,7 @@
-"""Real brokers that replicate through a Sluice each, which share followers' quotas by leases (KIP-73, issue 5).
+"""Real brokers that replicate through a Sluice each, which are one fleet and share followers' quotas (KIP-73).
 
-As `replication_rig`, with three processes instead of one. The last one holds the leases; it may be killed without harm
-to a move from the other two to its own broker, since a follower's fetches go through its leaders' sidecars.
+As `replication_rig`, with three processes instead of one. The last one is the holder; it may be killed without harm to
+a move from the other two to its own broker, since a follower's fetches go through its leaders' sidecars.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tests.support.replication_rig import ReplicationRig
 
 NODES: Final = 3
 HOLDER: Final = NODES
-LEASE_SECONDS: Final = 2
+LEASE_SECONDS: Final = 15
 
 
 class SidecarRig(ReplicationRig):
@@ -54,16 +54,15 @@ class SidecarRig(ReplicationRig):
     def of_sidecar(self, node: int) -> SluiceSettings:
         """One sidecar's configuration."""
         settings = self.settings()
-        leases: dict[str, object] = {
-            "peers": [f"sidecar-{each}" for each in self.fronts],
+        fleet: dict[str, object] = {
             "name": f"sidecar-{node}",
+            "members_max": NODES,
             "holder": self._holder,
-            "seconds": LEASE_SECONDS,
         }
         if node == HOLDER:
-            leases["bind"] = self._holder
+            fleet["bind"] = self._holder
         upstream = {str(node): self.upstreams[str(node)]}
-        sections = {**settings.sections, "listeners.upstreams": upstream, "leases": leases}
+        sections = {**settings.sections, "listeners.upstreams": upstream, "fleet": fleet}
         return replace(settings, ports=self.fronts[node], sections=sections)
 
     def stop(self) -> None:

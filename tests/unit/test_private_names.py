@@ -26,8 +26,6 @@ ALLOWED: Final = {
 PUBLIC: Final = frozenset().union(*ALLOWED.values())
 # The client's own error codes have an underscore: `KafkaError._TIMED_OUT`.
 PUBLIC_CLASSES: Final = frozenset(("KafkaError",))
-# Issue 17 replaces these with their module.
-NOT_YET: Final = frozenset((("unit/proxy/leases/test_sharing.py", "_client"),))
 
 
 def is_private(name: str) -> bool:
@@ -89,8 +87,7 @@ def test_no_test_uses_a_private_name_of_another_module() -> None:
         for path in paths
         for line, name in private_names(ast.parse(path.read_text(encoding="utf-8")))
     }
-    assert {place for place in found if (place[0], place[2]) not in NOT_YET} == set()
-    assert {(path, name) for path, _, name in found} == NOT_YET, "an exception that is not needed any more"
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -220,14 +220,16 @@ def test_replication_is_described(
     assert line in lines
 
 
-def test_leases_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_leases_are_described_as_the_fleet_they_are_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     listener = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
     keys = 'peers = ["a", "b"]\nname = "a"\nholder = "127.0.0.1:19070"\nbind = "127.0.0.1:19070"\n'
     assert checked(tmp_path, SMALL + listener + f"[leases]\n{keys}\n", "--offline") == 0
     lines = capsys.readouterr().out.splitlines()
-    at = lines.index("leases: 'a', one of 2 peers; the holder is at 127.0.0.1:19070")
-    assert lines[at + 1] == "  of every follower's quota: 50.0% without a lease, 1.0% to 99.0% with one"
-    assert lines[at + 2] == "  the holder is here: 127.0.0.1:19070, not signed"
+    at = lines.index("fleet: 'a', one of at most 2 members; the holder is this process")
+    assert lines[at + 1] == "  members reach it at 127.0.0.1:19070: 127.0.0.1:19070, not signed"
+    assert any(line.startswith("warning: leases: is replaced by [fleet]") for line in lines)
 
 
 def test_reassignments_in_batches_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

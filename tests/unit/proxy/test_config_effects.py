@@ -20,13 +20,16 @@ def test_replication_without_a_listener_for_it() -> None:
     assert warnings(REPLICATES + throttled) == ()
 
 
+def test_rates_of_the_cluster_are_not_known_beside_a_sidecar_of_clients() -> None:
+    sidecar = '[[listeners]]\nfirst_broker_port = 19300\nupstreams = { 1 = "127.0.0.1:29392" }\n'
+    (warning,) = warnings(CLUSTER + sidecar + REPLICATES.removeprefix(CLUSTER) + 'name = "brokers"\n')
+    assert warning.startswith('replication.throttled: with "cluster" and a sidecar of clients')
+    text = CLUSTER + sidecar + REPLICATES.removeprefix(CLUSTER) + 'name = "brokers"\n'
+    assert warnings(text + '[replication]\nthrottled = "reassignments"\n') == ()
+
+
 def test_replication_that_says_nothing_but_the_defaults_is_no_mistake() -> None:
     assert warnings(GATEWAY + '[replication]\nthrottled = "cluster"\n') == ()
-
-
-def test_lease_holder_needs_the_rates_that_it_lends() -> None:
-    leases = '[leases]\npeers = ["a", "b"]\nbind = "127.0.0.1:19070"\n'
-    assert warnings(GATEWAY + leases + '[replication]\nthrottled = "file"\nleader_rate = 5\n') == ()
 
 
 @pytest.mark.parametrize(

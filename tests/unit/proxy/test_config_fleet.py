@@ -96,8 +96,8 @@ def test_port_without_a_secret_is_a_warning() -> None:
     )
 
 
-def test_leases_have_no_effect_beside_a_fleet() -> None:
-    leases = '[leases]\npeers = ["a", "b"]\n'
-    assert "leases: has no effect with [fleet], which shares followers' quotas too" in (
-        parsed(FLEET + leases).warnings
-    )
+def test_windows_of_replication_are_a_warning() -> None:
+    listener = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+    found = parsed(listener + FLEET + 'secret_file = "x"\n[replication]\npolicy = "kip73"\n').warnings
+    (warning,) = found
+    assert warning.startswith("fleet: with replication.policy kip73 shares hold on an average")

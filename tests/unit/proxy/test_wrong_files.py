@@ -14,7 +14,7 @@ from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
-from proxy.leases.frames import read_secret
+from proxy.fleet.frames import read_secret
 from proxy.net.tls import ServerTls
 from proxy.quota_api import FileStore
 from proxy.reassign.journal import Journal, JournalError

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,7 @@ import pytest
 
 from proxy.clock import now_ms
 from proxy.config import Address
+from proxy.errors import StartError
 from proxy.fleet import FleetClient, HolderPort
 from proxy.fleet.codec import Facts, Refusal, read, write
 from proxy.fleet.disagreements import Disagreements
@@ -312,3 +314,38 @@ async def test_member_without_a_lease_is_cut_off_and_says_so_once(caplog: pytest
             "this member is cut off from the fleet: it uses the same share of every quota",
             "this member leases shares in the fleet",
         ]
+
+
+async def test_port_that_cannot_be_bound_is_one_line() -> None:
+    async with fleet() as one:
+        port = HolderPort(4, None, now_ms, FleetFigures())
+        with pytest.raises(StartError, match=rf"^fleet\.bind: {re.escape(str(one.address))}: "):
+            await port.start(one.address)
+
+
+async def test_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(StartError, match=r"^fleet\.bind: .*No such file"):
+        await HolderPort(4, missing, now_ms, FleetFigures()).start(LOCAL)
+    async with fleet() as one:
+        a = one.join("a", missing)
+        await until(lambda: "No such file" in a.client.problem)
+
+
+async def test_holder_that_does_not_respond_is_left_and_asked_again() -> None:
+    connections: list[asyncio.StreamWriter] = []
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, LOCAL.host, 0)
+    a = Member("a", Address(*server.sockets[0].getsockname()[:2]))
+    try:
+        await until(lambda: len(connections) > 1, 15.0)
+        assert a.figures.reports["failed"] >= 1
+        assert a.client.problem
+    finally:
+        await a.end()
+        server.close()

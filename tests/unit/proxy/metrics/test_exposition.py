@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.config import QuotaSettings
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
-from proxy.metrics.leases import LeaseMetrics
 from proxy.metrics.replication import Family, ReplicationMetrics
 from proxy.metrics.worker_families import of_workers
 from proxy.quota_api.topic_metrics import families
@@ -24,15 +23,10 @@ from proxy.topic_log.inbox import Inbox
 from proxy.topic_log.records import Problem, Record
 from quotas.engine import QuotaView
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.sharing.book import LeaseBook
-from quotas.sharing.lease_values import LeaseTerms as FleetTerms
-from quotas.sharing.lease_values import LesseeId
+from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
-from quotas.sharing.peer import LeasePeer
-from quotas.sharing.terms import LeaseTerms
 
-FLEET_TERMS = FleetTerms(15_000, 1000, 4)
-FLEET_TERMS = FleetTerms(15_000, 1000, 4)
+TERMS = LeaseTerms(15_000, 1000, 4)
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
 MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
@@ -112,24 +106,12 @@ def replicated(stats: Stats) -> ReplicationMetrics:
     return view
 
 
-def leased(stats: Stats) -> LeaseMetrics:
-    """A peer that has lost the holder, which is the same process."""
-    terms = LeaseTerms(("a", "b"), 5000)
-    replication = ReplicationQuotas(ReplicationOptions())
-    replication.shares = LeasePeer(terms, "a", 1, -10_000)
-    replication.limit(BrokerLimits(), BrokerLimits(default=1000))
-    replication.follower(3, 77)
-    stats.lease_asks["failed"] = 2
-    stats.lease_requests["unknown"] = 1
-    return LeaseMetrics(replication.shares, LeaseBook(terms, 1), replication, stats, lambda: 77)
-
-
 def shared() -> FleetMetrics:
     """The holder of a fleet, which is cut off itself."""
     figures = FleetFigures()
     figures.reports["failed"] = figures.received["secret"] = 2
     figures.members, figures.holds = 3, True
-    lessee = Lessee(FLEET_TERMS, LesseeId("a", 1), -100_000)
+    lessee = Lessee(TERMS, LesseeId("a", 1), -100_000)
     return FleetMetrics(figures, lessee, lambda: 77)
 
 
@@ -164,7 +146,6 @@ def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 10
         series_max,
         "1.2.3",
         replicated(stats),
-        leased(stats),
         [lambda: others, shared().families, in_topic],
     )
     for _ in metrics.portions(77):
@@ -336,17 +317,6 @@ def test_replica_has_one_series_in_every_case() -> None:
     assert rows["sluice_replication_partition_bytes"] == [(("3", "t", "0"), 570)]
     assert rows["sluice_replica_lag"] == [(("3", "t", "0"), 100)]
     assert rows["sluice_replication_lag"] == [(("3",), 100)]
-
-
-def test_metrics_of_leases() -> None:
-    found = samples(written(Stats(), Quotas()))
-    assert found["sluice_lease_share"] == {("3",): 0.5}
-    assert found["sluice_lease_byte_rate"] == {("3",): 500}
-    assert found["sluice_lease_left_seconds"] == {(): 0}
-    assert found["sluice_lease_holder_reachable"] == {(): 0}
-    assert found["sluice_lease_asks_total"] == {("failed",): 2}
-    assert found["sluice_lease_peers"] == {(): 0}
-    assert found["sluice_lease_requests_total"] == {("unknown",): 1}
 
 
 def test_latency_buckets_add_up() -> None:

@@ -5,26 +5,33 @@ What it does with one process is shown with whole dialogues, in `tests/unit/prox
 
 from quotas.replication.claims import Claim, Reservation
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.sharing.peer import LeasePeer
-from quotas.sharing.terms import Grant, LeaseAnswer, LeaseTerms
 
-TERMS = LeaseTerms(("a", "b"), 5000)
 MB = 1_000_000
 FOLLOWER = 7
 
 
-def shared(now_ms: int = 0) -> tuple[ReplicationQuotas, LeasePeer]:
-    """A follower's quota of 4 MB/s; of it the process had no lease yet, and was started long ago."""
+class HalfOrMore:
+    """A half of every quota; of all of them another part until a time."""
+
+    def __init__(self) -> None:
+        self.part, self.until_ms = 0.5, 0
+
+    def share(self, follower: int, now_ms: int) -> float:
+        return self.part if now_ms < self.until_ms else 0.5
+
+    def changes_ms(self, now_ms: int) -> int:
+        return self.until_ms if now_ms < self.until_ms else 1 << 62
+
+    def give(self, part: float, until_ms: int) -> None:
+        self.part, self.until_ms = part, until_ms
+
+
+def shared() -> tuple[ReplicationQuotas, HalfOrMore]:
+    """A follower's quota of 4 MB/s, of which this process has a half."""
     quotas = ReplicationQuotas(ReplicationOptions())
-    quotas.shares = peer = LeasePeer(TERMS, "a", 1, now_ms - 60_000)
+    quotas.shares = shares = HalfOrMore()
     quotas.limit(BrokerLimits(default=9 * MB), BrokerLimits(of_broker={FOLLOWER: 4 * MB}))
-    return quotas, peer
-
-
-def give(peer: LeasePeer, share: float, hold_ms: int, now_ms: int) -> None:
-    request = peer.ask((), now_ms)
-    grants = (Grant(FOLLOWER, 4.0 * MB, share, hold_ms),)
-    assert peer.take(LeaseAnswer(1, request.number, 5, False, grants), now_ms)
+    return quotas, shares
 
 
 def test_follower_has_an_equal_share_and_leader_everything() -> None:
@@ -35,19 +42,19 @@ def test_follower_has_an_equal_share_and_leader_everything() -> None:
 
 
 def test_share_changes_the_limit_and_says_so() -> None:
-    quotas, peer = shared()
+    quotas, shares = shared()
     rate = quotas.follower(FOLLOWER, 0)
     assert not quotas.share(0)
-    give(peer, 0.75, 4000, 100)
+    shares.give(0.75, 4100)
     assert quotas.share(100)
     assert rate.limit == 3 * MB
     assert not quotas.share(101)
 
 
 def test_lease_ends_by_time_alone_where_bytes_are_granted() -> None:
-    quotas, peer = shared()
+    quotas, shares = shared()
     rate = quotas.follower(FOLLOWER, 0)
-    give(peer, 0.75, 4000, 100)
+    shares.give(0.75, 4100)
     quotas.share(100)
     claim = Claim(Reservation((rate,)))
     quotas.begin_sharing(1).grant(claim, 1, 4099)
@@ -57,9 +64,9 @@ def test_lease_ends_by_time_alone_where_bytes_are_granted() -> None:
 
 
 def test_changed_quota_holds_with_the_next_grant() -> None:
-    quotas, peer = shared()
+    quotas, shares = shared()
     rate = quotas.follower(FOLLOWER, 0)
-    give(peer, 0.75, 4000, 100)
+    shares.give(0.75, 4100)
     quotas.share(100)
     assert quotas.limit(quotas.leader_limits, BrokerLimits(of_broker={FOLLOWER: 1 * MB}))
     quotas.begin_sharing(1).grant(Claim(Reservation((rate,))), 1, 101)

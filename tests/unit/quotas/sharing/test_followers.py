@@ -1,7 +1,7 @@
 """Followers' quotas with shares: limits of this process, and the demand."""
 
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.sharing.followers import FollowerShares, follower_key
+from quotas.sharing.followers import FOLLOWERS_MAX, FollowerShares, follower_key
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -65,3 +65,16 @@ def test_a_follower_without_traffic_wants_nothing() -> None:
     shares = FollowerShares(quotas, leased(0.5), lambda: None)
     quotas.follower(3, 0)
     assert shares.wishes(0) == {}
+
+
+def test_only_the_largest_demands_are_named() -> None:
+    quotas = quotas_with(Q)
+    shares = FollowerShares(quotas, leased(0.5), lambda: None)
+    for broker in range(FOLLOWERS_MAX + 1):
+        quotas.follower(broker, 0)
+    shares.wishes(0)
+    for broker in range(FOLLOWERS_MAX + 1):
+        quotas.follower(broker, 0).record(20_000 + 80_000 * (broker > 0), 0)
+    found = shares.wishes(1000)
+    assert len(found) == FOLLOWERS_MAX
+    assert follower_key(0) not in found

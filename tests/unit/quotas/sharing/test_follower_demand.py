@@ -1,10 +1,8 @@
-"""quotas.sharing.demand: a quota of 4 MB/s, looked at every 100 ms."""
+"""quotas.sharing.follower_demand: a quota of 4 MB/s, looked at every 100 ms."""
 
 from dataclasses import dataclass
-from math import inf
 
-from quotas.sharing.demand import Demands, Followed
-from quotas.sharing.terms import FOLLOWERS_MAX, Wish
+from quotas.sharing.follower_demand import Demands
 
 Q = 4_000_000.0
 
@@ -18,19 +16,13 @@ class Rate:
     held_ms: int = -(1 << 60)
 
 
-def wanted(demands: Demands, rate: Rate, now_ms: int, quota: float | None = Q) -> float:
-    (wish,) = demands.wishes([Followed(3, quota, quota, rate)], now_ms)
-    assert wish.quota == (inf if quota is None else quota)
-    return wish.wanted
-
-
 def spend(demands: Demands, rate: Rate, since_ms: int, until_ms: int, per_second: int, held: bool) -> float:
     found = 0.0
     for now_ms in range(since_ms, until_ms, 100):
         rate.total += per_second // 10
         if held:
             rate.held_ms = now_ms
-        found = wanted(demands, rate, now_ms)
+        found = demands.wanted(3, Q, rate, now_ms)
     return found
 
 
@@ -44,7 +36,7 @@ def test_follower_that_is_held_back_and_uses_its_share_wants_the_quota() -> None
 
 def test_follower_that_is_held_back_and_gets_nothing_wants_the_quota_at_once() -> None:
     rate = Rate(limit=40_000.0, held_ms=0)  # the least share
-    assert wanted(Demands(), rate, 0) == Q
+    assert Demands().wanted(3, Q, rate, 0) == Q
 
 
 def test_larger_share_that_is_not_used_is_wanted_no_more_after_two_seconds() -> None:
@@ -62,7 +54,7 @@ def test_slow_leader_keeps_to_its_headroom() -> None:
     for now_ms in range(0, 10_000, 100):
         rate.held_ms = now_ms
         rate.total += 300_000 * (now_ms % 750 < 100)
-        found.append(wanted(demands, rate, now_ms))
+        found.append(demands.wanted(3, Q, rate, now_ms))
     # In two seconds lie two or three answers: 300 to 450 kB/s.
     assert set(found[50:]) == {900_000.0}
 
@@ -71,22 +63,3 @@ def test_load_that_stops_is_forgotten_within_a_second() -> None:
     demands, rate = Demands(), Rate()
     assert spend(demands, rate, 0, 3000, 2_000_000, True) == Q
     assert spend(demands, rate, 3000, 4200, 0, False) == 0
-
-
-def test_follower_without_a_quota_wants_its_rate() -> None:
-    demands, rate = Demands(), Rate(limit=None, held_ms=0)
-    wanted(demands, rate, 0, None)
-    rate.total = 1_000_000
-    assert wanted(demands, rate, 1000, None) == 2_000_000
-
-
-def test_follower_that_nothing_was_fetched_for_is_named_with_its_quota() -> None:
-    assert Demands().wishes([Followed(9, Q, Q, None)], 0) == [Wish(9, Q, 0.0)]
-
-
-def test_greediest_are_named_where_not_all_can_be() -> None:
-    followed = [Followed(broker, Q, Q, None) for broker in range(FOLLOWERS_MAX)]
-    held = Followed(999, Q, Q, Rate(held_ms=0))
-    found = Demands().wishes([*followed, held], 0)
-    assert len(found) == FOLLOWERS_MAX
-    assert found[0] == Wish(999, Q, Q)

@@ -1,19 +1,15 @@
 """The demand of this process for each follower's quota, from the recent rate and whether requests were held back.
 
-A peer that is held back and uses its share wants the whole quota; the lease holder divides it fairly. The same holds
-for a peer that is held back and receives nothing. Any other peer wants twice its recent rate: so bytes that a leader
-cannot send are free for others, and the leader still has room to send more. *Held back* means that less was granted
-than asked for. That alone says little, since a follower asks for more than there is; so the received bytes count too
-(`_USED`).
+A process that is held back and uses its share wants the whole quota; the holder divides it fairly. The same holds for
+one that is held back and receives nothing. Any other wants twice its recent rate: so bytes that a leader cannot send
+are free for others, and the leader still has room to send more. *Held back* means that less was granted than asked for.
+That alone says little, since a follower asks for more than there is; so the received bytes count too (`_USED`).
 """
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from quotas.sharing.terms import FOLLOWERS_MAX, Wish, of_quota
-
-__all__ = ["Demands", "Followed"]
+__all__ = ["Demands", "Measured"]
 
 _WINDOW_MS: Final = 2000
 _SHORT_MS: Final = 1000
@@ -35,21 +31,6 @@ class Measured(Protocol):
     limit: float | None
     total: int
     held_ms: int
-
-
-class Followed(NamedTuple):
-    """A follower and its rate at this process.
-
-    Args:
-        own: its quota as this process knows it; None for unlimited.
-        quota: the quota in force, since the lease holder may know a smaller one.
-        rate: None before the first Fetch.
-    """
-
-    follower: int
-    own: float | None
-    quota: float | None
-    rate: Measured | None
 
 
 class _Seen:
@@ -85,35 +66,25 @@ def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
 
 
 class Demands:
-    """Samples the rates of followers and computes wishes."""
+    """Samples the rates of followers and computes what they want."""
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
 
-    def wishes(self, followers: Iterable[Followed], now_ms: int) -> list[Wish]:
-        """Return the wishes of all followers, the largest first."""
-        found = [
-            Wish(
-                followed.follower,
-                of_quota(followed.own),
-                0.0 if followed.rate is None else self._wanted(followed, followed.rate, now_ms),
-            )
-            for followed in followers
-        ]
-        found.sort(key=lambda wish: -wish.wanted)
-        return found[:FOLLOWERS_MAX]
+    def wanted(self, follower: int, quota: float, rate: Measured, now_ms: int) -> float:
+        """Return the bytes/s that a follower could receive through this process, at most its quota.
 
-    def _wanted(self, followed: Followed, rate: Measured, now_ms: int) -> float:
-        seen = self._seen.get(followed.follower)
+        Args:
+            quota: the whole of it; `rate.limit` is this process's part.
+        """
+        seen = self._seen.get(follower)
         if seen is None:
-            seen = self._seen[followed.follower] = _Seen(now_ms, rate.total)
+            seen = self._seen[follower] = _Seen(now_ms, rate.total)
         came, lately = seen.per_second(rate.total, now_ms)
-        quota = followed.quota
-        if quota is None or rate.limit is None:
-            return lately * _HEADROOM
-        held = now_ms - rate.held_ms < _HELD_MS
         peak = seen.peak(came, now_ms)
-        if held and (came >= rate.limit * _USED or not came):
+        limit = quota if rate.limit is None else rate.limit
+        held = now_ms - rate.held_ms < _HELD_MS
+        if held and (came >= limit * _USED or not came):
             seen.insists_until_ms = now_ms + _INSISTS_MS
         if held and now_ms < seen.insists_until_ms:
             return quota

@@ -1,0 +1,121 @@
+"""proxy.config.lease_options: `[leases]` of earlier releases is read as `[fleet]`."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Address, Config
+from proxy.errors import ConfigError
+from tests.support import configurations
+
+BASE = Path("/etc/sluice")
+CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'
+REPLICATES = CLUSTER + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+PEERS = '[leases]\npeers = "a, b,c"\nname = "b"\n'
+
+
+def parsed(text: str) -> Config:
+    return configurations.parsed(text, BASE)
+
+
+def of_leases(config: Config) -> list[str]:
+    return [warning for warning in config.warnings if warning.startswith("leases")]
+
+
+def test_sidecar_becomes_a_member_of_a_fleet_with_that_holder() -> None:
+    config = parsed(REPLICATES + PEERS + 'holder = "h:1"\nsecret_file = "s"\n')
+    fleet = config.fleet
+    assert (fleet.name, fleet.members_max, fleet.holder) == ("b", 3, Address("h", 1))
+    assert fleet.secret_file == BASE / "s"
+    assert not fleet.may_hold
+    (warning,) = of_leases(config)
+    assert warning.startswith(
+        "leases: is replaced by [fleet], which shares clients' quotas too; write there "
+    )
+    assert warning.endswith('name = "b", members_max = 3, holder = "h:1", secret_file = "s"')
+
+
+def test_length_of_a_lease_has_no_equivalent() -> None:
+    config = parsed(REPLICATES + PEERS + 'holder = "h:1"\nseconds = 2\n')
+    assert "leases.seconds: has no equivalent: leases of a fleet last 15 s" in config.warnings
+
+
+@pytest.mark.parametrize(
+    ("holder", "bind"),
+    [
+        ("10.0.0.1:19070", "10.0.0.1:19070"),
+        ("localhost:19070", "127.0.0.1:19070"),
+        ("127.0.0.1:19070", "0.0.0.0:19070"),
+        ("b:19070", "0.0.0.0:19070"),
+    ],
+)
+def test_holder_stays_the_holder(holder: str, bind: str) -> None:
+    fleet = parsed(REPLICATES + PEERS + f'holder = "{holder}"\nbind = "{bind}"\n').fleet
+    assert fleet.holds_by_name
+    assert str(fleet.own_address) == holder
+
+
+def test_holder_is_known_by_the_hosts_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "kafka1.example.org")
+    text = REPLICATES + PEERS + 'holder = "kafka1:19070"\nbind = "0.0.0.0:19070"\n'
+    config = parsed(text)
+    assert config.fleet.holds_by_name
+    assert (
+        'bind = "0.0.0.0:19070", advertised = "kafka1:19070", holder = "kafka1:19070"' in config.warnings[0]
+    )
+    assert not parsed(text.replace("kafka1", "kafka2")).fleet.holds_by_name
+
+
+def test_process_that_may_not_be_the_holder_is_none() -> None:
+    """All sidecars could use one file: two of them that hold would each lease the whole of a quota."""
+    config = parsed(REPLICATES + PEERS + 'holder = "elsewhere:19070"\nbind = "0.0.0.0:19070"\n')
+    assert config.fleet.configured
+    assert not config.fleet.holds_by_name
+    assert any(
+        warning.startswith("leases.bind: has no effect")
+        and warning.endswith('write [fleet] with advertised = "elsewhere:19070"')
+        for warning in config.warnings
+    )
+
+
+def test_holder_without_followers_of_its_own_is_the_holder() -> None:
+    fleet = parsed(CLUSTER + '[leases]\npeers = "a,b"\nbind = "10.0.0.1:19070"\n').fleet
+    assert fleet.holds_by_name
+    assert fleet.members_max == 2
+    assert fleet.holder == Address("10.0.0.1", 19070)
+
+
+def test_fleet_comes_first() -> None:
+    config = parsed(REPLICATES + PEERS + 'holder = "h:1"\n[fleet]\nholder = "g:2"\n')
+    assert config.fleet.holder == Address("g", 2)
+    assert of_leases(config) == ["leases: has no effect with [fleet], which shares followers' quotas too"]
+
+
+def test_process_that_brokers_do_not_replicate_through_stays_alone() -> None:
+    config = parsed(CLUSTER + PEERS + 'holder = "h:1"\n')
+    assert not config.fleet.configured
+    (warning,) = config.warnings
+    assert warning.startswith("leases: has no effect without a listener")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ('peers = ["a"]', "leases.peers: must be 2 to 64 names"),
+        ('peers = ["a", "a"]', "leases.peers: each peer must have its own name"),
+        ('peers = ["a", "\u00e4"]', "leases.peers[1]: must be a name of printable ASCII"),
+        ('peers = ["a", "b"]', "leases.name: must be this process's name in leases.peers"),
+        ('peers = ["a", "b"]\nname = "a"', "leases.holder: must be the lease holder's address"),
+        (
+            'peers = ["a", "b"]\nname = "c"\nholder = "h:1"',
+            "leases.name: is not one of leases.peers (got 'c')",
+        ),
+        ('bind = "127.0.0.1:1"', "leases.peers: is needed with leases.bind"),
+        ("seconds = 0.5", "leases.seconds: must be between 1 and 60 seconds"),
+        ("second = 5", "leases.second: unknown key; did you mean 'seconds'?"),
+    ],
+)
+def test_keys_that_could_not_be_before_are_an_error(keys: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(f"{REPLICATES}[leases]\n{keys}")
+    assert str(caught.value).startswith(message)
