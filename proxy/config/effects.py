@@ -28,6 +28,14 @@ def without_effect(config: Config) -> Iterator[str]:
             "own broker are known, so followers at other brokers are not limited: use a process of its own for the "
             "replication listener"
         )
+    clients = [listener for listener in config.listeners if not listener.replicates]
+    before = {broker for listener in clients for broker in listener.upstreams}
+    alone = all(listener.sidecar for listener in clients) and len(before) == 1 and not config.fleet.configured
+    if config.quotas.scope == "cluster" and alone:
+        yield (
+            'quotas.scope: "cluster" without [fleet] is the one broker behind this sidecar: each sidecar gives a '
+            "client its whole budget"
+        )
     yield from _quota_warnings(config.quotas)
 
 

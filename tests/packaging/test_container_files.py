@@ -197,6 +197,9 @@ def test_pod_advertises_the_port_that_its_sidecar_binds(node: int, tmp_path: Pat
     broker = _expanded(kafka, downward)
     port = listener["first_broker_port"] + node
     assert f"in front of broker {node} at {override[2]}" in said
+    holder = "this process" if node == 0 else "kafka-0.kafka:19070"
+    assert f"fleet: 'kafka-{node}', one of at most 3 members; the holder is {holder}" in said
+    assert "warning" not in said
     assert _listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] == (f"kafka-{node}.kafka", port)
     assert _listeners(broker["KAFKA_LISTENERS"])["CLIENTS"] == ("127.0.0.1", int(override[2].split(":")[1]))
     assert port in {entry["port"] for entry in manifests["Service"]["spec"]["ports"]}
@@ -264,6 +267,22 @@ def test_policy_lets_brokers_alone_reach_their_listeners() -> None:
     (brokers,) = [rule for rule in policy["ingress"] if {"port": ports["internal"]} in rule["ports"]]
     assert brokers["from"] == [{"podSelector": {"matchLabels": labels}}]
     assert {"port": ports["controller"]} in brokers["ports"]
+    assert {"port": ports["fleet"]} in brokers["ports"]
+
+
+def test_sidecars_are_as_many_members_as_there_are_pods_and_have_their_secret() -> None:
+    manifests = _manifests()
+    fleet = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["fleet"]
+    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    (mount,) = [one for one in pod["initContainers"][0]["volumeMounts"] if one["name"] == "fleet"]
+
+    assert fleet["members_max"] == manifests["StatefulSet"]["spec"]["replicas"]
+    assert fleet["secret_file"] == f"{mount['mountPath']}/secret"
+    assert {"name": "fleet", "secret": {"secretName": "sluice-fleet"}} in pod["volumes"]
+    assert (
+        "secret generic sluice-fleet --from-literal=secret="
+        in (_DOCKER / "kubernetes-sidecar.yaml").read_text()
+    )
 
 
 def test_pods_run_as_ordinary_users_and_have_time_to_drain() -> None:

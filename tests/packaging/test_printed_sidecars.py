@@ -1,9 +1,11 @@
 """The sidecars of docker/compose.sidecar.yaml and docker/kubernetes-sidecar.yaml, in front of real brokers.
 
 What their containers would run is run, with their configuration and variables; addresses and places are replaced.
-Three brokers advertise the sidecars on a listener of their own for each of the two files.
+Three brokers advertise the sidecars on a listener of their own for each of the two files. Those of Kubernetes are a
+fleet: the test waits until each has its share.
 """
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +21,7 @@ from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.packaging.conftest import ROOT
 from tests.support.printed import PrintedShell
 from tests.support.raw_topics import create
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,6 +46,16 @@ class Ports:
             "SLUICE_ADMIN__BIND": f"{HOST}:{self.pages(node)}",
         }
 
+    def fleet(self, node: int) -> dict[str, str]:
+        """What overrides one sidecar's place in the fleet; the first is the holder."""
+        return {
+            "SLUICE_FLEET__NAME": f"kafka-{node}",
+            "SLUICE_FLEET__BIND": f"{HOST}:{self.first + 10}",
+            "SLUICE_FLEET__HOLDER": f"{HOST}:{self.first + 10}",
+            "SLUICE_FLEET__ADVERTISED": f"{HOST}:{self.first + 9 + node}",
+            "SLUICE_FLEET__SECRET_FILE": "../secret",
+        }
+
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self.first + 1}"
@@ -58,7 +71,7 @@ class Ports:
 @pytest.fixture(scope="module")
 def ports() -> dict[str, Ports]:
     """Those of each file's sidecars, by the brokers' listener."""
-    return {name: Ports(free_ports(10)[0]) for name in ("COMPOSE", "KUBERNETES")}
+    return {name: Ports(free_ports(11)[0]) for name in ("COMPOSE", "KUBERNETES")}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +142,17 @@ def test_sidecars_of_kubernetes(brokers: Cluster, ports: dict[str, Ports], tmp_p
             (tmp_path / str(node) / "etc").mkdir(parents=True)
             for name, content in manifests["ConfigMap"]["data"].items():
                 (tmp_path / str(node) / "etc" / name).write_text(content)
-            environment = {"NODE_ID": str(node), **row.environment(node)}
+            environment = {"NODE_ID": str(node), **row.environment(node), **row.fleet(node)}
+            (tmp_path / str(node) / "secret").write_text("word")
             shells.append(stack.enter_context(sidecar(tmp_path / str(node), environment, upstream)))
             shells[-1].run(container["args"][0])
         write_through(brokers, row, shells)
+        until(
+            lambda: members(shells[-1], row.pages(3)) == ["kafka-1", "kafka-2", "kafka-3"], "all are members"
+        )
+
+
+def members(shell: PrintedShell, pages: int) -> list[str]:
+    """The fleet's members, as one of them says."""
+    said = shell.run(f"curl --silent {HOST}:{pages}/fleet")
+    return [member["name"] for member in json.loads(said)["members"]]

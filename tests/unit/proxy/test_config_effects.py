@@ -32,6 +32,16 @@ def test_replication_that_says_nothing_but_the_defaults_is_no_mistake() -> None:
     assert warnings(GATEWAY + '[replication]\nthrottled = "cluster"\n') == ()
 
 
+def test_budget_over_the_cluster_of_a_sidecar_that_is_alone() -> None:
+    sidecar = '[[listeners]]\nupstreams = { 1 = "127.0.0.1:29392" }\n'
+    scope = '[quotas]\nscope = "cluster"\n'
+    (warning,) = warnings(sidecar + scope)
+    assert warning.startswith('quotas.scope: "cluster" without [fleet] is the one broker behind this sidecar')
+    assert warnings(sidecar + scope + '[fleet]\nholder = "h:1"\n') == ()
+    assert warnings(sidecar.replace("{", '{ 2 = "127.0.0.1:29393",') + scope) == ()
+    assert warnings(GATEWAY + scope) == ()
+
+
 @pytest.mark.parametrize(
     ("hold", "mute", "warned"),
     [
