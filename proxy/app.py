@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from proxy.admin import AdminServer, Figures, OwnFigures, Site
+from proxy.admin import AdminServer, Explanations, Figures, OwnFigures, Site
 from proxy.certificates import Certificates
 from proxy.channel import OngoingMoves, Question
 from proxy.clock import now_ms
@@ -47,7 +47,7 @@ from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.cores import workers_of
 from proxy.process.descriptors import raise_limit
 from proxy.process.relay import Relay
-from proxy.quota_api import FileStore, QuotaService, QuotaStore
+from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore
 from proxy.quota_topic import QuotaTopic, access_of
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
@@ -143,10 +143,13 @@ class App:
         metrics = Metrics(self.stats, relay.engine, series_max, sluice_version(), view, others, workers)
         page = None if moves is None else moves.page
         state = None if self._fleet is None else self._fleet.state
-        figures: Figures = OwnFigures(metrics, relay.engine, now_ms)
+        figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.answer)
         if self._workers is not None:
             figures = self._workers.figures(metrics, relay.engine, series_max)
-        site = Site(figures, self.not_ready, page, state)
+        path = config.source.path
+        origins = Origins(config.quotas, "" if path is None else path.name)
+        explanations = Explanations(figures, relay.engine, origins)
+        site = Site(figures, self.not_ready, page, state, explanations)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)
         self._mirror = None

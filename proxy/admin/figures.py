@@ -4,10 +4,11 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from proxy.admin.clients import TOPIC, ClientTable
+from proxy.explain.seen import Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
 from proxy.metrics.series import portions
@@ -26,6 +27,9 @@ class Figures(Protocol):
     async def clients(self) -> ClientTable:
         """Return the table of `/clients`."""
 
+    async def seen(self, query: Query) -> Seen:
+        """Return what is known of clients' time."""
+
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot; returns a function that renders it, possibly in a thread, in a format that is accepted."""
 
@@ -35,9 +39,17 @@ class OwnFigures:
 
     Args:
         now_ms: the clock of the quotas engine.
+        seen: answers a query about clients' time.
     """
 
-    def __init__(self, metrics: Metrics, quotas: Quotas, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        quotas: Quotas,
+        now_ms: Callable[[], int],
+        seen: Callable[[Query], Awaitable[Seen]],
+    ) -> None:
+        self._seen = seen
         self._metrics = metrics
         self._quotas = quotas
         self._now_ms = now_ms
@@ -50,6 +62,10 @@ class OwnFigures:
     async def clients(self) -> ClientTable:
         """Return the table of `/clients`."""
         return await count_clients(self._quotas, self._now_ms)
+
+    async def seen(self, query: Query) -> Seen:
+        """Return what is known of clients' time."""
+        return await self._seen(query)
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot."""

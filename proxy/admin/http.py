@@ -37,6 +37,7 @@ class Request(NamedTuple):
 
     Attributes:
         host: the Host header in lower case, without the port; "" without one.
+        query: what follows the question mark.
     """
 
     method: str
@@ -44,6 +45,7 @@ class Request(NamedTuple):
     accept: str
     close: bool
     host: str = ""
+    query: str = ""
 
 
 class RefusedError(Exception):
@@ -78,7 +80,8 @@ def parse(head: bytes) -> Request:
     wish = headers.get("connection", "").lower()
     close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
     host = _host(headers.get("host", ""))
-    return Request(method, target.partition("?")[0], headers.get("accept", ""), close, host)
+    path, _, query = target.partition("?")
+    return Request(method, path, headers.get("accept", ""), close, host, query)
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from proxy.admin import pages
+from proxy.admin.explanations import Explanations
 from proxy.admin.figures import Figures
 from proxy.admin.http import Page, Request
 from proxy.admin.server import Handler
@@ -21,6 +22,7 @@ class Site:
         not_ready: returns why clients cannot be served; "" if they can.
         reassignments: returns the document of /reassignments; None if reassignments pass unchanged.
         fleet: returns the document of /fleet; None if this process is no member of a fleet.
+        explanations: the documents of /v1.
     """
 
     def __init__(
@@ -29,7 +31,9 @@ class Site:
         not_ready: Callable[[], str],
         reassignments: Callable[[], Awaitable[Mapping[str, object]]] | None = None,
         fleet: Callable[[], Mapping[str, object]] | None = None,
+        explanations: Explanations | None = None,
     ) -> None:
+        self._explanations = explanations
         self._fleet = fleet
         self._figures = figures
         self._not_ready = not_ready
@@ -46,6 +50,7 @@ class Site:
             "/readyz": self._ready,
             "/reassignments": self._reassignments_page,
             "/fleet": self._fleet_page,
+            **({} if self._explanations is None else self._explanations.handlers()),
         }
 
     async def _index(self, _: Request) -> Page:

@@ -34,7 +34,9 @@ from proxy.channel.errors import PeerError
 from proxy.channel.factory import channel_for
 from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, complete_frame
+from proxy.channel.observer import Muting
 from proxy.channel.parsing import AGAIN, Job
+from proxy.channel.probe import Probe
 from proxy.channel.reassignments import OngoingMoves, ShownMove
 from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings
 from proxy.channel.verdict import MORE, PASS, REFUSE, REPLACE, WAIT, Verdict
@@ -58,8 +60,10 @@ __all__ = [
     "Head",
     "Job",
     "Machine",
+    "Muting",
     "OngoingMoves",
     "PeerError",
+    "Probe",
     "Question",
     "Recorder",
     "Row",

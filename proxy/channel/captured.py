@@ -57,20 +57,12 @@ from proxy.channel.request_time import measure
 from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import Verdict
-from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
-from quotas.throttles.bandwidth import FETCH as FETCH_QUOTA
-from quotas.throttles.bandwidth import PRODUCE as PRODUCE_QUOTA
+from quotas.throttles.kinds import KINDS
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.user_connections import UserThrottle
 
 __all__ = ["CLIENT_ID_MAX", "Capture", "capture"]
 
-_QUOTAS: Final = {
-    PRODUCE_QUOTA: "produce",
-    FETCH_QUOTA: "fetch",
-    REQUEST_PERCENTAGE: "request",
-    CONTROLLER_MUTATION_RATE: "mutation",
-}
 # The longest part of a client id that is kept, in bytes or characters; bounds the rows of a client with many ids.
 CLIENT_ID_MAX: Final = 1024
 # A request that arrives this soon after a mute has arrived during it: loops and timers are late by a few ms.
@@ -150,7 +142,8 @@ class Capture(Observer):
     ) -> int:
         """Begin the row of a handled request; returns 0, or the order MORE to see more of the request."""
         state = self._state
-        if state.request_throttle is not None or state.request_throttle_version is not state.engine.version:
+        known = state.request_throttle_version is state.engine.version and not state.probe_armed
+        if state.request_throttle is not None or not known:
             order = measure(direction, buf, pos, end, body, head, now_ms)
             state.unmeasured_version = None  # every request of a captured client comes to `handled`
             if order:
@@ -357,7 +350,7 @@ class Capture(Observer):
         """Put the decisions since the last row into the row."""
         if self._mute_ms > row[Row.THROTTLE_MS]:
             row[Row.THROTTLE_MS] = min(self._mute_ms, INT32_MAX)
-            row[Row.QUOTA] = _QUOTAS.get(getattr(self._muting_throttle, "key", ""), "")
+            row[Row.QUOTA] = KINDS.get(getattr(self._muting_throttle, "key", ""), "")
         self._clear_decision()
 
     def _clear_decision(self) -> None:

@@ -26,13 +26,15 @@ from typing import Final
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, Forward, LocalResponse, Question, SharedResponse
 from proxy.channel.intake import Intake
+from proxy.channel.observer import Muting
+from proxy.channel.probe import Probe
 from proxy.channel.request_header import RequestReader
 from proxy.channel.requests import RequestDirection
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState
 from proxy.stats import Stats
-from quotas.engine import Engine
+from quotas.engine import ClientQuota, Engine
 
 __all__ = ["Channel"]
 
@@ -71,6 +73,31 @@ class Channel:
     def user(self) -> str:
         """The principal's name; "" if it cannot be read from the client's SASL exchange."""
         return self.state.user
+
+    @property
+    def broker(self) -> int:
+        """The id of its broker; -1 if that is unknown."""
+        return self.state.settings.broker
+
+    @property
+    def quota(self) -> ClientQuota | None:
+        """The quotas of its present client; None before the first request."""
+        return None if self.state.identity is None else self.state.identity.quota
+
+    @property
+    def muting(self) -> Muting | None:
+        """The throttle of the present or last mute."""
+        return self.state.muting
+
+    @property
+    def probe(self) -> Probe | None:
+        """The last timed request."""
+        return self.state.probe
+
+    def arm_probe(self) -> None:
+        """Have the next request timed."""
+        self.state.probe_armed = True
+        self.state.unmeasured_version = None
 
     @property
     def acks_zero(self) -> bool:

@@ -15,8 +15,11 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from proxy.channel.in_flight import Forward, Question, SharedResponse
+from proxy.channel.observer import Muting
 from proxy.channel.parsing import Job
+from proxy.channel.probe import Probe
 from proxy.channel.verdict import Verdict
+from quotas.engine import ClientQuota
 
 __all__ = ["Direction", "Machine"]
 
@@ -75,6 +78,25 @@ class Machine(Protocol):
     @property
     def user(self) -> str:
         """The principal's name, as far as known."""
+
+    @property
+    def broker(self) -> int:
+        """The id of its broker; -1 if that is unknown."""
+
+    @property
+    def quota(self) -> ClientQuota | None:
+        """The quotas of its present client; None before the first request."""
+
+    @property
+    def muting(self) -> Muting | None:
+        """The throttle of the present or last mute."""
+
+    @property
+    def probe(self) -> Probe | None:
+        """The last timed request."""
+
+    def arm_probe(self) -> None:
+        """Have the next request timed."""
 
     @property
     def acks_zero(self) -> bool:

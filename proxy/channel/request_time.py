@@ -27,13 +27,13 @@ from typing import Final
 
 from protocol import api
 from protocol import throttle as throttle_time
-from protocol.errors import TruncatedError, WireError
+from protocol.errors import WireError
 from protocol.header import RequestHead
-from protocol.messages import fetch
-from protocol.walks.share import fetch_waits
-from proxy.channel.direction import UNDECIDED, ChannelDirection, skip_header_tags
+from proxy.channel.direction import UNDECIDED, ChannelDirection
+from proxy.channel.fetch_wait import FETCHES, read_wait
 from proxy.channel.in_flight import Buffer, Entry, LocalResponse, Owed, PendingResponse
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.probing import begin_probe
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REPLACE
 from quotas.engine import ClientQuota
@@ -53,12 +53,9 @@ _BETWEEN_BROKERS: Final = frozenset(
 _UNMEASURED: Final = _BETWEEN_BROKERS | {
     api.SASL_HANDSHAKE, api.SASL_AUTHENTICATE, api.JOIN_GROUP, api.SYNC_GROUP,
 }  # fmt: skip
-_FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
+
 _MUTATIONS: Final = frozenset((api.CREATE_TOPICS, api.CREATE_PARTITIONS, api.DELETE_TOPICS))
 
-# One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): if a response
-# exceeds min_bytes by this much, the records were complete before that append.
-_APPENDED_BYTES_MAX: Final = 1024 * 1024
 _NOT_CHARGED: Final = -1
 _HEAD_BYTES: Final = 8  # length and correlation id
 _INT32: Final = Struct(">i")
@@ -124,12 +121,26 @@ class Measured(Owed):
 def measure(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Measure the request just handled if its identity has a quota; returns 0, or MORE if more of it is needed."""
+    """Measure the request just handled if its identity has a quota, or if a probe is armed.
+
+    Returns 0, or MORE if more of it is needed.
+    """
+    order = _measure(direction, buf, pos, end, body, head, now_ms)
+    if direction.state.probe_armed and not order:
+        begin_probe(direction, buf, pos, end, body, head)
+    return order
+
+
+def _measure(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
+    """Measure the request just handled if its identity has a quota."""
     state = direction.state
     if state.request_throttle_version is not state.engine.version:
         _look_up(state, now_ms)
     throttle, identity = state.request_throttle, state.identity
     if throttle is None or identity is None:
+        state.unmeasured_version = state.engine.version
         return 0
     _, key, version, correlation_id, _ = head
     in_flight = state.in_flight
@@ -140,15 +151,16 @@ def measure(
     if owed_to != correlation_id or isinstance(owed, Measured | LocalResponse | PendingResponse):
         return 0
     measured = Measured(direction, key, throttle, identity.quota, owed)
-    if key in _FETCHES:
-        waits = _may_wait(measured, buf, pos, end, body, head)
-        if waits is None and end - pos < head[0] + 4:
+    if key in FETCHES:
+        wait = read_wait(buf, pos, end, body, head)
+        if wait is None and end - pos < head[0] + 4:
             in_flight.pop()  # for an incomplete request, both handlers have only added the entry
             if key == api.FETCH and state.engine.weighs_fetched_topics:
                 state.fetch_owed = False  # as if no limited Fetch were with the broker
             return direction.order_more(end - pos, head[0])
-        if not waits:
+        if wait is None or wait.follower:
             return 0
+        measured.wait_us, measured.no_wait_bytes = wait.wait_ms * 1000, wait.no_wait_bytes
     last = state.measured
     if last is not None and direction.moved_ns > last.sent_ns:
         last.sent_ns = direction.moved_ns
@@ -168,35 +180,6 @@ def _look_up(state: ChannelState, now_ms: int) -> None:
         state.request_throttle = identity.quota.requests
     else:
         state.unmeasured_version = version
-
-
-def _may_wait(
-    measured: Measured, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
-) -> bool | None:
-    """Note how long a Fetch may wait; False for a follower's, None if its first fields have not arrived."""
-    length, key, version, _, _ = head
-    seen = min(end, pos + 4 + length)
-    fields_at = skip_header_tags(buf, body, seen, flexible=api.flexible(key, version))
-    if fields_at is None:
-        return None
-    if key == api.FETCH:
-        fields = fetch.read_request(buf, fields_at, seen, version)
-        if fields is None:
-            return None
-        if fields.replica_id >= 0:
-            return False
-        wait_ms, min_bytes = fields.max_wait_ms, fields.min_bytes
-    else:
-        try:
-            wait_ms, min_bytes = fetch_waits(buf, fields_at, seen)
-        except TruncatedError:
-            return None
-        except WireError:
-            return False
-    if wait_ms > 0 and min_bytes > 0:
-        measured.wait_us = wait_ms * 1000
-        measured.no_wait_bytes = min_bytes + _APPENDED_BYTES_MAX
-    return True
 
 
 def _enforce(
@@ -259,7 +242,7 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
 
 def _other_throttle(measured: Measured) -> Throttle | MutationThrottle | None:
     """Return the other quota that this response may be charged to."""
-    if measured.key in _FETCHES:
+    if measured.key in FETCHES:
         return measured.quota.fetch
     return measured.quota.mutations if measured.key in _MUTATIONS else None
 

@@ -25,6 +25,7 @@ from proxy.channel.in_flight import (
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
+from proxy.channel.probe import Probe
 from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
@@ -74,6 +75,8 @@ class ChannelState:
         would_mute_until_ms: the end of the mute for a request quota that is not enforced.
         charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
         walks: creates the walks.
+        probe: the last timed request (`proxy.channel.probe`); None before the first.
+        probe_armed: whether the next request is timed.
         observer: the channel's observer; None without one.
         authenticated: whether `user` comes from a SASL exchange.
         acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
@@ -114,6 +117,8 @@ class ChannelState:
         "mute_until_ms",
         "now_ns",
         "observer",
+        "probe",
+        "probe_armed",
         "question",
         "request_throttle",
         "request_throttle_version",
@@ -137,6 +142,8 @@ class ChannelState:
         self.charges: Charges = engine
         self.walks: Walks = _TOPIC_WALKS
         self.observer: Observer | None = None
+        self.probe: Probe | None = None
+        self.probe_armed = False
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()
@@ -253,6 +260,11 @@ class ChannelState:
     def mutes_acknowledgements(self) -> bool:
         """Whether the mute is for a quota that counts every request, also acknowledgements of records."""
         return isinstance(self._muted_by, RequestThrottle | UserThrottle)
+
+    @property
+    def muting(self) -> Muting | None:
+        """The throttle of the present or last mute."""
+        return self._muted_by
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
         """Return the rest of the mute by this throttle, in ms."""

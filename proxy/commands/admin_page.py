@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from proxy.errors import ServerError, UsageError, reason
@@ -17,8 +18,11 @@ _PAGE_BYTES_MAX: Final = 64 * 1024**2
 Document = Mapping[str, Any]
 
 
-def read_document(admin: str, path: str) -> Document:
+def read_document(admin: str, path: str, *, absent: bool = False) -> Document:
     """Read a page of the admin port; HOST:PORT is read over HTTP.
+
+    Args:
+        absent: whether a page of status 404 is returned, which says what is not there.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
@@ -30,6 +34,11 @@ def read_document(admin: str, path: str) -> Document:
     try:
         with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
             document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
+    except urllib.error.HTTPError as error:
+        if absent and error.code == HTTPStatus.NOT_FOUND:
+            missing: Document = json.loads(error.read(_PAGE_BYTES_MAX))
+            return missing
+        raise ServerError(f"{page}: {reason(error, SECONDS_MAX)}") from None
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
     return document

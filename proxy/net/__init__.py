@@ -1,5 +1,6 @@
 """The sockets that carry out a channel's orders. Only this package reads, writes and waits for clients."""
 
+from proxy.net.activity import condition_of
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
 from proxy.net.listener import Listener, refuse_taken_ports
@@ -14,6 +15,7 @@ __all__ = [
     "OutcomeCallback",
     "Shared",
     "Withdraw",
+    "condition_of",
     "end_owner",
     "refuse_taken_ports",
 ]

@@ -53,6 +53,9 @@ class Connection:
 
     Attributes:
         closed: whether it has ended.
+        waiting: its hold, mute or other wait.
+        dial: opens the broker connection; None before and afterwards.
+        work: withdraws its work outside of the loop: jobs, a question.
     """
 
     __slots__ = (
@@ -61,20 +64,20 @@ class Connection:
         "_broker",
         "_client",
         "_counted",
-        "_dial",
         "_finished_ms",
         "_next_route",
         "_on_closed",
         "_progress",
         "_route",
         "_shared",
-        "_wait",
-        "_withdraw",
         "channel",
         "closed",
+        "dial",
         "peer",
         "requests",
         "responses",
+        "waiting",
+        "work",
     )
 
     def __init__(
@@ -91,17 +94,17 @@ class Connection:
         self._shared = shared
         self._client = client
         self._broker: Stream | None = None
-        self._dial: Dial | None = None  # while the broker connection is being opened
+        self.dial: Dial | None = None
         self._route = route
         self._next_route = next_route
         self._address = settings.address
         self._on_closed = on_closed
-        self._wait = Wait(shared, client.fileno(), self._client_gone, self._resume)
+        self.waiting = Wait(shared, client.fileno(), self._client_gone, self._resume)
         self._progress = Progress(now_ms())
         self._finished_ms = 0  # since when all responses are sent and the sending side is shut down (drain)
         self.closed = False
         self.peer = peer
-        self._withdraw: dict[object, Withdraw] = {}  # for its work outside of the loop: jobs, a question
+        self.work: dict[object, Withdraw] = {}
         self._account = shared.kept.open(settings.address, partial(self.close, KEPT_BYTES))
         self._counted = 0  # the channel's kept bytes at the last count
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
@@ -126,9 +129,7 @@ class Connection:
             return
         question = self.channel.take_question()
         if question is not None:
-            self._withdraw[self.channel] = self._shared.ask(
-                question._replace(peer=self.peer), self._question_done
-            )
+            self.work[self.channel] = self._shared.ask(question._replace(peer=self.peer), self._question_done)
         self._act(pump, now)
         if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
             self._count_channel()
@@ -139,10 +140,10 @@ class Connection:
             if self.channel.has_local_response() and not self.responses.blocked:
                 self.responses.show_kept()
             return
-        if self._wait.kind:
-            if self._wait.kind == FULL:
+        if self.waiting.kind:
+            if self.waiting.kind == FULL:
                 self._resume()
-            elif self._wait.kind == REFUSED:
+            elif self.waiting.kind == REFUSED:
                 self._end_refused()
             return
         if self.channel.mute_left_ms(now) and not self.requests.mid_frame and not self.requests.blocked:
@@ -161,15 +162,15 @@ class Connection:
         self.requests.paused = True
         self.requests.update_reading()
         if verdict.order == REFUSE:  # the client sends all of it again
-            self._wait.begin(REFUSED, now)
+            self.waiting.begin(REFUSED, now)
             self.channel.end_intake()
             self._end_refused()
         elif verdict.until_ms == 0:
-            self._wait.begin(FULL, now)
+            self.waiting.begin(FULL, now)
         elif verdict.held:
-            self._wait.begin(HELD, now, verdict.until_ms, self.requests.kept_bytes)
+            self.waiting.begin(HELD, now, verdict.until_ms, self.requests.kept_bytes)
         else:
-            self._wait.begin(MUTED, now, verdict.until_ms)
+            self.waiting.begin(MUTED, now, verdict.until_ms)
 
     def _end_refused(self) -> None:
         """Close softly when all owed responses have been sent."""
@@ -188,7 +189,7 @@ class Connection:
         if job is AGAIN:
             self._shared.loop.call_soon(self._job_done, pump, True)
         elif job is not None:
-            self._withdraw[pump] = self._shared.worker.submit(
+            self.work[pump] = self._shared.worker.submit(
                 self._address, job.kept_bytes, job.run, partial(self._job_done, pump)
             )
             self._count_channel()
@@ -197,23 +198,23 @@ class Connection:
         """Continue after a job; `done` is False if it was refused. The connection may be closed or muted by now."""
         if self.closed:
             return
-        self._withdraw.pop(pump, None)
+        self.work.pop(pump, None)
         if not done:
             self.close("parser_overload", "too many large frames of this address are waiting to be parsed")
-        elif pump is self.responses or not self._wait.kind:
+        elif pump is self.responses or not self.waiting.kind:
             pump.resume()
-        elif self._wait.kind == FULL:
+        elif self.waiting.kind == FULL:
             self._resume()
 
     def connect_destination(self) -> None:
         """Open the broker connection at the client's first request."""
-        if self._broker is None and self._dial is None and not self.closed:
-            self._dial = Dial(self._route, self._next_route, self._shared, self._broker_connected, self.close)
-            self._dial.begin()
+        if self._broker is None and self.dial is None and not self.closed:
+            self.dial = Dial(self._route, self._next_route, self._shared, self._broker_connected, self.close)
+            self.dial.begin()
 
     def _broker_connected(self, broker: Stream, broker_id: int) -> None:
         """Start using the open broker connection."""
-        self._dial = None
+        self.dial = None
         self._broker = broker
         if broker_id != self._route.broker:
             self.channel.broker_changed(broker_id)
@@ -252,7 +253,7 @@ class Connection:
         """Take the result of a question that ran outside of the loop; the connection may be closed by now."""
         if self.closed:
             return
-        self._withdraw.pop(self.channel, None)
+        self.work.pop(self.channel, None)
         try:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -264,9 +265,9 @@ class Connection:
         """Pass the result to the channel, and let it continue."""
         if isinstance(outcome, Forward):
             self.channel.forward_first(outcome)
-            if self._wait.kind == FULL:
+            if self.waiting.kind == FULL:
                 self._resume()
-            elif not self._wait.kind:
+            elif not self.waiting.kind:
                 self.requests.show_kept()
             return
         self.channel.responded(outcome)
@@ -278,10 +279,10 @@ class Connection:
 
     def reconsider(self) -> None:
         """Apply changed quotas or switched enforcement: a waiting request is decided on again."""
-        if not self.closed and self._wait.kind in (MUTED, HELD):
+        if not self.closed and self.waiting.kind in (MUTED, HELD):
             self.channel.reconsider()
             self._resume()
-        elif not self._wait.kind:  # muted, but read because of acknowledgements
+        elif not self.waiting.kind:  # muted, but read because of acknowledgements
             self.channel.reconsider()
 
     def sweep(self, now: int) -> None:
@@ -289,16 +290,16 @@ class Connection:
         if self.closed:
             return
         limits = self._shared.limits
-        if self._dial is not None and self._dial.overdue(now):
+        if self.dial is not None and self.dial.overdue(now):
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
             return
         progress = self._progress
         if progress.idle(now, self.requests.bytes_total + self.responses.bytes_total, limits):
             self.close("idle")
             return
-        if self._wait.kind == REFUSED:
+        if self.waiting.kind == REFUSED:
             self._end_refused()  # the client may not have read the last response before
-        elif self._wait.kind or self.requests.blocked or not self.requests.mid_frame:
+        elif self.waiting.kind or self.requests.blocked or not self.requests.mid_frame:
             progress.between_frames()
         else:
             slow_ms = progress.slow_ms(now, self.requests.bytes_total + unread_bytes(self._client), limits)
@@ -324,7 +325,7 @@ class Connection:
         if self.closed:
             return True
         self.reconsider()
-        if not self._wait.kind and not self.requests.blocked:  # muted requests were forwarded
+        if not self.waiting.kind and not self.requests.blocked:  # muted requests were forwarded
             self.channel.end_intake()
         if self._finished_ms:
             if now - self._finished_ms > _LINGER_MS:
@@ -361,9 +362,9 @@ class Connection:
     def _end(self, softly: bool) -> None:
         """Release sockets, pipes and turns."""
         shared = self._shared
-        self._wait.end()
-        while self._withdraw:
-            self._withdraw.popitem()[1]()
+        self.waiting.end()
+        while self.work:
+            self.work.popitem()[1]()
         self.requests.close()
         self.responses.close()
         shared.stats.bytes_from_clients += self.requests.bytes_total
@@ -373,8 +374,8 @@ class Connection:
             close_softly(self._client, shared, self.peer.rpartition(":")[0], seconds)
         else:
             self._client.close()
-        if self._dial is not None:
-            self._dial.cancel()
+        if self.dial is not None:
+            self.dial.cancel()
         if self._broker is not None:
             self._broker.close()
         free(shared.loop, self.channel.close(now_ms()))
@@ -382,15 +383,15 @@ class Connection:
     # Waiting.
 
     def _resume(self) -> None:
-        self._wait.end()
+        self.waiting.end()
         self.requests.resume()
 
     def _client_gone(self, reset: bool) -> None:
         """Handle a client's close during a wait; its requests with acks=0 are still delivered after the wait."""
-        if self._wait.kind == MUTED:
+        if self.waiting.kind == MUTED:
             self._shared.stats.client_closed_muted += 1
         if (
-            self._wait.kind != REFUSED
+            self.waiting.kind != REFUSED
             and self.channel.acks_zero
             and not reset
             and (self.requests.kept_bytes or self.requests.blocked or unread_bytes(self._client))

@@ -29,6 +29,7 @@ class Wait:
 
     Attributes:
         kind: MUTED, HELD, FULL or REFUSED; "" without a wait.
+        held_ms, muted_ms: the holds and mutes that are over, together.
     """
 
     __slots__ = (
@@ -40,7 +41,9 @@ class Wait:
         "_since_ms",
         "_timer",
         "_until_ms",
+        "held_ms",
         "kind",
+        "muted_ms",
     )
 
     def __init__(
@@ -53,6 +56,7 @@ class Wait:
         self._timer: asyncio.TimerHandle | None = None
         self._since_ms = self._until_ms = 0
         self._held_bytes = 0
+        self.held_ms = self.muted_ms = 0
         self.kind = ""
 
     def begin(self, kind: str, now: int, until_ms: int = 0, held_bytes: int = 0) -> None:
@@ -82,15 +86,22 @@ class Wait:
         stats = self._shared.stats
         if self.kind == HELD:
             stats.held -= 1
-            stats.held_ms_total += now_ms() - self._since_ms
+            held_ms = now_ms() - self._since_ms
+            self.held_ms += held_ms
+            stats.held_ms_total += held_ms
             stats.held_bytes -= self._held_bytes
         elif self.kind == MUTED:
             stats.muted -= 1
+            self.muted_ms += now_ms() - self._since_ms
         self.kind = ""
         self._shared.hangups.unwatch(self._descriptor)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def running_ms(self, kind: str, now: int) -> int:
+        """Return how long the present wait has lasted, if it is of this kind; else 0."""
+        return max(0, now - self._since_ms) if self.kind == kind else 0
 
     def _time_is_over(self) -> None:
         self._timer = None

@@ -11,11 +11,12 @@ from typing import Final, Protocol
 
 from proxy.admin import count_clients
 from proxy.admin.clients import ClientPart, ClientTable
+from proxy.explain.seen import Query, Seen, merge_seen
 from proxy.metrics.exposition import Metrics, Snapshot
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.process_families import of_captures, of_proxy
 from proxy.metrics.quota_series import KINDS, Quotas, QuotaSeries
-from proxy.process.messages import Figures, Scrape, TakeRows
+from proxy.process.messages import Figures, Look, Scrape, TakeRows
 from proxy.stats import Stats
 
 __all__ = ["RESPONSE_SECONDS_MAX", "MergedFigures", "WorkerFigures"]
@@ -30,6 +31,7 @@ class WorkerFigures:
     Args:
         send: sends the figures.
         now_ms: the clock of the quota engine.
+        seen: answers a query about clients' time.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class WorkerFigures:
         series_max: int,
         send: Callable[[object], Awaitable[bool]],
         now_ms: Callable[[], int],
+        seen: Callable[[Query], Awaitable[Seen]],
     ) -> None:
+        self._seen = seen
         self._stats = stats
         self._quotas = quotas
         self._series = QuotaSeries(quotas, series_max)
@@ -47,11 +51,13 @@ class WorkerFigures:
         self._now_ms = now_ms
         self._one_at_a_time = asyncio.Lock()
 
-    async def send(self, request: Scrape | TakeRows) -> None:
+    async def send(self, request: Scrape | TakeRows | Look) -> None:
         """Look through all clients, in portions, and send what was asked for."""
         async with self._one_at_a_time:
             now_ms = self._now_ms()
-            if isinstance(request, TakeRows):
+            if isinstance(request, Look):
+                await self._send(Figures(request.number, await self._seen(request.query)))
+            elif isinstance(request, TakeRows):
                 for _ in self._series.take(request.chosen, now_ms):
                     await asyncio.sleep(0)
                 await self._send(Figures(request.number, self._part(now_ms)))
@@ -101,6 +107,11 @@ class MergedFigures:
         """Return the table of `/clients`."""
         found = await self._workers.scrape(lambda number: Scrape(number, "clients"))
         return ClientTable.merge(part for part in found.values() if isinstance(part, ClientPart))
+
+    async def seen(self, query: Query) -> Seen:
+        """Return what all processes know of clients' time."""
+        found = await self._workers.scrape(lambda number: Look(number, query))
+        return merge_seen(part for part in found.values() if isinstance(part, Seen))
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes."""

@@ -12,6 +12,7 @@ from proxy.admin.clients import ClientPart
 from proxy.channel import Forward, Question, ShownMove
 from proxy.cluster import KnownBrokers
 from proxy.config import Address, Config
+from proxy.explain.seen import Query, Seen
 from proxy.metrics.merging import Part
 from proxy.metrics.quota_series import Chosen, Weights
 from quotas.sharing.lease_values import Grants, LeaseTerms, Report
@@ -30,6 +31,7 @@ __all__ = [
     "Failed",
     "Figures",
     "Granted",
+    "Look",
     "Moves",
     "QuotaBatch",
     "ReadCertificates",
@@ -146,6 +148,13 @@ class TakeRows(NamedTuple):
     chosen: Chosen
 
 
+class Look(NamedTuple):
+    """A question about clients' time."""
+
+    number: int
+    query: Query
+
+
 class Drain(NamedTuple):
     """SIGTERM: accept nothing more, and end; `hurried`: at once."""
 
@@ -203,10 +212,10 @@ class TopicsWanted(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """The response to `Scrape` or `TakeRows`."""
+    """The response to `Scrape`, `TakeRows` or `Look`."""
 
     number: int
-    figures: ClientPart | Weights | Part
+    figures: ClientPart | Weights | Part | Seen
 
 
 MESSAGES: Final = (
@@ -214,6 +223,7 @@ MESSAGES: Final = (
     *(
         Scrape,
         TakeRows,
+        Look,
         Drain,
         Ready,
         Failed,

@@ -19,6 +19,7 @@ from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options
 from proxy.logs import event
 from proxy.net import Ask, Connections, Listener, Shared
+from proxy.process.watching import Watching
 from proxy.stats import Stats
 from proxy.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
@@ -61,6 +62,7 @@ class Relay:
         self.shared.broker_tls = certificates.brokers
         self.shared.ask = ask
         self.connections = Connections()
+        self.watching = Watching(self.connections, self.engine)
         self.replication = ReplicationQuotas(config.replication.options)
         self._listeners: list[Listener] = []
         self._capture = start_capture(config.capture, stats, self.engine.topics.names, loop, now_ms)
@@ -106,7 +108,8 @@ class Relay:
             listener.open()
 
     def start(self) -> None:
-        """Begin the sweep."""
+        """Begin the sweep, and to watch where connections' time goes."""
+        self._supervisor.run_forever("watching", self.watching.run)
         self._sweep_task = self._supervisor.run_forever("sweep", self._sweep)
 
     def apply(self, config: Config, definitions: Definitions) -> None:

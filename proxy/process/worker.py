@@ -94,6 +94,7 @@ class Worker:
             messages.Answer: self._answer,
             messages.Scrape: self._scrape,
             messages.TakeRows: self._scrape,
+            messages.Look: self._scrape,
             messages.Drain: self._drain,
         }
 
@@ -177,7 +178,12 @@ class Worker:
         self._budgets.begins = self._pace.wake
         relay.engine.share(self._budgets)
         self._figures = WorkerFigures(
-            self._stats, relay.engine, config.limits.metric_series_max, self._send_all, now_ms
+            self._stats,
+            relay.engine,
+            config.limits.metric_series_max,
+            self._send_all,
+            now_ms,
+            relay.watching.answer,
         )
         self._relay = relay
         self._started.set()

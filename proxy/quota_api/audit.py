@@ -14,8 +14,7 @@ from typing import Final
 from proxy.channel import Question
 from proxy.logs import AUDIT, event
 from proxy.quota_api.cooperative import with_pauses
-from quotas.definitions.alterations import Outcome, parts_of
-from quotas.definitions.entities import Entity
+from quotas.definitions.alterations import Outcome, text_of
 from quotas.definitions.toml_file import render_value
 
 __all__ = ["LINES_MAX", "audit"]
@@ -36,22 +35,11 @@ def audit(question: Question, outcome: Outcome, entries: int) -> None:
     who = {"principal": question.user, "address": question.peer}
     for entity, after in with_pauses(islice(outcome.changes.items(), LINES_MAX)):
         change = _change(outcome.before.get(entity, {}), after)
-        event(logger, logging.INFO, "quota altered", entity=_entity(entity), change=change, **who)
+        event(logger, logging.INFO, "quota altered", entity=text_of(entity), change=change, **who)
     entities = len(outcome.changes)
     if entities > LINES_MAX:
         event(logger, logging.INFO, "quotas altered, not listed", entities=entities - LINES_MAX, **who)
     event(logger, logging.INFO, "quotas altered", entities=entities, quota_entries=entries, **who)
-
-
-def _entity(entity: Entity) -> str:
-    """Return an entity in Kafka's notation.
-
-    >>> _entity(Entity("ann", "a b"))
-    "user 'ann', client-id 'a b'"
-    """
-    return ", ".join(
-        f"{kind} {'<default>' if name is None else repr(name)}" for kind, name in parts_of(entity)
-    )
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from quotas.definitions.definitions import ENTITIES_MAX, IP_KEYS, LONG_MAX, WHOLE_KEYS, Definitions, keys_of
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical, ip_name
 
-__all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of"]
+__all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of", "text_of"]
 
 Parts = Sequence[tuple[str, str | None]]
 """Entity type and name in Kafka's spelling; None is the default entity."""
@@ -104,6 +104,17 @@ def parts_of(entity: Entity) -> Parts:
         for part, name in zip(PARTS, entity, strict=True)
         if name is not None
     ]
+
+
+def text_of(entity: Entity) -> str:
+    """Return an entity in Kafka's notation, for people.
+
+    >>> text_of(Entity("ann", "a b")), text_of(Entity(client_id=DEFAULT))
+    ("user 'ann', client-id 'a b'", 'client-id <default>')
+    """
+    return ", ".join(
+        f"{kind} {'<default>' if name is None else repr(name)}" for kind, name in parts_of(entity)
+    )
 
 
 def entity_of_parts(parts: Parts) -> Entity | None:

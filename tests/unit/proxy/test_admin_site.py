@@ -1,6 +1,7 @@
 """Which page shows what."""
 
 from proxy.admin import OwnFigures, Request, Site
+from proxy.explain.seen import NOTHING, Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.stats import Stats
 from quotas.engine import QuotaView
@@ -42,9 +43,13 @@ class Quotas:
         return None
 
 
+async def nothing_seen(_query: Query) -> Seen:
+    return NOTHING
+
+
 def site(views: list[QuotaView], not_ready: str = "") -> Site:
     quotas = Quotas(views)
-    figures = OwnFigures(Metrics(Stats(), quotas, 1000, "1"), quotas, lambda: 42)
+    figures = OwnFigures(Metrics(Stats(), quotas, 1000, "1"), quotas, lambda: 42, nothing_seen)
     return Site(figures, lambda: not_ready)
 
 

@@ -1,0 +1,166 @@
+"""`/v1`: where clients' time goes, and why, as JSON (docs/api.md). Pure but for its source of figures.
+
+/v1/clients?window=60                                     all clients
+/v1/client?client_id=web-1&user=alice&window=60           one client, with the sentence
+/v1/brokers                                               brokers' response times
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs
+
+from proxy.admin.http import Page, RefusedError, Request
+from proxy.admin.server import Handler
+from proxy.explain.explanation import Context, Origin, broker_document, explain, summary
+from proxy.explain.report import ClientReport, waited_part
+from proxy.explain.seen import Query, Seen
+from proxy.explain.windows import MINUTE, SECONDS
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
+from quotas.options import EngineOptions
+
+__all__ = ["CLIENTS_MAX", "Explanations"]
+
+CLIENTS_MAX: Final = 10_000  # in one list
+_JSON: Final = "application/json"
+
+
+class Source(Protocol):
+    """Where figures come from."""
+
+    async def seen(self, query: Query) -> Seen:
+        """Return what is known of clients' time."""
+
+
+class Quotas(Protocol):
+    """The engine."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+
+    @property
+    def options(self) -> EngineOptions:
+        """The options in force."""
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether quotas are enforced."""
+
+
+class Explanations:
+    """The pages.
+
+    Args:
+        origin: returns who has set an entity's limit, or a setting, and when.
+    """
+
+    def __init__(
+        self, source: Source, quotas: Quotas, origin: Callable[[Entity | None, str], Origin]
+    ) -> None:
+        self._source = source
+        self._quotas = quotas
+        self._origin = origin
+        self._one_at_a_time = asyncio.Lock()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by path."""
+        return {"/v1/clients": self._clients, "/v1/client": self._client, "/v1/brokers": self._brokers}
+
+    async def _clients(self, request: Request) -> Page:
+        fields = _fields(request.query, ("window",))
+        window = _window(fields)
+        async with self._one_at_a_time:
+            seen = await self._source.seen(Query(window))
+            return await asyncio.to_thread(self._clients_page, seen, window)
+
+    async def _client(self, request: Request) -> Page:
+        fields = _fields(request.query, ("window", "user", "client_id"))
+        window = _window(fields)
+        if "client_id" not in fields:
+            raise RefusedError(400, "client_id is missing: /v1/client?client_id=NAME[&user=NAME][&window=60]")
+        async with self._one_at_a_time:
+            name = await self._name(fields, window)
+            if name is None:
+                return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen"})
+            seen = await self._source.seen(Query(window, name))
+        if not seen.clients:
+            return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen"})
+        context = Context(
+            window,
+            self._quotas.definitions,
+            self._quotas.enforcing,
+            self._quotas.options.partition_mutations_rate,
+            self._origin,
+            lambda rule: seen.neighbours.get(rule, ()),
+            seen.brokers,
+        )
+        return await asyncio.to_thread(_page, 200, explain(seen.clients[0], context))
+
+    async def _brokers(self, request: Request) -> Page:
+        _fields(request.query, ())
+        seen = await self._source.seen(Query(MINUTE, ("", "")))
+        return _page(200, {"brokers": [broker_document(broker) for broker in seen.brokers]})
+
+    async def _name(self, fields: Mapping[str, str], window: int) -> tuple[str, str] | None:
+        """Return the client that is meant: without a user, the one of this client id that waits longest."""
+        client_id, user = fields["client_id"], fields.get("user")
+        if user is not None:
+            return user, client_id
+        seen = await self._source.seen(Query(window))
+        found = [client for client in seen.clients if client.client_id == client_id]
+        if not found:
+            return None
+        worst = max(found, key=lambda client: (_waited(client), sum(client.times)))
+        return worst.user, worst.client_id
+
+    def _clients_page(self, seen: Seen, window: int) -> Page:
+        clients = sorted(seen.clients, key=_waited, reverse=True)
+        document = {
+            "window_seconds": SECONDS[window],
+            "enforcing": self._quotas.enforcing,
+            "clients_total": len(clients),
+            "clients": [summary(client) for client in clients[:CLIENTS_MAX]],
+        }
+        return _page(200, document)
+
+
+def _waited(client: ClientReport) -> float:
+    return max((waited_part(connection.times) for connection in client.connections), default=0.0)
+
+
+def _fields(query: str, known: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the fields of a query, each at most once.
+
+    Raises:
+        RefusedError: a field is unknown or repeated.
+    """
+    try:
+        found = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=8)
+    except ValueError:
+        raise RefusedError(400, "invalid query") from None
+    for name, values in found.items():
+        if name not in known:
+            raise RefusedError(400, f"unknown field {name!r}; known fields: {', '.join(known) or 'none'}")
+        if len(values) > 1:
+            raise RefusedError(400, f"more than one {name}")
+    return {name: values[0] for name, values in found.items()}
+
+
+def _window(fields: Mapping[str, str]) -> int:
+    """Return the window that is asked for.
+
+    Raises:
+        RefusedError: there is no such window.
+    """
+    text = fields.get("window", str(SECONDS[MINUTE]))
+    for index, seconds in enumerate(SECONDS):
+        if text == str(seconds):
+            return index
+    raise RefusedError(400, f"window must be one of {', '.join(map(str, SECONDS))} seconds")
+
+
+def _page(status: int, document: Mapping[str, Any]) -> Page:
+    return Page(status, _JSON, (json.dumps(document) + "\n").encode())

@@ -1,0 +1,97 @@
+"""Times one request now and then, for `proxy.explain`: how long its broker took.
+
+`Channel.arm_probe` has the next request timed. It makes `unmeasured_version` differ from the engine's, so that the
+request comes to `request_time.measure` once; the others cost nothing. The time is from the end of the request to the
+first bytes of its response, divided by the number of responses owed then: a broker handles one request of a connection
+at a time.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.channel.in_flight import Buffer, Entry, Owed
+
+if TYPE_CHECKING:
+    from proxy.channel.direction import ChannelDirection
+
+__all__ = ["ANY_WAIT", "Probe"]
+
+ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other
+
+
+class Probe(Owed):
+    """A timed request: wraps its owed response.
+
+    Attributes:
+        key: its API.
+        sent_ns: when its header was read.
+        wait_ns: how long it may wait at the broker by its own wish; or ANY_WAIT.
+        took_ns: the time at the broker, with that wait; -1 while the broker has it.
+        waited_ns: how much of `took_ns` it may have waited by its own wish.
+        counted: whether `proxy.explain` has seen the result.
+    """
+
+    __slots__ = (
+        "_depth",
+        "_no_wait_bytes",
+        "_owed",
+        "_requests",
+        "counted",
+        "key",
+        "sent_ns",
+        "took_ns",
+        "wait_ns",
+        "waited_ns",
+    )
+
+    def __init__(
+        self,
+        requests: "ChannelDirection",
+        key: int,
+        owed: Owed | None,
+        wait_ns: int = 0,
+        no_wait_bytes: int = 0,
+    ) -> None:
+        state = requests.state
+        self._requests = requests
+        self._owed = owed
+        self._depth = max(1, len(state.in_flight))
+        self._no_wait_bytes = no_wait_bytes
+        self.key = key
+        self.sent_ns = state.now_ns
+        self.wait_ns = wait_ns
+        self.took_ns = -1
+        self.waited_ns = 0
+        self.counted = False
+
+    def respond(
+        self,
+        direction: "ChannelDirection",
+        buf: Buffer,
+        pos: int,
+        end: int,
+        entry: Entry,
+        now_ms: int,
+    ) -> int:
+        """Stop the time when the response begins; the API's handler decides on it."""
+        if self.took_ns < 0:
+            self._stop(direction)
+        return 0 if self._owed is None else self._owed.respond(direction, buf, pos, end, entry, now_ms)
+
+    def muted(self, until_ms: int) -> Owed:
+        """Return an owed response that also reports a mute until `until_ms`."""
+        if self._owed is not None:
+            self._owed = self._owed.muted(until_ms)
+        return self
+
+    def _stop(self, direction: "ChannelDirection") -> None:
+        state = direction.state
+        since_ns = self.sent_ns
+        if len(state.in_flight) == 1:  # no later request has moved it
+            since_ns = max(since_ns, self._requests.moved_ns)
+        took_ns = max(0, state.now_ns - since_ns)
+        if self.wait_ns == ANY_WAIT:
+            self.waited_ns = took_ns
+        elif direction.frame_bytes < self._no_wait_bytes:
+            self.waited_ns = min(took_ns, self.wait_ns)
+        self.took_ns = took_ns // self._depth
+        self.waited_ns //= self._depth

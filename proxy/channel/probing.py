@@ -1,0 +1,39 @@
+"""Begins a probe: decides whether the request just handled can be timed."""
+
+from typing import Final
+
+from protocol import api
+from protocol.header import RequestHead
+from proxy.channel.direction import ChannelDirection
+from proxy.channel.fetch_wait import FETCHES, read_wait
+from proxy.channel.in_flight import Buffer, LocalResponse, PendingResponse
+from proxy.channel.probe import ANY_WAIT, Probe
+
+__all__ = ["begin_probe"]
+
+_OF_GROUPS: Final = frozenset((api.JOIN_GROUP, api.SYNC_GROUP))
+_NS_PER_MS: Final = 1_000_000
+
+
+def begin_probe(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
+) -> None:
+    """Time the request just handled, if the broker owes a response to it."""
+    state = direction.state
+    state.probe_armed = False
+    in_flight = state.in_flight
+    _, key, _, correlation_id, _ = head
+    if not in_flight:
+        return
+    owed_to, version, owed = in_flight[-1]
+    # With acks=0 no entry was added.
+    if owed_to != correlation_id or isinstance(owed, Probe | LocalResponse | PendingResponse):
+        return
+    wait_ns, no_wait_bytes = ANY_WAIT if key in _OF_GROUPS else 0, 0
+    if key in FETCHES:
+        wait = read_wait(buf, pos, end, body, head)
+        if wait is None or wait.follower:
+            return
+        wait_ns, no_wait_bytes = wait.wait_ms * _NS_PER_MS, wait.no_wait_bytes
+    state.probe = Probe(direction, key, owed, wait_ns, no_wait_bytes)
+    in_flight[-1] = (correlation_id, version, state.probe)

@@ -1,0 +1,138 @@
+"""`sluice explain`: why a client waits, in one sentence and its numbers.
+
+The admin port of any process of Sluice is asked; it knows the clients that pass through it, with all of its workers.
+Exit code 3 if the client was not seen.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from commandline.amounts import duration
+from commandline.arguments import add_format
+from commandline.exit_codes import NEGATIVE, OK
+from proxy.commands.admin_page import ADMIN, Document, read_document
+from proxy.explain.parts import NAMES
+from proxy.explain.sentence import amount
+from proxy.explain.windows import SECONDS
+
+__all__ = ["DESCRIPTION", "add_arguments", "run", "table"]
+
+DESCRIPTION: Final = "Show where a client's time goes, and which quota it waits for."
+_WORDS: Final = {
+    "held": "held before its payload is read",
+    "muted": "muted",
+    "sluice": "in Sluice",
+    "broker": "at the broker",
+    "poll": "waiting at the broker by its own wish",
+    "client": "on the client",
+    "idle": "nothing asked",
+}
+_CONNECTIONS_SHOWN: Final = 10
+_BAR: Final = 40
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.set_defaults(command=run)
+    command.add_argument("--client-id", metavar="NAME", required=True, help="the client id")
+    command.add_argument(
+        "--user", metavar="NAME", help="the user (default: the one of this client id that waits longest)"
+    )
+    command.add_argument(
+        "--window",
+        metavar="SECONDS",
+        type=int,
+        choices=SECONDS,
+        default=60,
+        help=f"the last {', '.join(map(str, SECONDS[:-1]))} or {SECONDS[-1]} seconds (default: %(default)s)",
+    )
+    command.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        default=ADMIN,
+        help="the admin port, or its URL (default: %(default)s)",
+    )
+    add_format(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    fields = {"client_id": options.client_id, "window": options.window}
+    if options.user is not None:
+        fields["user"] = options.user
+    document = read_document(options.admin, f"/v1/client?{urlencode(fields)}", absent=True)
+    if options.format == "json":
+        json.dump(document, sys.stdout, indent=2)
+        print()
+    elif "error" in document:
+        print(f"sluice: {document['error']}", file=sys.stderr)
+    else:
+        print("\n".join(table(document)))
+    return NEGATIVE if "error" in document else OK
+
+
+def table(document: Document) -> Iterator[str]:
+    """Yield the lines for people."""
+    yield _plain(document["sentence"])
+    yield ""
+    yield f"of the last {document['window_seconds']} s, of the connection that waits longest:"
+    times = document["time"]
+    width = max(map(len, _WORDS.values()))
+    for name in NAMES:
+        if times[name]:
+            bar = "#" * max(1, round(times[name] * _BAR))
+            yield f"  {_WORDS[name].ljust(width)}  {times[name]:>4.0%}  {bar}"
+    rule = document["rule"]
+    if rule is not None:
+        yield ""
+        yield from _rule(document, rule)
+    if document["neighbours"]:
+        kind = rule["kind"] if rule else "produce"
+        yield ""
+        yield "shares this budget:"
+        for one in document["neighbours"]:
+            yield f"  {_plain(_name(one))}  {amount(kind, one['rate'])}"
+    yield ""
+    yield from _connections(document["connections"], document["connections_total"])
+
+
+def _rule(document: Document, rule: Document) -> Iterator[str]:
+    kind = rule["kind"]
+    enforced = "enforced" if rule["enforced"] else "not enforced"
+    yield f"rule: {rule['key']} {amount(kind, rule['value'])} of {_plain(rule['entity'])}, {enforced}"
+    if rule["set_by"]:
+        yield f"  set by {_plain(rule['set_by'])}{' at ' + rule['set_at'] if rule['set_at'] else ''}"
+    wants = document["wants"]
+    if wants is not None:
+        about = "at least" if wants["at_least"] else "about"
+        yield f"asks for {about} {amount(kind, wants['rate'])}, if {wants['assumed']}"
+        for times, seconds in wants["wait_seconds_per_minute"].items():
+            yield f"  with {times} times the limit it waits {duration(seconds)} of each minute"
+
+
+def _connections(connections: Sequence[Document], total: int) -> Iterator[str]:
+    yield f"connections: {total}"
+    for one in connections[:_CONNECTIONS_SHOWN]:
+        parts = ", ".join(
+            f"{name} {part:.0%}" for name, part in one["time"].items() if name != "idle" and part >= 0.005
+        )
+        broker = "any broker" if one["broker"] < 0 else f"broker {one['broker']}"
+        yield f"  {one['peer']}  {broker}  {parts or 'idle'}"
+    if total > _CONNECTIONS_SHOWN:
+        yield f"  and {total - _CONNECTIONS_SHOWN} more; --format json has up to {len(connections)}"
+
+
+def _name(one: Document) -> str:
+    user = f"{one['user']} " if one["user"] not in ("", "ANONYMOUS") else ""
+    return f"{user}{one['client_id'] or '(no client id)'}"
+
+
+def _plain(text: Any) -> str:
+    """Return a text for a terminal: what is not printable is escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text)
+    )

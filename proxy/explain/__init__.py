@@ -1,0 +1,16 @@
+"""Why a client waits: where its connections' time goes, and by which quota (`sluice explain`, `/v1/clients`).
+
+    parts        the seven parts of a connection's time
+    windows      sums over the last 10 s, minute and quarter of an hour
+    condition    what a connection does at an instant, as the shell tells it
+    watch        visits connections in turn, and attributes their time
+    latencies    brokers' response times, from probes
+    rules        a quota that has throttled: its entity, its value
+    wants        the rate a throttled client would take, and what other limits would do
+    explanation  one client's time, rule, neighbours and wants as a document
+    sentence     the document in one sentence
+
+Time is sampled: each visit attributes the time since the last one to what the connection does now. Holds and mutes are
+measured exactly, and subtracted before. So the parts always add up to the whole, and a request costs nothing.
+Nothing here knows sockets or the clock.
+"""

@@ -1,0 +1,44 @@
+"""What a throttled client would take, and how long it would wait with another limit.
+
+Most clients wait for their responses, and send the next request then. Such a client, which waits for a part w of its
+time and takes the rate r, would take r / (1 - w) without a limit: the rest of its time per byte stays as it is. With a
+limit L below that it waits for 1 - L / wants of its time.
+"""
+
+from typing import Final, NamedTuple
+
+__all__ = ["TIMES", "Wants", "wants"]
+
+TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
+# Beyond that, a small error of the waiting part is a large one of the result.
+_WAITED_MAX: Final = 0.98
+_MINUTE_SECONDS: Final = 60.0
+
+
+class Wants(NamedTuple):
+    """What a client would take.
+
+    Args:
+        rate: without a limit, in the quota's unit per second.
+        at_least: whether it may be much more: it waits nearly all of its time.
+        waits: the seconds it would wait in a minute, by the limit as a multiple of the present one.
+    """
+
+    rate: float
+    at_least: bool
+    waits: dict[float, float]
+
+
+def wants(rate: float, limit: float, waited: float) -> Wants:
+    """Return what a client would take that waits for this part of its time.
+
+    >>> found = wants(2e6, 2e6, waited=0.5)
+    >>> found.rate, found.waits
+    (4000000.0, {1.0: 30.0, 1.5: 15.0, 2.0: 0.0})
+    """
+    whole = rate / (1 - min(waited, _WAITED_MAX))
+    waits = {
+        times: round(_MINUTE_SECONDS * max(0.0, 1 - limit * times / whole), 1) if whole > 0 else 0.0
+        for times in TIMES
+    }
+    return Wants(whole, waited > _WAITED_MAX, waits)

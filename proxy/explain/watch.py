@@ -1,0 +1,216 @@
+"""Visits connections in turn, and attributes the time since the last visit to what each does now.
+
+A visit costs a few microseconds, whatever the connection has moved; `process.watching` decides how many there are. A
+connection's holds and mutes are exact: they are subtracted first, and only the rest of the time is sampled. While a
+broker owes a response, the last probe says how the time divides into the broker's, and the wait that the request
+itself asked for.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final
+
+from proxy.explain import parts
+from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, Condition
+from proxy.explain.latencies import Latencies
+from proxy.explain.rules import Rule, rule_of
+from proxy.explain.windows import QUARTER, Windows
+
+__all__ = ["CLIENTS_MAX", "Client", "Meter", "Watch"]
+
+CLIENTS_MAX: Final = 20_000  # further ones share one entry
+OTHER: Final = "<other>"  # as in the engine
+RULES_MAX: Final = 16  # of one client: five kinds, and topics; the one it has waited least for makes room
+_FORGET_MS: Final = 900_000  # a client without a connection
+_SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: parts.BROKER}
+
+
+class Meter:
+    """One connection's time.
+
+    Attributes:
+        windows: the sums of its parts, in ms; None while it has only been idle.
+        broker: the id of its broker.
+        peer: the client's address and port.
+    """
+
+    __slots__ = ("broker", "client", "held_ms", "muted_ms", "peer", "seen_ms", "since_ms", "windows")
+
+    def __init__(self, peer: str, since_ms: int, seen_ms: int) -> None:
+        self.peer = peer
+        self.since_ms = since_ms
+        self.seen_ms = seen_ms
+        self.held_ms = self.muted_ms = 0
+        self.broker = -1
+        self.client: Client | None = None
+        self.windows: Windows | None = None
+
+
+class Client:
+    """One client: a user with a client id.
+
+    Attributes:
+        windows: the sums of its connections' parts, in ms.
+        rules: the rules that have made it wait, with the time in ms; the index 0 of their windows.
+        meters: its connections that are open.
+        probes: how many requests were timed, and the broker's time of them in ms, over the windows.
+        seen_ms: when it last had a connection.
+    """
+
+    __slots__ = ("client_id", "meters", "probes", "rules", "seen_ms", "user", "windows")
+
+    def __init__(self, user: str, client_id: str) -> None:
+        self.user = user
+        self.client_id = client_id
+        self.windows = Windows(len(parts.NAMES))
+        self.rules: dict[Rule, Windows] = {}
+        self.meters: set[Meter] = set()
+        self.probes = Windows(2)
+        self.seen_ms = 0
+
+    def waited(self, rule: Rule, ms: float, now_ms: int) -> None:
+        """Note that a rule has made one of its connections wait."""
+        found = self.rules.get(rule)
+        if found is None:
+            if len(self.rules) >= RULES_MAX:
+                least = min(self.rules, key=lambda rule: self.rules[rule].sums(QUARTER, now_ms)[0])
+                del self.rules[least]
+            found = self.rules[rule] = Windows(1)
+        found.add(0, ms, now_ms)
+
+
+class Watch:
+    """The time of all connections of one process, by client.
+
+    Attributes:
+        clients: by user and client id.
+        latencies: brokers' response times.
+    """
+
+    def __init__(self) -> None:
+        self.clients: dict[tuple[str, str], Client] = {}
+        self.latencies = Latencies()
+        self._meters: dict[Hashable, Meter] = {}
+
+    def visit(
+        self, connection: Hashable, condition: Condition, peer: str, interval_ms: int, now_ms: int
+    ) -> bool:
+        """Attribute a connection's time since the last visit; return whether its next request should be timed.
+
+        Args:
+            interval_ms: the time that a first visit stands for.
+        """
+        meter = self._meters.get(connection)
+        if meter is None:
+            meter = self._meters[connection] = Meter(peer, now_ms, now_ms - interval_ms)
+        elapsed_ms = max(0, now_ms - meter.seen_ms)
+        meter.seen_ms = now_ms
+        meter.broker = condition.broker
+        client = self._client_of(meter, condition, now_ms)
+        if client is None:
+            return False
+        held_ms, meter.held_ms = condition.held_ms - meter.held_ms, condition.held_ms
+        muted_ms, meter.muted_ms = condition.muted_ms - meter.muted_ms, condition.muted_ms
+        if held_ms or muted_ms:
+            self._add_waits(client, meter, condition, held_ms, muted_ms, now_ms)
+        rest_ms = elapsed_ms - held_ms - muted_ms
+        if rest_ms > 0:
+            self._add_rest(client, meter, condition, rest_ms, now_ms)
+        return self._take_probe(client, condition, now_ms)
+
+    def end(self, connection: Hashable) -> None:
+        """Note that a connection has ended."""
+        meter = self._meters.pop(connection, None)
+        if meter is not None and meter.client is not None:
+            meter.client.meters.discard(meter)
+
+    def keep(self, connections: Iterable[Hashable]) -> None:
+        """Forget all connections but these."""
+        for connection in self._meters.keys() - set(connections):
+            self.end(connection)
+
+    def expire(self, now_ms: int) -> Iterator[None]:
+        """Forget clients that have had no connection for a quarter of an hour; iterate over the result in portions."""
+        for key, client in list(self.clients.items()):
+            if not client.meters and now_ms - client.seen_ms > _FORGET_MS:
+                del self.clients[key]
+            yield
+
+    def __len__(self) -> int:
+        """Return the number of connections that have been visited."""
+        return len(self._meters)
+
+    def _client_of(self, meter: Meter, condition: Condition, now_ms: int) -> Client | None:
+        """Return the client that the connection belongs to now."""
+        quota = condition.quota
+        if quota is None:
+            return meter.client
+        client = meter.client
+        if client is None or (client.user, client.client_id) != (quota.user, quota.client_id):
+            if client is not None:
+                client.meters.discard(meter)
+            key = quota.user, quota.client_id
+            client = self.clients.get(key)
+            if client is None:
+                if len(self.clients) >= CLIENTS_MAX:
+                    key = OTHER, OTHER
+                client = self.clients.setdefault(key, Client(*key))
+            client.meters.add(meter)
+            meter.client = client
+        client.seen_ms = now_ms
+        return client
+
+    def _add_waits(
+        self, client: Client, meter: Meter, condition: Condition, held_ms: int, muted_ms: int, now_ms: int
+    ) -> None:
+        for part, ms in ((parts.HELD, held_ms), (parts.MUTED, muted_ms)):
+            if ms > 0:
+                _add(client, meter, part, ms, now_ms)
+        quota = condition.quota
+        if held_ms > 0 and quota is not None:  # only a Produce is held
+            client.waited(rule_of(quota.produce), held_ms, now_ms)
+        if muted_ms > 0 and condition.muting is not None:
+            client.waited(rule_of(condition.muting), muted_ms, now_ms)
+
+    def _add_rest(
+        self, client: Client, meter: Meter, condition: Condition, rest_ms: int, now_ms: int
+    ) -> None:
+        """Attribute the time without holds and mutes."""
+        if condition.activity != ASKED:
+            _add(client, meter, _SINGLE.get(condition.activity, parts.IDLE), rest_ms, now_ms)
+            return
+        probe = condition.probe
+        poll = 0.0
+        if probe is not None and probe.took_ns < 0:  # the broker has it now
+            polls = probe.wait_ns < 0 or now_ms * 1_000_000 - probe.sent_ns <= probe.wait_ns
+            poll = 1.0 if polls else 0.0
+        elif probe is not None and probe.took_ns > 0:
+            poll = min(1.0, probe.waited_ns / probe.took_ns)
+        for part, share in ((parts.POLL, poll), (parts.BROKER, 1 - poll)):
+            if share > 0:
+                _add(client, meter, part, share * rest_ms, now_ms)
+
+    def _take_probe(self, client: Client, condition: Condition, now_ms: int) -> bool:
+        """Count a probe that is over; return whether another should begin."""
+        probe = condition.probe
+        if probe is None or (probe.took_ns < 0 and condition.activity != ASKED):
+            return True
+        if probe.took_ns < 0:
+            return False
+        if probe.counted:
+            return True
+        probe.counted = True
+        took_ns = probe.took_ns - probe.waited_ns
+        if took_ns > 0:  # a Fetch that may have waited says nothing of its broker
+            self.latencies.add(condition.broker, took_ns, now_ms)
+            client.probes.add(0, 1.0, now_ms)
+            client.probes.add(1, took_ns / 1_000_000, now_ms)
+        return True
+
+
+def _add(client: Client, meter: Meter, part: int, ms: float, now_ms: int) -> None:
+    client.windows.add(part, ms, now_ms)
+    if meter.windows is None:
+        if part == parts.IDLE:
+            return
+        meter.windows = Windows(len(parts.NAMES), "f")
+    meter.windows.add(part, ms, now_ms)

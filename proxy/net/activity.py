@@ -1,0 +1,51 @@
+"""What a connection does now, for `proxy.explain`."""
+
+from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, Condition
+from proxy.net.connection import Connection
+from proxy.net.ends import unread_bytes
+from proxy.net.pump import Pump
+from proxy.net.wait import HELD, MUTED
+
+__all__ = ["condition_of"]
+
+
+def condition_of(connection: Connection, now: int) -> Condition:
+    """Return the condition of an open connection."""
+    waiting, channel = connection.waiting, connection.channel
+    return Condition(
+        channel.quota,
+        channel.broker,
+        _activity(connection),
+        waiting.held_ms + waiting.running_ms(HELD, now),
+        waiting.muted_ms + waiting.running_ms(MUTED, now),
+        channel.muting,
+        channel.probe,
+    )
+
+
+def _activity(connection: Connection) -> str:
+    """Return what it does; of one that is held or muted, what it did before."""
+    requests, responses = connection.requests, connection.responses
+    if connection.waiting.kind in (HELD, MUTED):
+        return ASKED if connection.channel.owed else UNASKED
+    if responses.blocked:
+        return AT_CLIENT
+    if connection.work:
+        return IN_SLUICE
+    if connection.dial is not None or requests.blocked:
+        return AT_BROKER
+    arriving = requests.mid_frame
+    if (
+        connection.channel.owed > arriving
+    ):  # of a request that arrives, one is owed as soon as its header is here
+        return IN_SLUICE if _unread(responses) else ASKED
+    if arriving:
+        return AT_CLIENT
+    if responses.mid_frame:
+        return AT_BROKER
+    return IN_SLUICE if _unread(requests) else UNASKED
+
+
+def _unread(pump: Pump) -> bool:
+    """Whether bytes have arrived that the loop has not read yet: it is late, or other connections come first."""
+    return pump.src is not None and unread_bytes(pump.src) > 0

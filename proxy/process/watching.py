@@ -1,0 +1,104 @@
+"""Visits the connections of this process in turn (`proxy.explain.watch`), and answers questions about its clients.
+
+There are at most VISITS_MAX visits ten times a second, a few microseconds each: up to that many connections are visited
+ten times a second, more of them less often. The pauses are random, so that no client's rhythm is in step with them.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from proxy.clock import clock_ns
+from proxy.explain.neighbours import Neighbour, Sharers
+from proxy.explain.report import brokers_of, report
+from proxy.explain.rules import Rule
+from proxy.explain.seen import Query, Seen
+from proxy.explain.watch import Client, Watch
+from proxy.net import Connection, condition_of
+from quotas.engine import Engine
+
+__all__ = ["VISITS_MAX", "Watching"]
+
+TICK_SECONDS: Final = 0.1
+VISITS_MAX: Final = 100
+_NS_PER_MS: Final = 1_000_000
+_EXPIRE_TICKS: Final = 100
+_PORTION: Final = 50  # clients looked at in one turn of the loop
+_VIEWS_PORTION: Final = 500
+
+
+class Watching:
+    """Watches the connections of one process.
+
+    Args:
+        connections: all that are open.
+    """
+
+    def __init__(self, connections: Iterable[Connection], engine: Engine) -> None:
+        self._connections = connections
+        self._engine = engine
+        self._watch = Watch()
+        self._round: list[Connection] = []
+        self._round_began_ms = 0
+        self._round_ms = int(TICK_SECONDS * 1000)
+
+    async def run(self) -> None:
+        """Run until the application cancels it."""
+        ticks = 0
+        while True:
+            await asyncio.sleep(TICK_SECONDS * random.uniform(0.5, 1.5))
+            self._visit_some(clock_ns() // _NS_PER_MS)
+            ticks += 1
+            if ticks % _EXPIRE_TICKS == 0:
+                for index, _ in enumerate(self._watch.expire(clock_ns() // _NS_PER_MS)):
+                    if index % _VIEWS_PORTION == _VIEWS_PORTION - 1:
+                        await asyncio.sleep(0)
+
+    async def answer(self, query: Query) -> Seen:
+        """Answer a question, in portions: traffic goes first."""
+        watch = self._watch
+        now_ms = clock_ns() // _NS_PER_MS
+        brokers = tuple(brokers_of(watch.latencies, now_ms))
+        if query.client is None:
+            reports = []
+            for index, client in enumerate(list(watch.clients.values())):
+                reports.append(report(client, query.window, now_ms, connections_max=1))
+                if index % _PORTION == _PORTION - 1:
+                    await asyncio.sleep(0)
+            return Seen(tuple(reports), {}, brokers)
+        found = watch.clients.get(query.client)
+        if found is None:
+            return Seen((), {}, brokers)
+        neighbours = {rule: await self._neighbours(found, rule, now_ms) for rule in list(found.rules)}
+        return Seen((report(found, query.window, now_ms),), neighbours, brokers)
+
+    async def _neighbours(self, client: Client, rule: Rule, now_ms: int) -> tuple[Neighbour, ...]:
+        sharers = Sharers(self._engine, rule, client.user, client.client_id)
+        looking = sharers.look(now_ms)
+        while True:
+            seen = sum(1 for _ in islice(looking, _VIEWS_PORTION))
+            if seen < _VIEWS_PORTION:
+                return sharers.found()
+            await asyncio.sleep(0)
+
+    def _visit_some(self, now_ms: int) -> None:
+        """Visit the next connections, at most as many as there are."""
+        if not self._round:
+            self._begin_round(now_ms)
+        for connection in self._round[-VISITS_MAX:]:
+            if connection.closed:
+                self._watch.end(connection)
+                continue
+            condition = condition_of(connection, now_ms)
+            if self._watch.visit(connection, condition, connection.peer, self._round_ms, now_ms):
+                connection.channel.arm_probe()
+        del self._round[-VISITS_MAX:]
+
+    def _begin_round(self, now_ms: int) -> None:
+        self._round = list(self._connections)
+        if self._round_began_ms:
+            self._round_ms = now_ms - self._round_began_ms
+        self._round_began_ms = now_ms
+        self._watch.keep(self._round)

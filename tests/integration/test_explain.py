@@ -1,0 +1,246 @@
+"""`/v1/client` and `sluice explain` on the real cluster: six causes, each made and named (verdict.md).
+
+What is asserted is the cause, and that its part is the largest; parts are measured by visits, so bounds are wide.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from protocol.api import METADATA
+from tests.cluster import HOST, Address, Cluster
+from tests.conftest import CreateTopic
+from tests.support import mutation_frames
+from tests.support.frames import request as raw_request
+from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.support.raw_topics import (
+    Topic,
+    batch,
+    describe,
+    fetch_request,
+    produce_request,
+    write,
+)
+from tests.support.wire import wired
+from tests.unit.protocol.kafka_frames import framed
+
+SECONDS = 6.0
+BYTES_PER_SECOND = 100_000
+RECORDS = 20_000
+
+
+@pytest.fixture(scope="module", params=["kip13", "schedule"])
+def sluice(
+    request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SluiceProcess]:
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        # Short windows, so that what is free at the beginning is soon used up.
+        quotas={"policy": request.param, "window_samples": 2, "window_seconds": 1},
+        client_quotas={
+            "bytes": {"producer_byte_rate": BYTES_PER_SECOND},
+            "asks": {"request_percentage": 1.0},
+            "makes": {"controller_mutation_rate": 0.5},
+        },
+    )
+    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("explain")) as process:
+        yield process
+
+
+@pytest.fixture
+def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
+    return describe(kafka, create_topic())
+
+
+def port_of(sluice: SluiceProcess, broker: int) -> Address:
+    return HOST, sluice.ports.first_broker + broker
+
+
+def explained(sluice: SluiceProcess, client_id: str, window: int = 10) -> dict[str, Any]:
+    status, text = sluice.get(f"/v1/client?{urlencode({'client_id': client_id, 'window': window})}")
+    assert status == 200, text
+    document: dict[str, Any] = json.loads(text)
+    print(document["sentence"], document["time"])
+    assert sum(document["time"].values()) == pytest.approx(1, abs=0.01)
+    return document
+
+
+def repeat(act: Callable[[], object], seconds: float = SECONDS) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        act()
+
+
+def largest(document: dict[str, Any]) -> str:
+    times: dict[str, float] = document["time"]
+    return max(times, key=lambda part: times[part])
+
+
+def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
+    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
+    with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
+        repeat(lambda: wire.ask(sent))
+        found = explained(sluice, "bytes")
+    rule = found["rule"]
+    assert (rule["kind"], rule["key"], rule["value"]) == ("produce", "producer_byte_rate", BYTES_PER_SECOND)
+    assert rule["entity"] == "client-id 'bytes'"
+    assert rule["set_by"] == "quotas.toml"
+    assert rule["enforced"]
+    assert largest(found) in ("held", "muted")
+    assert found["wants"]["rate"] > 1.5 * BYTES_PER_SECOND
+    assert [one["client_id"] for one in found["neighbours"]] == ["bytes"]
+    assert found["sentence"].startswith("bytes waited ")
+    assert "producer_byte_rate 100.0 kB/s of client-id 'bytes'" in found["sentence"]
+
+
+def test_topic_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
+    words = ("--topic", topic.name, f"producer_byte_rate={BYTES_PER_SECOND}")
+    line = [sys.executable, "-m", "proxy", "quotas", "set", "--bootstrap-server", sluice.bootstrap, *words]
+    subprocess.run(line, cwd=ROOT, check=True, timeout=60, capture_output=True)
+    client_id = f"topical-{secrets.token_hex(4)}"
+    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
+    with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
+        repeat(lambda: wire.ask(sent))
+        found = explained(sluice, client_id)
+    assert (found["rule"]["kind"], found["rule"]["entity"]) == ("topic", f"topic '{topic.name}'")
+    assert largest(found) == "muted"
+
+
+def test_request_quota_is_named(sluice: SluiceProcess) -> None:
+    asked = raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=1, client_id="asks")
+    with wired(port_of(sluice, 1), "asks") as wire:
+
+        def ask() -> None:
+            wire.send_bytes(asked)
+            wire.receive()
+
+        repeat(ask)
+        found = explained(sluice, "asks")
+    assert (found["rule"]["kind"], found["rule"]["value"]) == ("request", 1.0)
+    assert largest(found) == "muted"
+
+
+def test_mutation_quota_is_named(sluice: SluiceProcess) -> None:
+    stem = secrets.token_hex(4)
+    numbers = iter(range(1000))
+    with wired(port_of(sluice, 1), "makes") as wire:
+
+        def create() -> None:
+            number = next(numbers)
+            wire.send_bytes(
+                mutation_frames.create(5, {f"e-{stem}-{number}": 2}, correlation_id=number, client_id="makes")
+            )
+            wire.receive()
+
+        repeat(create)
+        found = explained(sluice, "makes")
+    assert (found["rule"]["kind"], found["rule"]["entity"]) == ("mutation", "client-id 'makes'")
+    assert largest(found) == "muted"
+
+
+@contextmanager
+def often_stopped(process_id: int) -> Iterator[None]:
+    """A broker that runs for a fifth of the time."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(0.1):
+            os.kill(process_id, signal.SIGSTOP)
+            time.sleep(0.4)
+            os.kill(process_id, signal.SIGCONT)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_slow_broker_is_named(sluice: SluiceProcess, kafka: Cluster, topic: Topic) -> None:
+    client_id = f"waits-{secrets.token_hex(4)}"
+    broker = topic.leaders[0]
+    sent = produce_request(topic, 0, batch([bytes(100)]))
+    with wired(port_of(sluice, broker), client_id) as wire, often_stopped(kafka.process_id(broker)):
+        repeat(lambda: wire.ask(sent))
+        found = explained(sluice, client_id)
+    assert found["rule"] is None
+    assert largest(found) == "broker"
+    assert found["broker"]["broker"] == broker
+    assert found["broker"]["p99_ms"] > 100
+    assert f"is broker {broker}, whose p99 is" in found["sentence"]
+
+
+def test_slow_client_is_named(sluice: SluiceProcess, topic: Topic) -> None:
+    client_id = f"slow-{secrets.token_hex(4)}"
+    frame = framed(produce_request(topic, 0, batch([bytes(100_000)])), 1, client_id)
+    with wired(port_of(sluice, topic.leaders[0])) as wire:
+        step = len(frame) // 60
+        for start in range(0, len(frame), step):
+            wire.send_bytes(frame[start : start + step])
+            time.sleep(0.1)
+        wire.receive()
+        found = explained(sluice, client_id)
+    assert found["rule"] is None
+    assert largest(found) == "client"
+
+
+def test_client_that_waits_for_records_is_said_to(
+    sluice: SluiceProcess, kafka: Cluster, topic: Topic
+) -> None:
+    write(kafka.address(topic.leaders[0]), topic, 0, batch([b"one"]))
+    client_id = f"polls-{secrets.token_hex(4)}"
+    asked = fetch_request(topic, {0: 1}, version=12, max_wait_ms=400)
+    with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
+        repeat(lambda: wire.ask(asked), 4.0)
+        found = explained(sluice, client_id)
+    assert found["rule"] is None
+    assert largest(found) == "poll"
+
+
+def test_command_says_it_in_one_sentence(sluice: SluiceProcess, topic: Topic) -> None:
+    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
+    with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
+        repeat(lambda: wire.ask(sent), 3.0)
+        line = [sys.executable, "-m", "proxy", "explain", "--client-id", "bytes"]
+        admin = ("--admin", f"{HOST}:{sluice.ports.admin}")
+        done = subprocess.run(
+            [*line, *admin], cwd=ROOT, check=True, timeout=60, capture_output=True, text=True
+        )
+    print(done.stdout)
+    assert done.stdout.startswith("bytes waited ")
+    assert "rule: producer_byte_rate 100.0 kB/s of client-id 'bytes', enforced" in done.stdout
+
+
+def test_all_clients_are_listed(sluice: SluiceProcess, topic: Topic) -> None:
+    client_id = f"calm-{secrets.token_hex(4)}"
+    sent = produce_request(topic, 0, batch([b"one"]))
+    with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
+
+        def send() -> None:
+            wire.ask(sent)
+            time.sleep(0.05)
+
+        repeat(send, 2.0)
+        status, text = sluice.get("/v1/clients?window=60")
+    assert status == 200
+    found = {client["client_id"]: client for client in json.loads(text)["clients"]}
+    assert found[client_id]["rule"] is None
+    assert found[client_id]["connections"] == 1
+
+
+def test_client_that_was_never_seen(sluice: SluiceProcess) -> None:
+    status, text = sluice.get("/v1/client?client_id=nothing")
+    assert (status, json.loads(text)) == (404, {"error": "no client with client id 'nothing' was seen"})

@@ -1,0 +1,21 @@
+"""Probes as a channel would have made them."""
+
+from protocol.api import FETCH
+from proxy.channel import Probe
+from tests.support.playbook import channel_machine
+
+__all__ = ["finished", "outstanding"]
+
+
+def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
+    """A request that the broker has."""
+    channel = channel_machine()
+    channel.state.now_ns = sent_ns
+    return Probe(channel.requests, FETCH, None, wait_ns)
+
+
+def finished(took_ns: int, waited_ns: int = 0) -> Probe:
+    """A request whose response has come."""
+    probe = outstanding(0)
+    probe.took_ns, probe.waited_ns = took_ns, waited_ns
+    return probe

@@ -1,0 +1,106 @@
+"""proxy.channel.probing: one request is timed when it is asked for; bytes and other requests are as without it."""
+
+from proxy.channel import Probe
+from proxy.channel.channel import Channel
+from tests.support.frames import (
+    answer,
+    fetch,
+    fetch_answer,
+    heartbeat,
+    join_group,
+    produce,
+    produce_answer,
+)
+from tests.support.playbook import channel_machine
+
+MS = 1_000_000
+
+
+def send(channel: Channel, frame: bytes, now_ms: int) -> bytes:
+    """Have the request direction handle a frame, and return what passes."""
+    data = bytearray(frame)
+    verdict = channel.requests.receive(data, 0, len(data), now_ms * MS)
+    return bytes(data[: verdict.passing])
+
+
+def respond(channel: Channel, frame: bytes, now_ms: int) -> bytes:
+    data = bytearray(frame)
+    verdict = channel.responses.receive(data, 0, len(data), now_ms * MS)
+    return bytes(data[: verdict.passing])
+
+
+def probe(channel: Channel) -> Probe:
+    found = channel.probe
+    assert found is not None
+    return found
+
+
+def test_next_request_is_timed_and_only_that() -> None:
+    channel = channel_machine()
+    send(channel, produce(9, 100, correlation_id=1), 10)
+    respond(channel, produce_answer(9, correlation_id=1), 12)
+    assert channel.probe is None
+    channel.arm_probe()
+    assert send(channel, produce(9, 100, correlation_id=2), 100) == produce(9, 100, correlation_id=2)
+    assert respond(channel, produce_answer(9, correlation_id=2), 107) == produce_answer(9, correlation_id=2)
+    first = probe(channel)
+    assert (first.took_ns, first.waited_ns) == (7 * MS, 0)
+    send(channel, produce(9, 100, correlation_id=3), 200)
+    respond(channel, produce_answer(9, correlation_id=3), 300)
+    assert channel.probe is first
+
+
+def test_ordinary_requests_after_a_probe_are_not_looked_at() -> None:
+    channel = channel_machine()
+    send(channel, produce(9, 100, correlation_id=1), 10)
+    assert channel.state.unmeasured_version is channel.state.engine.version
+    channel.arm_probe()
+    assert channel.state.unmeasured_version is None
+    send(channel, produce(9, 100, correlation_id=2), 20)
+    assert channel.state.unmeasured_version is channel.state.engine.version
+
+
+def test_fetch_that_waited_for_records_is_told_apart() -> None:
+    channel = channel_machine()
+    channel.arm_probe()
+    send(channel, fetch(11), 100)
+    assert probe(channel).wait_ns == 500 * MS
+    respond(channel, fetch_answer(11, 100), 700)
+    assert (probe(channel).took_ns, probe(channel).waited_ns) == (600 * MS, 500 * MS)
+
+
+def test_member_of_a_group_waits_for_the_others() -> None:
+    channel = channel_machine()
+    channel.arm_probe()
+    send(channel, join_group(5, 10_000), 100)
+    respond(channel, answer(), 3100)
+    assert probe(channel).waited_ns == probe(channel).took_ns == 3000 * MS
+
+
+def test_pipelined_requests_share_the_brokers_time() -> None:
+    channel = channel_machine()
+    for correlation_id in (1, 2, 3):
+        send(channel, heartbeat(correlation_id=correlation_id), 10)
+    channel.arm_probe()
+    send(channel, heartbeat(correlation_id=4), 10)
+    for correlation_id in (1, 2, 3, 4):
+        respond(channel, answer(correlation_id=correlation_id), 10 + 10 * correlation_id)
+    assert probe(channel).took_ns == 40 * MS // 4
+
+
+def test_produce_without_a_response_is_not_timed_and_ends_the_probe() -> None:
+    channel = channel_machine()
+    channel.arm_probe()
+    send(channel, produce(9, 100, acks=0), 10)
+    assert channel.probe is None
+    assert not channel.state.probe_armed
+
+
+def test_throttle_time_reaches_the_client_as_without_a_probe() -> None:
+    plain, probed = (channel_machine(producer_default=100.0) for _ in range(2))
+    probed.arm_probe()
+    sent = [send(channel, produce(9, 5000), 10) for channel in (plain, probed)]
+    assert sent[0] == sent[1]
+    received = [respond(channel, produce_answer(9, correlation_id=1), 20) for channel in (plain, probed)]
+    assert received[0] == received[1]
+    assert plain.mute_left_ms(20) == probed.mute_left_ms(20)

@@ -1,0 +1,194 @@
+"""The document and the sentence of one client, by cause."""
+
+from typing import Any
+
+import pytest
+
+from proxy.explain import parts
+from proxy.explain.explanation import Context, Origin, explain, summary
+from proxy.explain.latencies import Latencies
+from proxy.explain.neighbours import Neighbour
+from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, brokers_of
+from proxy.explain.rules import Rule
+from proxy.explain.seen import NOTHING, Seen, merge_seen
+from proxy.explain.windows import MINUTE
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity
+
+PRODUCE = Rule("produce", "producer_byte_rate")
+DEFINITIONS = Definitions(
+    {
+        Entity(client_id=DEFAULT): {"producer_byte_rate": 2_000_000, "request_percentage": 5},
+        Entity("ann", DEFAULT): {"producer_byte_rate": 3_000_000},
+        Entity(topic="orders"): {"producer_byte_rate": 1000},
+        Entity(DEFAULT): {"connection_creation_rate": 4},
+    }
+)
+
+
+def times(**named: float) -> tuple[float, ...]:
+    return tuple(1000 * named.get(name, 0.0) for name in parts.NAMES)
+
+
+def report(
+    waits: dict[Rule, float] | None = None,
+    user: str = "",
+    probes: tuple[float, float] = (0, 0),
+    **named: float,
+) -> ClientReport:
+    """A client with one connection to broker 2, and a second one that has nothing to do."""
+    busy, idle = times(**named), times(idle=1)
+    return ClientReport(
+        user,
+        "web-1",
+        (ConnectionReport("10.0.0.9:1", 2, 60_000, busy), ConnectionReport("10.0.0.9:2", 1, 60_000, idle)),
+        2,
+        tuple(map(sum, zip(busy, idle, strict=True))),
+        tuple((waits or {}).items()),
+        *probes,
+    )
+
+
+def brokers(took_ms: int = 1900, count: int = 50) -> list[BrokerReport]:
+    latencies = Latencies()
+    for _ in range(count):
+        latencies.add(2, took_ms * 1_000_000, 0)
+    return brokers_of(latencies, 0)
+
+
+def context(definitions: Definitions = DEFINITIONS, **fields: Any) -> Context:
+    found = Context(
+        MINUTE,
+        definitions,
+        True,
+        None,
+        lambda _entity, _setting: Origin("User:ops from 10.0.0.4", "2026-11-22T10:31:00Z"),
+        lambda _rule: [Neighbour("", "web-1", 1_500_000.0), Neighbour("", "web-2", 500_000.0)],
+        brokers(),
+    )
+    return found._replace(**fields)
+
+
+def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
+    found = explain(report({PRODUCE: 620}, probes=(10, 30), muted=0.62, broker=0.02, idle=0.36), context())
+    assert found["sentence"] == (
+        "web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, "
+        "set 2026-11-22T10:31:00Z by User:ops from 10.0.0.4. It asks for about 3.9 MB/s. "
+        "The broker takes 3.0 ms of 150 ms per request."
+    )
+    assert found["rule"] == {
+        "kind": "produce",
+        "key": "producer_byte_rate",
+        "entity": "client-id <default>",
+        "value": 2_000_000,
+        "setting": "",
+        "set_by": "User:ops from 10.0.0.4",
+        "set_at": "2026-11-22T10:31:00Z",
+        "enforced": True,
+    }
+    # It has three quarters of the budget: 1.5 / (1 - 0.62) = 3.95 MB/s, and of 1.5 MB/s it waits 62 %.
+    assert found["wants"]["rate"] == pytest.approx(3_947_368.421)
+    assert found["wants"]["wait_seconds_per_minute"] == {"1": 37.2, "1.5": 25.8, "2": 14.4}
+    assert found["time"]["muted"] == 0.62
+    assert found["time_of_all_connections"]["muted"] == 0.31
+    assert [one["client_id"] for one in found["neighbours"]] == ["web-1", "web-2"]
+    assert [one["peer"] for one in found["connections"]] == ["10.0.0.9:1", "10.0.0.9:2"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "entity", "limit"),
+    [
+        (Rule("topic", "producer_byte_rate", "orders"), "topic 'orders'", "producer_byte_rate 1.0 kB/s"),
+        (Rule("request", "request_percentage"), "client-id <default>", "request_percentage 5 %"),
+        (
+            Rule("connection", "connection_creation_rate", "bob"),
+            "user <default>",
+            "connection_creation_rate 4 connections/s",
+        ),
+        (
+            Rule("mutation", "controller_mutation_rate"),
+            "all clients together",
+            "controller_mutation_rate 7 partitions/s",
+        ),
+    ],
+)
+def test_each_kind_is_attributed_to_its_entity(rule: Rule, entity: str, limit: str) -> None:
+    found = explain(
+        report({rule: 900}, muted=0.9, idle=0.1), context(mutations_rate=7.0, neighbours=lambda _: ())
+    )
+    assert found["rule"]["entity"] == entity
+    assert f"web-1 waited 90% of the last minute for {limit} of {entity}, set" in found["sentence"]
+    assert found["wants"] is None
+
+
+def test_users_own_level_is_named() -> None:
+    found = explain(report({PRODUCE: 900}, user="ann", held=0.9, idle=0.1), context())
+    assert found["rule"]["entity"] == "user 'ann', client-id <default>"
+    assert found["sentence"].startswith(
+        "web-1 of ann waited 90% of the last minute for producer_byte_rate 3.0"
+    )
+
+
+def test_static_setting_is_named() -> None:
+    definitions = Definitions(static=StaticQuotas(producer_default=9_000_000))
+    found = explain(report({PRODUCE: 900}, held=0.9, idle=0.1), context(definitions))
+    assert found["rule"]["setting"] == "producer_default"
+
+
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        ({"broker": 0.96, "idle": 0.04}, "96% of the time is broker 2, whose p99 is 2.1 s for all clients."),
+        (
+            {"poll": 0.9, "idle": 0.1},
+            "90% of the time its Fetches wait for records, or its group for members.",
+        ),
+        ({"client": 0.9, "idle": 0.1}, "90% of the time the client is slow"),
+        ({"sluice": 0.9, "idle": 0.1}, "90% of the time its requests are in Sluice."),
+        ({"idle": 0.99, "broker": 0.01}, "99% of the time it asks for nothing."),
+        ({}, "nothing was seen of it yet."),
+    ],
+)
+def test_client_that_is_not_throttled(named: dict[str, float], text: str) -> None:
+    found = explain(report({}, "", (0, 0), **named), context())
+    assert found["rule"] is None
+    assert found["sentence"].startswith(f"web-1 is not throttled: {text}")
+
+
+def test_wait_below_a_clocks_error_has_no_rule() -> None:
+    assert explain(report({PRODUCE: 1.9}, muted=0.0019, idle=0.9981), context())["rule"] is None
+
+
+def test_limit_that_is_gone_meanwhile() -> None:
+    found = explain(report({PRODUCE: 900}, muted=0.9, idle=0.1), context(Definitions()))
+    assert found["rule"] is None
+    assert found["sentence"] == (
+        "web-1 is not throttled: 90% of the time it waited, and the limit is gone now."
+    )
+
+
+def test_row_in_the_list_of_all() -> None:
+    assert summary(report({PRODUCE: 620}, muted=0.62, idle=0.38))["rule"] == {
+        "kind": "produce",
+        "key": "producer_byte_rate",
+        "name": "",
+    }
+
+
+def test_reports_of_several_processes_are_added_up() -> None:
+    one = Seen((report({PRODUCE: 300}, probes=(1, 5), muted=0.5, idle=0.5),), {}, tuple(brokers(10)))
+    other = Seen(
+        (report({PRODUCE: 600}, probes=(3, 7), muted=0.9, idle=0.1),),
+        {PRODUCE: (Neighbour("", "b", 2.0), Neighbour("", "a", 1.0))},
+        tuple(brokers(10, count=7)),
+    )
+    merged = merge_seen([one, other, other])
+    (client,) = merged.clients
+    assert client.connections_total == 6
+    assert client.waits == ((PRODUCE, 1500),)
+    assert (client.probes, client.broker_ms) == (7, 19)
+    assert [parts.MUTED, client.connections[0].times[parts.MUTED]] == [1, 900]
+    assert merged.neighbours[PRODUCE] == (Neighbour("", "b", 4.0), Neighbour("", "a", 2.0))
+    assert [broker.timed for broker in merged.brokers] == [64]
+    assert merge_seen([one]) is one
+    assert merge_seen([]) == NOTHING

@@ -1,0 +1,181 @@
+"""How visits attribute a connection's time: exact holds and mutes, sampled rest, parts that add up."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.explain import parts
+from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, Condition
+from proxy.explain.rules import Rule
+from proxy.explain.watch import OTHER, RULES_MAX, Client, Watch
+from proxy.explain.windows import MINUTE, QUARTER
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.engine import ClientQuota, Engine, EngineOptions
+from tests.support.probes import finished, outstanding
+
+ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
+PRODUCE = Rule("produce", "producer_byte_rate")
+TICK_MS = 100
+MS = 1_000_000
+
+
+def quota(client_id: str = "a", user: str = "") -> ClientQuota:
+    return ENGINE.client(user, client_id, broker=1)
+
+
+def condition(activity: str = UNASKED, **fields: object) -> Condition:
+    found = Condition(quota(), 1, activity, 0, 0, None, None)
+    return found._replace(**fields)  # type: ignore[arg-type]
+
+
+def times(watch: Watch, client_id: str = "a", now_ms: int = 0) -> list[float]:
+    return watch.clients["", client_id].windows.sums(QUARTER, now_ms)
+
+
+def only(**named: float) -> list[float]:
+    return [named.get(name, 0.0) for name in parts.NAMES]
+
+
+@pytest.mark.parametrize(
+    ("activity", "part"),
+    [
+        (AT_CLIENT, "client"),
+        (IN_SLUICE, "sluice"),
+        (AT_BROKER, "broker"),
+        (ASKED, "broker"),
+        (UNASKED, "idle"),
+    ],
+)
+def test_time_since_the_last_visit_is_what_the_connection_does_now(activity: str, part: str) -> None:
+    watch = Watch()
+    watch.visit("c", condition(), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(activity), "peer", TICK_MS, 1250)
+    assert times(watch, now_ms=1250) == [
+        sum(pair) for pair in zip(only(idle=100), only(**{part: 250}), strict=True)
+    ]
+
+
+def test_first_visit_stands_for_the_time_between_visits() -> None:
+    watch = Watch()
+    watch.visit("c", condition(AT_BROKER), "peer", 400, 1000)
+    assert times(watch, now_ms=1000) == only(broker=400)
+
+
+def test_holds_and_mutes_are_exact_and_the_rest_is_sampled() -> None:
+    watch = Watch()
+    watch.visit("c", condition(), "peer", TICK_MS, 1000)
+    now = condition(AT_BROKER, held_ms=30, muted_ms=50, muting=quota().fetch)
+    watch.visit("c", now, "peer", TICK_MS, 1100)
+    assert times(watch, now_ms=1100) == only(idle=100, held=30, muted=50, broker=20)
+    rules = watch.clients["", "a"].rules
+    assert {rule: sums.sums(MINUTE, 1100) for rule, sums in rules.items()} == {
+        PRODUCE: [30.0],
+        Rule("fetch", "consumer_byte_rate"): [50.0],
+    }
+
+
+def test_probe_that_is_out_tells_a_wait_from_a_slow_broker() -> None:
+    watch = Watch()
+    fetch = outstanding(sent_ns=1000 * MS, wait_ns=500 * MS)
+    watch.visit("c", condition(), "peer", TICK_MS, 1000)
+    assert not watch.visit("c", condition(ASKED, probe=fetch), "peer", TICK_MS, 1500)
+    assert not watch.visit("c", condition(ASKED, probe=fetch), "peer", TICK_MS, 1700)
+    assert times(watch, now_ms=1700) == only(idle=100, poll=500, broker=200)
+
+
+def test_time_between_probes_divides_as_in_the_last_one() -> None:
+    watch = Watch()
+    watch.visit("c", condition(), "peer", TICK_MS, 1000)
+    fetched = finished(took_ns=400 * MS, waited_ns=300 * MS)
+    assert watch.visit("c", condition(ASKED, probe=fetched), "peer", TICK_MS, 1100)
+    assert times(watch, now_ms=1100) == only(idle=100, poll=75, broker=25)
+
+
+def test_probe_is_counted_once() -> None:
+    watch = Watch()
+    produced = finished(took_ns=8 * MS)
+    for now_ms in (1000, 1100, 1200):
+        assert watch.visit("c", condition(probe=produced), "peer", TICK_MS, now_ms)
+    assert sum(watch.latencies.classes(1, 1200)) == 1
+    assert watch.clients["", "a"].probes.sums(MINUTE, 1200) == [1.0, 8.0]
+
+
+def test_fetch_that_only_waited_says_nothing_of_its_broker() -> None:
+    watch = Watch()
+    watch.visit("c", condition(probe=finished(took_ns=400 * MS, waited_ns=400 * MS)), "peer", TICK_MS, 1000)
+    assert watch.latencies.brokers() == []
+
+
+def test_connection_belongs_to_no_client_before_its_first_request() -> None:
+    watch = Watch()
+    assert not watch.visit("c", condition(quota=None), "peer", TICK_MS, 1000)
+    assert not watch.clients
+    watch.visit("c", condition(AT_BROKER), "peer", TICK_MS, 1100)
+    assert times(watch, now_ms=1100) == only(broker=100)
+
+
+def test_connection_that_becomes_another_clients_is_counted_there() -> None:
+    watch = Watch()
+    watch.visit("c", condition(), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(AT_BROKER, quota=quota("b")), "peer", TICK_MS, 1100)
+    assert times(watch, "a", 1100) == only(idle=100)
+    assert times(watch, "b", 1100) == only(broker=100)
+    assert not watch.clients["", "a"].meters
+    assert len(watch.clients["", "b"].meters) == 1
+
+
+def test_connections_that_are_gone_are_forgotten_and_their_clients_later() -> None:
+    watch = Watch()
+    for name in ("c", "d"):
+        watch.visit(name, condition(), "peer", TICK_MS, 1000)
+    watch.keep(["d"])
+    assert len(watch) == 1
+    watch.end("d")
+    assert len(watch) == 0
+    list(watch.expire(900_000))
+    assert watch.clients
+    list(watch.expire(901_001))
+    assert not watch.clients
+
+
+def test_clients_beyond_the_most_share_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.explain.watch.CLIENTS_MAX", 2)
+    watch = Watch()
+    for name in "abcd":
+        watch.visit(name, condition(AT_BROKER, quota=quota(name)), "peer", TICK_MS, 1000)
+    assert set(watch.clients) == {("", "a"), ("", "b"), (OTHER, OTHER)}
+    assert watch.clients[OTHER, OTHER].windows.sums(MINUTE, 1000) == only(broker=200)
+
+
+def test_rules_of_one_client_are_bounded() -> None:
+    client = Client("", "a")
+    for number in range(10 * RULES_MAX):
+        client.waited(Rule("topic", "producer_byte_rate", f"t{number}"), 1.0, 0)
+    assert len(client.rules) == RULES_MAX
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([AT_CLIENT, IN_SLUICE, AT_BROKER, ASKED, UNASKED]),
+            st.integers(0, 3000),  # until this visit
+            st.floats(0, 1),  # of it, how much was held or muted
+            st.booleans(),
+        ),
+        max_size=40,
+    )
+)
+def test_parts_add_up_to_the_whole(visits: list[tuple[str, int, float, bool]]) -> None:
+    watch, now_ms, held_ms, muted_ms = Watch(), 10_000, 0, 0
+    watch.visit("c", condition(), "peer", 0, now_ms)
+    for activity, pause_ms, waited, held in visits:
+        now_ms += pause_ms
+        if held:
+            held_ms += int(waited * pause_ms)
+        else:
+            muted_ms += int(waited * pause_ms)
+        now = condition(activity, held_ms=held_ms, muted_ms=muted_ms, muting=quota().produce)
+        watch.visit("c", now, "peer", TICK_MS, now_ms)
+    found = times(watch, now_ms=now_ms)
+    assert sum(found) == pytest.approx(now_ms - 10_000)
+    assert (found[parts.HELD], found[parts.MUTED]) == (held_ms, muted_ms)

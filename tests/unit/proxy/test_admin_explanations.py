@@ -1,0 +1,102 @@
+"""/v1: which question is asked for a request, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.admin import Explanations, Request
+from proxy.admin.http import RefusedError
+from proxy.explain import parts
+from proxy.explain.explanation import Origin
+from proxy.explain.latencies import Latencies
+from proxy.explain.report import ClientReport, ConnectionReport, brokers_of
+from proxy.explain.seen import Query, Seen
+from proxy.explain.windows import MINUTE, QUARTER
+from quotas.definitions.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+
+
+def client(client_id: str, user: str = "", muted: float = 0.0) -> ClientReport:
+    times = [0.0] * len(parts.NAMES)
+    times[parts.MUTED], times[parts.IDLE] = muted, 1 - muted
+    connection = ConnectionReport("10.0.0.9:1", 2, 1000, tuple(times))
+    return ClientReport(user, client_id, (connection,), 1, tuple(times), (), 0, 0)
+
+
+class Source:
+    """Clients that are known, and the questions that were asked."""
+
+    def __init__(self, *clients: ClientReport) -> None:
+        self.clients = clients
+        self.asked: list[Query] = []
+
+    async def seen(self, query: Query) -> Seen:
+        self.asked.append(query)
+        latencies = Latencies()
+        latencies.add(2, 3_000_000, 0)
+        found = [
+            one for one in self.clients if query.client is None or query.client == (one.user, one.client_id)
+        ]
+        return Seen(tuple(found), {}, tuple(brokers_of(latencies, 0)))
+
+
+async def page(source: Source, path: str, query: str = "") -> tuple[int, dict[str, Any]]:
+    pages = Explanations(
+        source, Engine(EngineOptions(), Definitions()), lambda _entity, _name: Origin("", "")
+    )
+    found = await pages.handlers()[path](Request("GET", path, "", False, query=query))
+    assert found.content_type == "application/json"
+    document: dict[str, Any] = json.loads(found.body)
+    return found.status, document
+
+
+async def test_all_clients_the_one_that_waits_longest_first() -> None:
+    source = Source(client("calm"), client("held", muted=0.7), client("slow", muted=0.2))
+    status, document = await page(source, "/v1/clients", "window=900")
+    assert (status, document["window_seconds"], document["clients_total"]) == (200, 900, 3)
+    assert [one["client_id"] for one in document["clients"]] == ["held", "slow", "calm"]
+    assert source.asked == [Query(QUARTER)]
+
+
+async def test_one_client_by_user_and_client_id() -> None:
+    source = Source(client("web 1", "ann"))
+    status, document = await page(source, "/v1/client", "client_id=web+1&user=ann")
+    assert (status, document["client_id"], document["user"]) == (200, "web 1", "ann")
+    assert source.asked == [Query(MINUTE, ("ann", "web 1"))]
+
+
+async def test_without_a_user_the_client_that_waits_longest_is_meant() -> None:
+    source = Source(client("a", "ann", 0.1), client("a", "bob", 0.5), client("b", "cid", 0.9))
+    _, document = await page(source, "/v1/client", "client_id=a")
+    assert document["user"] == "bob"
+
+
+@pytest.mark.parametrize("query", ["client_id=b", "client_id=a&user=bob"])
+async def test_client_that_was_not_seen(query: str) -> None:
+    status, document = await page(Source(client("a", "ann")), "/v1/client", query)
+    assert status == 404
+    assert "was seen" in document["error"]
+
+
+async def test_brokers() -> None:
+    _, document = await page(Source(), "/v1/brokers")
+    assert document == {"brokers": [{"broker": 2, "timed": 1, "median_ms": 3.072, "p99_ms": 3.072}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "problem"),
+    [
+        ("/v1/client", "", "client_id is missing"),
+        ("/v1/client", "client_id=a&client_id=b", "more than one client_id"),
+        ("/v1/clients", "window=30", "window must be one of 10, 60, 900 seconds"),
+        ("/v1/clients", "color=red", "unknown field 'color'; known fields: window"),
+        ("/v1/clients", "&".join(f"a{number}=1" for number in range(20)), "invalid query"),
+        ("/v1/brokers", "window=10", "known fields: none"),
+    ],
+)
+async def test_wrong_query_is_refused(path: str, query: str, problem: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        await page(Source(), path, query)
+    assert caught.value.status == 400
+    assert problem in caught.value.problem
