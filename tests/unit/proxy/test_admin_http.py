@@ -9,7 +9,7 @@ from proxy.admin.http import Page, RefusedError, Request, parse, write
     ("head", "meant"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", Request("GET", "/", "", False)),
-        (b"GET /m?x=1 HTTP/1.1\r\nHost: h\r\nAccept: a/b\r\n\r\n", Request("GET", "/m", "a/b", False, "h")),
+        (b"GET /m?x=1 HTTP/1.1\r\nHost: h\r\nAccept: a/b\r\n\r\n", Request("GET", "/m", "a/b", False, "h", "x=1")),
         (b"HEAD / HTTP/1.1\r\nConnection: Close\r\n\r\n", Request("HEAD", "/", "", True)),
         (b"GET / HTTP/1.0\r\n\r\n", Request("GET", "/", "", True)),
         (b"GET / HTTP/1.0\r\nCONNECTION: keep-alive\r\n\r\n", Request("GET", "/", "", False)),

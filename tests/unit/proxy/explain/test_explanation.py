@@ -185,10 +185,10 @@ def test_reports_of_several_processes_are_added_up() -> None:
     merged = merge_seen([one, other, other])
     (client,) = merged.clients
     assert client.connections_total == 6
-    assert client.waits == ((PRODUCE, 1500),)
+    assert dict(client.waits) == {PRODUCE: 1500}
     assert (client.probes, client.broker_ms) == (7, 19)
-    assert [parts.MUTED, client.connections[0].times[parts.MUTED]] == [1, 900]
+    assert client.connections[0].times[parts.MUTED] == 900
     assert merged.neighbours[PRODUCE] == (Neighbour("", "b", 4.0), Neighbour("", "a", 2.0))
     assert [broker.timed for broker in merged.brokers] == [64]
-    assert merge_seen([one]) is one
+    assert merge_seen([one]) == one
     assert merge_seen([]) == NOTHING
