@@ -21,6 +21,7 @@ _STYLE: Final = (
 _LINKS: Final = (
     ("/metrics", "for Prometheus"),
     ("/clients", "all clients: their rates and quotas"),
+    ("/v1/clients", "where all clients' time goes, as JSON"),
     ("/healthz", "200 while the process responds"),
     ("/readyz", "200 when clients can be served; else 503 and why not"),
     ("/reassignments", "reassignments that are carried out in steps, as JSON"),
