@@ -146,9 +146,7 @@ class App:
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.answer)
         if self._workers is not None:
             figures = self._workers.figures(metrics, relay.engine, series_max)
-        path = config.source.path
-        origins = Origins(config.quotas, "" if path is None else path.name)
-        explanations = Explanations(figures, relay.engine, origins)
+        explanations = Explanations(figures, relay.engine, Origins(config))
         site = Site(figures, self.not_ready, page, state, explanations)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)

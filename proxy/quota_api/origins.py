@@ -4,7 +4,7 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Final
 
-from proxy.config import QuotaSettings
+from proxy.config import Config
 from proxy.explain.explanation import Origin
 from quotas.definitions.entities import Entity
 
@@ -17,15 +17,11 @@ class Origins:
     """The origins of limits: alterations that were seen here, else the place where quotas are kept.
 
     Any thread may call it.
-
-    Args:
-        settings: `[quotas]`.
-        config_name: the configuration file's name, "" without one.
     """
 
-    def __init__(self, settings: QuotaSettings, config_name: str) -> None:
-        self._settings = settings
-        self._config_name = config_name
+    def __init__(self, config: Config) -> None:
+        self._settings = config.quotas
+        self._config_name = "" if config.source.path is None else config.source.path.name
         self._altered: OrderedDict[Entity, Origin] = OrderedDict()
 
     def note(self, entity: Entity, by: str, at: str = "") -> None:

@@ -29,7 +29,8 @@ def test_single_process_imports_its_data_path_and_no_other_process() -> None:
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
-    assert found.stdout.split() == ["proxy.process.cores", "proxy.process.descriptors", "proxy.process.relay"]
+    modules = ("cores", "descriptors", "relay", "watching")
+    assert found.stdout.split() == [f"proxy.process.{name}" for name in modules]
 
 
 def test_worker_of_another_version_does_not_start() -> None:
