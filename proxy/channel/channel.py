@@ -94,10 +94,24 @@ class Channel:
         """The last timed request."""
         return self.state.probe
 
-    def arm_probe(self) -> None:
-        """Have the next request timed."""
-        self.state.probe_armed = True
-        self.state.unmeasured_version = None
+    @property
+    def asked_ns(self) -> int:
+        """When its only owed response was asked for; 0 if there is another number of them."""
+        state = self.state
+        return state.now_ns if len(state.in_flight) == 1 else 0
+
+    def time_requests(self, on: bool) -> None:
+        """Time each request from now on, or none."""
+        self.state.probe_armed = on
+        if on:
+            self.state.unmeasured_version = None
+
+    def take_probed(self) -> list[Probe]:
+        """Return the timed requests whose responses have begun, once."""
+        probed = self.state.probed
+        if probed:
+            self.state.probed = []
+        return probed
 
     @property
     def acks_zero(self) -> bool:

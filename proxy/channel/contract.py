@@ -95,8 +95,15 @@ class Machine(Protocol):
     def probe(self) -> Probe | None:
         """The last timed request."""
 
-    def arm_probe(self) -> None:
-        """Have the next request timed."""
+    @property
+    def asked_ns(self) -> int:
+        """When its only owed response was asked for; 0 if there is another number of them."""
+
+    def time_requests(self, on: bool) -> None:
+        """Time each request from now on, or none."""
+
+    def take_probed(self) -> list[Probe]:
+        """Return the timed requests whose responses have begun, once."""
 
     @property
     def acks_zero(self) -> bool:

@@ -1,9 +1,8 @@
-"""Times one request now and then, for `proxy.explain`: how long its broker took.
+"""Times the requests of a connection now and then, for `proxy.explain`: how long their broker took.
 
-`Channel.arm_probe` has the next request timed. It makes `unmeasured_version` differ from the engine's, so that the
-request comes to `request_time.measure` once; the others cost nothing. The time is from the end of the request to the
-first bytes of its response, divided by the number of responses owed then: a broker handles one request of a connection
-at a time.
+While `Channel.time_requests` says so, `unmeasured_version` differs from the engine's, so that each request comes to
+`request_time.measure`; at other times requests cost nothing. The time is from the end of the request to the first bytes
+of its response, divided by the number of responses owed then: a broker handles one request of a connection at a time.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANY_WAIT", "Probe"]
 
+PROBED_MAX: Final = 64  # kept until they are taken
 ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other
 
 
@@ -27,7 +27,6 @@ class Probe(Owed):
         wait_ns: how long it may wait at the broker by its own wish; or ANY_WAIT.
         took_ns: the time at the broker, with that wait; -1 while the broker has it.
         waited_ns: how much of `took_ns` it may have waited by its own wish.
-        counted: whether `proxy.explain` has seen the result.
     """
 
     __slots__ = (
@@ -35,7 +34,6 @@ class Probe(Owed):
         "_no_wait_bytes",
         "_owed",
         "_requests",
-        "counted",
         "key",
         "sent_ns",
         "took_ns",
@@ -61,7 +59,6 @@ class Probe(Owed):
         self.wait_ns = wait_ns
         self.took_ns = -1
         self.waited_ns = 0
-        self.counted = False
 
     def respond(
         self,
@@ -95,3 +92,5 @@ class Probe(Owed):
             self.waited_ns = min(took_ns, self.wait_ns)
         self.took_ns = took_ns // self._depth
         self.waited_ns //= self._depth
+        if len(state.probed) < PROBED_MAX:
+            state.probed.append(self)

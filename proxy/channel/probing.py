@@ -20,7 +20,6 @@ def begin_probe(
 ) -> None:
     """Time the request just handled, if the broker owes a response to it."""
     state = direction.state
-    state.probe_armed = False
     in_flight = state.in_flight
     _, key, _, correlation_id, _ = head
     if not in_flight:

@@ -126,8 +126,10 @@ def measure(
     Returns 0, or MORE if more of it is needed.
     """
     order = _measure(direction, buf, pos, end, body, head, now_ms)
-    if direction.state.probe_armed and not order:
+    state = direction.state
+    if state.probe_armed and not order:
         begin_probe(direction, buf, pos, end, body, head)
+        state.unmeasured_version = None  # the next request comes here too
     return order
 
 

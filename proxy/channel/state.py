@@ -76,7 +76,8 @@ class ChannelState:
         charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
         walks: creates the walks.
         probe: the last timed request (`proxy.channel.probe`); None before the first.
-        probe_armed: whether the next request is timed.
+        probe_armed: whether requests are timed.
+        probed: timed requests whose responses have begun, since they were last taken.
         observer: the channel's observer; None without one.
         authenticated: whether `user` comes from a SASL exchange.
         acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
@@ -119,6 +120,7 @@ class ChannelState:
         "observer",
         "probe",
         "probe_armed",
+        "probed",
         "question",
         "request_throttle",
         "request_throttle_version",
@@ -144,6 +146,7 @@ class ChannelState:
         self.observer: Observer | None = None
         self.probe: Probe | None = None
         self.probe_armed = False
+        self.probed: list[Probe] = []
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()

@@ -1,5 +1,6 @@
 """What a connection does at an instant: the shell's and the channel's part, as one value."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from proxy.channel import Muting, Probe
@@ -23,7 +24,9 @@ class Condition(NamedTuple):
         activity: what it does, holds and mutes apart.
         held_ms, muted_ms: how long it has been held and muted since it began.
         muting: the throttle of the present or last mute.
+        asked_ms: how long its broker has had its only request; -1 if that is unknown.
         probe: the last timed request; None if there is none.
+        probed: those whose responses have begun since the last visit.
     """
 
     quota: ClientQuota | None
@@ -32,4 +35,6 @@ class Condition(NamedTuple):
     held_ms: int
     muted_ms: int
     muting: Muting | None
-    probe: Probe | None
+    asked_ms: int = -1
+    probe: Probe | None = None
+    probed: Sequence[Probe] = ()

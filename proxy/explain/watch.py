@@ -20,6 +20,7 @@ __all__ = ["CLIENTS_MAX", "Client", "Meter", "Watch"]
 CLIENTS_MAX: Final = 20_000  # further ones share one entry
 OTHER: Final = "<other>"  # as in the engine
 RULES_MAX: Final = 16  # of one client: five kinds, and topics; the one it has waited least for makes room
+_NS_PER_MS: Final = 1_000_000
 _FORGET_MS: Final = 900_000  # a client without a connection
 _SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: parts.BROKER}
 
@@ -93,8 +94,8 @@ class Watch:
 
     def visit(
         self, connection: Hashable, condition: Condition, peer: str, interval_ms: int, now_ms: int
-    ) -> bool:
-        """Attribute a connection's time since the last visit; return whether its next request should be timed.
+    ) -> None:
+        """Attribute a connection's time since the last visit.
 
         Args:
             interval_ms: the time that a first visit stands for.
@@ -107,7 +108,7 @@ class Watch:
         meter.broker = condition.broker
         client = self._client_of(meter, condition, now_ms)
         if client is None:
-            return False
+            return
         held_ms, meter.held_ms = condition.held_ms - meter.held_ms, condition.held_ms
         muted_ms, meter.muted_ms = condition.muted_ms - meter.muted_ms, condition.muted_ms
         if held_ms or muted_ms:
@@ -115,7 +116,8 @@ class Watch:
         rest_ms = elapsed_ms - held_ms - muted_ms
         if rest_ms > 0:
             self._add_rest(client, meter, condition, rest_ms, now_ms)
-        return self._take_probe(client, condition, now_ms)
+        if condition.probed:
+            self._count_probes(client, condition, now_ms)
 
     def end(self, connection: Hashable) -> None:
         """Note that a connection has ended."""
@@ -178,33 +180,28 @@ class Watch:
         if condition.activity != ASKED:
             _add(client, meter, _SINGLE.get(condition.activity, parts.IDLE), rest_ms, now_ms)
             return
-        probe = condition.probe
-        poll = 0.0
-        if probe is not None and probe.took_ns < 0:  # the broker has it now
-            polls = probe.wait_ns < 0 or now_ms * 1_000_000 - probe.sent_ns <= probe.wait_ns
-            poll = 1.0 if polls else 0.0
-        elif probe is not None and probe.took_ns > 0:
-            poll = min(1.0, probe.waited_ns / probe.took_ns)
+        poll = _poll_part(condition)
         for part, share in ((parts.POLL, poll), (parts.BROKER, 1 - poll)):
             if share > 0:
                 _add(client, meter, part, share * rest_ms, now_ms)
 
-    def _take_probe(self, client: Client, condition: Condition, now_ms: int) -> bool:
-        """Count a probe that is over; return whether another should begin."""
-        probe = condition.probe
-        if probe is None or (probe.took_ns < 0 and condition.activity != ASKED):
-            return True
-        if probe.took_ns < 0:
-            return False
-        if probe.counted:
-            return True
-        probe.counted = True
-        took_ns = probe.took_ns - probe.waited_ns
-        if took_ns > 0:  # a Fetch that may have waited says nothing of its broker
-            self.latencies.add(condition.broker, took_ns, now_ms)
-            client.probes.add(0, 1.0, now_ms)
-            client.probes.add(1, took_ns / 1_000_000, now_ms)
-        return True
+    def _count_probes(self, client: Client, condition: Condition, now_ms: int) -> None:
+        for probe in condition.probed:
+            took_ns = probe.took_ns - probe.waited_ns
+            if took_ns > 0:  # a Fetch that may have waited says nothing of its broker
+                self.latencies.add(condition.broker, took_ns, now_ms)
+                client.probes.add(0, 1.0, now_ms)
+                client.probes.add(1, took_ns / _NS_PER_MS, now_ms)
+
+
+def _poll_part(condition: Condition) -> float:
+    """Return how much of the time at the broker is a wait that the request itself asked for."""
+    probe = condition.probe
+    if probe is None or not probe.wait_ns:
+        return 0.0
+    if 0 < probe.wait_ns < condition.asked_ms * _NS_PER_MS:
+        return 0.0  # longer than it may wait
+    return 1.0 if probe.took_ns <= 0 else min(1.0, probe.waited_ns / probe.took_ns)
 
 
 def _add(client: Client, meter: Meter, part: int, ms: float, now_ms: int) -> None:

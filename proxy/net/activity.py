@@ -1,5 +1,7 @@
 """What a connection does now, for `proxy.explain`."""
 
+from typing import Final
+
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, Condition
 from proxy.net.connection import Connection
 from proxy.net.ends import unread_bytes
@@ -8,10 +10,13 @@ from proxy.net.wait import HELD, MUTED
 
 __all__ = ["condition_of"]
 
+_NS_PER_MS: Final = 1_000_000
+
 
 def condition_of(connection: Connection, now: int) -> Condition:
     """Return the condition of an open connection."""
     waiting, channel = connection.waiting, connection.channel
+    asked_ns = channel.asked_ns
     return Condition(
         channel.quota,
         channel.broker,
@@ -19,7 +24,9 @@ def condition_of(connection: Connection, now: int) -> Condition:
         waiting.held_ms + waiting.running_ms(HELD, now),
         waiting.muted_ms + waiting.running_ms(MUTED, now),
         channel.muting,
+        max(0, now - asked_ns // _NS_PER_MS) if asked_ns else -1,
         channel.probe,
+        channel.take_probed(),
     )
 
 

@@ -23,6 +23,7 @@ __all__ = ["VISITS_MAX", "Watching"]
 
 TICK_SECONDS: Final = 0.1
 VISITS_MAX: Final = 100
+TIMED_PART: Final = 0.125  # of the time, a connection's requests are timed
 _NS_PER_MS: Final = 1_000_000
 _EXPIRE_TICKS: Final = 100
 _PORTION: Final = 50  # clients looked at in one turn of the loop
@@ -92,8 +93,8 @@ class Watching:
                 self._watch.end(connection)
                 continue
             condition = condition_of(connection, now_ms)
-            if self._watch.visit(connection, condition, connection.peer, self._round_ms, now_ms):
-                connection.channel.arm_probe()
+            self._watch.visit(connection, condition, connection.peer, self._round_ms, now_ms)
+            connection.channel.time_requests(random.random() < TIMED_PART)
         del self._round[-VISITS_MAX:]
 
     def _begin_round(self, now_ms: int) -> None:

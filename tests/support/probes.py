@@ -14,8 +14,8 @@ def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     return Probe(channel.requests, FETCH, None, wait_ns)
 
 
-def finished(took_ns: int, waited_ns: int = 0) -> Probe:
+def finished(took_ns: int, waited_ns: int = 0, wait_ns: int = 1_000_000_000) -> Probe:
     """A request whose response has come."""
-    probe = outstanding(0)
+    probe = outstanding(0, wait_ns)
     probe.took_ns, probe.waited_ns = took_ns, waited_ns
     return probe

@@ -1,7 +1,8 @@
-"""proxy.channel.probing: one request is timed when it is asked for; bytes and other requests are as without it."""
+"""proxy.channel.probing: requests are timed while it is asked for; bytes are as without it."""
 
 from proxy.channel import Probe
 from proxy.channel.channel import Channel
+from proxy.channel.probe import PROBED_MAX
 from tests.support.frames import (
     answer,
     fetch,
@@ -35,34 +36,58 @@ def probe(channel: Channel) -> Probe:
     return found
 
 
-def test_next_request_is_timed_and_only_that() -> None:
+def test_requests_are_timed_while_it_is_asked_for() -> None:
     channel = channel_machine()
     send(channel, produce(9, 100, correlation_id=1), 10)
     respond(channel, produce_answer(9, correlation_id=1), 12)
     assert channel.probe is None
-    channel.arm_probe()
-    assert send(channel, produce(9, 100, correlation_id=2), 100) == produce(9, 100, correlation_id=2)
-    assert respond(channel, produce_answer(9, correlation_id=2), 107) == produce_answer(9, correlation_id=2)
-    first = probe(channel)
-    assert (first.took_ns, first.waited_ns) == (7 * MS, 0)
-    send(channel, produce(9, 100, correlation_id=3), 200)
-    respond(channel, produce_answer(9, correlation_id=3), 300)
-    assert channel.probe is first
+    channel.time_requests(True)
+    for correlation_id, took_ms in ((2, 7), (3, 4)):
+        frame = produce(9, 100, correlation_id=correlation_id)
+        assert send(channel, frame, 100 * correlation_id) == frame
+        response = produce_answer(9, correlation_id=correlation_id)
+        assert respond(channel, response, 100 * correlation_id + took_ms) == response
+    channel.time_requests(False)
+    send(channel, produce(9, 100, correlation_id=4), 500)
+    respond(channel, produce_answer(9, correlation_id=4), 600)
+    assert [one.took_ns for one in channel.take_probed()] == [7 * MS, 4 * MS]
+    assert channel.take_probed() == []
 
 
-def test_ordinary_requests_after_a_probe_are_not_looked_at() -> None:
+def test_requests_that_are_not_timed_are_not_looked_at() -> None:
     channel = channel_machine()
     send(channel, produce(9, 100, correlation_id=1), 10)
-    assert channel.state.unmeasured_version is channel.state.engine.version
-    channel.arm_probe()
-    assert channel.state.unmeasured_version is None
+    version = channel.state.engine.version
+    assert channel.state.unmeasured_version is version
+    channel.time_requests(True)
     send(channel, produce(9, 100, correlation_id=2), 20)
-    assert channel.state.unmeasured_version is channel.state.engine.version
+    assert channel.state.unmeasured_version is not version
+    channel.time_requests(False)
+    send(channel, produce(9, 100, correlation_id=3), 20)
+    assert channel.state.unmeasured_version is version
+
+
+def test_timed_requests_that_are_not_taken_are_bounded() -> None:
+    channel = channel_machine()
+    channel.time_requests(True)
+    for number in range(10 * PROBED_MAX):
+        send(channel, produce(9, 100, correlation_id=number), number)
+        respond(channel, produce_answer(9, correlation_id=number), number)
+    assert len(channel.take_probed()) == PROBED_MAX
+
+
+def test_age_of_the_only_request_is_known() -> None:
+    channel = channel_machine()
+    assert channel.asked_ns == 0
+    send(channel, produce(9, 100, correlation_id=1), 10)
+    assert channel.asked_ns == 10 * MS
+    send(channel, produce(9, 100, correlation_id=2), 20)
+    assert channel.asked_ns == 0
 
 
 def test_fetch_that_waited_for_records_is_told_apart() -> None:
     channel = channel_machine()
-    channel.arm_probe()
+    channel.time_requests(True)
     send(channel, fetch(11), 100)
     assert probe(channel).wait_ns == 500 * MS
     respond(channel, fetch_answer(11, 100), 700)
@@ -71,7 +96,7 @@ def test_fetch_that_waited_for_records_is_told_apart() -> None:
 
 def test_member_of_a_group_waits_for_the_others() -> None:
     channel = channel_machine()
-    channel.arm_probe()
+    channel.time_requests(True)
     send(channel, join_group(5, 10_000), 100)
     respond(channel, answer(), 3100)
     assert probe(channel).waited_ns == probe(channel).took_ns == 3000 * MS
@@ -81,24 +106,24 @@ def test_pipelined_requests_share_the_brokers_time() -> None:
     channel = channel_machine()
     for correlation_id in (1, 2, 3):
         send(channel, heartbeat(correlation_id=correlation_id), 10)
-    channel.arm_probe()
+    channel.time_requests(True)
     send(channel, heartbeat(correlation_id=4), 10)
+    channel.time_requests(False)
     for correlation_id in (1, 2, 3, 4):
         respond(channel, answer(correlation_id=correlation_id), 10 + 10 * correlation_id)
     assert probe(channel).took_ns == 40 * MS // 4
 
 
-def test_produce_without_a_response_is_not_timed_and_ends_the_probe() -> None:
+def test_produce_without_a_response_is_not_timed() -> None:
     channel = channel_machine()
-    channel.arm_probe()
+    channel.time_requests(True)
     send(channel, produce(9, 100, acks=0), 10)
     assert channel.probe is None
-    assert not channel.state.probe_armed
 
 
 def test_throttle_time_reaches_the_client_as_without_a_probe() -> None:
     plain, probed = (channel_machine(producer_default=100.0) for _ in range(2))
-    probed.arm_probe()
+    probed.time_requests(True)
     sent = [send(channel, produce(9, 5000), 10) for channel in (plain, probed)]
     assert sent[0] == sent[1]
     received = [respond(channel, produce_answer(9, correlation_id=1), 20) for channel in (plain, probed)]

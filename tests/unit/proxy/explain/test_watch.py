@@ -24,7 +24,7 @@ def quota(client_id: str = "a", user: str = "") -> ClientQuota:
 
 
 def condition(activity: str = UNASKED, **fields: object) -> Condition:
-    found = Condition(quota(), 1, activity, 0, 0, None, None)
+    found = Condition(quota(), 1, activity, 0, 0, None)
     return found._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -78,8 +78,8 @@ def test_probe_that_is_out_tells_a_wait_from_a_slow_broker() -> None:
     watch = Watch()
     fetch = outstanding(sent_ns=1000 * MS, wait_ns=500 * MS)
     watch.visit("c", condition(), "peer", TICK_MS, 1000)
-    assert not watch.visit("c", condition(ASKED, probe=fetch), "peer", TICK_MS, 1500)
-    assert not watch.visit("c", condition(ASKED, probe=fetch), "peer", TICK_MS, 1700)
+    watch.visit("c", condition(ASKED, probe=fetch, asked_ms=500), "peer", TICK_MS, 1500)
+    watch.visit("c", condition(ASKED, probe=fetch, asked_ms=700), "peer", TICK_MS, 1700)
     assert times(watch, now_ms=1700) == only(idle=100, poll=500, broker=200)
 
 
@@ -87,28 +87,37 @@ def test_time_between_probes_divides_as_in_the_last_one() -> None:
     watch = Watch()
     watch.visit("c", condition(), "peer", TICK_MS, 1000)
     fetched = finished(took_ns=400 * MS, waited_ns=300 * MS)
-    assert watch.visit("c", condition(ASKED, probe=fetched), "peer", TICK_MS, 1100)
+    watch.visit("c", condition(ASKED, probe=fetched, asked_ms=90), "peer", TICK_MS, 1100)
     assert times(watch, now_ms=1100) == only(idle=100, poll=75, broker=25)
 
 
-def test_probe_is_counted_once() -> None:
+def test_every_probe_that_is_over_is_counted() -> None:
     watch = Watch()
-    produced = finished(took_ns=8 * MS)
-    for now_ms in (1000, 1100, 1200):
-        assert watch.visit("c", condition(probe=produced), "peer", TICK_MS, now_ms)
-    assert sum(watch.latencies.classes(1, 1200)) == 1
-    assert watch.clients["", "a"].probes.sums(MINUTE, 1200) == [1.0, 8.0]
+    probed = [finished(took_ns=took_ms * MS) for took_ms in (8, 3)]
+    watch.visit("c", condition(probe=probed[1], probed=probed), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(probe=probed[1]), "peer", TICK_MS, 1100)
+    assert sum(watch.latencies.classes(1, 1200)) == 2
+    assert watch.clients["", "a"].probes.sums(MINUTE, 1200) == [2.0, 11.0]
+
+
+def test_fetch_that_takes_longer_than_it_may_wait_is_the_brokers_time() -> None:
+    watch = Watch()
+    fetched = finished(took_ns=400 * MS, waited_ns=400 * MS, wait_ns=500 * MS)
+    watch.visit("c", condition(), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(ASKED, probe=fetched, asked_ms=501), "peer", TICK_MS, 1100)
+    assert times(watch, now_ms=1100) == only(idle=100, broker=100)
 
 
 def test_fetch_that_only_waited_says_nothing_of_its_broker() -> None:
     watch = Watch()
-    watch.visit("c", condition(probe=finished(took_ns=400 * MS, waited_ns=400 * MS)), "peer", TICK_MS, 1000)
+    fetched = finished(took_ns=400 * MS, waited_ns=400 * MS)
+    watch.visit("c", condition(probed=[fetched]), "peer", TICK_MS, 1000)
     assert watch.latencies.brokers() == []
 
 
 def test_connection_belongs_to_no_client_before_its_first_request() -> None:
     watch = Watch()
-    assert not watch.visit("c", condition(quota=None), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(quota=None), "peer", TICK_MS, 1000)
     assert not watch.clients
     watch.visit("c", condition(AT_BROKER), "peer", TICK_MS, 1100)
     assert times(watch, now_ms=1100) == only(broker=100)
