@@ -121,7 +121,7 @@ async def test_mute_that_ends_while_the_broker_is_slow_loses_no_request(rig: Rig
 async def test_kept_request_passes_when_the_broker_connects_after_the_mute(rig: Rig) -> None:
     rig.quota(producer=10_000)
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.flow(), 102_000, now_ms())
+    spent.produce(spent.flow(), 110_000, now_ms())
     both = produce(9, 100) + request(LIST_OFFSETS, 7, correlation_id=2, size=100)
     with socket.create_server((HOST, 0), backlog=0) as late:
         late.setblocking(False)
