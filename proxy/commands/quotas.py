@@ -19,6 +19,7 @@ from commandline.arguments import add_format, add_old_json, warn_old_spelling
 from commandline.exit_codes import NEGATIVE, OK
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
+from proxy.commands import quotas_explain
 from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read, write
 from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
@@ -82,6 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument(
             "--prune", action="store_true", help="also remove entities that the file does not name"
         )
+    explaining = _add(commands, "explain", _explain, "show which entity limits a client, by precedence")
+    explaining.add_argument("--user", metavar="NAME", default="", help="the client's user (default: none)")
+    explaining.add_argument("--client-id", metavar="NAME", required=True, help="the client's client id")
     _add(commands, "export", _export, "print all quotas, as a file that apply takes")
     for name in ("set", "remove", "apply"):
         commands.choices[name].add_argument(
@@ -165,6 +169,12 @@ async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
         for loss in jikkou_omits(found):
             print(f"sluice: {loss}", file=sys.stderr)
     print(write(found, options.format), end="")
+    return OK
+
+
+async def _explain(options: argparse.Namespace, client: "QuotaClient") -> int:
+    found = quotas_explain.document(await _all_quotas(client), options.user, options.client_id)
+    print(quotas_explain.write(found) if options.format == "json" else "\n".join(quotas_explain.lines(found)))
     return OK
 
 

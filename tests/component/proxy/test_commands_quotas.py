@@ -374,3 +374,15 @@ def test_next_address_is_tried(tool: Tool, capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["quotas", "show", "--bootstrap-server", servers]) == 0
     assert cli.main(["quotas", "show", "--bootstrap-server", "127.0.0.1:1"]) == 1
     assert "127.0.0.1:1: " in capsys.readouterr().err
+
+
+def test_explain_says_which_entity_applies(tool: Tool) -> None:
+    tool("set", "--user", "ann", "producer_byte_rate=5000")
+    tool("set", "--client-id", "<default>", "producer_byte_rate=9000")
+    printed = tool("explain", "--user", "ann", "--client-id", "web-1")
+    assert "producer_byte_rate: 5000\n" in printed
+    assert "user 'ann': 5000  applies" in printed
+    found = json.loads(tool("explain", "--client-id", "web-1", "--format", "json"))
+    assert [one["entity"] for one in found["keys"]["producer_byte_rate"] if one["applies"]] == [
+        "client-id <default>"
+    ]
