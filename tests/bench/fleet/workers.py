@@ -1,9 +1,14 @@
 """What several workers cost: CPU per small request, and memory, of all processes of one `sluice serve`.
 
 The broker is a scripted one (`quick_broker`), which keeps nothing, so that it takes as little of the machine as it can.
-All proxies run side by side and take turns, each with a generator of its own whose connections stay. Full: each
-connection has one request under way, and the next follows at once, as in `make bench`; the bar is for this. Paced: a
-fixed rate, far below what one process can do; there what the processes do without a request counts most (`idle`).
+All proxies run side by side and take turns, each with generators of its own whose connections stay.
+
+    alone   one connection with one request under way: each request wakes each process on its way twice, whatever their
+            number, so what differs is what the other processes cost meanwhile; the bar is for this
+    many    16 connections with five requests each, as Java's producer: what a process finds when it wakes it handles
+            at once, so one process that has them all is woken less often for the same requests than four
+
+On two cores generator and broker are what limits `many`: a proxy costs less than either.
 """
 
 import json
@@ -14,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 
@@ -24,48 +29,52 @@ from tests.bench.process import Child, child_process, cpu_nanoseconds, family, p
 from tests.bench.results import MISSING, Bar, Outcome, Table
 from tests.cluster import HOST, free_ports, processes
 
-__all__ = ["LIMIT", "Figures", "measure", "report"]
+__all__ = ["ALONE", "LIMIT", "MANY", "Figures", "measure", "report"]
 
 LIMIT: Final = 1.05
 _TOPIC: Final = "small"
 _BYTES: Final = 100
-_CONNECTIONS: Final = 16
-_DEPTH: Final = 30  # max.in.flight.requests.per.connection of Java's producer
-_ROUNDS: Final = 12
-_PACED_SECONDS: Final = 1.5
-_FULL_SECONDS: Final = 2.0
+_ROUNDS: Final = 24
+_TURN_SECONDS: Final = 0.6
 _WARM_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 5.0
-_RATE: Final = 2500
 _RATE_NEVER_REACHED: Final = 100_000_000_000
-_MICRO: Final = 1e-3  # of a nanosecond
+
+
+class Load(NamedTuple):
+    """Connections, and the requests under way on each."""
+
+    connections: int
+    depth: int
+
+
+ALONE: Final = Load(1, 1)
+MANY: Final = Load(16, 5)  # max.in.flight.requests.per.connection of Java's producer
 
 
 @dataclass(slots=True)
 class Figures:
-    """One proxy's figures.
+    """One proxy's figures; the first two have one figure a turn.
 
     Attributes:
-        paced: CPU µs per request, one a turn.
-        full: the same, at full load.
-        per_second: requests at full load.
+        cost: CPU µs per request.
+        per_second: requests.
         idle: CPU without requests, as a part of one core.
         memory: of its processes in MiB, control first.
     """
 
-    paced: list[float] = field(default_factory=list)
-    full: list[float] = field(default_factory=list)
-    per_second: list[float] = field(default_factory=list)
+    cost: dict[Load, list[float]] = field(default_factory=dict)
+    per_second: dict[Load, list[float]] = field(default_factory=dict)
     idle: float = 0.0
     memory: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Side:
-    """A proxy and its generator."""
+    """A proxy and its generators."""
 
     pid: int
-    generator: Child
+    generators: dict[Load, Child]
     figures: Figures = field(default_factory=Figures)
 
 
@@ -73,18 +82,19 @@ def measure(counts: Sequence[int], console: Console, rounds: int = _ROUNDS) -> d
     """Let the proxies take turns."""
     with tempfile.TemporaryDirectory(prefix="sluice-workers-") as name, _sides(counts, Path(name)) as sides:
         for side in sides.values():
-            _ordered(side, f"closed {_WARM_SECONDS}")
+            for load in (ALONE, MANY):
+                _ordered(side, load, _WARM_SECONDS)
         _idle(list(sides.values()))
         for number in range(rounds):
             order = list(sides.values())
             order = order[number % len(order) :] + order[: number % len(order)]
-            for side in order:
-                _turn(side)
+            for load in (ALONE, MANY):
+                for side in order:
+                    _turn(side, load)
         for count, side in sides.items():
             side.figures.memory = [_memory(pid) for pid in family(side.pid)]
-            console.print(
-                f"{count}: {median(side.figures.paced):.1f} CPU µs, {median(side.figures.per_second):.0f}/s"
-            )
+            cost = median(side.figures.cost[ALONE])
+            console.print(f"{count}: {cost:.1f} CPU µs, {side.figures.idle:.2%} idle")
         return {count: side.figures for count, side in sides.items()}
 
 
@@ -95,20 +105,18 @@ def _idle(sides: Sequence[Side]) -> None:
         side.figures.idle = (_cpu(side) - used) / (_IDLE_SECONDS * 1e9)
 
 
-def _turn(side: Side) -> None:
+def _turn(side: Side, load: Load) -> None:
     before = _cpu(side)
-    answer = _ordered(side, f"open {_PACED_SECONDS} {_RATE}")
-    side.figures.paced.append((_cpu(side) - before) * _MICRO / answer["count"])
-    before = _cpu(side)
-    answer = _ordered(side, f"closed {_FULL_SECONDS}")
-    side.figures.full.append((_cpu(side) - before) * _MICRO / answer["requests"])
-    side.figures.per_second.append(answer["requests"] / answer["seconds"])
+    requests, seconds = _ordered(side, load, _TURN_SECONDS)
+    side.figures.cost.setdefault(load, []).append((_cpu(side) - before) / 1000 / requests)
+    side.figures.per_second.setdefault(load, []).append(requests / seconds)
 
 
-def _ordered(side: Side, order: str) -> dict[str, float]:
-    side.generator.say(order)
-    answer: dict[str, float] = json.loads(side.generator.hear())
-    return answer
+def _ordered(side: Side, load: Load, seconds: float) -> tuple[float, float]:
+    generator = side.generators[load]
+    generator.say(f"closed {seconds}")
+    answer = json.loads(generator.hear())
+    return answer["requests"], answer["seconds"]
 
 
 def _cpu(side: Side) -> int:
@@ -135,13 +143,20 @@ def _sides(counts: Sequence[int], directory: Path) -> Iterator[dict[int, Side]]:
             config = directory / f"{count}.toml"
             config.write_text(_configuration(port, first, count, directory))
             pid = _start(stack, sluice_command(config), first + 1 + NODE, directory / f"{count}.log")
-            arguments = ["--port", str(first + 1 + NODE), "--topic", _TOPIC, "--size", str(_BYTES)]
-            arguments += ["--connections", str(_CONNECTIONS), "--depth", str(_DEPTH)]
-            command = [python(), "-m", "tests.bench.generator", *arguments]
-            generator = stack.enter_context(child_process(command, directory / "generator.log"))
-            generator.hear()  # "ready"
-            sides[count] = Side(pid, generator)
+            generators = {
+                load: _generator(stack, first + 1 + NODE, load, directory) for load in (ALONE, MANY)
+            }
+            sides[count] = Side(pid, generators)
         yield sides
+
+
+def _generator(stack: ExitStack, port: int, load: Load, directory: Path) -> Child:
+    arguments = ["--port", str(port), "--topic", _TOPIC, "--size", str(_BYTES)]
+    arguments += ["--connections", str(load.connections), "--depth", str(load.depth)]
+    command = [python(), "-m", "tests.bench.generator", *arguments]
+    generator = stack.enter_context(child_process(command, directory / "generator.log"))
+    generator.hear()  # "ready"
+    return generator
 
 
 def _start(stack: ExitStack, command: list[str], port: int, log: Path) -> int:
@@ -170,26 +185,35 @@ def report(found: dict[int, Figures]) -> Outcome:
     rows = []
     bars = []
     for count, each in found.items():
-        full, paced = _ratios(each.full, base.full), _ratios(each.paced, base.paced)
-        low, high = bootstrap_interval(full)
+        alone, many = (_ratios(each.cost[load], base.cost[load]) for load in (ALONE, MANY))
+        low, high = bootstrap_interval(alone)
         control, *workers = each.memory
         rows.append(
             (
-                *(str(count), f"{median(each.full):.1f}", f"{median(full):.3f} ({low:.3f} … {high:.3f})"),
-                *(f"{median(each.per_second):.0f}", f"{median(each.paced):.1f}", f"{median(paced):.3f}"),
-                *(f"{each.idle:.1%}", f"{control:.0f}", f"{median(workers):.0f}" if workers else MISSING),
-                f"{sum(each.memory):.0f}",
+                *(str(count), f"{median(each.cost[ALONE]):.1f}"),
+                f"{median(alone):.3f} ({low:.3f} … {high:.3f})",
+                *(f"{median(each.cost[MANY]):.1f}", f"{median(many):.3f}"),
+                *(f"{median(each.per_second[MANY]):.0f}", f"{each.idle:.2%}"),
+                *(
+                    f"{control:.0f}",
+                    f"{median(workers):.0f}" if workers else MISSING,
+                    f"{sum(each.memory):.0f}",
+                ),
             )
         )
         if each is not base:
             name = f"CPU per small request, {count} workers / {next(iter(found))}"
-            bars.append(Bar(name, median(full), LIMIT))
+            bars.append(Bar(name, median(alone), LIMIT))
     columns = (
-        *("workers", "CPU µs/request", "× one (95 % interval)", "requests/s", f"CPU µs/request at {_RATE}/s"),
-        *("× one", "CPU idle", "control MiB", "worker MiB", "all MiB"),
+        *("workers", "alone: CPU µs/request", "× one (95 % interval)"),
+        *("many: CPU µs/request", "× one", "requests/s", "CPU idle", "control MiB", "worker MiB", "all MiB"),
     )
-    title = f"Workers: Produce of {_BYTES} bytes, {_CONNECTIONS} connections, a scripted broker, {os.cpu_count()} cores"
-    note = "Memory is the proportional set size; with one worker there is no control process."
+    title = f"Workers: Produce of {_BYTES} bytes, a scripted broker, {os.cpu_count()} cores"
+    note = (
+        f"Alone: one connection, one request under way. Many: {MANY.connections} connections with {MANY.depth} each;"
+        " what a process finds when it wakes it handles at once, so the same requests wake several processes more often"
+        " than one. Memory is the proportional set size; with one worker there is no control process."
+    )
     return Outcome([Table(title, columns, tuple(rows), note)], bars)
 
 
