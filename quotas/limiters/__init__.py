@@ -1,6 +1,7 @@
 """Rate limiters: the arithmetic that turns bytes or counts, a limit and the time into a wait.
 
     rate            Kafka's sampled windows (KIP-13)
+    sampled         a limit over these windows, of which a process has a share
     bucket          the token bucket of KIP-599
     kip13           policy `kip13`: Kafka's arithmetic for one identity
     schedule        policy `schedule`: one virtual schedule for each identity

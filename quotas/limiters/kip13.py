@@ -18,8 +18,8 @@ from typing import Final
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
 from quotas.limiters.flow import Counted, Flow
-from quotas.limiters.lending import LimiterKey
-from quotas.limiters.rate import NEVER_MS, SampledRate
+from quotas.limiters.rate import NEVER_MS
+from quotas.limiters.sampled import SampledLimit
 from quotas.options import EngineOptions
 
 # The estimate for an identity's first Fetch, before there is a response.
@@ -31,7 +31,7 @@ _REFUSED: Final = Decision(refused=True, reason="new connection of a client far 
 FETCH_BYTES_MIN: Final = 1_048_576
 
 
-class SampledThrottle:
+class SampledThrottle(SampledLimit):
     """Kafka's sampled window for one identity: kip13."""
 
     __slots__ = (
@@ -41,33 +41,21 @@ class SampledThrottle:
         "_held",
         "_holds",
         "_in_flight",
-        "_limit",
         "_mute_ms_max",
         "_next_ms",
-        "_rate",
-        "_safe",
-        "_samples",
-        "_share",
-        "_window_ms",
         "enforced",
-        "limit",
-        "limiter_key",
         "throttles",
         "version",
     )
 
     def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        super().__init__(limit, options.window_samples, int(options.window_seconds * 1000))
         self.throttles: set[Counted] = set()
         self.version: object = None
         self.enforced = True
-        self.limiter_key: LimiterKey | None = None
         self._in_flight = 0  # expected bytes of Fetches at the broker
         self._fetching: dict[Flow, None] = {}  # the channels of those Fetches, the oldest first
         self._expected = FIRST_FETCH_BYTES  # the estimate for a channel without history
-        self._share = 1.0
-        self._samples = options.window_samples
-        self._window_ms = int(options.window_seconds * 1000)
-        self._rate = SampledRate(self._samples, self._window_ms)
         self._announcements = Announcements()
         self._next_ms = NEVER_MS  # when the next one of those that announce much may pass
         self._held = 0  # bytes of the first requests of new connections that wait
@@ -76,33 +64,12 @@ class SampledThrottle:
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; recorded bytes stay, unless the windows have changed."""
         assert limit > 0, "a definition checks this"
-        self.limit = limit
+        self.limit_to(limit)
         self._holds = options.new_connections == "held"
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
-        window_ms = int(options.window_seconds * 1000)
-        if (options.window_samples, window_ms) != (self._samples, self._window_ms):
-            recorded = self._rate.total
-            self._samples, self._window_ms = options.window_samples, window_ms
-            self._rate = SampledRate(self._samples, window_ms)
-            self._rate.record(recorded, now_ms)
+        if self.resize(options.window_samples, int(options.window_seconds * 1000), now_ms):
             for flow in self._announcements.flows:
                 flow.sample = self._rate.sample
-        self._limit_to(limit * self._share)
-
-    def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; what the windows have room for stays the same in bytes."""
-        before, self._share = self._share, share
-        self._rate.spread((share - before) * self.limit, now_ms)
-        self._limit_to(self.limit * share)
-
-    def _limit_to(self, limit: float) -> None:
-        self._limit = limit
-        self._safe = limit * (self._samples - 1) * self._window_ms / 1000.0
-
-    @property
-    def decides_again(self) -> bool:
-        """What has waited passes."""
-        return False
 
     def used(self) -> int:
         """The bytes of all attached clients."""
@@ -113,11 +80,6 @@ class SampledThrottle:
 
     def use_up_burst(self, now_ms: int) -> None:
         """Do nothing: the window is empty at the start, as in Kafka."""
-
-    def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin with full windows, if they began at that time."""
-        if now_ms < since_ms + self._samples * self._window_ms:
-            self._rate.record(round(self._safe), since_ms)
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Record, then throttle for the excess. A connection's first Produce waits while the quota is exceeded."""
@@ -248,7 +210,7 @@ class SampledThrottle:
             rate.record(-expected, now_ms)
         if throttle_ms > 0:
             # If the window is empty, waiting longer cannot help: the request passes.
-            empty_in_ms = max(rate.empty_in_ms(now_ms), self._window_ms if self._in_flight else 0)
+            empty_in_ms = max(rate.empty_in_ms(now_ms), self.window_ms if self._in_flight else 0)
             throttle_ms = min(throttle_ms, empty_in_ms, self._mute_ms_max)
             if throttle_ms > 0:
                 return Decision(throttle_ms=throttle_ms, reason="fetch over quota")
@@ -349,4 +311,4 @@ class SampledThrottle:
 
     def debt_bytes(self, now_ms: int) -> float:
         """The bytes in the window beyond the quota."""
-        return float(max(0, -self._rate.left(self._limit, now_ms)))
+        return float(max(0, -self.room(now_ms)))

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from quotas.decisions import Decision
 from quotas.definitions.definitions import CONNECTION_CREATION_RATE
 from quotas.definitions.entities import BucketKey
-from quotas.limiters.lending import ALL_BROKERS, LimiterKey
-from quotas.limiters.rate import SampledRate
+from quotas.limiters.lending import ALL_BROKERS
+from quotas.limiters.sampled import SampledLimit
 from quotas.throttles.footprint import ADDRESS_BYTES
 from quotas.throttles.mutation import Source
 
@@ -40,34 +40,15 @@ class ConnectionDecision(NamedTuple):
 _ADMITTED: Final = ConnectionDecision()
 
 
-class _AddressRate:
+class _AddressRate(SampledLimit):
     """The connections of one address to one broker, or to all of them."""
 
-    __slots__ = ("_share", "_used", "last_ms", "limit", "limiter_key", "windows")
+    __slots__ = ("_used", "last_ms")
 
     def __init__(self, limit: float, samples: int, window_ms: int) -> None:
-        self.limit = limit
-        self.limiter_key: LimiterKey | None = None
-        self.windows = SampledRate(samples, window_ms)
+        super().__init__(limit, samples, window_ms)
         self.last_ms = 0
-        self._share = 1.0
         self._used = 0
-
-    def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; what the windows have room for stays the same."""
-        before, self._share = self._share, share
-        self.windows.spread((share - before) * self.limit, now_ms)
-
-    def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin with full windows, if they began at that time."""
-        room = self.windows.left(self.limit * self._share, since_ms)
-        if now_ms < since_ms + self.windows.keep_ms:
-            self.windows.record(room, since_ms)
-
-    @property
-    def decides_again(self) -> bool:
-        """What has waited passes."""
-        return False
 
     def used(self) -> int:
         """The number of accepted connections."""
@@ -75,10 +56,10 @@ class _AddressRate:
 
     def accept(self, now_ms: int) -> int:
         """Count a connection; returns the time in ms until there is room for it, 0 if it is accepted."""
-        self.windows.record(1, now_ms)
-        wait_ms = self.windows.throttle_ms(self.limit * self._share, now_ms)
+        self._rate.record(1, now_ms)
+        wait_ms = self._rate.throttle_ms(self._limit, now_ms)
         if wait_ms > 0:
-            self.windows.record(-1, now_ms)
+            self._rate.record(-1, now_ms)
         else:
             self._used += 1
         return max(0, wait_ms)
@@ -144,7 +125,7 @@ class ConnectionRates:
             if budgets is not None:
                 budgets.begin(found, found.limiter_key, now_ms)
         else:
-            found.limit = limit
+            found.limit_to(limit)
             if budgets is not None and found.limiter_key is not None:
                 budgets.lend(found, found.limiter_key, now_ms)  # each time: a lease may be over
         found.last_ms = now_ms

@@ -15,22 +15,20 @@ from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.definitions.definitions import REQUEST_PERCENTAGE
-from quotas.limiters.lending import LimiterKey, ThrottleSource
-from quotas.limiters.rate import SampledRate
+from quotas.limiters.lending import ThrottleSource
+from quotas.limiters.sampled import SampledLimit
 from quotas.options import EngineOptions
 from quotas.throttles.windowed import WindowedCounters
 
 __all__ = ["MICROSECONDS_PER_PERCENT", "Limiters", "RequestLimiter", "RequestThrottle"]
 
 MICROSECONDS_PER_PERCENT: Final = 10_000  # of one second
-# A millionth of a microsecond per second: less would overflow the arithmetic.
-_LIMIT_MIN: Final = 1e-6
 
 
-class RequestLimiter:
+class RequestLimiter(SampledLimit):
     """The request time of all clients that share one quota.
 
-    >>> limiter = RequestLimiter(1, EngineOptions(), now_ms=0)
+    >>> limiter = RequestLimiter(1, EngineOptions())
     >>> for second in range(10):
     ...     limiter.record(4_000, second * 1000)
     >>> limiter.record(67_100, 10_500)
@@ -38,65 +36,23 @@ class RequestLimiter:
     210
     """
 
-    __slots__ = (
-        "_limit",
-        "_rate",
-        "_safe",
-        "_samples",
-        "_share",
-        "_used_us",
-        "limit",
-        "limiter_key",
-        "users",
-        "version",
-        "window_ms",
-    )
+    __slots__ = ("_used_us", "users", "version")
 
-    def __init__(self, percent: float, options: EngineOptions, now_ms: int) -> None:
+    def __init__(self, percent: float, options: EngineOptions) -> None:
+        window_ms = int(options.window_seconds * 1000)
+        super().__init__(percent * MICROSECONDS_PER_PERCENT, options.window_samples, window_ms)
         self.users = 0  # the number of attached throttles
         self.version: object = None  # the engine's version when it was last configured
-        self.limiter_key: LimiterKey | None = None
-        self._share = 1.0
         self._used_us = 0
-        self._samples = options.window_samples
-        self.window_ms = int(options.window_seconds * 1000)
-        self._rate = SampledRate(self._samples, self.window_ms)
-        self.configure(percent, options, now_ms)
 
     def configure(self, percent: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; recorded time stays, unless the windows have changed."""
-        self.limit = max(percent * MICROSECONDS_PER_PERCENT, _LIMIT_MIN)
-        window_ms = int(options.window_seconds * 1000)
-        if (options.window_samples, window_ms) != (self._samples, self.window_ms):
-            recorded = self._rate.total
-            self._samples, self.window_ms = options.window_samples, window_ms
-            self._rate = SampledRate(self._samples, window_ms)
-            self._rate.record(recorded, now_ms)
-        self._limit_to(self.limit * self._share)
-
-    def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; what the windows have room for stays the same."""
-        before, self._share = self._share, share
-        self._rate.spread((share - before) * self.limit, now_ms)
-        self._limit_to(self.limit * share)
-
-    def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin with full windows, if they began at that time."""
-        if now_ms < since_ms + self._samples * self.window_ms:
-            self._rate.record(round(self._safe), since_ms)
-
-    @property
-    def decides_again(self) -> bool:
-        """What has waited passes."""
-        return False
+        self.limit_to(percent * MICROSECONDS_PER_PERCENT)
+        self.resize(options.window_samples, int(options.window_seconds * 1000), now_ms)
 
     def used(self) -> int:
         """The time of all requests so far, in microseconds."""
         return self._used_us
-
-    def _limit_to(self, limit: float) -> None:
-        self._limit = max(limit, _LIMIT_MIN)
-        self._safe = self._limit * (self._samples - 1) * self.window_ms / 1000.0
 
     def record(self, spent_us: int, now_ms: int) -> None:
         """Count the time of one request, in microseconds."""

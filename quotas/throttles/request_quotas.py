@@ -51,7 +51,7 @@ class RequestQuotas:
         limiter_key = (REQUEST_PERCENTAGE, bucket, broker)
         limiter = self._limiters.get(limiter_key)
         if limiter is None:
-            limiter = self._limiters[limiter_key] = RequestLimiter(limit, source.options, now_ms)
+            limiter = self._limiters[limiter_key] = RequestLimiter(limit, source.options)
             limiter.limiter_key = limiter_key
             if source.budgets is not None:
                 source.budgets.begin(limiter, limiter_key, now_ms)

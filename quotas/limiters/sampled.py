@@ -1,0 +1,85 @@
+"""A limit over Kafka's sampled windows (`rate`), of which this process has a share.
+
+The share is 1 in a process of its own, less where several processes have the limit together (`quotas.sharing`). A
+change of the share leaves the room in the windows as it is: a raised share adds no burst, a lowered one is felt as the
+windows move on. So shares that are moved between processes, and add up to at most 1, make no credit.
+
+What is recorded, and what follows from an exceeded limit, is said by the limiters for bytes (`kip13`), request time
+(`throttles.request`) and connections (`throttles.connections`).
+"""
+
+from typing import Final
+
+from quotas.limiters.lending import LimiterKey
+from quotas.limiters.rate import SampledRate
+
+__all__ = ["SampledLimit"]
+
+# Per second, in the limit's unit. Less would overflow the arithmetic.
+_LIMIT_MIN: Final = 1e-6
+
+
+class SampledLimit:
+    """A limit per second over windows.
+
+    Args:
+        limit: of all processes together.
+
+    >>> limit = SampledLimit(1_000, samples=11, window_ms=1000)
+    >>> limit.lend(0.25, 0)
+    >>> limit.begin_empty(0, 0)
+    >>> limit.lend(1, 0)
+    >>> limit.room(0), limit.room(11_000)  # no more at once; the rest comes with time
+    (0, 10000)
+    """
+
+    __slots__ = ("_limit", "_rate", "_safe", "_samples", "_share", "limit", "limiter_key", "window_ms")
+
+    def __init__(self, limit: float, samples: int, window_ms: int) -> None:
+        self.limiter_key: LimiterKey | None = None
+        self.window_ms = window_ms  # of one sample
+        self._samples = samples
+        self._share = 1.0
+        self._rate = SampledRate(samples, window_ms)
+        self.limit_to(limit)
+
+    def limit_to(self, limit: float) -> None:
+        """Change the limit; what was recorded stays."""
+        self.limit = max(limit, _LIMIT_MIN)
+        self._update()
+
+    def resize(self, samples: int, window_ms: int, now_ms: int) -> bool:
+        """Change number and length of the windows; returns whether they differ, so that all is in one sample now."""
+        if (samples, window_ms) == (self._samples, self.window_ms):
+            return False
+        recorded = self._rate.total
+        self._samples, self.window_ms = samples, window_ms
+        self._rate = SampledRate(samples, window_ms)
+        self._rate.record(recorded, now_ms)
+        self._update()
+        return True
+
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of the limit from now on; the room in the windows stays the same."""
+        before, self._share = self._share, share
+        self._rate.spread((share - before) * self.limit, now_ms)
+        self._update()
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin with full windows, if they began at that time."""
+        if now_ms < since_ms + self._rate.keep_ms:
+            self._rate.record(round(self._safe), since_ms)
+
+    @property
+    def decides_again(self) -> bool:
+        """What has waited passes."""
+        return False
+
+    def room(self, now_ms: int) -> int:
+        """What may be recorded now without exceeding the share of the limit; negative if it is exceeded."""
+        return self._rate.left(self._limit, now_ms)
+
+    def _update(self) -> None:
+        """Compute the share of the limit, and what the smallest window allows (`_safe`)."""
+        self._limit = max(self.limit * self._share, _LIMIT_MIN)
+        self._safe = self._limit * (self._samples - 1) * self.window_ms / 1000.0
