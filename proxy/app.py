@@ -36,10 +36,9 @@ from proxy.cluster import (
     TopicIds,
     login_of,
 )
-from proxy.config import Address, CaptureOptions, Config
+from proxy.config import CaptureOptions, Config
 from proxy.config.definitions import unenforced
 from proxy.errors import StartError
-from proxy.fleet.setup import join_fleet
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
@@ -48,7 +47,6 @@ from proxy.process.cores import workers_of
 from proxy.process.descriptors import raise_limit
 from proxy.process.relay import Relay
 from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore
-from proxy.quota_topic import QuotaTopic, access_of
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
 from proxy.stats import Stats
@@ -58,7 +56,9 @@ from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 
 if TYPE_CHECKING:
+    from proxy.fleet.fleet import Fleet
     from proxy.process.workers import Workers
+    from proxy.quota_topic import QuotaTopic
     from proxy.topic_log.access import Access
 
 __all__ = ["App", "run"]
@@ -88,8 +88,8 @@ class App:
         self._certificates = Certificates(config, self.stats)
         self._supervisor = Supervisor(loop, self.stats)
         broker_tls = self._certificates.brokers
-        tls = None if broker_tls is None else lambda: broker_tls.context
-        self._topic = topic = QuotaTopic(config, tls) if store is None else None
+        self._tls = None if broker_tls is None else lambda: broker_tls.context
+        self._topic = topic = self._open_topic() if store is None else None
         quotas = store if topic is None else topic.store
         assert quotas is not None, "a store is given, or a topic is opened"
         # With workers the clients are theirs, and their capture; brokers replicate through this process.
@@ -98,8 +98,8 @@ class App:
             own, quotas.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
         )
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
-        upstreams = _upstreams(config, replicates=False)
-        leaders = _upstreams(config, replicates=True)
+        upstreams = config.upstreams(replicates=False)
+        leaders = config.upstreams(replicates=True)
         if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):
             upstreams = leaders  # no other address of the brokers is configured
         bootstrap = config.cluster.bootstrap or tuple(upstreams.values())
@@ -111,11 +111,8 @@ class App:
         self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
-        access = partial(access_of, config.cluster, tls)
-        self._fleet = None
-        if workers == 1:
-            self._fleet = join_fleet(config, relay.engine, relay.replication, relay.reconsider, access)
-        client = BrokerClient(self.brokers, login_of(config.cluster), tls)
+        self._fleet = self._join_fleet() if workers == 1 and config.fleet.configured else None
+        client = BrokerClient(self.brokers, login_of(config.cluster), self._tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
         self.advertised = [
@@ -132,9 +129,7 @@ class App:
         )
         self._reassignments = moves = self._make_reassignments(client)
         shown = None if moves is None else moves.shown
-        self._workers = (
-            None if workers == 1 else self._make_workers(workers, quotas.definitions, shown, access)
-        )
+        self._workers = None if workers == 1 else self._make_workers(workers, quotas.definitions, shown)
         names = relay.engine.topics.names if self._workers is None else self._workers.names
         self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
@@ -311,18 +306,33 @@ class App:
         """Whether a second signal asks to end at once."""
         return self._signals > 1
 
-    def _make_workers(
-        self,
-        workers: int,
-        definitions: Definitions,
-        moves: OngoingMoves | None,
-        access: Callable[[], "Access"],
-    ) -> "Workers":
-        """Create the workers, which are not started yet; a single process imports nothing of them."""
+    # What is configured rarely is imported where it is made.
+
+    def _open_topic(self) -> "QuotaTopic":
+        """Create the quota topic's store, which is not read yet."""
+        from proxy.quota_topic import QuotaTopic
+
+        return QuotaTopic(self._config, self._tls)
+
+    def _access(self) -> "Access":
+        """Return the way to the cluster, for logs and groups."""
+        from proxy.quota_topic import access_of
+
+        return access_of(self._config.cluster, self._tls)
+
+    def _join_fleet(self) -> "Fleet":
+        """Have this process use its shares in the fleet."""
         from proxy.process.membership import join
+
+        return join(self._config, self.relay, self._access)
+
+    def _make_workers(self, workers: int, definitions: Definitions, moves: OngoingMoves | None) -> "Workers":
+        """Create the workers, which are not started yet."""
+        from proxy.process.membership import join_with_workers
         from proxy.process.workers import Workers
 
-        shares, self._fleet = join(self._config, workers, secrets.randbits(62), self.relay, access)
+        run = secrets.randbits(62)
+        shares, self._fleet = join_with_workers(self._config, workers, run, self.relay, self._access)
         return Workers(
             workers, self._config, definitions, self.brokers, moves, self._ask, self._supervisor, shares
         )
@@ -380,13 +390,3 @@ def run(config: Config) -> int:
 
 def _cannot_cancel() -> None:
     """Do nothing: a reassignment request is validated and journaled even if its client disconnects meanwhile."""
-
-
-def _upstreams(config: Config, *, replicates: bool) -> dict[int, Address]:
-    """Return the addresses of the brokers behind the clients' listeners, or behind the replication listeners."""
-    return {
-        broker: address
-        for listener in config.listeners
-        if listener.replicates is replicates
-        for broker, address in listener.upstreams.items()
-    }

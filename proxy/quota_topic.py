@@ -7,7 +7,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from commandline.extras import not_installed
 from proxy.cluster.login import login_of, secret_of
@@ -23,9 +23,6 @@ from proxy.quota_api.topic_store import TopicStore
 from proxy.topic_log.access import Access, Sasl
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import TopicSpec
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["QuotaTopic", "access_of", "audit_spec", "quota_spec", "require_aiokafka"]
 

@@ -81,14 +81,12 @@ def _check_group(config: Config) -> None:
         return
     if config.cluster.sasl_mechanism == "AWS_MSK_IAM":
         raise ConfigError("fleet.holder", "is needed with AWS_MSK_IAM, with which no group can be joined")
-    behind = {address for listener in config.listeners for address in listener.upstreams.values()}
-    for address in config.cluster.bootstrap:
-        if address in behind:
-            problem = (
-                "with a group that chooses the fleet's holder it must name a listener of the brokers that is not "
-                "behind Sluice; or name the holder: fleet.holder"
-            )
-            raise ConfigError("cluster.bootstrap", problem, str(address))
+    if config.bootstrap_behind is not None:
+        problem = (
+            "with a group that chooses the fleet's holder it must name a listener of the brokers that is not "
+            "behind Sluice; or name the holder: fleet.holder"
+        )
+        raise ConfigError("cluster.bootstrap", problem, str(config.bootstrap_behind))
 
 
 def _check_names(config: Config) -> None:

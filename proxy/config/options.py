@@ -100,6 +100,21 @@ class Config:
         """Whether brokers replicate through this process."""
         return any(listener.replicates for listener in self.listeners)
 
+    def upstreams(self, *, replicates: bool) -> dict[int, Address]:
+        """Return the addresses of the brokers behind the clients' listeners, or behind the replication listeners."""
+        return {
+            broker: address
+            for listener in self.listeners
+            if listener.replicates is replicates
+            for broker, address in listener.upstreams.items()
+        }
+
+    @property
+    def bootstrap_behind(self) -> Address | None:
+        """The first bootstrap address that is an upstream too, where a broker advertises Sluice; None without one."""
+        behind = {address for listener in self.listeners for address in listener.upstreams.values()}
+        return next((address for address in self.cluster.bootstrap if address in behind), None)
+
     def trusts(self, listener: ListenerOptions) -> bool:
         """Whether unauthenticated clients of this listener may alter quotas: those of this machine may.
 

@@ -89,11 +89,9 @@ def check_store(config: Config) -> None:
     if config.cluster.sasl_mechanism == _MECHANISM_WITHOUT:
         problem = f'{_MECHANISM_WITHOUT} cannot be used with [quotas] store = "topic"'
         raise ConfigError("cluster.sasl_mechanism", problem)
-    behind = {address for listener in config.listeners for address in listener.upstreams.values()}
-    for address in config.cluster.bootstrap:
-        if address in behind:
-            problem = (
-                'with [quotas] store = "topic" it must name a listener of the brokers that is not behind Sluice: '
-                "the topic's brokers are reached at the addresses that they advertise there"
-            )
-            raise ConfigError("cluster.bootstrap", problem, str(address))
+    if config.bootstrap_behind is not None:
+        problem = (
+            'with [quotas] store = "topic" it must name a listener of the brokers that is not behind Sluice: '
+            "the topic's brokers are reached at the addresses that they advertise there"
+        )
+        raise ConfigError("cluster.bootstrap", problem, str(config.bootstrap_behind))

@@ -10,7 +10,7 @@
     port        the holder's port
     client      a member's connection to the holder
     state       what a member knows of its fleet, as values of JSON: pure
-    fleet       one member, as configured; `setup` makes it
+    fleet       one member, as configured
     standing    who is the holder, by a Kafka group: pure
     group       membership of that group; the only module here that needs aiokafka
     elected     between the group and the port

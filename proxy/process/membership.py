@@ -1,6 +1,7 @@
-"""A control process as a member of a fleet: it leases its workers what the holder has leased to it.
+"""A process as a member of a fleet (`[fleet]`): by itself, or as the control process of workers.
 
-Brokers replicate through control itself, so it is one more lessee of its own, beside the workers.
+A process by itself uses the shares that the holder leases to it. A control process leases its workers what the holder
+has leased to it; brokers replicate through control itself, so it is one more lessee of its own, beside the workers.
 """
 
 from collections.abc import Callable
@@ -8,21 +9,37 @@ from typing import Final
 
 from proxy.clock import now_ms
 from proxy.config import Config
+from proxy.fleet.facts import facts_of
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.fleet.setup import says
+from proxy.fleet.leasing import Leasing
 from proxy.process.relay import Relay
 from proxy.process.shares import ControlShares, lessee_of, terms_of
 from proxy.topic_log.access import Access
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.followers import FollowerShares
+from quotas.sharing.lessee import Lessee
 from quotas.sharing.member import Member
 
-__all__ = ["join"]
+__all__ = ["join", "join_with_workers"]
 
 _CONTROL: Final = 0  # its number among the workers
 
 
-def join(
+def join(config: Config, relay: Relay, access: Callable[[], Access]) -> Fleet:
+    """Have this process use the shares that are leased to it; returns its membership.
+
+    Args:
+        relay: before its first client.
+        access: returns the way to the cluster whose group chooses the holder.
+    """
+    began_ms = now_ms()
+    lessee = new_lessee(config.fleet, began_ms)
+    budgets = _budgets(config, relay, lessee, began_ms)
+    relay.engine.share(budgets)
+    return _fleet(config, relay, lessee, budgets, access)
+
+
+def join_with_workers(
     config: Config, workers: int, run: int, relay: Relay, access: Callable[[], Access]
 ) -> tuple[ControlShares, Fleet | None]:
     """Return what the workers' shares come from, and this process's membership; None without `[fleet]`.
@@ -32,17 +49,36 @@ def join(
         relay: control's own, for replication.
         access: returns the way to the cluster whose group chooses the holder.
     """
-    options, began_ms = config.fleet, now_ms()
-    if not options.configured:
+    began_ms = now_ms()
+    if not config.fleet.configured:
         return ControlShares(terms_of(workers), run, began_ms), None
     terms = terms_of(workers + config.replicates)
-    lessee = new_lessee(options, began_ms)
+    lessee = new_lessee(config.fleet, began_ms)
     member = Member(lessee, terms, began_ms)
     shares = ControlShares(terms, run, began_ms, member)
     if config.replicates:
         own = lessee_of(terms, _CONTROL, run, began_ms)
-        budgets = Budgets(relay.engine, own, began_ms)
-        budgets.add(FollowerShares(relay.replication, own, relay.reconsider))
-        shares.use(own, budgets)
-    way = access() if options.holder is None else None
-    return shares, Fleet(options, lessee, member, says(config, lessee, relay.engine), way)
+        shares.use(own, _budgets(config, relay, own, began_ms))
+    return shares, _fleet(config, relay, lessee, member, access)
+
+
+def _budgets(config: Config, relay: Relay, lessee: Lessee, began_ms: int) -> Budgets:
+    """Return the budgets of a process that uses shares; followers' too if brokers replicate through it."""
+    budgets = Budgets(relay.engine, lessee, began_ms)
+    if config.replicates:
+        budgets.add(FollowerShares(relay.replication, lessee, relay.reconsider))
+    return budgets
+
+
+def _fleet(
+    config: Config, relay: Relay, lessee: Lessee, leasing: Leasing, access: Callable[[], Access]
+) -> Fleet:
+    engine = relay.engine
+    engine.definitions.keep_digest()
+    return Fleet(
+        config.fleet,
+        lessee,
+        leasing,
+        lambda: facts_of(config.quotas, lessee.terms.lessees_max, engine.options, engine.definitions),
+        access() if config.fleet.holder is None else None,
+    )

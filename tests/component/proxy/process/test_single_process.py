@@ -1,4 +1,4 @@
-"""A single process needs nothing of several."""
+"""A single process needs nothing of several, of a fleet, or of quotas in a topic."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ async def main():
     App(config, FileStore(config.quotas), asyncio.get_running_loop())
 
 asyncio.run(main())
-print(*sorted(name for name in sys.modules if name.startswith("proxy.process.")))
+print(*sorted(name for name in sys.modules if name.startswith(("proxy.process.", "proxy.fleet", "proxy.topic_log"))))
 """
 
 
