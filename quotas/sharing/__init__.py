@@ -6,9 +6,9 @@
     lessor          leases the shares of all keys: the holder of a fleet, and each member for its workers
     lessee          the shares of one process
     budgets         the shares in this process's limiters, and their demands
-    followers       the same of followers' quotas (KIP-73)
+    followers       the same for followers' quotas (KIP-73)
     follower_demand what a follower could receive, from its recent rates
-    member          both: what the holder leases to a member, leased on to its workers
+    member          lessee and lessor in one: leases to its workers what the holder has leased to it
 
 Bytes on the wire and sockets are in `proxy.fleet`. The safety argument is decision 0012.
 """

@@ -1,12 +1,13 @@
-"""The shares of one process, applied to its limiters; and its demand, from those that made connections wait.
+"""The shares of one process, applied to its limiters; and its demands, from limiters that made connections wait.
 
 A limiter that makes no connection wait costs nothing here: it has the default share, or the one that was granted. When
 it makes one wait, its key is *named*: the demand is the whole quota while connections wait, weighted by their number,
 and twice its rate for a while after.
 
 A process begins without a burst, since its predecessor may have used it. While the shares of a named key are still
-being moved, or there is no more than the least share, a connection is muted for a moment only, since it would otherwise
-keep to a rate that is over; but only where the limiter decides again on what comes then (`schedule`).
+being moved, or there is no more than the least share, a connection is muted for a moment only, since a long mute would
+be by a rate that is no longer in force; but only if the limiter decides again when the connection comes back
+(`schedule`).
 """
 
 import hashlib
@@ -120,7 +121,7 @@ class Budgets:
         self._lessee = lessee
         self._began_ms = now_ms
         self._limiters: dict[str, Lendable] = {}
-        self._named: dict[Lendable, _Named] = {}  # the first one's demand was computed the longest ago
+        self._named: dict[Lendable, _Named] = {}  # in the order in which their demands were computed
         self._wishes: dict[str, Wish] = {}
         self._sharers: list[Sharer] = []
         self.begins: Callable[[], object] = _ignore
@@ -215,7 +216,7 @@ class Budgets:
             sharer.apply(now_ms)
 
     def _renew(self, now_ms: int) -> None:
-        """Compute the demands of the keys for which that is the longest ago."""
+        """Compute demands again, those first whose computation is the longest ago."""
         least = self._lessee.share(DEFAULT_KEY, now_ms)
         for _ in range(min(len(self._named), _RENEWED_AT_ONCE)):
             limiter = next(iter(self._named))

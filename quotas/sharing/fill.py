@@ -1,4 +1,4 @@
-"""Weighted max-min fairness (water filling): how a budget is divided among those who want parts of it."""
+"""Weighted max-min fairness (water filling): how a budget is divided by demand."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -9,7 +9,7 @@ __all__ = ["fill"]
 def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
     """Divide the capacity in proportion to the weights; no part is larger than what is wanted.
 
-    What one does not want goes to the others. Entries of weight 0 get nothing.
+    What one demand leaves goes to the others. Demands of weight 0 get nothing.
 
     >>> fill([0.1, 0.6, 0.9], [1, 1, 1], 1.0)
     [0.1, 0.45, 0.45]

@@ -4,7 +4,7 @@ A lessee *may be using* the larger of the share that it has acknowledged and of 
 is raised only by what no lessee may be using, so the sum never exceeds the capacity, whatever is lost or late. At most
 one change of a part is under way.
 
-A share of None follows the lessee's share of `DEFAULT_KEY`. Time, messages and sessions are in `book`.
+A share of None follows the lessee's share of `DEFAULT_KEY`. Time, messages and sessions are in `lessor`.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Part:
         """The largest share that the lessee may be using.
 
         Args:
-            default: the same of the default key.
+            default: that of the default key.
         """
         share = default if self.share is None else self.share
         if not self.version:
@@ -87,10 +87,10 @@ class KeyShares:
             part.share, part.version = part.sent, 0
 
     def divide(self, capacity: float, least: float) -> list[Change]:
-        """Return the shares to send now, by demand; wishes of more than there is are shared by weight.
+        """Return the shares to send now, by demand; demands beyond the capacity are divided by weight.
 
-        What is not wanted goes to those with a demand, so that they have room to grow. A share is lowered when another
-        lessee needs it, or when there is too much; without a demand of any lessee nothing is raised.
+        What is not wanted goes to the lessees with a demand, so that they have room to grow. A share is lowered when
+        another lessee needs it, or when all exceed the capacity; without a demand nothing is raised.
         """
         lessees = list(self.parts)
         parts = list(self.parts.values())

@@ -4,7 +4,7 @@ A *lessor* leases the shares of quotas to *lessees*: the holder of a fleet to it
 A *key* names one quota at one place, as text; `DEFAULT_KEY` stands for every key that has no shares of its own.
 
 A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and speak in differences, so
-a missing one ends the session, and the next session begins with everything. All transmitted times are durations.
+a missing one ends the session, and the next session begins with the whole state. All transmitted times are durations.
 """
 
 from collections.abc import Mapping

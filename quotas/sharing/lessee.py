@@ -82,7 +82,7 @@ class Lessee:
         return now_ms < self._until_ms
 
     def cut_off(self, now_ms: int) -> bool:
-        """Whether there is none, and has been none for so long that others have what this process had."""
+        """Whether there was no lease for so long that other processes have this one's shares."""
         return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
 
     def share(self, key: str, now_ms: int) -> float:

@@ -8,11 +8,11 @@ A lessee that has not reported for one lease (and `slack_ms`) is gone: its own d
 counts from when it sent the report. From then on it uses the cut-off share at most (`lessee`), which is the only way
 over a budget.
 
-A lessor that begins knows nothing of the lessees of its predecessor. Each tells at its first report what it may be
-using, and keeps it; nothing is raised until `learning_ms` is over, by when every lessee has reported here, or is gone.
-A predecessor that goes on for a while is harmless: it gives away what a silent lessee had only after it was confirmed
-as the lessor (`confirm`) later than the end of that lease, and it ends itself if it is not confirmed for
-`learning_ms` less one lease (`proxy.fleet`).
+A lessor that begins knows nothing of the lessees of its predecessor. Each says in its first report what it may be
+using, and keeps it; nothing is raised until `learning_ms` is over, when every lessee has reported here, or is gone.
+A predecessor that still runs is harmless: it leases the share of a silent lessee to others only if it was confirmed as
+the lessor (`confirm`) after the end of that lease, and it stops when it was not confirmed for `learning_ms` less one
+lease (`proxy.fleet`).
 """
 
 from collections import deque
@@ -86,7 +86,7 @@ class Lessor:
 
     Args:
         run: identifies this life of the lessor.
-        capacity: returns the share of a key that there is to lease: 1 for the holder of a fleet.
+        capacity: returns the part of a key that may be leased; 1 for the holder of a fleet.
         learning_ms: for how long nothing is raised.
     """
 
@@ -302,7 +302,7 @@ class Lessor:
             self._demands.add(key)
 
     def _named(self, key: str, further: int = 0) -> KeyShares | None:
-        """Return the shares of a key, which all lessees' default shares are at first; None if there are too many."""
+        """Return the shares of a key, at first each lessee's default share; None if there are too many keys."""
         shares = self._keys.get(key)
         if shares is None and len(self._keys) < KEYS_MAX + further:
             shares = self._keys[key] = KeyShares(self._default)

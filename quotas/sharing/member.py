@@ -27,7 +27,7 @@ class Member:
         self.workers = Lessor(terms, lessee.name.run, self._capacity, now_ms, 0)
         self._now_ms = now_ms
         self._wishes: dict[str, Wish] = {}
-        self._lowered: set[str] = set()  # keys whose workers have more than the member's share, maybe
+        self._lowered: set[str] = set()  # keys whose workers may be using more than the member's share
 
     def take(self, grants: Grants, now_ms: int) -> bool:
         """Apply the holder's grants; returns whether they belong here."""
