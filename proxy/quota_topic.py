@@ -70,7 +70,7 @@ class QuotaTopic:
         service: QuotaService,
         once: Callable[[str, Coroutine[Any, Any, object]], object],
     ) -> None:
-        """Say who applies what is read: the service's thread, called from the loop."""
+        """Have the service's thread apply the records that are read."""
         self._follower = TopicFollower(loop, service, self.store, self.log, once)
         self.log.inbox.arrived = self._follower.arrived
 

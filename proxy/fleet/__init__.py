@@ -1,19 +1,19 @@
 """Members of a fleet and its holder: how shares of quotas are leased over TCP (docs/decisions/0012).
 
     codec       reports, grants, refusals <-> bytes: pure
-    view        the fleet as the holder tells its members: pure
-    facts       what members say of themselves: pure
-    disagreements  in what they differ: pure
+    view        the fleet as the holder shows it to its members: pure
+    facts       settings and quotas that must be alike in all members: pure
+    disagreements   the facts in which members differ: pure
     sendable    reports within the protocol's bounds: pure
     frames      length and signature around a message
-    leasing     what a connection is about: the shares of one process, or of one with its workers
+    leasing     what a connection serves: the shares of one process, or of one with its workers
     port        the holder's port
     client      a member's connection to the holder
     state       what a member knows of its fleet, as values of JSON: pure
     fleet       one member, as configured
-    standing    who is the holder, by a Kafka group: pure
+    standing    which member is the holder, by a Kafka group: pure
     group       membership of that group; the only module here that needs aiokafka
-    elected     between the group and the port
+    elected     connects the group with the port
 
 Shares are computed in `quotas.sharing`.
 """

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """The holder has refused this member, with its words."""
+    """The holder has refused this member; the text is the holder's."""
 
 
 class FleetClient:
@@ -57,9 +57,9 @@ class FleetClient:
 
     Attributes:
         problem: why the holder is not reached; "" while it is.
-        view: the fleet as the holder has told last, if it has.
+        view: the holder's last view of the fleet; None before the first.
         view_ms: when that was.
-        disagreements: in what members differ, by these views.
+        disagreements: the differences between members in these views.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class FleetClient:
         """Note the end of the lease, also while nothing is received."""
         while True:
             if self._link is None:
-                self._leasing.report(self._now_ms())  # there is no one to send it to
+                self._leasing.report(self._now_ms())  # without a connection it is not sent
             self._log_state()
             await asyncio.sleep(_TICK_SECONDS)
 
@@ -124,7 +124,7 @@ class FleetClient:
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # not all members at once
 
     async def _attempt(self, holder: Address) -> str:
-        """Hold a connection; return why it has ended, "" because the holder is another one now."""
+        """Connect and exchange messages; return why the connection has ended, "" if the holder has changed."""
         try:
             await self._converse(holder)
         except RefusedError as error:

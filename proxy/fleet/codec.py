@@ -15,8 +15,8 @@ All numbers are big-endian. A message has a head and the content of its kind; a 
     7 view      see `proxy.fleet.view`
     8 leave     nothing: the member has ended, and uses no share any more
 
-There is one version, and the head and the hello are the same in all: a process of another version is refused with a
-sentence. Who may send what, and in which order, is not checked here.
+There is one version, and the head and the hello are the same in all: a process of another version is refused with an
+explanation. Which side may send which message, and in which order, is not checked here.
 """
 
 import struct
@@ -336,7 +336,7 @@ def _read_grants(content: Content) -> Grants:
 
 
 def write_facts(facts: Facts) -> bytes:
-    """Encode facts; those that are too many are left out."""
+    """Encode facts; surplus ones are left out."""
     entries = list(facts.items())[:FACTS_MAX]
     return bytes((len(entries),)) + b"".join(
         text(name, FACT_BYTES_MAX, 1) + text(value, FACT_BYTES_MAX, 1) for name, value in entries

@@ -1,8 +1,8 @@
-"""In what members of a fleet differ that must be alike; pure.
+"""The facts in which members of a fleet differ, although they must be alike; pure.
 
 A change reaches the members one after the other: quotas in a topic within a second, a reloaded file as fast as it is
-brought to all. So members disagree only when they have differed for `LASTS_MS`, and one of them has said the same for
-that long: while quotas are altered all the time, the digests of members that follow each other always differ.
+brought to all. So members disagree only when they have differed for `LASTS_MS`, and the fact of one of them has not
+changed for that long: while quotas are altered all the time, members that follow each other always differ in digests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ class Disagreements:
         lasts_ms: how long members differ before they disagree.
 
     Attributes:
-        lasting: a sentence for each, by what it is about.
+        lasting: a sentence for each, by fact.
     """
 
     def __init__(self, lasts_ms: int = LASTS_MS) -> None:

@@ -1,4 +1,4 @@
-"""The holder that a Kafka group chooses, as one member sees it: the group's thread here, the port there."""
+"""Connects the Kafka group that chooses the holder, in its thread, with this member's port."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Elected:
-    """One member of the group; it makes the port the holder's, and ends that.
+    """One member of the group; its port serves while this member is the holder.
 
     Args:
         access: the way to the group's cluster.
@@ -33,7 +33,7 @@ class Elected:
         terms: returns the terms between the holder and its members.
 
     Attributes:
-        address: the holder's, as the group told last; None: it is not known.
+        address: the holder's, by the group's last ruling; None: it is not known.
         problem: why the group cannot be used; "" if it can.
     """
 
@@ -98,7 +98,7 @@ class Elected:
         self._port.confirm(sent_ms)
 
     def _lead(self) -> None:
-        """Begin as the holder, if it does not hold; a predecessor may hold for a tenure, and its leases last on."""
+        """Become the holder, unless it is. A predecessor may go on for a tenure, and its leases last longer."""
         if self._port.lessor is None:
             at_ms, terms = self._now_ms(), self._terms()
             learning_ms = terms.lease_ms + TENURE_MS

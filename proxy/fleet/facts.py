@@ -1,4 +1,4 @@
-"""What members of a fleet say of themselves, so that each can see in what they differ; pure."""
+"""The facts that members of a fleet send about themselves, so that differences are found; pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""A message on a connection between members of a fleet: its length, a signature, itself.
+"""Frames of a connection between members of a fleet: length, signature, message.
 
     length u32 of what follows
     HMAC-SHA256; without a secret, with an empty key, as a checksum only
@@ -65,7 +65,7 @@ class Frames:
 
     @property
     def bytes_max(self) -> int:
-        """The largest length of the next frame. A member has proven that it knows the secret by its second one."""
+        """The largest length of the next frame. With its second one a member has proven that it knows the secret."""
         if not self._key:
             return SIGNATURE_BYTES + HELLO_BYTES
         unproven = self._holder and not self._received
@@ -86,7 +86,7 @@ class Frames:
         """Return the message of a frame, without its length, after the hello.
 
         Raises:
-            SignatureError: it is not signed for this place.
+            SignatureError: it is not signed for this connection, direction and number.
         """
         place = (_FROM_MEMBER if self._holder else _FROM_HOLDER) + self._received.to_bytes(8)
         message = frame[SIGNATURE_BYTES:]
@@ -99,10 +99,10 @@ class Frames:
         """Take the hello of the other side.
 
         Raises:
-            MessageError: it is none; a VersionError: of another version; a SignatureError: with another secret.
+            MessageError: it is not a hello; VersionError: of another version; SignatureError: of another secret.
         """
         message = frame[SIGNATURE_BYTES:]
-        hello = read(message)  # first, so that another version is called so, whatever it signs
+        hello = read(message)  # first, so that another version is reported as such
         if not isinstance(hello, Hello):
             raise MessageError("byte 5: a hello comes first")
         if not hmac.compare_digest(frame[:SIGNATURE_BYTES], _digest(self._secret, message)):
@@ -136,7 +136,7 @@ def _digest(key: bytes, message: bytes) -> bytes:
 
 
 async def read_secret(path: Path | None) -> bytes:
-    """Read the secret of the fleet, for every connection again; without a file there is none.
+    """Read the secret of the fleet, once for each connection; empty without a file.
 
     Raises:
         OSError: the file cannot be read, or is empty.

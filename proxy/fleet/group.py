@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
-    """What is called in the group's thread."""
+    """The callbacks, called in the group's thread."""
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
         """The group has a holder now: this member, or another."""
@@ -68,7 +68,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
     """Gives the partition to the holder. One instance for each membership.
 
     Args:
-        claim: returns what this member says of itself now.
+        claim: returns this member's claim.
         ruled: takes a ruling, and whether this member is the holder by it.
     """
 
@@ -80,7 +80,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         self._ruled = ruled
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """Return what this member says when it joins."""
+        """Return this member's claim, as it joins with it."""
         return ConsumerProtocolMemberMetadata(_METADATA_VERSION, list(topics), write_claim(self._claim()))
 
     def assign(self, _cluster: object, members: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,13 +131,13 @@ class FleetGroup:
         self._again = asyncio.Event()
 
     async def advertise(self, address: Address | None) -> None:
-        """Say where other members reach this one; None: it cannot be the holder. Members learn it at a join."""
+        """Set the address at which other members reach this one, which a join tells them; None: it cannot hold."""
         if address != self._address:
             self._address = address
             self._again.set()
 
     async def run(self) -> None:
-        """Be a member until cancelled."""
+        """Keep the membership until cancelled."""
         pause = _PAUSE_SECONDS_MIN
         while True:
             began_ms = self._now_ms()
@@ -153,7 +153,7 @@ class FleetGroup:
             await asyncio.sleep(min(pause, _PAUSE_SECONDS_MAX))
 
     async def _join(self) -> None:
-        """Be a member until the address changes.
+        """Keep the membership until the address changes.
 
         Raises:
             ProblemError: the topic or the group cannot be used.
@@ -197,7 +197,7 @@ class FleetGroup:
         except errors.KafkaError as error:
             raise problem_of(error, "be a member of the group") from error
         self._standing.confirm(sent_ms)
-        if self._standing.holds(self._now_ms()):  # it may have been ruled otherwise meanwhile
+        if self._standing.holds(self._now_ms()):  # another ruling may have come meanwhile
             self._listener.confirmed(sent_ms)
         self._listener.group_problem("")
 

@@ -1,4 +1,4 @@
-"""What a member's connection to the holder is about: the shares of a process, or of a process and its workers.
+"""What a member's connection to the holder serves: the shares of a process, or of a process and its workers.
 
 A process with workers leases through `quotas.sharing.member.Member`; one without through `quotas.sharing.budgets`.
 """
@@ -11,7 +11,7 @@ __all__ = ["Leasing"]
 
 
 class Leasing(Protocol):
-    """A lessee, and all below it."""
+    """A lessee, and all processes below it."""
 
     def report(self, now_ms: int) -> Report | None:
         """Note the end of a lease; return the report to send now, if one is due."""

@@ -124,7 +124,7 @@ class HolderPort:
             self._lessor.confirm(at_ms)
 
     def retire(self, problem: str) -> None:
-        """Stop being the holder; members are sent away."""
+        """Stop being the holder; members are refused from now on."""
         if self._lessor is None:
             return
         self._lessor, self._figures.holds, self._figures.members = None, False, 0

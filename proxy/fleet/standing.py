@@ -1,11 +1,11 @@
-"""Who is the holder of a fleet, by a Kafka group: what members say when they join, the choice, the tenure; pure.
+"""The holder of a fleet by a Kafka group: the claims of members, the choice, the tenure; pure.
 
 Each member joins with a *claim*: its name, its address, and the term in which it is the holder, if it is. One of them
 chooses (`choose`) and tells all others by a *ruling*. The holder of the latest term stays, as long as it is a member.
 
 A member that was chosen is the holder for a *tenure* after its last confirmation by Kafka, then no more (`Standing`):
-a group does not tell a member that was expelled. Nothing rests on there being one holder at a time, if each ends its
-tenure (`quotas.sharing.lessor`).
+a group does not tell a member that was expelled. Safety does not depend on a single holder at a time, if each
+ends its tenure (`quotas.sharing.lessor`).
 """
 
 import struct
@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """What all members are told.
+    """The choice, as all members receive it.
 
     Args:
         address: the holder's; None: no member can be the holder.

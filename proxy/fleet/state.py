@@ -15,10 +15,10 @@ _SHARES_SHOWN_MAX: Final = 64
 def state_of(
     lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
 ) -> Mapping[str, object]:
-    """Return this member's leases and the fleet as the holder told last.
+    """Return this member's leases, and the fleet by the holder's last view.
 
     Args:
-        view: as the holder told; None if it has told nothing yet.
+        view: the holder's; None before the first.
         disagreements: a sentence for each.
     """
     keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)

@@ -1,9 +1,9 @@
-"""What the holder tells its members about the fleet, for people: who is in it, and who has which shares; pure.
+"""The fleet as the holder shows it to its members, for display: members and shares; pure.
 
     view        learning u8, members u16, then of each: name text u8, run u64, silent_ms u32, present_s u32, facts
                 keys u16, then of each: key text u16, the share of each member f64
 
-Only the first keys are in it, by name (`KEYS_SHOWN_MAX`). Nothing is decided by it.
+Only the first keys are in it, by name (`KEYS_SHOWN_MAX`). No decision depends on it.
 """
 
 import struct
@@ -75,7 +75,7 @@ def write_view(view: View) -> bytes:
 
 
 def read_view(message: bytes) -> View:
-    """Decode a view, whose kind has been looked at.
+    """Decode a view; its kind has been read already.
 
     Raises:
         MessageError: it is malformed.

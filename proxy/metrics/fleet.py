@@ -24,7 +24,7 @@ class FleetFigures:
         received: reports and connections at the holder, by result.
         members: those that the holder has heard from within one lease; 0 at other members.
         holds: whether this member is the holder.
-        disagreements: in how many things members differ.
+        disagreements: the number of facts in which members differ.
     """
 
     def __init__(self) -> None:

@@ -123,7 +123,7 @@ class RisingSums(Generic[K]):
 
 
 _SampleKey = tuple[str, tuple[tuple[str, str], ...]]
-_RowKey = tuple[str, Identity, str]  # kind, whose, which counter
+_RowKey = tuple[str, Identity, str]  # kind, identity, counter
 
 
 class Merging:

@@ -1,7 +1,7 @@
-"""What one worker is told: all state when it starts, then what changes, in an order in which nothing overtakes.
+"""Feeds one worker: the whole state when it starts, then the changes, in their order.
 
-What is still to be sent is kept as keys that have changed, each once, so it is bounded by the state itself, however
-long a worker does not read. A response to a question follows what has changed before it.
+Pending changes are kept as keys, each once, so they are bounded by the state itself, even if a worker does not read for
+long. The response to a question is sent after all changes that came before it.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ ANSWERS_MAX: Final = 10_000  # more than questions may wait
 
 
 class State:
-    """What the control process tells its workers.
+    """The state that the control process sends to its workers.
 
     Args:
         config: a worker's.

@@ -1,4 +1,4 @@
-"""One life of one worker, as the control process sees it: its process, its link, its questions, what it is told."""
+"""One life of one worker, as the control process sees it: process, link, questions, feed."""
 
 import asyncio
 import os
@@ -33,15 +33,15 @@ class Life:
     Args:
         number: of the worker, from 1.
         ask: responds to its questions.
-        heard: called with what concerns other workers too.
+        heard: called with messages that concern other workers too.
 
     Attributes:
         run: identifies this life.
-        feed: what it is told.
+        feed: the state that is sent to it.
         ready: whether its ports are bound.
-        was_ready: whether they were, if it has ended.
+        was_ready: after its end: whether its ports were bound.
         problem: why it cannot start; "" if it can.
-        connections: its clients' connections, a moment ago.
+        connections: the number of its clients' connections at its last beat.
         code: how it has ended; None while it runs.
         ended: set when it has ended.
     """
@@ -105,7 +105,7 @@ class Life:
         return 0 if self._process is None else self._process.pid
 
     async def wait(self) -> int:
-        """Wait for its end, and let go of everything; returns the exit code."""
+        """Wait for its end, and release everything; returns the exit code."""
         assert self._process is not None, "it was started"
         code = await self._process.wait()
         if self._link is not None:
@@ -147,7 +147,7 @@ class Life:
             del self._figures[number]
 
     def _link_lost(self) -> None:
-        """It ends by itself after this, or is killed."""
+        """Note the end of the link: the process ends by itself now, or is killed."""
         asyncio.get_running_loop().call_later(_END_SECONDS_MAX, self.kill)
 
     def _received(self, message: object) -> None:

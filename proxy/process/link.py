@@ -32,7 +32,7 @@ class Link(asyncio.Protocol):
 
     Args:
         received: handles a message.
-        lost: called once, when the other side is gone, or has sent what is no message.
+        lost: called once, when the other side is gone, or has sent an invalid message.
     """
 
     def __init__(

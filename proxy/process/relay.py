@@ -1,7 +1,7 @@
 """The data path of one process: listeners, connections, quota engine, capture; the sweep and the drain.
 
-It is told everything that does not come from its clients: configuration, quotas, routes to brokers. Who reads and asks
-for these is the application: in the same process, or in the control process.
+Everything that does not come from its clients is given to it: configuration, quotas, routes to brokers. The application
+obtains these, in the same process or in the control process.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ class Relay:
         event(logger, logging.INFO, "stopped", connections_cut=left)
 
     async def end_capture(self, hurried: Callable[[], bool]) -> None:
-        """End the sweep, and write what is captured; of the last rows' topics names may have to be asked for."""
+        """End the sweep, and write the captured rows; the names of the last rows' topics may have to be asked for."""
         self._sweep_task.cancel()
         if self._capture is not None:
             self._capture.close()
@@ -155,7 +155,7 @@ class Relay:
         self.shared.close()
 
     async def _sweep(self) -> None:
-        """Look at every connection now and then: idle ones, slow ones; and forget clients that are gone."""
+        """Check all connections for idle and slow ones periodically, expire state, and write captured rows."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             await self.connections.sweep()
@@ -164,7 +164,7 @@ class Relay:
                 self._supervisor.call("capture", self._capture.flush)
 
     def _expire(self) -> None:
-        """Forget what is old: clients, fetch sessions; and give back what was kept for them."""
+        """Remove expired clients and fetch sessions, and relieve kept bytes."""
         now = now_ms()
         self.engine.expire(now)
         self.shared.sessions.expire(now)

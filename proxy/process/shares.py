@@ -1,8 +1,8 @@
-"""The shares of budgets between control and its workers: who may use how much of each quota.
+"""The shares of budgets between control and its workers: how much of each quota a worker may use.
 
-Each worker is a lessee, whose engine says what it wants (`quotas.sharing.budgets`); control leases the whole of each
+Each worker is a lessee, whose engine has the demands (`quotas.sharing.budgets`); control leases the whole of each
 budget, or this member's share of it. Both send what is due every STEP_SECONDS. A worker whose lease has ended, since
-control does not run or is too slow, uses the least share of each budget, which is never lent; so does one that begins.
+control does not run or is too slow, uses the least share of each budget, which is never lent; so does one that starts.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The names of topics for all workers: each name is learned once, and every worker is told."""
+"""The names of topics for all workers: each name is learned once, and sent to every worker."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Control's side of all workers: starts and supervises them, feeds them, and collects what they say.
+"""Control's side of all workers: starts, supervises and feeds them, and collects their figures.
 
 A worker that ends is started again (`restarts`), and only its own connections are gone. One that is silent, or does not
 become ready in time, is killed: connections would wait at its ports. What prevents the first start of all (a port in
@@ -44,7 +44,7 @@ __all__ = ["Workers"]
 READY_SECONDS_MAX: Final = 60.0
 _TICK_SECONDS: Final = 1.0
 _PORTS_SECONDS_MAX: Final = 1.0
-# Beside `limits.drain_seconds`: the rows of a capture, and then some.
+# Beyond `limits.drain_seconds`: to write the last rows of a capture.
 _DRAIN_MORE_SECONDS: Final = 15.0
 _KILLED: Final = "killed"
 

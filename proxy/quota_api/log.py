@@ -1,4 +1,4 @@
-"""The topics under quotas, as far as the store needs them; `proxy.topic_log` has both."""
+"""The quota topic and the audit topic, as far as the store needs them; `proxy.topic_log` implements both."""
 
 from concurrent.futures import Future
 from typing import Protocol

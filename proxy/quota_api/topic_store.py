@@ -3,7 +3,7 @@
     alter ─► validate against memory ─► one batch of records ─► acknowledged ─► read back ─► in force ─► response
 
 An alteration is in force here when its own records were read back, so memory always has the order of the topic, which
-is the same for all processes. Everything that is asked for is written, also what would change nothing here: another
+is the same for all processes. Every requested change is written, even one that would change nothing here: another
 process may have changed it a moment ago.
 
 A record that cannot be read leaves its limit as it was, and is counted; the limits whose last record is unreadable are
@@ -50,7 +50,7 @@ _APPEND_SECONDS_MAX: Final = 20.0
 _READ_BACK_SECONDS_MAX: Final = 5.0
 _SNAPSHOT_SECONDS: Final = 30.0  # between two snapshots
 _SKIPPED_LINE_SECONDS: Final = 60.0
-_UNREADABLE_MAX: Final = 10_000  # limits whose last record is unreadable, that are told apart
+_UNREADABLE_MAX: Final = 10_000  # limits whose last record is unreadable, each counted once
 
 logger = logging.getLogger(__name__)
 

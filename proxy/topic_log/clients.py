@@ -259,7 +259,7 @@ async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> No
     for close in closers:
         try:
             await bounded(close(), _STOP_SECONDS_MAX)
-        except Exception as error:  # noqa: BLE001 - what a client that is thrown away says is of no use
+        except Exception as error:  # noqa: BLE001 - errors of a client that is discarded are of no use
             logging.getLogger(__name__).debug("a client did not close: %s", error)
 
 

@@ -1,7 +1,7 @@
 """Events for a topic that this process does not read: appended some time later, in order, at least once.
 
 They wait in memory while the topic cannot be appended to, up to EVENTS_MAX; beyond that new ones are dropped, which is
-counted and said once. What waits when the process is killed is lost.
+counted and logged once. What waits when the process is killed is lost.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class EventLog:
 
     Attributes:
         problem: why they wait; None if they do not.
-        dropped: how many there was no room for.
+        dropped: the number of events for which there was no room.
     """
 
     def __init__(self, thread: LoopThread, access: Access, spec: TopicSpec) -> None:

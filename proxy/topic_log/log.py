@@ -1,14 +1,14 @@
-"""A log over a topic: reads it from the beginning, follows it, appends to it, and gets over every problem.
+"""A log over a topic: reads it from the beginning, follows it, appends to it, and recovers from problems.
 
     session    look at the topic ─► connect ─► read to the end ─► follow, and look again every CHECK_SECONDS
 
-Any problem ends the session: it is named once in the log of the process, `problem` has it as long as it lasts, nothing
-is read or appended meanwhile, and the next session begins after a pause. It reads on where the last one stopped, unless
+Any problem ends the session: it is logged once, `problem` has it while it lasts, nothing is read or appended meanwhile,
+and the next session begins after a pause. It reads on where the last one stopped, unless
 that is more than RESUME_SECONDS_MAX ago or the offset is gone: then all is read again from the beginning, since the
 topic's tombstones may have been removed in the meantime.
 
 A topic is created only by a process that has not read one of that name before. If it is deleted or replaced by another
-one of the same name, the log stays at its problem until the process is started again: what it has read stays true.
+one of the same name, the problem lasts until the process is started again, and what was read stays in force.
 
 All of it runs in the thread of a `LoopThread`, except the methods that say "in any thread".
 """
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class _RestartError(Exception):
-    """The session ends for another one, without a problem."""
+    """The session ends without a problem, and another one begins."""
 
 
 class TopicLog:
@@ -57,7 +57,7 @@ class TopicLog:
 
     Attributes:
         inbox: what is read.
-        problem: why nothing is read; None if all is well. The first value stands until the first session has begun.
+        problem: why nothing is read; None while it is, and before the first session (`tried`).
     """
 
     def __init__(self, thread: LoopThread, access: Access, spec: TopicSpec) -> None:

@@ -36,7 +36,7 @@ def log_problem(into: logging.Logger, topic: str, problem: Problem) -> None:
 
 
 class ProblemError(Exception):
-    """The log cannot be used; `topic_id` is the topic's, if it was told."""
+    """The log cannot be used; `topic_id` is the topic's, if it is known."""
 
     def __init__(self, cause: str, text: str, topic_id: bytes = b"") -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class TopicSpec:
         name: the topic.
         cleanup_policy: the only `cleanup.policy` that is accepted.
         one_partition: refuse a topic with more partitions, which has no order.
-        configs: further configs of a topic that is created here; of an existing topic differences are only told.
+        configs: further configs of a topic that is created here; of an existing topic differences are only logged.
     """
 
     name: str
