@@ -111,6 +111,11 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline",
         action="store_true",
-        help="judge the files alone: do not connect to the cluster, resolve names, or try ports",
+        help="judge the files alone: do not connect to the cluster or the fleet, resolve names, or try ports",
+    )
+    parser.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        help="the admin port of a member of the fleet, or its URL (default: admin.bind of the configuration)",
     )
     add_format(parser)

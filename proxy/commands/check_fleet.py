@@ -1,10 +1,38 @@
-"""What `sluice check` says of `[fleet]`; pure."""
+"""What `sluice check` says of `[fleet]`, and of its members, if one of them runs.
 
-from collections.abc import Iterator, Mapping
+One member is asked, by default the one that this configuration is for. What members differ in is what that member has
+seen for 5 s; the configuration itself is compared with this member.
+"""
 
-from proxy.config import FleetOptions
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-__all__ = ["document", "lines"]
+from proxy.commands.admin_page import Document, read_document
+from proxy.config import Address, Config, FleetOptions, engine_options
+from proxy.errors import ServerError
+from quotas.definitions.definitions import Definitions
+
+__all__ = ["Members", "ask_members", "compared", "document", "lines", "members_document"]
+
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+# Of the program, not of a configuration.
+_NOT_CONFIGURED: Final = ("version",)
+
+
+class Members(NamedTuple):
+    """What the member that was asked has said.
+
+    Args:
+        asked: its admin port; "" if there is none.
+        problem: why it did not respond; "" if it did.
+        names: all members.
+        differences: a sentence for each difference between members, and between this configuration and the member.
+    """
+
+    asked: str
+    problem: str
+    names: Sequence[str] = ()
+    differences: Sequence[str] = ()
 
 
 def lines(options: FleetOptions) -> Iterator[str]:
@@ -32,3 +60,63 @@ def document(options: FleetOptions) -> Mapping[str, object] | None:
         "holds": options.holds_by_name,
         "cut_off": options.cut_off,
     }
+
+
+def ask_members(config: Config, definitions: Definitions, admin: str | None, own_name: str) -> Members | None:
+    """Ask a member what all members have, and compare this configuration; None without a fleet.
+
+    Args:
+        definitions: the quotas of this configuration.
+        admin: the admin port to ask; None: the one of this configuration.
+        own_name: how this configuration is called beside the names of members.
+    """
+    if not config.fleet.configured:
+        return None
+    asked = admin or _admin_of(config.admin.bind)
+    if not asked:
+        return Members("", "this configuration has no admin port; --admin names a member's")
+    try:
+        page = read_document(asked, "/fleet")
+    except ServerError as error:
+        return Members(asked, str(error))
+    if not page.get("member"):
+        return Members(asked, f"{asked} is no member of a fleet")
+    names = [member["name"] for member in page["members"]]
+    own = _differences(config, definitions, own_name, page)
+    return Members(asked, "", names, [*page["disagreements"], *own])
+
+
+def compared(members: Members | None) -> Iterator[str]:
+    """Yield the lines for people."""
+    if members is None:
+        return
+    if members.problem:
+        yield f"warning: the members of the fleet were not compared: {members.problem}"
+        return
+    yield f"members of the fleet, by {members.asked}: {', '.join(members.names)}"
+    yield from (f"  differs: {sentence}" for sentence in members.differences)
+
+
+def members_document(members: Members) -> Mapping[str, object]:
+    """Return the same as values of JSON."""
+    return {**members._asdict(), "names": list(members.names), "differences": list(members.differences)}
+
+
+def _admin_of(bind: Address | None) -> str:
+    return "" if bind is None else str(bind._replace(host=_LOOPBACK_OF.get(bind.host, bind.host)))
+
+
+def _differences(config: Config, definitions: Definitions, own_name: str, page: Document) -> Sequence[str]:
+    """Compare this configuration with the member that was asked."""
+    # Imported late: most configurations have no fleet.
+    from proxy.fleet.disagreements import differences
+    from proxy.fleet.facts import DIGEST, facts_of
+
+    theirs = next((member for member in page["members"] if member["run"] == page["run"]), None)
+    if theirs is None:  # it has no lease yet
+        return ()
+    definitions.keep_digest()
+    own = facts_of(config.quotas, config.fleet.members_max, engine_options(config), definitions)
+    left_out = _NOT_CONFIGURED if config.quotas.store == "file" else (*_NOT_CONFIGURED, DIGEST)
+    facts = {name: value for name, value in own.items() if name not in left_out}
+    return list(differences([(own_name, facts), (theirs["name"], theirs)]).values())

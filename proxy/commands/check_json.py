@@ -1,7 +1,7 @@
 """The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
 
 config, problem ("" without an error), warnings, listeners, quotas, replication, fleet, reassignment, capture, admin;
-and cluster, unless `--offline`. If the configuration cannot be read, only the first two.
+and cluster, and members of a fleet, unless `--offline`. If the configuration cannot be read, only the first two.
 """
 
 from collections.abc import Mapping

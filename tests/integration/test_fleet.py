@@ -1,4 +1,4 @@
-"""Two gateways in front of real brokers are one fleet: together they give each client its quota, once."""
+"""Two gateways in front of real brokers are one fleet: they give each client its quota once, and say if they differ."""
 
 import json
 import subprocess
@@ -78,9 +78,9 @@ class Fleet:
         self._settings = SluiceSettings(
             kafka.bootstrap(),
             quotas={"policy": "schedule", "scope": "cluster"},
-            client_quotas={CLIENT: {"producer_byte_rate": QUOTA}},
         )
         self._keys = {"holder": self.holder, "members_max": 4, "secret_file": str(secret)}
+        self.limit = QUOTA
         self.members: dict[str, SluiceProcess] = {}
 
     def start(self, name: str, **keys: object) -> SluiceProcess:
@@ -89,7 +89,9 @@ class Fleet:
         directory.mkdir(exist_ok=True)
         keys = {"name": name, **self._keys, **keys}
         keys = {key: value for key, value in keys.items() if value is not None}
-        settings = replace(self._settings, ports=SluicePorts.free(), sections={"fleet": keys})
+        limits = {CLIENT: {"producer_byte_rate": self.limit}}
+        ports = SluicePorts.free()
+        settings = replace(self._settings, ports=ports, client_quotas=limits, sections={"fleet": keys})
         self.members[name] = SluiceProcess.configured(settings, directory).wait_ready()
         return self.members[name]
 
@@ -101,6 +103,12 @@ class Fleet:
         assert done.returncode in (0, 3), done.stderr.decode()
         found: dict[str, Any] = json.loads(done.stdout)
         return found
+
+    def kill(self) -> None:
+        """End all members, and show what they have logged last."""
+        for name, member in self.members.items():
+            print(f"--- {name}\n{member.log()[-3000:]}")
+            member.kill()
 
 
 @contextmanager
@@ -138,9 +146,7 @@ def fleet(kafka: Cluster, tmp_path: Path) -> Iterator[Fleet]:
         until(lambda: found.state("b")["learning"] is False, LEARNING_SECONDS)
         yield found
     finally:
-        for name, member in found.members.items():
-            print(f"--- {name}\n{member.log()[-3000:]}")
-            member.kill()
+        found.kill()
 
 
 def test_two_members_give_a_client_its_quota_once(fleet: Fleet, create_topic: CreateTopic) -> None:
@@ -171,6 +177,55 @@ def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
     assert "this member is cut off from the fleet" in fleet.members["b"].log()
 
 
+def sluice(*words: object) -> tuple[int, str]:
+    """Run a command; return its exit code and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        cwd=ROOT,
+    )
+    return done.returncode, done.stdout.decode()
+
+
+def test_members_with_other_quotas_say_who_differs_and_are_not_altered(
+    kafka: Cluster, tmp_path: Path
+) -> None:
+    fleet = Fleet(kafka, tmp_path)
+    try:
+        fleet.start("a", bind=fleet.holder)
+        fleet.limit = QUOTA / 2
+        fleet.start("b")
+        server = ("--bootstrap-server", fleet.members["b"].bootstrap)
+        code, said = sluice("quotas", "set", *server, "--client-id", CLIENT, "producer_byte_rate=7")
+        assert code == 1
+        assert 'set store = "topic", or change the file at every member' in said
+        code, said = sluice("quotas", "show", *server, "--format", "json")
+        assert (code, json.loads(said)[0]["producer_byte_rate"]) == (0, QUOTA / 2)
+        for name in ("a", "b"):
+            until(lambda name=name: fleet.state(name)["disagreements"], 30)
+            (sentence,) = fleet.state(name)["disagreements"]
+            assert sentence.startswith("the quotas differ: 1 with digest ")
+            assert sentence.split()[-1] in ("a", "b")
+            assert fleet.members[name].metric("sluice_fleet_disagreements") == 1
+        config = tmp_path / "b" / "sluice.toml"
+        code, said = sluice("check", "--config", config)
+        assert code == 3
+        assert "members of the fleet, by " in said
+        assert "differs: the quotas differ: 1 with digest " in said
+        of_a = tmp_path / "a" / "quotas.toml"
+        (tmp_path / "b" / "quotas.toml").write_text(of_a.read_text())
+        until(lambda: not any(fleet.state(name)["disagreements"] for name in ("a", "b")), 30)
+        code, said = sluice("check", "--config", config)
+        assert (code, said.splitlines()[-1]) == (0, f"{config} is right.")
+        logged = fleet.members["a"].log(1 << 20)
+        assert logged.count("members of the fleet differ") == 1
+        assert logged.count("members of the fleet agree again") == 1
+    finally:
+        fleet.kill()
+
+
 def test_group_chooses_another_holder_when_one_is_killed(kafka: Cluster, tmp_path: Path) -> None:
     fleet = Fleet(kafka, tmp_path)
     group = f"__sluice-{tmp_path.name}"
@@ -186,6 +241,4 @@ def test_group_chooses_another_holder_when_one_is_killed(kafka: Cluster, tmp_pat
         until(lambda: fleet.state(other)["leased"], 5)
         assert "is cut off" not in fleet.members[other].log()
     finally:
-        for name, member in fleet.members.items():
-            print(f"--- {name}\n{member.log()[-3000:]}")
-            member.kill()
+        fleet.kill()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from proxy.commands import check
+from proxy.commands import check, check_fleet, check_text
+from proxy.commands.check_fleet import Members
 from proxy.config import Address, Config
 from quotas.definitions.definitions import Definitions
 from tests.cluster import free_ports
@@ -74,6 +75,10 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             "altered by user 'ops', user 'ci' (known only where clients log in, and neither",
         ),
         ('[quotas]\nfile = "q.toml"\nalter_principals = "*"\n', "q.toml; altered by every client\n"),
+        (
+            '[quotas]\nfile = "q.toml"\n[fleet]\nholder = "gw-1:19070"\n',
+            'q.toml, at each member of the fleet; kafka-configs cannot alter them: store = "topic" under [quotas] lets',
+        ),
     ],
 )
 def test_alteration_of_quotas_is_described(
@@ -108,7 +113,7 @@ def test_user_is_known_only_where_clients_log_in(cluster: str, listener: str, wh
     text = f'[cluster]\nbootstrap = "127.0.0.1:9092"\n{cluster}[[listeners]]\n{listener}'
     quotas = '[quotas]\nfile = "q.toml"\nalter_principals = "ops"\n'
     config = parsed(text + quotas)
-    said = [line for line in check.quotas(config, Definitions()) if "altered by" in line]
+    said = [line for line in check_text.quotas(config, Definitions()) if "altered by" in line]
     assert said == [f"  kept in /etc/sluice/q.toml; altered by {who}"]
 
 
@@ -312,3 +317,35 @@ def test_json_of_an_invalid_configuration_has_the_problem(
     assert document["problem"] == "cluster unreachable"
     assert "listeners" in document
     assert "cluster" not in document
+
+
+@pytest.mark.parametrize(
+    ("differences", "code"), [([], 0), (["the mode differs: observe at gw-2; enforce at gw-1"], 3)]
+)
+def test_members_of_a_fleet_that_differ_are_the_negative_answer(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    differences: list[str],
+    code: int,
+) -> None:
+    cluster_of(monkeypatch, {1: Address("127.0.0.1", 9092)})
+    members = Members("gw-2:19080", "", ["gw-1", "gw-2"], differences)
+    asked: list[str] = []
+
+    def ask(_config: Config, _definitions: Definitions, admin: str, _name: str) -> Members:
+        asked.append(admin)
+        return members
+
+    monkeypatch.setattr(check_fleet, "ask_members", ask)
+    text = SMALL + '[fleet]\nholder = "gw-1:19070"\n'
+    assert checked(tmp_path, text, "--admin", "gw-2:19080") == code
+    said = capsys.readouterr().out
+    assert "members of the fleet, by gw-2:19080: gw-1, gw-2\n" in said
+    assert said.endswith("is right, but members of the fleet differ.\n" if code else "is right.\n")
+    assert all(f"  differs: {sentence}\n" in said for sentence in differences)
+    assert checked(tmp_path, text, "--admin", "gw-2:19080", "--format", "json") == code
+    document = json.loads(capsys.readouterr().out)
+    assert document["members"]["differences"] == differences
+    assert document["problem"] == ""
+    assert asked == ["gw-2:19080"] * 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.commands.check import capture
+from proxy.commands.check_text import capture
 from proxy.config import CaptureOptions, Config, Source, parse
 from proxy.errors import ConfigError
 

@@ -1,0 +1,91 @@
+"""What `sluice check` asks the cluster, and says of it."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from commandline.amounts import count
+from proxy.config import Address, Config, ListenerOptions
+
+if TYPE_CHECKING:
+    from proxy.certificates import Certificates
+
+__all__ = ["ask_advertised", "ask_cluster", "cluster", "context_of", "tls", "without_port"]
+
+
+def tls(config: Config) -> "Certificates":
+    """Read all certificates.
+
+    Raises:
+        ConfigError: a certificate cannot be used.
+    """
+    # Imported late: most configurations have none.
+    from proxy.certificates import Certificates
+    from proxy.stats import Stats
+
+    return Certificates(config, Stats())
+
+
+def context_of(config: Config) -> Callable[[], ssl.SSLContext] | None:
+    """Return the context of connections to brokers; None without TLS."""
+    side = tls(config).brokers
+    return None if side is None else lambda: side.context
+
+
+def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
+    """Ask the cluster for its brokers once; return them, or why there is no response."""
+    # Imported late: judging a file needs no sockets.
+    from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
+    from proxy.stats import Stats
+
+    brokers = BrokerMap(config.cluster.bootstrap, Stats())
+    poller = Poller(BrokerClient(brokers, login_of(config.cluster), context_of(config)), None, follow=True)
+    asyncio.run(poller.poll())
+    return brokers.addresses(), poller.problem
+
+
+def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
+    """Ask the brokers behind sidecars what they advertise; return those without a response, and the problem or ""."""
+    # Imported late: as above.
+    from proxy.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
+    from proxy.stats import Stats
+
+    context = context_of(config)
+    login = login_of(config.cluster)
+    unknown: dict[int, str] = {}
+    problems: list[str] = []
+
+    async def ask_all() -> None:
+        for replicates in (False, True):
+            listeners = [listener for listener in config.listeners if listener.replicates is replicates]
+            brokers = BrokerMap((), Stats())
+            for listener in listeners:
+                for broker, address in listener.upstreams.items():
+                    brokers.learn(broker, *address)
+            client = BrokerClient(brokers, login, context)
+            await Poller(client, None, follow=False).resolve()
+            looked = Advertised(listeners, client)
+            await looked.ask()
+            unknown.update(looked.unknown)
+            problems.append(looked.problem)
+
+    asyncio.run(ask_all())
+    return unknown, "; ".join(filter(None, problems))
+
+
+def cluster(config: Config, found: Mapping[int, Address]) -> Iterator[str]:
+    """Yield lines on the cluster's brokers, and a warning for each without a port."""
+    yield f"cluster: {count(len(found), 'broker')}"
+    for broker, address in sorted(found.items()):
+        yield f"  broker {broker} at {address}"
+    for listener in config.listeners:
+        beyond = without_port(listener, sorted(found))
+        if beyond:
+            names = ", ".join(map(str, beyond))
+            yield f'warning: listener "{listener.name}" has no port for broker {names}: clients never see it'
+
+
+def without_port(listener: ListenerOptions, brokers: Sequence[int]) -> list[int]:
+    """Return the brokers for which this listener has no port."""
+    return [broker for broker in brokers if not listener.sidecar and broker > listener.broker_id_max]

@@ -1,0 +1,206 @@
+"""What `sluice check` says of a configuration, in lines for people; pure, but for a look whether pyarrow is there."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from commandline.amounts import count
+from proxy.config import Address, Config, ListenerOptions
+from quotas.definitions.amounts import write_bytes
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
+
+__all__ = ["capture", "limits_of", "listeners", "quotas", "reassignment", "replication"]
+
+_ENTITIES_SHOWN_MAX: Final = 50
+_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
+
+
+def capture(config: Config) -> Iterator[str]:
+    """Yield lines on what is captured.
+
+    Raises:
+        ConfigError: pyarrow is missing.
+    """
+    options = config.capture
+    if options.directory is None:
+        return
+    from proxy.capture import require_pyarrow
+
+    require_pyarrow()
+    kept = {"off": "no requests", "blank": "requests without payload", "keep": "requests with payload"}
+    share = f"{options.sample:.0%} of the connections"
+    yield f"capture: {share} to {options.directory}, {kept[options.frames]} kept"
+    yield f"  files of {write_bytes(options.rotate_bytes)} bytes or {options.rotate_seconds:g} s"
+    yield f"  at most {write_bytes(options.max_bytes)} bytes in all"
+
+
+def listeners(config: Config) -> Iterator[str]:
+    """Yield lines on each listener: the ports that it binds, and the addresses that clients see."""
+    for listener in config.listeners:
+        kind = "replication" if listener.replicates else "sidecar" if listener.sidecar else "gateway"
+        yield f'listener "{listener.name}": {kind} on {listener.bind}, {_ports(listener)}'
+        if listener.tls is not None:
+            yield f"  TLS, client certificates {listener.tls.client_auth}"
+        if listener.proxy_protocol:
+            networks = ", ".join(map(str, listener.proxy_protocol_sources))
+            yield f"  PROXY protocol, trusted from {networks}"
+        if listener.sidecar:
+            where = ", ".join(f"{broker} at {address}" for broker, address in listener.upstreams.items())
+            yield f"  in front of broker {where}; addresses in responses are not changed"
+        else:
+            bootstrap = Address(listener.advertised_host, listener.advertised_bootstrap_port)
+            yield f"  clients see {bootstrap}, and broker N at {_advertised(listener)}"
+
+
+def _ports(listener: ListenerOptions) -> str:
+    bootstrap = "no bootstrap port" if listener.replicates else f"bootstrap port {listener.bootstrap_port}"
+    if listener.sidecar:
+        ports = ", ".join(f"{listener.broker_port(broker)}" for broker in listener.upstreams)
+        return f"{bootstrap}, broker ports {ports}"
+    last = listener.broker_id_max
+    first_port, last_port = listener.broker_port(0), listener.broker_port(last)
+    return f"{bootstrap}, broker ports {first_port} to {last_port} (ids 0 to {last})"
+
+
+def _advertised(listener: ListenerOptions) -> str:
+    return f"{listener.advertised_host}:{listener.advertised_first_broker_port} + N"
+
+
+def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
+    """Yield lines on the quotas: policy, who may alter them, and the limits by entity."""
+    settings = config.quotas
+    windows = settings.window_samples * settings.window_seconds
+    arithmetic = f"{settings.window_samples} windows of {settings.window_seconds} s"
+    if settings.policy == "schedule":
+        arithmetic = f"bursts of {settings.burst_seconds:g} s, holds up to {settings.hold_seconds_max:g} s"
+    yield (
+        f"quotas: policy {settings.policy}, mode {settings.mode}, scope {settings.scope}, {arithmetic}, "
+        f"mutes up to {settings.mute_seconds_max:g} s"
+    )
+    if settings.partition_mutations_rate is not None:
+        burst = settings.partition_mutations_burst
+        burst = settings.partition_mutations_rate * windows if burst is None else burst
+        yield f"  all clients together: {settings.partition_mutations_rate:g} partition mutations/s, {burst:g} at once"
+    yield f"  {_alterations(config)}"
+    limits = limits_of(definitions)
+    for entity, values in list(limits.items())[:_ENTITIES_SHOWN_MAX]:
+        yield f"  {_entity(entity)}: " + ", ".join(_limit(key, value) for key, value in values.items())
+    if len(limits) > _ENTITIES_SHOWN_MAX:
+        yield f"  and {len(limits) - _ENTITIES_SHOWN_MAX} more"
+    default = limits.get(Entity(client_id=DEFAULT), {})
+    free = [key.removesuffix("_byte_rate") for key in _BYTE_RATES if key not in default]
+    if free:
+        yield f"  every other client id: no {' and no '.join(free)} limit"
+
+
+def _alterations(config: Config) -> str:
+    """Return where altered quotas are stored, and which principals may alter them."""
+    settings = config.quotas
+    if settings.store == "cluster":
+        return "altered at the brokers: these are their own quotas"
+    if settings.file is None and settings.store == "file":
+        return (
+            'kafka-configs cannot alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
+        )
+    if settings.store == "file" and config.fleet.configured:
+        return (
+            f"kept in {settings.file}, at each member of the fleet; kafka-configs cannot alter them: "
+            'store = "topic" under [quotas] lets it'
+        )
+    who = (
+        ["every client"]
+        if "*" in settings.alter_principals
+        else [f"user {n!r}" for n in settings.alter_principals]
+    )
+    if (
+        settings.alter_principals
+        and "*" not in settings.alter_principals
+        and not _clients_authenticate(config)
+    ):
+        who[-1] += (
+            " (known only where clients log in, and neither [cluster] sasl_mechanism nor a listener's client_auth "
+            "says that they do)"
+        )
+    who += [
+        f'clients of listener "{listener.name}", from this machine alone'
+        for listener in config.listeners
+        if config.trusts(listener) and "*" not in settings.alter_principals
+    ]
+    if not who:
+        return 'kafka-configs cannot alter them: no user may (alter_principals = ["NAME"] under [quotas])'
+    place = f"topic {settings.topic}" if settings.store == "topic" else settings.file
+    return f"kept in {place}; altered by {', '.join(who)}"
+
+
+def _clients_authenticate(config: Config) -> bool:
+    """Whether clients authenticate by this configuration: to brokers with SASL, or to Sluice with certificates."""
+    return bool(config.cluster.sasl_mechanism) or any(
+        listener.tls is not None and listener.tls.client_auth != "none" for listener in config.listeners
+    )
+
+
+def replication(config: Config) -> Iterator[str]:
+    """Yield a line on the throttling of replication; none without a replication listener."""
+    if not any(listener.replicates for listener in config.listeners):
+        return
+    settings = config.replication
+    if settings.throttled == "off":
+        yield "replication: not throttled"
+    elif settings.throttled == "cluster":
+        yield f"replication: policy {settings.policy}, throttled as the cluster's own configs say"
+    else:
+        what = (
+            "what reassignments add"
+            if settings.throttled == "reassignments"
+            else "the lists of the configuration"
+        )
+        rates = [
+            f"{side} {'unlimited' if limit is None else write_bytes(limit) + ' bytes/s'}"
+            for side, limit in (("leaders", settings.leader_rate), ("followers", settings.follower_rate))
+        ]
+        yield f"replication: policy {settings.policy}, throttled: {what}; {', '.join(rates)}"
+
+
+def reassignment(config: Config) -> Iterator[str]:
+    """Yield a line on the limits of reassignments; none if they pass unchanged."""
+    settings = config.reassignment
+    if not settings.batches:
+        return
+    limits = settings.limits
+    yield (
+        f"reassignments: {count(limits.parallel_replica_count, 'replica')} of a partition, "
+        f"{count(limits.parallel_partition_count, 'partition')}, {count(limits.parallel_leader_movements, 'leader')}, "
+        f"{count(limits.max_concurrent_replica_movements, 'replica')} in all at once; journal in {settings.journal}"
+    )
+
+
+def limits_of(definitions: Definitions) -> dict[Entity, dict[str, float]]:
+    """Return the limits by entity: the static settings, overridden by the entries."""
+    limits: dict[Entity, dict[str, float]] = {}
+    static = definitions.static
+    for key, default, override in (
+        ("producer_byte_rate", static.producer_default, static.producer_override),
+        ("consumer_byte_rate", static.consumer_default, static.consumer_override),
+    ):
+        if default is not None:
+            limits.setdefault(Entity(client_id=DEFAULT), {})[key] = default
+        for client_id, rate in override.items():
+            limits.setdefault(Entity(client_id=client_id), {})[key] = rate
+    for entity, values in definitions.entries():
+        limits.setdefault(entity, {}).update(values)
+    return limits
+
+
+def _entity(entity: Entity) -> str:
+    parts = []
+    for part, name in zip(Entity._fields, entity, strict=True):
+        if name is not None:
+            title = part.replace("_", " ")
+            parts.append(f"every other {title}" if name is DEFAULT else f"{title} {name!r}")
+    return " of ".join(reversed(parts)) if len(parts) > 1 else "".join(parts)
+
+
+def _limit(key: str, value: float) -> str:
+    if key in _BYTE_RATES:
+        return f"{key} {write_bytes(int(value))}"
+    return f"{key} {value:g}"
