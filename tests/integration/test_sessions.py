@@ -2,7 +2,8 @@
 
 Two model consumers share one quota, so that each meets the other's debt and is answered locally again and again, while
 partitions are added and forgotten at random and the connection is changed now and then. What they receive is
-compared with what was written.
+compared with what was written. Another connection may be at another worker, which does not know the session: then it
+begins again, as at a broker that has forgotten it.
 """
 
 import random
@@ -18,6 +19,7 @@ from tests.conftest import CreateTopic
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import Topic, batch, describe, fetch, fetch_request, write
 from tests.support.wire import Wire
+from tests.support.workers import WORKERS, one_process
 
 BROKER = 1
 PARTITIONS = 12
@@ -26,9 +28,22 @@ BATCH_BYTES = 2_000
 BYTES_PER_SECOND = 100_000
 FETCHES = 240
 CLIENT_ID = "sessions"
+FORGOTTEN = (70, 71)  # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH
 
 
-@pytest.fixture(scope="module", params=["kip13", "schedule"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(
+            "kip13",
+            marks=one_process(
+                "a mute is as long as the share of the moment makes it, and two connections that take turns at two "
+                "workers meet the least share again and again"
+            ),
+        ),
+        "schedule",
+    ],
+)
 def sluice(
     request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SluiceProcess]:
@@ -71,6 +86,7 @@ class Consumer:
     throttled: int = 0
     emptied: int = 0
     received: int = 0
+    moved: bool = False
 
     def __post_init__(self) -> None:
         self.offsets = dict.fromkeys(self.topic.led_by(BROKER), 0)
@@ -83,6 +99,7 @@ class Consumer:
         """Carry on with the same session on another connection, as Kafka allows."""
         self.wire.close()
         self.connect()
+        self.moved = True
 
     def poll(self) -> None:
         """One fetch: some partitions are wanted, others not; only changes are sent."""
@@ -102,6 +119,10 @@ class Consumer:
             partition_max_bytes=BATCH_BYTES,
         )
         answer, _ = fetch(self.wire, message, self.version)
+        if WORKERS > 1 and self.moved and answer.error_code in FORGOTTEN:
+            self.session, self.epoch, self.known, self.moved = 0, 0, {}, False
+            return
+        self.moved = False
         assert answer.error_code == 0, f"epoch {self.epoch} of session {self.session}: {answer.error_code}"
         assert self.session in {0, answer.session_id}
         self.throttled += answer.throttle_time_ms > 0

@@ -2,6 +2,7 @@
 
 kip13 arithmetic for one request of S bytes in a fresh window: the rate is taken over at least (N − 1) samples of
 1 s, here ten, so X = (S/10 s − T)/T · 10 s = S/T − 10 s. With T = 10,000 B/s and S = 120,000 B: 2 s.
+With several workers a client's first request counts against the share of the worker that it came to.
 """
 
 import secrets
@@ -28,13 +29,14 @@ from tests.support.raw_topics import (
     write,
 )
 from tests.support.wire import Wire, part, request, response, wired
+from tests.support.workers import FIRST_SHARE, one_process
 from tests.unit.protocol.kafka_frames import Message
 
 ALTER_CLIENT_QUOTAS = 49
 BROKER = 1
 BYTES_PER_SECOND = 10_000
-REQUEST_BYTES = 120_000
-THROTTLE_SECONDS = REQUEST_BYTES / BYTES_PER_SECOND - 10
+REQUEST_BYTES = int(120_000 * FIRST_SHARE)
+THROTTLE_SECONDS = REQUEST_BYTES / (BYTES_PER_SECOND * FIRST_SHARE) - 10
 # What a busy machine may take for something that happens at once, and be off by for something that is waited for.
 AT_ONCE_SECONDS = 1.0
 SLACK_SECONDS = 0.5  # the clock runs on while a busy machine does something else
@@ -135,6 +137,7 @@ def test_only_the_channel_that_was_throttled_is_muted(connect: Connect, topic: T
     assert other.ask(any_request()).seconds < AT_ONCE_SECONDS
 
 
+@one_process("two connections are at one worker or at two, and each worker counts what passes it")
 @pytest.mark.parametrize("version", range(4, 19))
 def test_throttled_fetch_is_answered_at_once_and_empty(
     connect: Connect, stock: Topic, client_id: str, version: int
@@ -239,17 +242,17 @@ def test_client_is_told_the_larger_of_two_throttle_times(
     kafka: Cluster, connect: Connect, topic: Topic, client_id: str
 ) -> None:
     # 120,000 B at 8,000 B/s are 5 s by the same arithmetic: more than Sluice's 2 s.
-    set_broker_quota(kafka, client_id, 8_000.0)
+    set_broker_quota(kafka, client_id, 8_000 * FIRST_SHARE)
     answer = connect(client_id).ask(large(topic))
     told = response(PRODUCE, 9, answer.frame).throttle_time_ms / 1000
-    assert told == pytest.approx(REQUEST_BYTES / 8_000 - 10, abs=AT_ONCE_SECONDS)
+    assert told == pytest.approx(REQUEST_BYTES / (8_000 * FIRST_SHARE) - 10, abs=AT_ONCE_SECONDS)
 
 
 def test_client_is_told_sluices_time_when_the_broker_has_less(
     kafka: Cluster, connect: Connect, topic: Topic, client_id: str
 ) -> None:
     # 120,000 B at 11,000 B/s are 0.9 s: less than Sluice's 2 s.
-    set_broker_quota(kafka, client_id, 11_000.0)
+    set_broker_quota(kafka, client_id, 11_000 * FIRST_SHARE)
     answer = connect(client_id).ask(large(topic))
     told = response(PRODUCE, 9, answer.frame).throttle_time_ms / 1000
     assert told == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)

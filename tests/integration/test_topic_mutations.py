@@ -19,10 +19,12 @@ from tests.support.mutation_frames import EXCEEDED, create, delete, errors, grow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import METADATA, describe
 from tests.support.wire import Wire, part, request, response, wired
+from tests.support.workers import one_process
 
 RATE = 0.01
 BURST = 10
 NONE = 0
+NO_BURST = one_process("a worker begins without a burst, and has a share of it")
 
 
 @pytest.fixture
@@ -72,6 +74,7 @@ def say(wire: Wire, frame: bytes) -> bytes:
     return wire.receive()
 
 
+@NO_BURST
 def test_kafka_topics_gets_error_89_for_exactly_the_topics_beyond_the_bucket(
     kafka: Cluster, tmp_path: Path, names: list[str]
 ) -> None:
@@ -91,6 +94,7 @@ def test_kafka_topics_gets_error_89_for_exactly_the_topics_beyond_the_bucket(
         assert sluice.metric("sluice_topics_rejected_total", api="CreateTopics") == 2
 
 
+@NO_BURST
 def test_one_request_is_admitted_topic_by_topic(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
     with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
         asked = create(7, dict.fromkeys(names[:5], 4), client_id="raw")
@@ -129,6 +133,7 @@ def test_topics_are_deleted_by_id_within_the_bucket_alone(
     assert (gone in left, stays in left) == (False, True)
 
 
+@NO_BURST
 def test_old_versions_are_accepted_and_muted(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
     # 4 / s and a burst of 20: 30 partitions are 10 too many, 2.5 s.
     quotas = {"partition_mutations_rate": 4, "partition_mutations_burst": 20}
@@ -156,6 +161,7 @@ def test_failed_creation_costs_nothing(
         assert found == [(names[0], NONE)]
 
 
+@NO_BURST
 def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
     """controller_mutation_quota_test.py: create 10, grow to 20, delete 20; then nothing more."""
     # 33 tokens at 0.015/s, as Kafka's 11 windows of 200 s.
@@ -172,6 +178,7 @@ def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: li
         assert names[1] not in sizes_on(kafka)
 
 
+@NO_BURST
 def test_observe_creates_all_topics_and_counts_would_be_rejections(
     kafka: Cluster, tmp_path: Path, names: list[str]
 ) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 from tests.support.proxy_process import SluiceProcess
 
-__all__ = ["PROCESSES", "WORKERS", "is_ready", "one_process", "until_of", "worker_ids"]
+__all__ = ["FIRST_SHARE", "PROCESSES", "WORKERS", "is_ready", "one_process", "until_of", "worker_ids"]
 
 _SECONDS_MAX: Final = 20.0
 
 WORKERS: Final = int(os.environ.get("SLUICE_PROCESS__WORKERS", "1"))
+# What a worker may use of a quota for which no client has waited yet; half a percent is never lent.
+FIRST_SHARE: Final = 1.0 if WORKERS == 1 else 0.995 / WORKERS
 PROCESSES: Final = 1 if WORKERS == 1 else WORKERS + 1  # with the control process
 
 
