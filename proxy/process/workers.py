@@ -20,7 +20,7 @@ from proxy.channel import OngoingMoves
 from proxy.clock import now_ms
 from proxy.cluster import BrokerMap
 from proxy.config import Config, Source
-from proxy.errors import StartError
+from proxy.errors import StartError, reason
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
@@ -237,6 +237,10 @@ class Workers:
             except (OSError, FrameError) as error:
                 self._exits["not_started"] += 1
                 event(logger, logging.ERROR, "worker not started", worker=number, detail=str(error))
+                if not self._first.is_set():
+                    life.problem = f"worker {number} cannot be started: {reason(error)}"
+                    self._first.set()
+                    return
             else:
                 await self._watch(life)
             if self._draining:

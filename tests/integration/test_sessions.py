@@ -119,10 +119,10 @@ class Consumer:
             partition_max_bytes=BATCH_BYTES,
         )
         answer, _ = fetch(self.wire, message, self.version)
+        # The other worker may answer locally first, while the quota is exceeded.
         if WORKERS > 1 and self.moved and answer.error_code in FORGOTTEN:
             self.session, self.epoch, self.known, self.moved = 0, 0, {}, False
             return
-        self.moved = False
         assert answer.error_code == 0, f"epoch {self.epoch} of session {self.session}: {answer.error_code}"
         assert self.session in {0, answer.session_id}
         self.throttled += answer.throttle_time_ms > 0

@@ -123,29 +123,33 @@ def test_over_the_bound_of_bytes_the_last_of_the_address_with_most_go(
     assert sorted(rig.told) == [("a1", True), ("a2", False), ("b1", True), ("c1", True), ("last", True)]
 
 
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Wait until a job of another thread, which an earlier test may have left behind, is over."""
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until, "a job has not ended in time"
+        Event().wait(0.01)
+
+
 def test_turns_are_short_only_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:
+    wait_for(gc.isenabled)  # it is off as long as turns are short
     before = sys.getswitchinterval()
+    assert before > TURN_SECONDS
     rig = Rig(loop)
     assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
     rig.finish()
-    until = time.monotonic() + 10  # a job that another test left behind is over by then
-    while sys.getswitchinterval() != pytest.approx(before) and time.monotonic() < until:
-        Event().wait(0.01)
-    assert sys.getswitchinterval() == pytest.approx(before)
+    wait_for(lambda: sys.getswitchinterval() == pytest.approx(before))
 
 
 def test_no_garbage_is_collected_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:
-    assert gc.isenabled()
+    wait_for(gc.isenabled)
     rig = Rig(loop)
     assert not gc.isenabled()
     # Beside it an answer to a question of Sluice's own, which ends first.
     assert loop.run_until_complete(parse_response(_collects, bytes(AT_ONCE_BYTES_MAX + 1))) is False
     assert not gc.isenabled()
     rig.finish()
-    until = time.monotonic() + 10  # a job that another test left behind is over by then
-    while not gc.isenabled() and time.monotonic() < until:
-        Event().wait(0.01)
-    assert gc.isenabled()
+    wait_for(gc.isenabled)
 
 
 def _collects(_frame: bytes) -> bool:

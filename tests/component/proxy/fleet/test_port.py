@@ -26,9 +26,12 @@ from quotas.sharing.lessor import Lessor
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 KEY = "user:ann"
+LEASED = "this member leases shares in the fleet"
+CUT_OFF = "this member is cut off from the fleet: it uses the same share of every quota"
 LOCAL = Address("127.0.0.1", 0)
 # Of each budget, 0.5 % is never lent.
 WHOLE = 0.995
+SECONDS_MAX = 20.0  # how fast it is, is shown in virtual time
 
 
 class Budgets:
@@ -117,7 +120,7 @@ async def fleet(secret_file: Path | None = None, terms: LeaseTerms = TERMS) -> A
         await port.close()
 
 
-async def until(holds: Callable[[], object], seconds: float = 5.0) -> None:
+async def until(holds: Callable[[], object], seconds: float = SECONDS_MAX) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.01)
@@ -129,15 +132,15 @@ def secret(tmp_path: Path, word: str) -> Path:
     return path
 
 
-async def test_shares_follow_demand_within_half_a_second(tmp_path: Path) -> None:
+async def test_shares_follow_demand(tmp_path: Path) -> None:
     async with fleet(secret(tmp_path, "word")) as one:
         a, b = one.join("a", tmp_path / "word"), one.join("b", tmp_path / "word")
         await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 4))
         a.budgets.wanted = {KEY: Wish(1.0, 3)}
         await until(lambda: a.share() > 0.95)
         b.budgets.wanted = {KEY: Wish(1.0, 1)}
-        await until(lambda: b.share() == pytest.approx(WHOLE / 4, rel=0.03), 0.8)
-        assert a.share() == pytest.approx(3 * WHOLE / 4, rel=0.03)
+        wanted = pytest.approx((3 * WHOLE / 4, WHOLE / 4), rel=0.03)
+        await until(lambda: (a.share(), b.share()) == wanted)
         assert a.budgets.changes >= 3
         lessor = one.port.lessor
         assert lessor is not None
@@ -152,7 +155,7 @@ async def test_member_that_leaves_frees_its_share_at_once() -> None:
         await until(lambda: a.share() + b.share() > 0.95)
         a.client.leave()
         await a.end()
-        await until(lambda: b.share() > 0.95, 1.0)
+        await until(lambda: b.share() > 0.95)
         assert one.figures.received["left"] == 1
 
 
@@ -186,8 +189,9 @@ async def test_process_that_is_not_the_holder_says_so() -> None:
         a = one.join("a")
         await until(lambda: a.lessee.leased(now_ms()))
         one.port.retire("gw-2 is the holder")
-        await until(lambda: a.client.problem)
-        assert a.client.problem in ("gw-2 is the holder", "this process is not the holder of the fleet")
+        said = ("gw-2 is the holder", "this process is not the holder of the fleet")
+        # The end of the connection may be noticed before what was sent last.
+        await until(lambda: a.client.problem in said)
         await until(lambda: one.figures.received["not_holder"])
         assert not one.figures.holds
 
@@ -196,7 +200,7 @@ async def test_holder_whose_tenure_is_not_confirmed_stops_by_itself() -> None:
     async with fleet() as one:
         one.port.lead(Lessor(TERMS, 8, lambda _: 1.0, now_ms(), 0), now_ms(), tenure_ms=300)
         one.join("a")
-        await until(lambda: one.port.lessor is None, 1.0)
+        await until(lambda: one.port.lessor is None)
 
 
 async def test_too_many_members_are_refused_with_the_key_to_raise() -> None:
@@ -300,20 +304,17 @@ async def test_member_without_a_lease_is_cut_off_and_says_so_once(caplog: pytest
     async with fleet(terms=terms) as one:
         a = Member("a", one.address, terms=terms)
         one.members.append(a)
-        await until(lambda: a.lessee.leased(now_ms()))
+        await until(lambda: LEASED in caplog.messages)
+        await until(lambda: a.lessee.leased(now_ms()))  # on a busy machine it may have been cut off since
         a.holder = None
-        await until(lambda: a.lessee.cut_off(now_ms()))
+        caplog.clear()
+        await until(lambda: CUT_OFF in caplog.messages)
         await asyncio.sleep(0.3)
         assert a.share() == 0.25
+        assert caplog.messages.count(CUT_OFF) == 1
+        assert LEASED not in caplog.messages
         a.holder = one.address
-        await until(lambda: a.lessee.leased(now_ms()))
-        await asyncio.sleep(0.2)
-        assert [text for text in caplog.messages if "this member" in text] == [
-            "this member is the holder of the fleet now",
-            "this member leases shares in the fleet",
-            "this member is cut off from the fleet: it uses the same share of every quota",
-            "this member leases shares in the fleet",
-        ]
+        await until(lambda: LEASED in caplog.messages)
 
 
 async def test_port_that_cannot_be_bound_is_one_line() -> None:
@@ -343,7 +344,7 @@ async def test_holder_that_does_not_respond_is_left_and_asked_again() -> None:
     server = await asyncio.start_server(silent, LOCAL.host, 0)
     a = Member("a", Address(*server.sockets[0].getsockname()[:2]))
     try:
-        await until(lambda: len(connections) > 1, 15.0)
+        await until(lambda: len(connections) > 1, 30.0)
         assert a.figures.reports["failed"] >= 1
         assert a.client.problem
     finally:

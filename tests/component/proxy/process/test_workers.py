@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import HOST
-from tests.support.proxy_process import SluiceError, SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import ROOT, SluiceError, SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.quota_client import describe, set_rates
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.wire import request, wired
@@ -119,6 +121,20 @@ def test_port_in_use_is_an_error_as_with_one_process(settings: SluiceSettings, t
             SluiceError, match=r"ended by itself with 1\n(.|\n)*cannot be bound: Address already"
         ):
             process.wait_ready()
+
+
+def test_worker_that_cannot_be_executed_ends_the_start(settings: SluiceSettings, tmp_path: Path) -> None:
+    program = "import sys; from proxy.cli import main; sys.executable = '/none'; sys.exit(main(sys.argv[1:]))"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "serve", "--config", str(settings.write(tmp_path))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert "cannot be started: [Errno 2] No such file or directory" in ended.stderr.splitlines()[-1]
 
 
 def test_ports_of_another_sluice_with_workers_are_in_use(
