@@ -153,7 +153,7 @@ def test_records_go_through_sidecars_and_come_back(deployed: Deployment) -> None
     assert sorted(read_all(deployed.bootstrap, name, 3)) == sorted(values)
 
 
-@one_process("a first throttle time is short while shares are moved")
+@one_process("a first throttle time is that of a worker's share")
 def test_each_sidecar_holds_its_clients_to_the_quota(deployed: Deployment, topic: Topic) -> None:
     told = []
     for node in (1, 2, 3):

@@ -13,7 +13,6 @@ from tests.support.proxy_process import SluiceProcess, SluiceSettings, quotas_to
 from tests.support.raw_topics import batch, describe, produce_request
 from tests.support.waiting import until
 from tests.support.wire import wired
-from tests.support.workers import one_process
 
 THROTTLED = "throttled"
 RATE = 20_000  # bytes/s; the load sends several times as much
@@ -180,14 +179,12 @@ def test_signal_frees_a_muted_client(muted: SluiceProcess) -> None:
     until(lambda: muted_channels(muted) == 0, "the mute ends early", seconds=10)
 
 
-@one_process("a first mute is short while shares are moved")
 def test_quota_that_stays_keeps_its_client_muted(muted: SluiceProcess) -> None:
     muted.signal(signal.SIGHUP)
     until(lambda: muted.metric("sluice_reloads_total", result="ok") == 1, "the configuration is read again")
     assert muted_channels(muted) == 1
 
 
-@one_process("a first mute is short while shares are moved")
 def test_wrong_quotas_file_keeps_its_client_muted(muted: SluiceProcess) -> None:
     wrong = quotas_toml({THROTTLED: {"producer_byte_rate": -1}})
     (muted.directory / "quotas.toml").write_text(wrong)

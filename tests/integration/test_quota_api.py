@@ -16,7 +16,6 @@ from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_client import set_rates
-from tests.support.workers import one_process
 
 FILE = """\
 # Kept by hand.
@@ -186,7 +185,6 @@ def test_own_alterations_are_no_reason_to_read_the_file_again(sluice: SluiceProc
     assert sluice.metric("sluice_reloads_total") == before
 
 
-@one_process("kip13 lets a request through after each of the short mutes while shares are moved")
 def test_rate_of_a_running_producer_follows_within_two_seconds(
     sluice: SluiceProcess, create_topic: CreateTopic
 ) -> None:

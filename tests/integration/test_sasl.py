@@ -115,7 +115,7 @@ def test_client_is_known_by_its_principal(
     assert all('user="bob"' in line for line in mine), mine
 
 
-@one_process("a first throttle time is short while shares are moved")
+@one_process("a first throttle time is that of a worker's share, which begins with a full window")
 def test_users_with_one_client_id_are_held_apart(sluice: SluiceProcess, stock: Topic) -> None:
     with wired(through(sluice), SHARED) as alice, wired(through(sluice), SHARED) as bob:
         log_in(alice, "alice")
