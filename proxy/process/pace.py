@@ -1,10 +1,12 @@
-"""How often a worker steps: often while shares move, seldom otherwise, at once when something begins.
+"""How often control and workers step: often while shares move, seldom otherwise, at once when something begins.
 
 Each step wakes the process, which is nearly all that a worker costs without requests. Its lease is renewed at each
-step, so a long pause must be a small part of a lease.
+step, so a long pause must be a small part of a lease. Steps are due at the same times in all processes of the host: the
+reports of all workers then wake control once.
 """
 
 import asyncio
+from time import monotonic
 from typing import Final
 
 from proxy.process.shares import STEP_SECONDS
@@ -12,6 +14,9 @@ from proxy.process.shares import STEP_SECONDS
 __all__ = ["IDLE_STEP_SECONDS", "Pace"]
 
 IDLE_STEP_SECONDS: Final = 0.15
+_EARLY_PART: Final = (
+    4  # a timer may fire a little too early: what is due within this part of a step is not due again
+)
 
 
 class Pace:
@@ -35,7 +40,11 @@ class Pace:
         """
         self._woken.clear()
         self._idle = not busy
-        end = self._loop.call_later(STEP_SECONDS if busy else IDLE_STEP_SECONDS, self._woken.set)
+        step = STEP_SECONDS if busy else IDLE_STEP_SECONDS
+        seconds = step - monotonic() % step
+        if seconds < step / _EARLY_PART:
+            seconds += step
+        end = self._loop.call_later(seconds, self._woken.set)
         try:
             await self._woken.wait()
         finally:

@@ -48,6 +48,11 @@ class ControlShares:
         self._own: tuple[Lessee, Budgets] | None = None
         self._lessor = Lessor(terms, run, _all, now_ms, 0) if member is None else member.workers
 
+    @property
+    def busy(self) -> bool:
+        """Whether shares move, or may soon: a key is named, or this process uses shares itself."""
+        return bool(self._lessor.keys) or self._own is not None
+
     def use(self, lessee: Lessee, budgets: Budgets) -> None:
         """Have this process use shares itself, as one more lessee."""
         self._own = lessee, budgets

@@ -32,6 +32,7 @@ from proxy.process.feed import State
 from proxy.process.figures import RESPONSE_SECONDS_MAX, MergedFigures
 from proxy.process.framing import FrameError
 from proxy.process.life import Life
+from proxy.process.pace import Pace
 from proxy.process.restarts import Restarts
 from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
@@ -91,7 +92,10 @@ class Workers:
         self._exits: Counter[str] = Counter()
         self._doomed: dict[int, str] = {}  # why a life was killed, by its run
         self._changed: deque[str] = deque()  # codes of quotas; filled by the store's thread
-        definitions.changed = self._changed.append
+        definitions.changed = self._quota_changed
+        self._loop = asyncio.get_running_loop()
+        self._pace = Pace(self._loop)
+        self._waking = False
         self._answering = False  # reports have come that are answered in this turn of the loop
         self._draining = False
         self._first = asyncio.Event()  # all are ready, or one cannot start
@@ -300,7 +304,7 @@ class Workers:
             life.grant(None)
         elif not self._answering:
             self._answering = True
-            asyncio.get_running_loop().call_soon(self._answer)
+            self._loop.call_soon(self._answer)
 
     async def _step(self) -> None:
         """Send shares, and what has changed meanwhile."""
@@ -314,7 +318,7 @@ class Workers:
                 for life in self._lives.values():
                     if life.code is None:
                         life.feed.wake()
-            await asyncio.sleep(STEP_SECONDS)
+            await self._pace.pause(busy=self._shares.busy)
 
     def _answer(self) -> None:
         """Send the grants that are due."""
@@ -341,6 +345,18 @@ class Workers:
         self._doomed[life.run] = cause
         with suppress(ProcessLookupError):
             life.kill()
+
+    def _quota_changed(self, code: str) -> None:
+        """Note a changed quota, in the store's thread."""
+        self._changed.append(code)
+        if not self._waking:
+            self._waking = True
+            with suppress(RuntimeError):  # the process ends, and its loop has ended
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        self._pace.wake()
 
     def _pass_on(self) -> None:
         """Note which quotas the store's thread has changed."""

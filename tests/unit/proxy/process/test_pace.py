@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+import pytest
+
 from proxy.process.pace import IDLE_STEP_SECONDS, Pace
 from proxy.process.shares import STEP_SECONDS, terms_of
 
@@ -25,6 +27,12 @@ class Timers:
         self.cancelled += 1
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it be when a step of each length is due."""
+    monkeypatch.setattr("proxy.process.pace.monotonic", lambda: 3.0)
+
+
 async def begun(timers: Timers, *, busy: bool) -> tuple[Pace, "asyncio.Task[None]"]:
     """A pause that has begun."""
     pace = Pace(cast("asyncio.AbstractEventLoop", timers))
@@ -40,12 +48,26 @@ def test_pause_is_long_where_nothing_moves_and_within_a_lease() -> None:
             _, task = await begun(timers, busy=busy)
             timers.fire()
             await task
-        assert timers.seconds == [STEP_SECONDS, IDLE_STEP_SECONDS]
+        assert timers.seconds == pytest.approx([STEP_SECONDS, IDLE_STEP_SECONDS])
         assert timers.cancelled == 2
 
     asyncio.run(run())
     # Two of three reports may be late before the lease ends.
     assert terms_of(2).lease_ms > 3 * IDLE_STEP_SECONDS * 1000
+
+
+@pytest.mark.parametrize(("now", "seconds"), [(2.92, 0.08), (2.99, 0.16), (3.001, 0.149)])
+def test_steps_are_due_at_the_same_times_everywhere(
+    now: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> float:
+        timers = Timers()
+        monkeypatch.setattr("proxy.process.pace.monotonic", lambda: now)
+        _, task = await begun(timers, busy=False)
+        task.cancel()
+        return timers.seconds[0]
+
+    assert asyncio.run(run()) == pytest.approx(seconds)
 
 
 def test_something_that_begins_ends_a_long_pause() -> None:
