@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster, free_ports
 from tests.conftest import CreateTopic
+from tests.support.load import Load, rate
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
 CLIENT: Final = "hot"
@@ -25,46 +24,7 @@ LEASE_SECONDS: Final = 16
 MEASURED_SECONDS: Final = 10.0
 # In ten seconds there may be the burst of one, and a request of 1 MB at each of two members.
 OVER: Final = 1.2
-RECORD: Final = b"x" * 1000
 ROOT: Final = Path(__file__).parents[2]
-
-
-class Load:
-    """One producer, as fast as it is let."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.bytes = 0
-        self._topic = topic
-        self._stopping = threading.Event()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": CLIENT,
-                "linger.ms": 5,
-                "queue.buffering.max.kbytes": 2048,
-                "log_level": 0,
-            }
-        )
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._producer.produce(self._topic, RECORD, on_delivery=self._delivered)
-                self._producer.poll(0)
-            except BufferError:
-                self._producer.poll(0.02)
-        self._producer.purge()
-
-    def _delivered(self, error: object, _message: object) -> None:
-        if error is None:
-            self.bytes += len(RECORD)
-
-    def stop(self) -> None:
-        """End it, whatever is not sent."""
-        self._stopping.set()
-        self._thread.join()
 
 
 class Fleet:
@@ -113,19 +73,12 @@ class Fleet:
 
 @contextmanager
 def loaded(fleet: Fleet, topic: str, each: int = 2) -> Iterator[list[Load]]:
-    loads = [Load(member.bootstrap, topic) for member in fleet.members.values() for _ in range(each)]
+    loads = [Load(member.bootstrap, topic, CLIENT) for member in fleet.members.values() for _ in range(each)]
     try:
         yield loads
     finally:
         for load in loads:
             load.stop()
-
-
-def rate(loads: list[Load]) -> float:
-    """The bytes/s that were acknowledged to all."""
-    before, began = sum(load.bytes for load in loads), time.monotonic()
-    time.sleep(MEASURED_SECONDS)
-    return (sum(load.bytes for load in loads) - before) / (time.monotonic() - began)
 
 
 def until(holds: Callable[[], object], seconds: float) -> None:
@@ -152,7 +105,7 @@ def fleet(kafka: Cluster, tmp_path: Path) -> Iterator[Fleet]:
 def test_two_members_give_a_client_its_quota_once(fleet: Fleet, create_topic: CreateTopic) -> None:
     with loaded(fleet, create_topic(partitions=6)) as loads:
         time.sleep(5)
-        assert 0.8 * QUOTA <= rate(loads) <= OVER * QUOTA
+        assert 0.8 * QUOTA <= rate(loads, MEASURED_SECONDS) <= OVER * QUOTA
         state = fleet.state("b")
         assert [member["name"] for member in state["members"]] == ["a", "b"]
         ((key, shares),) = state["member_shares"].items()
@@ -161,7 +114,7 @@ def test_two_members_give_a_client_its_quota_once(fleet: Fleet, create_topic: Cr
         fleet.members["b"].kill()
         of_a = loads[:2]
         time.sleep(LEASE_SECONDS + 3)
-        assert 0.8 * QUOTA <= rate(of_a) <= OVER * QUOTA
+        assert 0.8 * QUOTA <= rate(of_a, MEASURED_SECONDS) <= OVER * QUOTA
 
 
 def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
@@ -173,7 +126,7 @@ def test_member_that_loses_the_holder_goes_on_at_its_equal_share(
         of_b = loads[2:]
         until(lambda: fleet.state("b")["cut_off"], LEASE_SECONDS + 3)
         time.sleep(2)
-        assert 0.6 * QUOTA / 4 <= rate(of_b) <= (OVER + 0.3) * QUOTA / 4
+        assert 0.6 * QUOTA / 4 <= rate(of_b, MEASURED_SECONDS) <= (OVER + 0.3) * QUOTA / 4
     assert "this member is cut off from the fleet" in fleet.members["b"].log()
 
 
