@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from proxy.config import Address, FleetOptions
@@ -19,6 +20,7 @@ from quotas.sharing.lessor import Lessor
 __all__ = ["Elected"]
 
 TENURE_MS: Final = 5000
+_RESIGN_SECONDS_MAX: Final = 2.0
 NO_HOLDER: Final = "no member can be the holder"
 
 logger = logging.getLogger(__name__)
@@ -52,7 +54,9 @@ class Elected:
         self._loop = asyncio.get_running_loop()
         self.address: Address | None = None
         self.problem = ""
-        self._group = FleetGroup(access, options.group, options.own_name, TENURE_MS, self, now_ms)
+        self._closing = False
+        lasting_ms = terms().lasting_ms(TENURE_MS)
+        self._group = FleetGroup(access, options.group, options.own_name, TENURE_MS, lasting_ms, self, now_ms)
         self._thread = LoopThread("fleet")
         self._thread.submit(self._group.run())
 
@@ -61,7 +65,14 @@ class Elected:
         self._thread.submit(self._group.advertise(self._options.own_address))
 
     async def close(self) -> None:
-        """Leave the group: another member is chosen at once."""
+        """Leave the group: another member is chosen at once. A holder ends before, and leaves word of its leases."""
+        self._closing = True
+        lasting_ms = self._port.lasting_ms()
+        self._port.retire("the holder has ended")
+        if lasting_ms is not None:
+            resigned = asyncio.wrap_future(self._thread.submit(self._group.resign(lasting_ms)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(resigned, _RESIGN_SECONDS_MAX)
         await asyncio.to_thread(self._thread.close)
 
     # Called in the group's thread.
@@ -70,9 +81,9 @@ class Elected:
         """The group has a holder now: this member, or another."""
         self._call(self._ruled, ruling, mine)
 
-    def confirmed(self, sent_ms: int) -> None:
-        """This member was still the holder at this time."""
-        self._call(self._confirmed, sent_ms)
+    def confirmed(self, sent_ms: int, learning_ms: int) -> None:
+        """This member was still the holder at this time; if it begins with this, it has to learn for so long."""
+        self._call(self._confirmed, sent_ms, learning_ms)
 
     def group_problem(self, problem: str) -> None:
         """The group cannot be used, and why."""
@@ -86,24 +97,20 @@ class Elected:
 
     def _ruled(self, ruling: Ruling, mine: bool) -> None:
         self.address = ruling.address
-        if mine:
-            self._lead()
-        else:
+        if not mine:
             self._port.retire(
                 f"{ruling.name} is the holder, at {ruling.address}" if ruling.name else NO_HOLDER
             )
 
-    def _confirmed(self, sent_ms: int) -> None:
-        self._lead()  # its tenure may have been over
-        self._port.confirm(sent_ms)
-
-    def _lead(self) -> None:
-        """Become the holder, unless it is. A predecessor may go on for a tenure, and its leases last longer."""
+    def _confirmed(self, sent_ms: int, learning_ms: int) -> None:
+        """Begin as the holder, if it does not hold: never before Kafka has its commit, which its successor reads."""
+        if self._closing:
+            return
         if self._port.lessor is None:
-            at_ms, terms = self._now_ms(), self._terms()
-            learning_ms = terms.lease_ms + TENURE_MS
-            lessor = Lessor(terms, secrets.randbits(63), lambda _: 1.0, at_ms, learning_ms)
+            at_ms = self._now_ms()
+            lessor = Lessor(self._terms(), secrets.randbits(63), lambda _: 1.0, at_ms, learning_ms)
             self._port.lead(lessor, at_ms + learning_ms, TENURE_MS)
+        self._port.confirm(sent_ms)
 
     def _note_problem(self, problem: str) -> None:
         group = self._options.group

@@ -39,6 +39,8 @@ LEASE_MS: Final = 15_000
 PERIOD_MS: Final = 1000
 _BIND_AGAIN_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 0.1
+# A holder that ends waits so long for members that end with it: what they leave, the next one need not learn.
+_END_SECONDS: Final = 1.0
 _IN_USE: Final = os.strerror(errno.EADDRINUSE)
 
 logger = logging.getLogger(__name__)
@@ -144,8 +146,18 @@ class Fleet:
     async def close(self) -> None:
         """Leave the fleet, when this process uses no share any more."""
         self._client.leave()
-        await (asyncio.sleep(_LEAVE_SECONDS) if self._elected is None else self._elected.close())
+        await asyncio.sleep(_LEAVE_SECONDS)
+        if self._elected is not None:
+            await self._others_end()
+            await self._elected.close()
         await self._port.close()
+
+    async def _others_end(self) -> None:
+        """Wait until no member has a lease, or for a while."""
+        for _ in range(round(_END_SECONDS / _LEAVE_SECONDS)):
+            if not self._port.lasting_ms():
+                return
+            await asyncio.sleep(_LEAVE_SECONDS)
 
     def _elect(self, access: "Access") -> "Elected":
         try:

@@ -2,8 +2,8 @@
 
 The group's members are consumers of a topic of one partition, with an assignor of their own (`Assignor`): the claims of
 `proxy.fleet.standing` travel as its user data, and the owner of the partition is the holder. The owner commits an
-offset once a second; Kafka refuses commits of an earlier generation, so a commit confirms the tenure. Nothing is read
-from the topic, and nothing is written to it.
+offset once a second; Kafka refuses commits of an earlier generation, so a commit confirms the tenure. Its metadata says
+how long leases may last after it, for the next holder. Nothing is read from the topic, and nothing is written to it.
 
 It runs on a thread with an event loop of its own, and calls `Listener` there.
 """
@@ -29,6 +29,7 @@ from proxy.fleet.standing import (
     read_claim,
     read_ruling,
     write_claim,
+    write_lasting,
     write_ruling,
 )
 from proxy.topic_log.access import Access
@@ -42,6 +43,7 @@ HEARTBEAT_MS: Final = 1000
 REBALANCE_MS: Final = 10_000
 CONFIRM_SECONDS: Final = 1.0
 _CONFIRM_SECONDS_MAX: Final = 4.0
+_POLL_SECONDS: Final = 0.25  # a member that was chosen confirms it after this time
 _PAUSE_SECONDS_MIN: Final = 0.5
 _PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-1"
@@ -57,8 +59,8 @@ class Listener(Protocol):
     def ruled(self, ruling: Ruling, mine: bool) -> None:
         """The group has a holder now: this member, or another."""
 
-    def confirmed(self, sent_ms: int) -> None:
-        """This member was still the holder at this time."""
+    def confirmed(self, sent_ms: int, learning_ms: int) -> None:
+        """This member was still the holder at this time; if it begins with this, it has to learn for so long."""
 
     def group_problem(self, problem: str) -> None:
         """The group cannot be reached, and why; "" if it can."""
@@ -98,7 +100,9 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
     def on_assignment(self, assignment: Any) -> None:
         """Take what was assigned."""
         ruling = read_ruling(assignment.user_data or b"")
-        if ruling is not None:
+        if ruling is None:
+            self._ruled(Ruling("", None, 0), False)
+        else:
             self._ruled(ruling, bool(assignment.assignment))
 
 
@@ -108,6 +112,7 @@ class FleetGroup:
     Args:
         group: its name, and that of its topic.
         name: of this member.
+        lasting_ms: how long leases may last after a confirmation.
         listener: called in the thread that runs this.
         now_ms: the clock of leases.
     """
@@ -118,13 +123,18 @@ class FleetGroup:
         group: str,
         name: str,
         tenure_ms: int,
+        lasting_ms: int,
         listener: Listener,
         now_ms: Callable[[], int],
     ) -> None:
         self._access = access
         self._group = group
         self._name = name
-        self._standing = Standing(tenure_ms)
+        self._standing = Standing(tenure_ms, lasting_ms)
+        self._lasting_ms = lasting_ms
+        self._ended = False
+        self._consumer: Any = None  # while this is a member
+        self._confirm_ms = 0  # when to confirm the tenure again
         self._listener = listener
         self._now_ms = now_ms
         self._address: Address | None = None
@@ -135,6 +145,15 @@ class FleetGroup:
         if address != self._address:
             self._address = address
             self._again.set()
+
+    async def resign(self, lasting_ms: int) -> None:
+        """Leave word that this holder grants nothing more, and how long its leases may last."""
+        self._lasting_ms, self._ended = lasting_ms, True
+        if self._consumer is not None and self._standing.holds(self._now_ms()):
+            try:
+                await self._commit(self._consumer)
+            except (errors.KafkaError, TimeoutError) as error:
+                logger.debug("the end of this holder is not committed: %s", error)
 
     async def run(self) -> None:
         """Keep the membership until cancelled."""
@@ -175,31 +194,56 @@ class FleetGroup:
         )
         try:
             await start_client(consumer)
+            self._consumer = consumer
             while not self._again.is_set():
                 await self._turn(consumer)
         finally:
+            self._consumer = None
             await stop_client(consumer.stop, consumer._client.close)
 
     async def _turn(self, consumer: Any) -> None:
-        """Poll for a while, and confirm the tenure."""
-        place = aiokafka.TopicPartition(self._group, _PARTITION)
+        """Poll for a while, and confirm the tenure if that is due."""
         try:
-            await bounded(consumer.getmany(timeout_ms=int(CONFIRM_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
-            if place not in consumer.assignment():
-                return
-            sent_ms = self._now_ms()
-            await bounded(consumer.commit({place: OffsetAndMetadata(0, self._name)}), _CONFIRM_SECONDS_MAX)
+            await bounded(consumer.getmany(timeout_ms=int(_POLL_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
+            if self._place in consumer.assignment() and (
+                self._standing.asks or self._now_ms() >= self._confirm_ms
+            ):
+                await self._confirm(consumer)
         except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
             return  # the group is joined again in the background
         except TimeoutError as error:
             self._listener.group_problem(reason(error, _CONFIRM_SECONDS_MAX))
-            return
         except errors.KafkaError as error:
             raise problem_of(error, "be a member of the group") from error
-        self._standing.confirm(sent_ms)
-        if self._standing.holds(self._now_ms()):  # another ruling may have come meanwhile
-            self._listener.confirmed(sent_ms)
+
+    @property
+    def _place(self) -> Any:
+        return aiokafka.TopicPartition(self._group, _PARTITION)
+
+    async def _confirm(self, consumer: Any) -> None:
+        """Have Kafka confirm this holder; what was asked before another ruling says nothing of that."""
+        standing = self._standing
+        ruling = standing.ruling
+        if standing.asks:
+            # `committed` does not return the metadata.
+            asked = consumer._coordinator.fetch_committed_offsets([self._place])
+            found = await bounded(asked, _CONFIRM_SECONDS_MAX)
+            if standing.ruling is not ruling:
+                return
+            standing.succeed(found[self._place].metadata if self._place in found else None)
+        sent_ms = self._now_ms()
+        await self._commit(consumer)
+        self._confirm_ms = sent_ms + int(CONFIRM_SECONDS * 1000)
+        if standing.ruling is not ruling or self._ended:
+            return
+        learning_ms = standing.confirm(sent_ms)
+        if standing.holds(self._now_ms()):
+            self._listener.confirmed(sent_ms, learning_ms)
         self._listener.group_problem("")
+
+    async def _commit(self, consumer: Any) -> None:
+        word = write_lasting(self._lasting_ms, self._name)
+        await bounded(consumer.commit({self._place: OffsetAndMetadata(0, word)}), _CONFIRM_SECONDS_MAX)
 
     def _claim(self) -> Claim:
         return Claim(self._name, self._address, self._standing.term(self._now_ms()))

@@ -113,15 +113,26 @@ class HolderPort:
         """
         self._lessor, self._learning_until_ms, self._tenure_ms = lessor, learning_until_ms, tenure_ms
         self._figures.holds = True
+        now_ms = self._now_ms()
         if tenure_ms is not None:
-            self.confirm(self._now_ms())
-        event(logger, logging.INFO, "this member is the holder of the fleet now")
+            self.confirm(now_ms)
+        event(
+            logger,
+            logging.INFO,
+            "this member is the holder of the fleet now",
+            learning_seconds=max(0, learning_until_ms - now_ms) / 1000,
+        )
 
     def confirm(self, at_ms: int) -> None:
         """Register that this process was still the holder at this time."""
         self._confirmed_ms = at_ms
         if self._lessor is not None:
             self._lessor.confirm(at_ms)
+
+    def lasting_ms(self) -> int | None:
+        """How long leases may last that were granted here or before; None if this process is not the holder."""
+        lessor = self._leading()
+        return None if lessor is None else lessor.lasting_ms(self._now_ms())
 
     def retire(self, problem: str) -> None:
         """Stop being the holder; members are refused from now on."""

@@ -4,10 +4,16 @@ Each member joins with a *claim*: its name, its address, and the term in which i
 chooses (`choose`) and tells all others by a *ruling*. The holder of the latest term stays, as long as it is a member.
 
 A member that was chosen is the holder for a *tenure* after its last confirmation by Kafka, then no more (`Standing`):
-a group does not tell a member that was expelled. Safety does not depend on a single holder at a time, if each
-ends its tenure (`quotas.sharing.lessor`).
+a group does not tell a member that was expelled. Nothing rests on there being one holder at a time, if each ends its
+tenure (`quotas.sharing.lessor`).
+
+What a holder commits says how long leases may last after that (`write_lasting`); the latest commit is the group's only
+memory. A holder leases nothing before its first commit, and Kafka refuses those of earlier generations. So a new holder
+that reads the latest commit after it was chosen knows how long it has to learn: not at all if there is none, or if the
+last holder has ended after all its members.
 """
 
+import re
 import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -21,8 +27,10 @@ __all__ = [
     "Standing",
     "choose",
     "read_claim",
+    "read_lasting",
     "read_ruling",
     "write_claim",
+    "write_lasting",
     "write_ruling",
 ]
 
@@ -30,6 +38,7 @@ _VERSION: Final = 1
 _HOST_BYTES_MAX: Final = 255
 _TERM: Final = struct.Struct(">Q")
 _PORT_BYTES: Final = 2
+_LASTING: Final = re.compile(r"leases_ms=([0-9]{1,7})(?: .*)?", re.DOTALL)
 
 
 class Claim(NamedTuple):
@@ -105,21 +114,49 @@ def read_ruling(data: bytes) -> Ruling | None:
     return None if found is None else Ruling(*found)
 
 
+def write_lasting(lasting_ms: int, name: str) -> str:
+    """Encode what a holder commits: how long leases may last after that.
+
+    >>> write_lasting(20_310, "gw-1")
+    'leases_ms=20310 holder=gw-1'
+    """
+    return f"leases_ms={lasting_ms} holder={name}"
+
+
+def read_lasting(committed: str) -> int | None:
+    """Decode it; None if it does not say.
+
+    >>> read_lasting("leases_ms=20310 holder=gw-1"), read_lasting("gw-1")
+    (20310, None)
+    """
+    found = _LASTING.fullmatch(committed)
+    return None if found is None else int(found[1])
+
+
 class Standing:
     """What one member knows of the holder.
 
     Args:
         tenure_ms: how long it is the holder without confirmation.
+        lasting_ms: how long leases may last after a confirmation.
 
     Attributes:
         ruling: the last one; None before the first.
     """
 
-    def __init__(self, tenure_ms: int) -> None:
+    def __init__(self, tenure_ms: int, lasting_ms: int) -> None:
         self._tenure_ms = tenure_ms
+        self._lasting_ms = lasting_ms
+        self._learning_ms: int | None = None
         self._confirmed_ms: int | None = None
         self._mine = False
+        self._first = True  # no ruling has named a holder before this one
         self.ruling: Ruling | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether this member was chosen, and has to read what its predecessor has committed."""
+        return self._mine and self._learning_ms is None
 
     @property
     def holder(self) -> Address | None:
@@ -143,16 +180,31 @@ class Standing:
             mine: whether this member is the holder by it.
         """
         held = self.holds(now_ms) and self.ruling is not None and self.ruling.term == ruling.term
-        self.ruling, self._mine = ruling, mine
+        self._first = self._first and (self.ruling is None or not self.ruling.name)
+        self.ruling, self._mine, self._learning_ms = ruling, mine, None
         if not mine:
             self._confirmed_ms = None
         elif not held:
             self._confirmed_ms = now_ms
 
-    def confirm(self, sent_ms: int) -> None:
-        """Register that Kafka has confirmed this holder, to a request that was sent at this time."""
+    def succeed(self, committed: str | None) -> None:
+        """Take what the predecessor has committed; None: the group has no commit.
+
+        A commit that is missing although this member knows of a holder was deleted, with its topic.
+        """
+        learning_ms = read_lasting(committed) if committed is not None else 0 if self._first else None
+        self._learning_ms = self._lasting_ms if learning_ms is None else learning_ms
+
+    def confirm(self, sent_ms: int) -> int:
+        """Register that Kafka has confirmed this holder, to a request that was sent at this time.
+
+        Returns: how long it has to learn, if it begins with this.
+        """
         if self._mine:
             self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
+        learning_ms = self._lasting_ms if self._learning_ms is None else self._learning_ms
+        self._learning_ms = self._lasting_ms  # if it ends and begins again, it learns of its own leases
+        return learning_ms
 
 
 def _write(name: str, address: Address | None, term: int) -> bytes:

@@ -52,6 +52,14 @@ class LeaseTerms:
         """The time by which a lease ends earlier at the lessee: each clock may deviate by 1 % of a lease."""
         return self.lease_ms // 50 + 10
 
+    def lasting_ms(self, tenure_ms: int) -> int:
+        """How long leases may last after a holder was confirmed: it may grant for a tenure, and each lasts a lease.
+
+        >>> LeaseTerms(15_000, 1000, 8).lasting_ms(5000)
+        20310
+        """
+        return tenure_ms + self.lease_ms + self.slack_ms
+
 
 class LesseeId(NamedTuple):
     """One life of one process; a process that was started again is another lessee."""

@@ -8,11 +8,12 @@ A lessee that has not reported for one lease (and `slack_ms`) is gone: its own d
 counts from when it sent the report. From then on it uses the cut-off share at most (`lessee`), which is the only way
 over a budget.
 
-A lessor that begins knows nothing of the lessees of its predecessor. Each says in its first report what it may be
-using, and keeps it; nothing is raised until `learning_ms` is over, when every lessee has reported here, or is gone.
-A predecessor that still runs is harmless: it leases the share of a silent lessee to others only if it was confirmed as
-the lessor (`confirm`) after the end of that lease, and it stops when it was not confirmed for `learning_ms` less one
-lease (`proxy.fleet`).
+A lessor that begins knows nothing of the lessees of its predecessor. Each tells at its first report what it may be
+using, and keeps it; nothing is raised until `learning_ms` is over, by when every lessee has reported here, or is gone.
+Without a predecessor whose leases may last, there is nothing to learn (`lasting_ms`).
+A predecessor that goes on for a while is harmless: it gives away what a silent lessee had only after it was confirmed
+as the lessor (`confirm`) later than the end of that lease, and it ends itself if it is not confirmed for
+`learning_ms` less one lease (`proxy.fleet`).
 """
 
 from collections import deque
@@ -113,6 +114,11 @@ class Lessor:
     def lessees(self) -> list[LesseeId]:
         """The lessees that are not gone."""
         return list(self._lessees)
+
+    def lasting_ms(self, now_ms: int) -> int:
+        """How long leases may last that this lessor or a predecessor has granted, if it grants nothing more."""
+        ends_ms = [lessee.until_ms for lessee in self._lessees.values()]
+        return max(0, self._learning_until_ms - now_ms, max(ends_ms, default=now_ms) - now_ms)
 
     @property
     def keys(self) -> list[str]:
