@@ -101,7 +101,8 @@ class Lessee:
 
     def wish(self, wishes: Mapping[str, Wish]) -> None:
         """Set the demands, of all keys that have one."""
-        self._wishes = dict(wishes)
+        if wishes != self._wishes:
+            self._wishes = dict(wishes)
 
     def due(self, now_ms: int) -> bool:
         """Whether to report now: the period is over, there is something to confirm, or demands have changed."""
@@ -142,7 +143,7 @@ class Lessee:
             if grants.session == self.session and grants.version > self.version:
                 self.lose()  # one is missing
             return False
-        sent_ms = next((at for number, at in reversed(self._sent) if number == grants.number), None)
+        sent_ms = self._sent_at(grants.number)
         if sent_ms is None or now_ms >= max(self._until_ms, sent_ms + grants.lease_ms):
             self.lose()
             return False
@@ -179,6 +180,12 @@ class Lessee:
         self.lose()
         self._shares = {}
         return True
+
+    def _sent_at(self, number: int) -> int | None:
+        """Return when a report was sent; None if it is not remembered. They are numbered without gaps."""
+        sent = self._sent
+        index = number - self._number - 1  # from the end
+        return sent[index][1] if -len(sent) <= index < 0 else None
 
     def _changed(self) -> bool:
         return self._applied > self._acknowledged or self._wishes != self._reported

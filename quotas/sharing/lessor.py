@@ -329,8 +329,7 @@ class Lessor:
     def _divide(self, now_ms: int) -> None:
         if not self._even:
             self._equalize()
-        changed, self._changed = self._changed | self._postponed, set()
-        self._postponed.clear()
+        changed, self._changed, self._postponed = self._changed | self._postponed, set(), set()
         for key in changed & self._keys.keys():
             shares, capacity = self._keys[key], self._capacity(key)
             if shares.has_demand or key in self._pinned:

@@ -53,7 +53,10 @@ class Member:
         if self.lessee.expire(now_ms):
             self._resize(None)
         self.workers.expire(now_ms)
-        self._lowered = {key for key in self._lowered if not self.workers.within(key, self._capacity(key))}
+        if self._lowered:
+            self._lowered = {
+                key for key in self._lowered if not self.workers.within(key, self._capacity(key))
+            }
         if self.lessee.unconfirmed and not self._lowered:
             self.lessee.confirm()
         for key in self.workers.changed_demands():

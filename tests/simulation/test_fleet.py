@@ -3,11 +3,13 @@
 import pytest
 
 from tests.simulation.fleet_engines import BEGIN_MS, Fleet
-from tests.simulation.fleet_world import NO_CUT_OFF, World, chaotic
+from tests.simulation.fleet_faults import NO_CUT_OFF
+from tests.simulation.fleet_world import KEY, World, chaotic
 from tests.simulation.quota_world import ClientOptions
 
 SEEDS = 200
 LIMIT = 4_000_000.0
+LASTING_MS = 20_310  # leases of 15 s after the last commit: a tenure, a lease, its slack
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))
@@ -31,11 +33,11 @@ def test_workers_of_two_members_have_their_parts_of_a_budget_within_half_a_secon
     world.run(3000)
     for member in world.members:
         for worker in member.workers:
-            world.want(worker, "a", 1.0, weight=6)
+            world.want(worker, KEY, 1.0, weight=6)
     world.run(3500)
     # Two levels of 0.5 % that is never lent, and 0.2 % at each that is not worth a message.
-    assert world.used("a") >= 0.985
-    shares = [worker.share("a") for member in world.members for worker in member.workers]
+    assert world.used(KEY) >= 0.985
+    shares = [worker.share(KEY) for member in world.members for worker in member.workers]
     assert max(shares) <= 1.02 * min(shares)
 
 
@@ -44,9 +46,9 @@ def test_connections_have_equal_parts_however_they_are_spread() -> None:
     world.run(3000)
     workers = [worker for member in world.members for worker in member.workers]
     for worker, connections in zip(workers, (1, 2, 3, 6), strict=True):
-        world.want(worker, "a", 1.0, weight=connections)
+        world.want(worker, KEY, 1.0, weight=connections)
     world.run(6000)
-    assert [worker.share("a") for worker in workers] == pytest.approx(
+    assert [worker.share(KEY) for worker in workers] == pytest.approx(
         [0.99 * connections / 12 for connections in (1, 2, 3, 6)], rel=0.03
     )
 
@@ -56,25 +58,25 @@ def test_a_worker_that_is_killed_costs_its_part_for_less_than_half_a_second() ->
     world.run(3000)
     for member in world.members:
         for worker in member.workers:
-            world.want(worker, "a", 1.0)
+            world.want(worker, KEY, 1.0)
     world.run(6000)
     member = world.members[0]
     member.kill_worker(member.workers[0])
     world.run(6500)
-    assert world.used("a") >= 0.985
+    assert world.used(KEY) >= 0.985
 
 
 def test_a_member_that_is_killed_costs_its_part_for_one_lease() -> None:
     world = World(1, members=2, workers=1)
     world.run(3000)
     for member in world.members:
-        world.want(member.workers[0], "a", 1.0)
+        world.want(member.workers[0], KEY, 1.0)
     world.run(6000)
     world.members.pop(0).kill()
     world.run(20_000)
-    assert world.used("a") == pytest.approx(0.495, rel=0.02)  # half of it, until its lease is over
+    assert world.used(KEY) == pytest.approx(0.495, rel=0.02)  # half of it, until its lease is over
     world.run(6000 + 15_000 + 1500)
-    assert world.used("a") >= 0.985
+    assert world.used(KEY) >= 0.985
 
 
 def test_a_move_of_the_holder_changes_no_share() -> None:
@@ -82,14 +84,54 @@ def test_a_move_of_the_holder_changes_no_share() -> None:
     world.run(3000)
     for member in world.members:
         for worker in member.workers:
-            world.want(worker, "a", 1.0)
+            world.want(worker, KEY, 1.0)
     world.run(6000)
     world.move_holder()
     until_ms = 6000
     for _ in range(300):
         until_ms += 100
         world.run(until_ms)
-        assert world.used("a") >= 0.985
+        assert world.used(KEY) >= 0.985
+
+
+def test_a_fleet_that_begins_has_nothing_to_learn() -> None:
+    world = World(1, members=4, workers=2)
+    world.run(2000)
+    assert world.used("not named") >= 0.985
+
+
+def test_a_fleet_that_has_ended_in_order_has_nothing_to_learn() -> None:
+    world = World(1, members=4, workers=2)
+    world.run(10_000)
+    world.stop(in_order=True)
+    world.run(13_000)
+    assert world.used("not named") >= 0.985
+
+
+def test_a_fleet_that_was_killed_learns_for_as_long_as_its_leases_may_last() -> None:
+    world = World(1, members=4, workers=2)
+    world.run(10_000)
+    world.stop(in_order=False)
+    world.run(30_000)
+    assert world.used("not named") <= 0.01
+    world.run(10_000 + LASTING_MS + 2000)
+    assert world.used("not named") >= 0.985
+
+
+def test_a_holder_that_ends_alone_leaves_its_leases_to_the_next_one() -> None:
+    world = World(1, members=2, workers=1)
+    world.run(3000)
+    worker = world.members[0].workers[0]
+    world.want(worker, KEY, 1.0)
+    world.run(6000)
+    assert worker.share(KEY) >= 0.98
+    world.holder.resign()
+    world.move_holder()
+    world.want(world.members[1].workers[0], KEY, 1.0)
+    world.run(20_000)
+    assert worker.share(KEY) >= 0.98
+    world.run(6000 + LASTING_MS + 2000)
+    assert [member.workers[0].share(KEY) for member in world.members] == pytest.approx([0.495] * 2, rel=0.02)
 
 
 @pytest.mark.parametrize("consumes", [False, True], ids=["produce", "consume"])
