@@ -4,8 +4,8 @@ Each member joins with a *claim*: its name, its address, and the term in which i
 chooses (`choose`) and tells all others by a *ruling*. The holder of the latest term stays, as long as it is a member.
 
 A member that was chosen is the holder for a *tenure* after its last confirmation by Kafka, then no more (`Standing`):
-a group does not tell a member that was expelled. Nothing rests on there being one holder at a time, if each ends its
-tenure (`quotas.sharing.lessor`).
+a group does not tell a member that was expelled. Safety does not depend on a single holder at a time, if each
+ends its tenure (`quotas.sharing.lessor`).
 
 What a holder commits says how long leases may last after that (`write_lasting`); the latest commit is the group's only
 memory. A holder leases nothing before its first commit, and Kafka refuses those of earlier generations. So a new holder

@@ -8,6 +8,7 @@ The deadline of a lease counts from when the report was sent that the grants ans
 whenever a share is read, so a process that was suspended uses nothing that has been given to others meanwhile.
 
 A lowered share is in force here at once, but acknowledged (`confirm`) only when it is in force in all processes below.
+A session that begins before that tells the share from before.
 """
 
 from collections import deque
@@ -53,6 +54,7 @@ class Lessee:
         self._begins_until_ms = now_ms + terms.lease_ms + terms.slack_ms
         self._until_ms = -1  # of the lease; -1: there was none since it began or was cut off
         self._shares: dict[str, float] = {}
+        self._lowered: dict[str, float] = {}  # shares that processes below may still be using
         self._number = 0
         self._applied = 0
         self._acknowledged = 0  # the version that was reported as applied
@@ -88,8 +90,7 @@ class Lessee:
     def share(self, key: str, now_ms: int) -> float:
         """The share of a key that may be used now, 0 to 1."""
         if now_ms < self._until_ms:
-            share = self._shares.get(key)
-            return self._shares[DEFAULT_KEY] if share is None else share
+            return self._granted(key)
         if self._until_ms < 0 and now_ms < self._begins_until_ms:
             return self._first
         return 1 / self._lessees_max if self._cut_off is None else self._cut_off
@@ -120,9 +121,7 @@ class Lessee:
         if not self.session:
             self._opening = self._number
             self._reported = dict(self._wishes)
-            held = (
-                dict(self._shares) if self.leased(now_ms) else {DEFAULT_KEY: self.share(DEFAULT_KEY, now_ms)}
-            )
+            held = self._held() if self.leased(now_ms) else {DEFAULT_KEY: self.share(DEFAULT_KEY, now_ms)}
             return Report(self.name, 0, self._number, 0, dict(self._wishes), held, self.terms.lessees_max)
         changed: dict[str, Wish | None] = {
             key: wish for key, wish in self._wishes.items() if wish != self._reported.get(key)
@@ -147,23 +146,33 @@ class Lessee:
         if sent_ms is None or now_ms >= max(self._until_ms, sent_ms + grants.lease_ms):
             self.lose()
             return False
-        if grants.complete:
-            self.session, self._shares = grants.session, {}
-            self._applied = self._acknowledged = 0
+        self._apply(grants)
         self.version = grants.version
         self._until_ms = max(self._until_ms, sent_ms + grants.lease_ms)
         self._lessees_max = max(grants.lessees_max, self.terms.lessees_max)
+        self._due_ms = min(self._due_ms, sent_ms + self.terms.period_ms)
+        return True
+
+    def _apply(self, grants: Grants) -> None:
+        """Change the shares, and note those that were larger before."""
+        keys = self._shares.keys() | grants.shares.keys() if grants.complete else grants.shares.keys()
+        before = {key: self._granted(key) for key in keys} if self._shares else {}
+        if grants.complete:
+            self.session, self._shares = grants.session, {}
+            self._applied = self._acknowledged = 0
         for key, share in grants.shares.items():
             if share is None:
                 self._shares.pop(key, None)
             else:
                 self._shares[key] = share
-        self._due_ms = min(self._due_ms, sent_ms + self.terms.period_ms)
-        return True
+        for key, largest in before.items():
+            if largest > self._granted(key):
+                self._lowered[key] = max(largest, self._lowered.get(key, 0.0))
 
     def confirm(self) -> None:
         """Acknowledge the grants taken so far: the shares are in force here, and in all processes below."""
         self._applied = self.version
+        self._lowered.clear()
 
     def lose(self) -> None:
         """End the session: the connection has ended, or something is missing. The lease goes on until its end.
@@ -179,7 +188,17 @@ class Lessee:
             return False
         self.lose()
         self._shares = {}
+        self._lowered.clear()
         return True
+
+    def _granted(self, key: str) -> float:
+        """The share of a key by the lease."""
+        share = self._shares.get(key)
+        return self._shares[DEFAULT_KEY] if share is None else share
+
+    def _held(self) -> dict[str, float]:
+        """What may be in use here or below."""
+        return self._shares | {key: max(share, self._granted(key)) for key, share in self._lowered.items()}
 
     def _sent_at(self, number: int) -> int | None:
         """Return when a report was sent; None if it is not remembered. They are numbered without gaps."""

@@ -8,12 +8,11 @@ A lessee that has not reported for one lease (and `slack_ms`) is gone: its own d
 counts from when it sent the report. From then on it uses the cut-off share at most (`lessee`), which is the only way
 over a budget.
 
-A lessor that begins knows nothing of the lessees of its predecessor. Each tells at its first report what it may be
-using, and keeps it; nothing is raised until `learning_ms` is over, by when every lessee has reported here, or is gone.
-Without a predecessor whose leases may last, there is nothing to learn (`lasting_ms`).
-A predecessor that goes on for a while is harmless: it gives away what a silent lessee had only after it was confirmed
-as the lessor (`confirm`) later than the end of that lease, and it ends itself if it is not confirmed for
-`learning_ms` less one lease (`proxy.fleet`).
+A lessor that begins knows nothing of the lessees of its predecessor. Each says in its first report what it may be
+using, and keeps it; nothing is raised until `learning_ms` is over, when every lessee has reported here, or is gone.
+Without leases of a predecessor that may last (`lasting_ms`), there is nothing to learn.
+A predecessor that still runs is harmless: it leases the share of a silent or unknown lessee to others only if it was
+confirmed as the lessor (`confirm`) after the end of that lease, and it stops without confirmation (`proxy.fleet`).
 """
 
 from collections import deque
@@ -117,8 +116,8 @@ class Lessor:
 
     def lasting_ms(self, now_ms: int) -> int:
         """How long leases may last that this lessor or a predecessor has granted, if it grants nothing more."""
-        ends_ms = [lessee.until_ms for lessee in self._lessees.values()]
-        return max(0, self._learning_until_ms - now_ms, max(ends_ms, default=now_ms) - now_ms)
+        ends_ms = (lessee.until_ms for lessee in self._lessees.values())
+        return max(now_ms, self._learning_until_ms, *ends_ms) - now_ms
 
     @property
     def keys(self) -> list[str]:
@@ -213,7 +212,7 @@ class Lessor:
             lease_ms: the length of the leases, if it is shorter than the terms'.
         """
         self.expire(now_ms)
-        if now_ms >= self._learning_until_ms:
+        if self._known_ms(now_ms) >= self._learning_until_ms:
             self._divide(now_ms)
         else:
             self._reduce()
@@ -316,15 +315,15 @@ class Lessor:
             self._changed.add(key)
         return shares
 
-    def _part(self, name: LesseeId, key: str) -> Part | None:
-        shares = self._default if key == DEFAULT_KEY else self._keys.get(key)
-        return None if shares is None else shares.parts.get(name)
-
     def expire(self, now_ms: int) -> None:
         """Remove the lessees that are gone."""
-        known_ms = min(now_ms, self._confirmed_ms)
+        known_ms = self._known_ms(now_ms)
         for name in [name for name, lessee in self._lessees.items() if lessee.until_ms <= known_ms]:
             self.leave(name)
+
+    def _known_ms(self, now_ms: int) -> float:
+        """Until when no lessee can have had another lessor: one whose lease has ended by then is gone."""
+        return min(now_ms, self._confirmed_ms)
 
     def _divide(self, now_ms: int) -> None:
         if not self._even:
@@ -359,8 +358,8 @@ class Lessor:
         for key in changed & self._keys.keys():
             shares, capacity = self._keys[key], self._capacity(key)
             if shares.used() > capacity:
-                lowered = shares.divide(capacity * (1 - self.terms.never_lent), self.terms.least * capacity)
-                self._send(key, lowered)
+                lent = capacity * (1 - self.terms.never_lent)
+                self._send(key, shares.divide(lent, self.terms.least * capacity))
 
     def _equalize(self) -> None:
         """Give all lessees the same default share; before one is raised, keys that follow it get their own."""
@@ -391,9 +390,8 @@ class Lessor:
 
     def _send(self, key: str, changes: list[Change]) -> None:
         """Put changes into the next grants; from now on they count."""
+        shares = self._default if key == DEFAULT_KEY else self._keys[key]
         for name, share in changes:
-            lessee = self._lessees[name]
+            lessee, part = self._lessees[name], shares.parts[name]
             lessee.changes[key] = share
-            part = self._part(name, key)
-            assert part is not None, "a lessee has a part of every key"
             part.sent, part.version = share, lessee.version + 1

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,20 +57,32 @@ def until(holds: Callable[[], object], seconds: float) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
-    """Three members that know their shares."""
-    group = f"__fleet-{tmp_path.name}"
-    found = [Member(name, kafka, group, tmp_path) for name in ("a", "b", "c")]
+@contextmanager
+def fleet(kafka: Cluster, group: str, directory: Path) -> Iterator[list[Member]]:
+    """Three members that have a lease; they are killed at the end."""
+    directory.mkdir()
+    found = [Member(name, kafka, group, directory) for name in ("a", "b", "c")]
     try:
         until(lambda: all(member.now.get("leased") for member in found), 60)
-        until(lambda: sum(member.share for member in found) > 0.9, LEARNING_SECONDS + 10)
         yield found
     finally:
         for member in found:
             processes.kill(member.process)
             said = [line for line in member.log.read_text().splitlines() if not line.startswith("{")]
             print(member.name, "\n".join(said[-30:]))
+
+
+@pytest.fixture
+def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
+    """Three members that know their shares."""
+    with fleet(kafka, f"__fleet-{tmp_path.name}", tmp_path / "fleet") as found:
+        until(lambda: sum(member.share for member in found) > 0.9, LEARNING_SECONDS + 10)
+        yield found
+
+
+def learned(members: list[Member]) -> bool:
+    """Whether any holder had to learn, as members were told."""
+    return any(line["learning"] for member in members for line in member.lines)
 
 
 def holder_of(members: list[Member]) -> Member:
@@ -87,6 +100,24 @@ def never_above_the_budget(members: list[Member], since_ms: int) -> None:
                 slot = slots.setdefault(line["at"] // 400, {})
                 slot[member.name] = min(line["share"], slot.get(member.name, 1.0))
     assert max(sum(slot.values()) for slot in slots.values()) <= 1 + ROUNDING
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("in_order", [True, False], ids=["ended", "killed"])
+def test_a_fleet_learns_only_of_one_that_was_killed(kafka: Cluster, tmp_path: Path, in_order: bool) -> None:
+    group = f"__fleet-{tmp_path.name}"
+    with fleet(kafka, group, tmp_path / "first") as members:
+        until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + 10)
+        assert not learned(members)
+        holder = holder_of(members)
+        if in_order:
+            for member in [member for member in members if member is not holder] + [holder]:
+                member.signal(signal.SIGTERM)
+                assert member.process.wait(20) == 0
+    with fleet(kafka, group, tmp_path / "second") as members:
+        until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + 10)
+        until(lambda: all(member.now["learning"] is False for member in members), 10)
+        assert learned(members) is not in_order
 
 
 @pytest.mark.timeout(300)

@@ -56,6 +56,8 @@ class Process:
     """
 
     __slots__ = ("alive", "offset_ms", "paused_until_ms", "rate", "world")
+    rate: float
+    offset_ms: int
 
     def __init__(self, world: "World", host: "Process | None" = None) -> None:
         self.world = world
@@ -108,7 +110,7 @@ class Holder(Process):
     @property
     def settled(self) -> bool:
         """Whether it knows all members."""
-        return self.lessor is not None and self.now_ms >= self.learning_until_ms
+        return self.lessor is not None and self.confirmed_ms >= self.learning_until_ms
 
     def tick(self) -> None:
         """Confirm the tenure, and send what is due."""

@@ -11,7 +11,7 @@ from quotas.sharing.key_shares import Part
 from quotas.sharing.lease_values import Grants, LesseeId
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
-from tests.simulation.fleet_faults import ALL_FAULTS, NO_CUT_OFF, Faults
+from tests.simulation.fleet_faults import ALL_FAULTS, NO_CUT_OFF, SHORT_MS, Faults
 from tests.simulation.fleet_world import Holder, chaotic
 
 SEEDS_MAX: Final = 100
@@ -63,6 +63,7 @@ def lowered_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 RIFTS: Final = replace(ALL_FAULTS, rifts=0.03, stops=0.0)
+LAGS: Final = replace(ALL_FAULTS, lag_ms_max=3 * SHORT_MS, stops=0.0)
 MOVES: Final = replace(ALL_FAULTS, moves=0.04, stops=0.0)
 
 
@@ -72,7 +73,7 @@ MOVES: Final = replace(ALL_FAULTS, moves=0.04, stops=0.0)
         pytest.param(defect, faults, id=defect.__name__)
         for defect, faults in (
             (no_tenure, RIFTS),
-            (no_end, MOVES),
+            (no_end, LAGS),
             (long_lease, ALL_FAULTS),
             (full_burst, replace(NO_CUT_OFF, gulps=0.08)),
             (nothing_learned, MOVES),

@@ -3,10 +3,12 @@
     python -m tests.support.fleet_member NAME PORT BOOTSTRAP GROUP
 
 A line of JSON each 100 ms: `proxy.fleet.fleet.Fleet.state`, and `at`, the milliseconds of the clock of leases.
+SIGTERM has it leave the fleet.
 """
 
 import asyncio
 import json
+import signal
 import sys
 from typing import Final
 
@@ -42,7 +44,9 @@ class Hungry:
 
 
 async def main(name: str, port: str, bootstrap: str, group: str) -> None:
-    """Be a member until killed."""
+    """Be a member until told to end."""
+    ends = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
     options = FleetOptions(name=name, members_max=4, bind=Address("127.0.0.1", int(port)), group=group)
     lessee = new_lessee(options, now_ms())
     brokers = [
@@ -51,12 +55,16 @@ async def main(name: str, port: str, bootstrap: str, group: str) -> None:
     fleet = Fleet(options, lessee, Hungry(lessee), lambda: {"members_max": "4"}, Access(brokers))
     await fleet.start()
     running = asyncio.create_task(fleet.run())
-    while not running.done():
+    while not running.done() and not ends.is_set():
         at_ms = now_ms()
         line = {**fleet.state(), "at": at_ms, "share": lessee.share(KEY, at_ms)}
         print(json.dumps(line), flush=True)
         await asyncio.sleep(_SECONDS)
-    running.result()
+    if ends.is_set():
+        await fleet.close()
+        running.cancel()
+    else:
+        running.result()
 
 
 if __name__ == "__main__":

@@ -169,8 +169,8 @@ def test_another_ruling_has_the_predecessor_asked_for_again() -> None:
     standing = chosen()
     standing.succeed(None)
     standing.rule(Ruling("b", B, 2), 1200, mine=False)
-    assert not standing.asks
+    asked_of_another = standing.asks
     standing.rule(Ruling("a", A, 3), 1300, mine=True)
-    assert standing.asks
+    assert (asked_of_another, standing.asks) == (False, True)
     standing.succeed(None)
     assert standing.confirm(1400) == LASTING_MS

@@ -105,3 +105,34 @@ def test_a_larger_number_of_members_elsewhere_makes_the_cut_off_share_smaller() 
     one.report(0)
     one.take(Grants(1, 1, 1, 1, 15_000, {DEFAULT_KEY: 0.1}, True, 10), 5)
     assert one.share("k", 15_000) == 0.1
+
+
+def reopened(one: Lessee) -> dict[str, float]:
+    """Return what it says that it holds when a session begins."""
+    one.lose()
+    return dict(one.report(100).held)
+
+
+def test_a_share_that_is_not_yet_lower_everywhere_is_told_when_a_session_begins() -> None:
+    one = leased()
+    one.confirm()
+    assert one.take(grants({"k": 0.3, "other": 0.1}, 2, 1), 10)
+    assert one.share("k", 10) == 0.3
+    assert reopened(one) == {DEFAULT_KEY: 0.2, "k": 0.6, "other": 0.2}
+    one.confirm()
+    assert reopened(one) == {DEFAULT_KEY: 0.2, "k": 0.3, "other": 0.1}
+
+
+def test_a_default_share_that_is_not_yet_lower_everywhere_is_told_too() -> None:
+    one = leased()
+    one.confirm()
+    assert one.take(grants({DEFAULT_KEY: 0.1, "k": None}, 2, 1), 10)
+    assert reopened(one) == {DEFAULT_KEY: 0.2, "k": 0.6}
+
+
+def test_a_share_that_was_lowered_and_raised_is_told_as_it_may_be_used() -> None:
+    one = leased()
+    one.confirm()
+    assert one.take(grants({"k": 0.3}, 2, 1), 10)
+    assert one.take(grants({"k": 0.7}, 3, 1), 20)
+    assert reopened(one) == {DEFAULT_KEY: 0.2, "k": 0.7}

@@ -174,3 +174,32 @@ def test_more_lessees_than_configured_make_default_shares_smaller() -> None:
     settle(holder, peers, 0, rounds=6)
     assert sum(peer.shares[DEFAULT_KEY] or 0.0 for peer in peers) <= 1.0
     assert peers[4].shares[DEFAULT_KEY] == pytest.approx(0.995 / 5)
+
+
+def test_a_lessor_learns_until_it_was_confirmed_after_the_last_lease_of_its_predecessor() -> None:
+    holder = lessor(learning_ms=20_000)
+    a = Peer(holder, A)
+    holder.confirm(19_999)
+    a.report(20_000, {"k": WAITS})
+    exchange(holder, [a], 20_000)
+    assert a.shares == {DEFAULT_KEY: TERMS.least}  # another lessee may have another lessor by now
+    holder.confirm(20_000)
+    settle(holder, [a], 20_000)
+    assert a.shares["k"] == pytest.approx(0.995, rel=0.01)
+
+
+def test_leases_last_until_the_last_lessee_is_gone_or_has_left() -> None:
+    holder = lessor()
+    peers = [Peer(holder, A), Peer(holder, B)]
+    assert holder.lasting_ms(0) == 0
+    settle(holder, peers[:1], 0)
+    settle(holder, peers[1:], 1000)
+    assert holder.lasting_ms(3000) == GONE_MS - 2000
+    holder.leave(B)
+    assert holder.lasting_ms(3000) == GONE_MS - 3000
+    holder.leave(A)
+    assert holder.lasting_ms(3000) == 0
+
+
+def test_leases_of_a_predecessor_last_while_the_lessor_learns() -> None:
+    assert lessor(learning_ms=20_000).lasting_ms(5000) == 15_000
