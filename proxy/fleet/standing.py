@@ -150,7 +150,7 @@ class Standing:
         self._learning_ms: int | None = None
         self._confirmed_ms: int | None = None
         self._mine = False
-        self._first = True  # no ruling has named a holder before this one
+        self._first = True  # no ruling has named another holder, and this member never was one
         self.ruling: Ruling | None = None
 
     @property
@@ -180,7 +180,7 @@ class Standing:
             mine: whether this member is the holder by it.
         """
         held = self.holds(now_ms) and self.ruling is not None and self.ruling.term == ruling.term
-        self._first = self._first and (self.ruling is None or not self.ruling.name)
+        self._first = self._first and (mine or not ruling.name)
         self.ruling, self._mine, self._learning_ms = ruling, mine, None
         if not mine:
             self._confirmed_ms = None
@@ -202,6 +202,7 @@ class Standing:
         """
         if self._mine:
             self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
+            self._first = False
         learning_ms = self._lasting_ms if self._learning_ms is None else self._learning_ms
         self._learning_ms = self._lasting_ms  # if it ends and begins again, it learns of its own leases
         return learning_ms

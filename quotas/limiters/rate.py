@@ -96,7 +96,9 @@ class SampledRate:
         1000000
         """
         place, start_ms = sample
-        if self._starts[place] == start_ms:  # it has not begun anew since
+        if start_ms in self._starts:  # it has not begun anew since
+            if place >= len(self._starts) or self._starts[place] != start_ms:
+                place = self._starts.index(start_ms)
             taken = min(value, self._sums[place])
             self._sums[place] -= taken
             self.total -= taken
@@ -104,23 +106,63 @@ class SampledRate:
     def spread(self, per_second: float, now_ms: int) -> None:
         """Record a rate as if it had been there for the whole window; a negative one takes recorded bytes back.
 
-        So a limit that is changed by as much leaves the room in the window as it is.
+        So a limit that is changed by as much leaves the room in the window as it is, and gains room as time passes, no
+        sooner: what is added to a sample are the bytes of the time since the sample before it.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(4_000, 0)
         >>> rate.left(1_000, 0)
         6000
         >>> rate.spread(500, 0)
-        >>> rate.left(1_500, 0)
-        6000
+        >>> rate.left(1_500, 0), rate.left(1_500, 1_000), rate.left(1_500, 2_000)
+        (6000, 6000, 6500)
         """
-        window_ms = self.window_ms(now_ms)
-        count = len(self._sums)
-        total = round(per_second * window_ms / 1000)
-        for place in range(count):
-            part = max(total // count, -self._sums[place])
+        self.record(0, now_ms)
+        begin_ms = now_ms - self.window_ms(now_ms)
+        if per_second > 0:
+            self._fill_gaps(begin_ms, now_ms)
+        added = 0
+        for place in sorted(range(len(self._lasts)), key=self._lasts.__getitem__):
+            part = round(per_second * (self._lasts[place] - begin_ms) / 1000) - added
+            added += part
+            part = max(part, -self._sums[place]) if part < 0 else part
             self._sums[place] += part
             self.total += part
+
+    def begin_full(self, per_second: float, now_ms: int) -> None:
+        """Begin anew as if a rate had been there for the whole window.
+
+        >>> rate = SampledRate(11, 1000)
+        >>> rate.begin_full(500, 0)
+        >>> rate.left(500, 0), rate.left(500, 3_000), rate.left(500, 11_000)
+        (0, 1000, 5000)
+        """
+        self._starts, self._lasts, self._sums = [], [], []
+        self._current, self._next_ms, self.total = -1, NEVER_MS, 0
+        self.spread(per_second, now_ms)
+
+    def _fill_gaps(self, begin_ms: int, now_ms: int) -> None:
+        """Have samples in the whole window, which stays as long as it is; the last record is now."""
+        current = self._current
+        ring = zip(self._starts, self._lasts, self._sums, strict=True)
+        kept = sorted(one for place, one in enumerate(ring) if one[2] and place != current)
+        filled: list[tuple[int, int, int]] = []
+        at_ms = begin_ms
+        for sample in [*kept, (self._starts[current], now_ms, self._sums[current])]:
+            while at_ms < sample[0]:
+                filled.append((at_ms, at_ms, 0))
+                at_ms += self._sample_ms
+            filled.append(sample)
+            at_ms = sample[1] + self._sample_ms
+        while len(filled) > self._samples + 1:
+            # The two that are the nearest become one, which leaves the window with the later of them.
+            place = min(range(1, len(filled) - 2), key=lambda place: filled[place + 1][1] - filled[place][1])
+            one, other = filled[place : place + 2]
+            filled[place : place + 2] = [(one[0], other[1], one[2] + other[2])]
+        self._starts, self._lasts, self._sums = (list(column) for column in zip(*filled, strict=True))
+        self._current = len(filled) - 1
+        self._oldest_ms = self._starts[0]
+        self.purge_at_ms = min(self._lasts) + self._keep_ms
 
     def window_ms(self, now_ms: int) -> int:
         """W: from the oldest sample's start to now, at least N - 1 samples long."""

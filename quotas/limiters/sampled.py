@@ -68,7 +68,7 @@ class SampledLimit:
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
         """Begin with full windows, if they began at that time."""
         if now_ms < since_ms + self._rate.keep_ms:
-            self._rate.record(round(self._safe), since_ms)
+            self._rate.begin_full(self._limit, since_ms)
 
     @property
     def decides_again(self) -> bool:

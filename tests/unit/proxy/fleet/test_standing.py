@@ -165,6 +165,22 @@ def test_a_group_without_a_holder_before_has_no_leases() -> None:
     assert standing.confirm(1500) == 0
 
 
+def test_a_member_that_was_chosen_again_before_it_was_confirmed_has_nothing_to_learn() -> None:
+    standing = chosen()
+    standing.rule(Ruling("a", A, 1), 1100, mine=True)
+    standing.succeed(None)
+    assert standing.confirm(1500) == 0
+
+
+def test_a_commit_of_its_own_that_was_deleted_is_no_proof_either() -> None:
+    standing = chosen()
+    standing.succeed(None)
+    standing.confirm(1500)
+    standing.rule(Ruling("a", A, 1), 2000, mine=True)
+    standing.succeed(None)
+    assert standing.confirm(2500) == LASTING_MS
+
+
 def test_another_ruling_has_the_predecessor_asked_for_again() -> None:
     standing = chosen()
     standing.succeed(None)
