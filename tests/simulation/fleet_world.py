@@ -181,7 +181,7 @@ class Worker(Process):
         self.member = member
         self.name = LesseeId(f"worker-{member.world.number()}", 1)
         self.lessee = Lessee(member.worker_terms, self.name, self.now_ms, cut_off=NOTHING, first=NOTHING)
-        self.lease_until_ms = 0
+        self.lease_until_ms: int | None = None
         self.budgets = Budgets(self, self.lessee, self.now_ms)
         self.limiter: ScheduledThrottle | None = None
         self.lent = 1.0
@@ -192,7 +192,7 @@ class Worker(Process):
         """The share that it may use."""
         return self.lessee.share(key, self.now_ms) if self.running else 0.0
 
-    def refresh(self, lease_until_ms: int) -> None:
+    def refresh(self, lease_until_ms: int | None) -> None:
         """Shares are looked at before each use."""
 
     def tick(self) -> None:
