@@ -243,9 +243,9 @@ class App:
     async def _shut_down(self) -> None:
         """Stop the background tasks, after the last connection has closed."""
         await self.relay.end_capture(self._hurried)
-        await self._supervisor.end()
         if self._fleet is not None:
-            await self._fleet.close()
+            await self._fleet.close()  # while its tasks run: the holder is told
+        await self._supervisor.end()
         await self._admin.close()
         if self._topic is not None:
             await asyncio.to_thread(self._topic.close)

@@ -80,6 +80,7 @@ class FleetClient:
         self._facts = facts
         self._figures = figures
         self._link: tuple[asyncio.StreamWriter, Frames] | None = None
+        self._left = False
         self._told: Facts | None = None
         self.problem = NOT_ASKED
         self.view: View | None = None
@@ -94,7 +95,8 @@ class FleetClient:
             tasks.create_task(self._connect_forever())
 
     def leave(self) -> None:
-        """Tell the holder that this process has ended, and uses no share any more."""
+        """Tell the holder that this process has ended, and uses no share any more; it does not connect again."""
+        self._left = True
         if self._link is not None:
             writer, frames = self._link
             if not writer.is_closing():
@@ -112,13 +114,13 @@ class FleetClient:
 
     async def _connect_forever(self) -> None:
         pause = _PAUSE_SECONDS_MIN
-        while True:
+        while not self._left:
             holder, problem, answered = self._holder(), NO_HOLDER, False
             if holder is not None:
                 before = self._figures.reports["granted"]
                 problem = await self._attempt(holder)
                 answered = self._figures.reports["granted"] > before
-            if problem:
+            if problem and not self._left:
                 self._log_lost(holder, problem)
             pause = _PAUSE_SECONDS_MIN if answered or not problem else min(2 * pause, _PAUSE_SECONDS_MAX)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # not all members at once
@@ -150,11 +152,13 @@ class FleetClient:
             writer.write(frames.hello())
             async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                 await frames.receive(reader)
+            if self._left:
+                return
             self._link, self._told = (writer, frames), None
             self._lessee.lose()  # so that a report is due
             self.send_due()
             reading = asyncio.get_running_loop().create_task(self._read(reader, frames))
-            while self._holder() == holder:
+            while self._holder() == holder and not self._left:
                 await asyncio.wait({reading}, timeout=_TICK_SECONDS)
                 if reading.done():
                     reading.result()

@@ -8,14 +8,21 @@ from types import MappingProxyType
 import pytest
 
 from proxy.app import App
-from proxy.config import Address, Config
+from proxy.clock import now_ms
+from proxy.config import Address, Config, FleetOptions
 from proxy.config.cluster_options import ClusterOptions
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.options import AdminOptions
 from proxy.errors import StartError
+from proxy.fleet.port import HolderPort
+from proxy.metrics.fleet import FleetFigures
 from proxy.quota_api import FileStore
+from quotas.sharing.lease_values import LeaseTerms
+from quotas.sharing.lessor import Lessor
 from tests.cluster import HOST, free_ports
 from tests.component.proxy.cluster.test_poller import broker, metadata
+
+NO_FLEET = FleetOptions()
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +30,7 @@ async def _signals_of_the_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", lambda *_: None)
 
 
-def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:
+def app(upstreams: Mapping[int, Address] = MappingProxyType({}), fleet: FleetOptions = NO_FLEET) -> App:
     """A gateway or a sidecar without an admin port, in front of a cluster that is not there."""
     first = free_ports(4)[0]
     listener = ListenerOptions(
@@ -36,7 +43,10 @@ def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:
         upstreams=upstreams,
     )
     config = Config(
-        cluster=ClusterOptions((Address(HOST, first + 3),)), listeners=(listener,), admin=AdminOptions(None)
+        cluster=ClusterOptions((Address(HOST, first + 3),)),
+        listeners=(listener,),
+        admin=AdminOptions(None),
+        fleet=fleet,
     )
     return App(config, FileStore(config.quotas), asyncio.get_running_loop())
 
@@ -101,3 +111,24 @@ async def test_switch_turns_enforcement_off_and_on() -> None:
         made.toggle_enforcement()
         seen.append(made.relay.engine.enforcing)
     assert seen == [False, True]
+
+
+async def test_process_that_ends_leaves_its_fleet_and_frees_its_shares_at_once() -> None:
+    figures = FleetFigures()
+    port = HolderPort(4, None, now_ms, figures)
+    holder = await port.start(Address(HOST, 0))
+    lessor = Lessor(LeaseTerms(15_000, 1000, 4), 1, lambda _: 1.0, now_ms(), 0)
+    port.lead(lessor, now_ms())
+    made = app(fleet=FleetOptions(name="a", members_max=4, holder=holder))
+
+    async def stop_when_leased() -> None:
+        while not lessor.lessees:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+        made.stop()
+
+    await asyncio.gather(served(made), stop_when_leased())
+    async with asyncio.timeout(5):
+        while lessor.lessees:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+    assert figures.received["left"] == 1
+    await port.close()
