@@ -138,13 +138,11 @@ class FleetGroup:
         self._listener = listener
         self._now_ms = now_ms
         self._address: Address | None = None
-        self._again = asyncio.Event()
+        self._claimed: Address | None = None  # the address that other members know
 
     async def advertise(self, address: Address | None) -> None:
-        """Set the address at which other members reach this one, which a join tells them; None: it cannot hold."""
-        if address != self._address:
-            self._address = address
-            self._again.set()
+        """Say where other members reach this one; None: it cannot be the holder. Members learn it at a join."""
+        self._address = address
 
     async def resign(self, lasting_ms: int) -> None:
         """Leave word that this holder grants nothing more, and how long its leases may last."""
@@ -177,7 +175,7 @@ class FleetGroup:
         Raises:
             ProblemError: the topic or the group cannot be used.
         """
-        self._again.clear()
+        self._claimed = self._address
         spec = TopicSpec(self._group, one_partition=False)
         if await find(self._access, spec) is None:
             await create(self._access, spec)
@@ -195,7 +193,7 @@ class FleetGroup:
         try:
             await start_client(consumer)
             self._consumer = consumer
-            while not self._again.is_set():
+            while self._claimed == self._address:
                 await self._turn(consumer)
         finally:
             self._consumer = None
@@ -246,7 +244,8 @@ class FleetGroup:
         await bounded(consumer.commit({self._place: OffsetAndMetadata(0, word)}), _CONFIRM_SECONDS_MAX)
 
     def _claim(self) -> Claim:
-        return Claim(self._name, self._address, self._standing.term(self._now_ms()))
+        self._claimed = self._address
+        return Claim(self._name, self._claimed, self._standing.term(self._now_ms()))
 
     def _rule(self, ruling: Ruling, mine: bool) -> None:
         self._standing.rule(ruling, self._now_ms(), mine=mine)
