@@ -312,13 +312,13 @@ class App:
         """Create the quota topic's store, which is not read yet."""
         from proxy.quota_topic import QuotaTopic
 
-        return QuotaTopic(self._config, self._tls)
+        return QuotaTopic(self._config, self._access())
 
     def _access(self) -> "Access":
-        """Return the way to the cluster, for logs and groups."""
+        """Return the way to the cluster of logs and groups."""
         from proxy.quota_topic import access_of
 
-        return access_of(self._config.cluster, self._tls)
+        return access_of(self._config.fleet_cluster, self._certificates.fleet_tls)
 
     def _join_fleet(self) -> "Fleet":
         """Have this process use its shares in the fleet."""

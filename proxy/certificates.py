@@ -7,7 +7,8 @@ the files changes again; a counter and a log line report it.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from proxy.config import Config
@@ -33,6 +34,7 @@ class Certificates:
     Attributes:
         listeners: by the listener's name; those without TLS are not here.
         brokers: towards brokers; None for plaintext.
+        fleet_brokers: towards the brokers of the fleet's cluster, which may be the same; None for plaintext.
 
     Raises:
         ConfigError: a context cannot be made from the files.
@@ -45,15 +47,25 @@ class Certificates:
             if listener.tls is not None
         }
         self.brokers = BrokerTls(config.cluster.tls) if config.cluster.tls is not None else None
+        self.fleet_brokers = self.brokers
+        other = config.fleet.cluster
+        if other is not None:
+            self.fleet_brokers = None if other.tls is None else BrokerTls(other.tls, "fleet.cluster.tls")
         self._stats = stats
-        found: list[TlsSide] = [*self.listeners.values()]
-        if self.brokers is not None:
-            found.append(self.brokers)
-        self._sides: Sequence[TlsSide] = found
+        found: list[TlsSide | None] = [*self.listeners.values(), self.brokers]
+        if other is not None:
+            found.append(self.fleet_brokers)
+        self._sides: Sequence[TlsSide] = [side for side in found if side is not None]
         self._watches = [Watch(signatures(side.files)) for side in self._sides]
         self._requested = False
         for side in self._sides:
             self._record_expiry(side)
+
+    @property
+    def fleet_tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """Returns the context towards the brokers of the fleet's cluster; None for plaintext."""
+        side = self.fleet_brokers
+        return None if side is None else lambda: side.context
 
     def request(self) -> None:
         """Read everything again soon: for SIGHUP."""

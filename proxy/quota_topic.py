@@ -35,7 +35,7 @@ class QuotaTopic:
 
     Args:
         config: the configuration.
-        tls: returns the TLS context towards brokers that is in force; None for plaintext.
+        access: the way to the topics' cluster.
 
     Attributes:
         store: the quotas.
@@ -47,13 +47,12 @@ class QuotaTopic:
         StartError: aiokafka is not installed.
     """
 
-    def __init__(self, config: Config, tls: Callable[[], ssl.SSLContext] | None) -> None:
+    def __init__(self, config: Config, access: Access) -> None:
         require_aiokafka()
         from proxy.topic_log.events import EventLog
         from proxy.topic_log.log import TopicLog
 
         quotas = config.quotas
-        access = access_of(config.cluster, tls)
         self._thread = LoopThread("topics")
         self.log: TopicLog = TopicLog(self._thread, access, quota_spec(quotas))
         self.events: EventLog | None = (
@@ -99,8 +98,11 @@ class QuotaTopic:
         self._thread.close()
 
 
-def require_aiokafka() -> None:
+def require_aiokafka(what: str = '[quotas] store = "topic"') -> None:
     """Refuse to start where the extra `fleet` is not installed.
+
+    Args:
+        what: needs it.
 
     Raises:
         StartError: it is not.
@@ -108,11 +110,16 @@ def require_aiokafka() -> None:
     try:
         import aiokafka  # noqa: F401 - only whether it is there
     except ImportError as error:
-        raise StartError(f'[quotas] store = "topic": {not_installed("aiokafka", "fleet")}') from error
+        raise StartError(f"{what}: {not_installed('aiokafka', 'fleet')}") from error
 
 
 def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None) -> Access:
-    """Return the way to the cluster, with the login and certificates of Sluice's other connections."""
+    """Return the way to a cluster, with its login, and the certificates that are in force.
+
+    Args:
+        cluster: `Config.fleet_cluster`, for the fleet's group and for Sluice's own topics.
+        tls: returns the TLS context towards its brokers; None for plaintext.
+    """
     sasl = None
     if cluster.sasl_mechanism:
         sasl = Sasl(cluster.sasl_mechanism, cluster.username, secret_of(cluster))

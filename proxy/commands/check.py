@@ -14,7 +14,7 @@ from typing import Final
 from commandline.exit_codes import NEGATIVE, OK
 from proxy import logs
 from proxy.commands import check_fleet, check_json, check_text
-from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, context_of, tls, without_port
+from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, tls, without_port
 from proxy.commands.check_machine import machine_warnings
 from proxy.commands.check_topic import check_topics, require_topic_library
 from proxy.config import Config, load, read_definitions, unenforced, unwritable
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
-    print("\n".join((*cluster(config, found), *check_topics(config, context_of(config)))))
+    print("\n".join((*cluster(config, found), *check_topics(config, tls(config).fleet_tls))))
     unknown, problem = ask_advertised(config)
     for broker, why in unknown.items():
         print(f"warning: broker {broker} did not report what it advertises: {why}")

@@ -43,6 +43,9 @@ def lines(options: FleetOptions) -> Iterator[str]:
     if options.holder is None:
         where = f"chosen by the group {options.group}"
     yield f"fleet: {options.own_name!r}, one of at most {options.members_max} members; the holder is {where}"
+    if options.cluster is not None:
+        brokers = ", ".join(map(str, options.bootstrap))
+        yield f"  its own cluster, for the group and Sluice's topics: {brokers}"
     if options.may_hold:
         signed = "signed" if options.secret_file else "not signed"
         yield f"  members reach it at {options.own_address}: {options.bind}, {signed}"
@@ -57,6 +60,7 @@ def document(options: FleetOptions) -> Mapping[str, object] | None:
         "members_max": options.members_max,
         "holder": None if options.holder is None else str(options.holder),
         "group": options.group if options.holder is None else None,
+        "bootstrap": [str(address) for address in options.bootstrap],
         "holds": options.holds_by_name,
         "cut_off": options.cut_off,
     }

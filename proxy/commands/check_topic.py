@@ -1,4 +1,4 @@
-"""What `sluice check` finds about quotas in a topic: whether it could be used now. Nothing is created."""
+"""What `sluice check` finds about Sluice's own topics: whether they could be used now. Nothing is created."""
 
 import asyncio
 import ssl
@@ -21,28 +21,37 @@ def require_topic_library(config: Config) -> None:
     """
     if config.quotas.store == "topic":
         require_aiokafka()
+    elif config.fleet.has_group:
+        require_aiokafka("[fleet] without holder")
 
 
 def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
     """Yield a line for each topic.
 
+    Args:
+        tls: returns the TLS context towards the topics' brokers; None for plaintext.
+
     Raises:
         SluiceError: the quota topic cannot be read.
     """
-    quotas = config.quotas
-    if quotas.store != "topic":
-        return
-    access = access_of(config.cluster, tls)
-    specs = [quota_spec(quotas)]
-    if quotas.audit_topic:
-        specs.append(audit_spec(quotas))
-    for spec in specs:
+    access = access_of(config.fleet_cluster, tls)
+    for spec in _specs(config):
         try:
             yield f"topic {spec.name}: {asyncio.run(_state(access, spec))}"
         except ProblemError as error:
-            if spec is specs[0]:
+            if config.quotas.store == "topic" and spec.name == config.quotas.topic:
                 raise SluiceError(error.problem.text) from error
             yield f"warning: {error.problem.text}"
+
+
+def _specs(config: Config) -> Iterator[TopicSpec]:
+    quotas, fleet = config.quotas, config.fleet
+    if quotas.store == "topic":
+        yield quota_spec(quotas)
+        if quotas.audit_topic:
+            yield audit_spec(quotas)
+    if fleet.has_group:
+        yield TopicSpec(fleet.group, one_partition=False)
 
 
 async def _state(access: Access, spec: TopicSpec) -> str:

@@ -7,7 +7,7 @@ caller logs.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from proxy.config.cluster_options import SASL_NAMED, SASL_WITH_SECRET, ClusterOptions
+from proxy.config.cluster_options import WITHOUT_GROUPS
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.options import Config
 from proxy.config.readers import PORT_MAX, Address
@@ -44,7 +44,7 @@ def check(config: Config) -> list[str]:
     Raises:
         ConfigError: the configuration cannot work.
     """
-    _check_login(config.cluster)
+    config.cluster.check("cluster")
     _check_names(config)
     for index, listener in enumerate(config.listeners):
         _check_brokers(f"listeners[{index}]", listener)
@@ -62,31 +62,19 @@ def check(config: Config) -> list[str]:
     return [_ephemeral(ports) for ports in bound if ports.last >= EPHEMERAL_FIRST]
 
 
-def _check_login(cluster: ClusterOptions) -> None:
-    """Check that mechanism, user name and secret are complete."""
-    mechanism, has_secret = cluster.sasl_mechanism, bool(cluster.password or cluster.password_file)
-    if not mechanism and (cluster.username or has_secret):
-        raise ConfigError("cluster.sasl_mechanism", "is needed with a username and password")
-    if mechanism in SASL_NAMED and not cluster.username:
-        raise ConfigError("cluster.username", f"is needed with {mechanism}")
-    if mechanism in SASL_WITH_SECRET and not has_secret:
-        raise ConfigError("cluster.password_file", f"is needed with {mechanism}")
-    if mechanism == "AWS_MSK_IAM" and cluster.tls is None:
-        raise ConfigError("cluster.tls", "is needed with AWS_MSK_IAM")
-
-
 def _check_group(config: Config) -> None:
     """A group's brokers are reached at the addresses that they advertise, so these must not be Sluice's."""
-    if not config.fleet.may_hold or config.fleet.holder is not None:
+    if not config.fleet.has_group:
         return
-    if config.cluster.sasl_mechanism == "AWS_MSK_IAM":
-        raise ConfigError("fleet.holder", "is needed with AWS_MSK_IAM, with which no group can be joined")
+    if config.fleet_cluster.sasl_mechanism == WITHOUT_GROUPS:
+        problem = f"is needed with {WITHOUT_GROUPS}, with which no group can be joined"
+        raise ConfigError("fleet.holder", problem)
     if config.bootstrap_behind is not None:
         problem = (
             "with a group that chooses the fleet's holder it must name a listener of the brokers that is not "
             "behind Sluice; or name the holder: fleet.holder"
         )
-        raise ConfigError("cluster.bootstrap", problem, str(config.bootstrap_behind))
+        raise ConfigError(config.fleet_bootstrap_key, problem, str(config.bootstrap_behind))
 
 
 def _check_names(config: Config) -> None:
@@ -173,6 +161,7 @@ def _check_loops(config: Config, bound: list[PortRange]) -> None:
     targets: list[tuple[str, Address]] = [
         ("cluster.bootstrap", address) for address in config.cluster.bootstrap
     ]
+    targets += [("fleet.bootstrap", address) for address in config.fleet.bootstrap]
     for index, listener in enumerate(config.listeners):
         targets += [
             (f"listeners[{index}].upstreams.{n}", address) for n, address in listener.upstreams.items()

@@ -33,6 +33,15 @@ def steps(name: str) -> tuple[str, ...]:
     return tuple(name.removeprefix(PREFIX).lower().split(SEPARATOR))
 
 
+def variable_of(path: str) -> str:
+    """Return the variable that overrides a key outside of lists.
+
+    >>> variable_of("cluster.password")
+    'SLUICE_CLUSTER__PASSWORD'
+    """
+    return PREFIX + path.upper().replace(".", SEPARATOR)
+
+
 def key_path(path: tuple[str, ...]) -> str:
     """Format a path for error messages.
 

@@ -6,11 +6,12 @@ computed in `quotas.sharing`.
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from proxy.config import readers
+from proxy.config.cluster_options import ClusterOptions, read_login
 from proxy.config.keys import key
 from proxy.config.readers import Address
 from proxy.errors import ConfigError
@@ -55,6 +56,12 @@ class FleetOptions:
         ),
     )
     group: str = field(default="__sluice", metadata=key(readers.text, "text"))
+    bootstrap: tuple[Address, ...] = field(
+        default=(), metadata=key(readers.addresses, "host:port, or several", default="`cluster.bootstrap`")
+    )
+    cluster: ClusterOptions | None = field(
+        default=None, metadata=key(read_login, "table", default="with `bootstrap`: no SASL, plaintext")
+    )
     holder: Address | None = field(
         default=None,
         metadata=key(readers.address, "host:port", default="none: the group chooses it"),
@@ -93,12 +100,33 @@ class FleetOptions:
         """Whether this member may be the holder: it is named, or a group may choose it."""
         return self.holds_by_name or (self.holder is None and self.bind is not None)
 
+    @property
+    def has_group(self) -> bool:
+        """Whether this member joins a group that chooses the holder."""
+        return self.bind is not None and self.holder is None
+
+    def settled(self, base: Path) -> "FleetOptions":
+        """Make paths absolute, and complete `cluster`: None, or all that is known of the fleet's own cluster.
+
+        Raises:
+            ConfigError: there is a login and no cluster.
+        """
+        cluster = self.cluster
+        if self.bootstrap:
+            cluster = replace(cluster or ClusterOptions(), bootstrap=self.bootstrap).with_absolute_paths(base)
+        elif cluster is not None:
+            raise ConfigError("fleet.bootstrap", "must name the brokers for which [fleet.cluster] is")
+        secret = None if self.secret_file is None else base / self.secret_file
+        return replace(self, cluster=cluster, secret_file=secret)
+
     def check(self) -> None:
         """Check the keys against each other.
 
         Raises:
             ConfigError: the configuration cannot work.
         """
+        if self.cluster is not None:
+            self.cluster.check("fleet.cluster")
         if not self.configured:
             for name in ("name", "advertised", "secret_file"):
                 if getattr(self, name):

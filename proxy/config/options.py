@@ -96,6 +96,16 @@ class Config:
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
+    def fleet_cluster(self) -> ClusterOptions:
+        """The cluster of what processes share: the fleet's group, and Sluice's own topics."""
+        return self.cluster if self.fleet.cluster is None else self.fleet.cluster
+
+    @property
+    def fleet_bootstrap_key(self) -> str:
+        """The key that names the brokers of that cluster."""
+        return "cluster.bootstrap" if self.fleet.cluster is None else "fleet.bootstrap"
+
+    @property
     def replicates(self) -> bool:
         """Whether brokers replicate through this process."""
         return any(listener.replicates for listener in self.listeners)
@@ -111,9 +121,9 @@ class Config:
 
     @property
     def bootstrap_behind(self) -> Address | None:
-        """The first bootstrap address that is an upstream too, where a broker advertises Sluice; None without one."""
+        """The first bootstrap address of `fleet_cluster` that is an upstream too, where a broker advertises Sluice."""
         behind = {address for listener in self.listeners for address in listener.upstreams.values()}
-        return next((address for address in self.cluster.bootstrap if address in behind), None)
+        return next((address for address in self.fleet_cluster.bootstrap if address in behind), None)
 
     def trusts(self, listener: ListenerOptions) -> bool:
         """Whether unauthenticated clients of this listener may alter quotas: those of this machine may.

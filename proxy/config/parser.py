@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
+from proxy.config.cluster_options import UNSUPPORTED_KEYS as UNSUPPORTED_CLUSTER_KEYS
 from proxy.config.cluster_options import ClusterOptions
 from proxy.config.effects import without_effect
-from proxy.config.environment import Tables, merge, override
+from proxy.config.environment import Tables, merge, override, variable_of
 from proxy.config.fleet_options import FleetOptions
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.limit_options import LimitOptions
@@ -53,7 +54,7 @@ _SASL_OF_CLIENTS: Final = dict.fromkeys(
     "clients authenticate with the brokers, through Sluice",
 )
 UNSUPPORTED_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
-    "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
+    "cluster": UNSUPPORTED_CLUSTER_KEYS,
     "listeners": _SASL_OF_CLIENTS,
 }
 
@@ -73,13 +74,15 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
     changed = merge(changed, source.overrides)
     try:
         config = _parse(changed, source, base)
-        if config.cluster.password and "cluster.password" not in origins:
-            warning = (
-                "cluster.password: is plain text in the configuration; "
-                "password_file or SLUICE_CLUSTER__PASSWORD avoids that"
+        shown = [
+            f"{path}: is plain text in the configuration; password_file or {variable_of(path)} avoids that"
+            for path, cluster in (
+                ("cluster.password", config.cluster),
+                ("fleet.cluster.password", config.fleet.cluster),
             )
-            config = replace(config, warnings=(*config.warnings, warning))
-        return config
+            if cluster is not None and cluster.password and path not in origins
+        ]
+        return replace(config, warnings=(*config.warnings, *shown))
     except ConfigError as error:
         variable = origins.get(error.path)
         if variable is None:
@@ -100,20 +103,15 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
         _section(FleetOptions, fields(FleetOptions), "fleet", tables),
         replicates=any(listener.replicates for listener in listeners),
     )
-    cluster = replace(
-        cluster,
-        password_file=_absolute(base, cluster.password_file),
-        tls=cluster.tls.with_absolute_paths(base) if cluster.tls else None,
-    )
     config = Config(
-        cluster=_cluster(cluster, listeners),
+        cluster=_cluster(cluster.with_absolute_paths(base), listeners),
         listeners=listeners,
         quotas=settled(
             _with_hold_default(replace(quotas, file=_absolute(base, quotas.file)), _table(tables, "quotas")),
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
-        fleet=replace(fleet, secret_file=_absolute(base, fleet.secret_file)),
+        fleet=fleet.settled(base),
         reassignment=_with_journal(
             _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
             base,

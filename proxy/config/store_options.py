@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from proxy.config.cluster_options import WITHOUT_GROUPS
 from proxy.config.options import Config
 from proxy.config.quota_options import QuotaSettings
 from proxy.errors import ConfigError
@@ -15,7 +16,6 @@ __all__ = ["OLD_NAME", "check_store", "renamed", "settled", "store_warnings"]
 OLD_NAME: Final = "source"
 _NEW_NAME: Final = "store"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_MECHANISM_WITHOUT: Final = "AWS_MSK_IAM"
 
 
 def renamed(tables: dict[str, object]) -> tuple[dict[str, object], list[str]]:
@@ -86,12 +86,13 @@ def check_store(config: Config) -> None:
             raise ConfigError(f"quotas.{key}", "is not a valid name of a topic", name)
     if quotas.topic == quotas.audit_topic:
         raise ConfigError("quotas.audit_topic", "must be another topic than quotas.topic", quotas.audit_topic)
-    if config.cluster.sasl_mechanism == _MECHANISM_WITHOUT:
-        problem = f'{_MECHANISM_WITHOUT} cannot be used with [quotas] store = "topic"'
-        raise ConfigError("cluster.sasl_mechanism", problem)
+    if config.fleet_cluster.sasl_mechanism == WITHOUT_GROUPS:
+        section = "fleet.cluster" if config.fleet.cluster else "cluster"
+        problem = f'{WITHOUT_GROUPS} cannot be used with [quotas] store = "topic"'
+        raise ConfigError(f"{section}.sasl_mechanism", problem)
     if config.bootstrap_behind is not None:
         problem = (
             'with [quotas] store = "topic" it must name a listener of the brokers that is not behind Sluice: '
             "the topic's brokers are reached at the addresses that they advertise there"
         )
-        raise ConfigError("cluster.bootstrap", problem, str(config.bootstrap_behind))
+        raise ConfigError(config.fleet_bootstrap_key, problem, str(config.bootstrap_behind))

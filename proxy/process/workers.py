@@ -19,7 +19,7 @@ from typing import Final
 from proxy.channel import OngoingMoves
 from proxy.clock import now_ms
 from proxy.cluster import BrokerMap
-from proxy.config import Config, Source
+from proxy.config import Config, FleetOptions, Source
 from proxy.errors import StartError, reason
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
@@ -377,12 +377,13 @@ class Workers:
 def part_of(config: Config, workers: int) -> Config:
     """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.
 
-    Sluice's own login stays with control.
+    Sluice's own logins stay with control, and so does the fleet.
     """
     limits = config.limits
     return replace(
         config,
         cluster=replace(config.cluster, username="", password="", password_file=None),
+        fleet=FleetOptions(),
         listeners=tuple(listener for listener in config.listeners if not listener.replicates),
         limits=replace(
             limits,

@@ -125,6 +125,25 @@ def test_wrong_certificate_at_start_is_an_error_with_its_key(site: Site) -> None
         Certificates(site.config(), Stats())
 
 
+async def test_fleets_own_cluster_has_its_own_trust_which_is_read_again(site: Site) -> None:
+    other = '[fleet]\nbind = "127.0.0.1:7000"\nbootstrap = "ops:9092"\n'
+    (site.directory / "sluice.toml").write_text(TEXT + other)
+    certificates = Certificates(site.config(), site.stats)
+    assert certificates.brokers is not None
+    assert certificates.fleet_tls is None  # nothing of [cluster.tls] is inherited
+    own = Authority.make(site.directory, "ops")
+    (site.directory / "sluice.toml").write_text(TEXT + other + '[fleet.cluster.tls]\nca_file = "ops.pem"\n')
+    certificates = Certificates(site.config(), site.stats)
+    tls = certificates.fleet_tls
+    assert tls is not None
+    before = tls()
+    assert [one["subject"] for one in before.get_ca_certs()] == [((("commonName", "ops"),),)]
+    shutil.copy(Authority.make(site.directory, "later").cert_file, own.cert_file)
+    for _ in range(3):
+        await certificates.step()
+    assert [one["subject"] for one in tls().get_ca_certs()] == [((("commonName", "later"),),)]
+
+
 async def test_without_tls_there_is_nothing_to_watch(site: Site) -> None:
     (site.directory / "sluice.toml").write_text(TEXT.partition("[cluster.tls]")[0] + "[[listeners]]\n")
     await Certificates(site.config(), Stats()).run()  # ends at once

@@ -10,6 +10,7 @@ from proxy.config import ClusterOptions, QuotaSettings, parse
 from proxy.config.options import Source
 from proxy.errors import StartError
 from proxy.quota_topic import QuotaTopic, access_of, audit_spec, quota_spec
+from proxy.topic_log.access import Access
 
 LISTENER = {"bootstrap_port": 19090, "first_broker_port": 19100}
 TABLES = {"cluster": {"bootstrap": "127.0.0.1:1"}, "listeners": [LISTENER], "quotas": {"store": "topic"}}
@@ -47,7 +48,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         StartError, match=r'store = "topic": aiokafka is not installed; .*requirements/fleet\.txt'
     ):
-        QuotaTopic(parse(TABLES, Source(), Path()), None)
+        QuotaTopic(parse(TABLES, Source(), Path()), Access([]))
 
 
 def test_topics_are_made_as_documented() -> None:

@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from dataclasses import replace
 
 import pytest
 
 from proxy.commands import check_fleet, fleet
-from proxy.config import Address, FleetOptions
+from proxy.config import Address, ClusterOptions, FleetOptions
 from proxy.errors import ServerError
 from proxy.fleet.disagreements import differences
 from proxy.fleet.state import state_of
@@ -112,12 +113,18 @@ def test_check_says_who_holds() -> None:
     assert next(check_fleet.lines(member)) == (
         "fleet: 'gw-2', one of at most 8 members; the holder is chosen by the group __sluice"
     )
+    bootstrap = (Address("ops1", 9092), Address("ops2", 9092))
+    elsewhere = replace(member, bootstrap=bootstrap, cluster=ClusterOptions(bootstrap))
+    assert "  its own cluster, for the group and Sluice's topics: ops1:9092, ops2:9092" in list(
+        check_fleet.lines(elsewhere)
+    )
     assert check_fleet.document(FleetOptions()) is None
     assert check_fleet.document(other) == {
         "name": "gw-2",
         "members_max": 8,
         "holder": "gw-1:19070",
         "group": None,
+        "bootstrap": [],
         "holds": False,
         "cut_off": "share",
     }

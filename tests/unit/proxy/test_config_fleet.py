@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config import Address, Config
+from proxy.config import Address, ClusterOptions, Config
 from proxy.errors import ConfigError
 from tests.support import configurations
 
@@ -53,6 +53,73 @@ def test_group_behind_sluice_is_an_error() -> None:
         ConfigError, match=r"cluster\.bootstrap: with a group that chooses the fleet's holder"
     ):
         configurations.parsed(text)
+
+
+GROUP = '[fleet]\nbind = "127.0.0.1:19070"\n'
+OTHER = GROUP + 'bootstrap = "ops1:9092, ops2:9092"\n'
+
+
+def test_group_and_topics_are_on_the_throttled_cluster_by_default() -> None:
+    config = parsed(GROUP)
+    assert config.fleet.cluster is None
+    assert config.fleet_cluster is config.cluster
+
+
+def test_other_cluster_has_its_own_login_and_inherits_none() -> None:
+    login = '[cluster]\nbootstrap = "b:9092"\nsasl_mechanism = "PLAIN"\nusername = "u"\npassword_file = "p"\n'
+    config = configurations.parsed(f"{login}[cluster.tls]\n[[listeners]]\n{OTHER}")
+    assert config.fleet_cluster == ClusterOptions(bootstrap=(Address("ops1", 9092), Address("ops2", 9092)))
+    assert config.fleet_bootstrap_key == "fleet.bootstrap"
+
+
+def test_login_of_the_other_cluster_has_the_keys_of_a_cluster() -> None:
+    table = (
+        '[fleet.cluster]\nsasl_mechanism = "SCRAM-SHA-512"\nusername = "ops"\npassword_file = "ops.password"\n'
+        '[fleet.cluster.tls]\nca_file = "ca.pem"\n'
+    )
+    found = parsed(OTHER + table).fleet_cluster
+    assert (found.username, found.password_file) == ("ops", configurations.BASE / "ops.password")
+    assert found.tls is not None
+    assert found.tls.ca_file == configurations.BASE / "ca.pem"
+
+
+def test_password_of_the_other_cluster_may_come_from_the_environment() -> None:
+    table = '[fleet.cluster]\nsasl_mechanism = "PLAIN"\nusername = "ops"\n'
+    variable = {"SLUICE_FLEET__CLUSTER__PASSWORD": "hush"}
+    config = configurations.parsed(CLUSTER + OTHER + table, environ=variable)
+    assert config.fleet_cluster.password == "hush"
+    assert "hush" not in repr(config)
+    assert not [warning for warning in config.warnings if "plain text" in warning]
+    assert any(
+        "fleet.cluster.password: is plain text" in warning and "SLUICE_FLEET__CLUSTER__PASSWORD" in warning
+        for warning in parsed(OTHER + table + 'password = "hush"\n').warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (GROUP + '[fleet.cluster]\nusername = "u"\n', r"fleet\.bootstrap: must name the brokers"),
+        (OTHER + '[fleet.cluster]\nbootstrap = "c:1"\n', "it is the key fleet.bootstrap: leave it out"),
+        (OTHER + "cluster = true\n", r"fleet\.cluster: must be a table: \[fleet\.cluster\]"),
+        (OTHER + '[fleet.cluster]\nusername = "u"\n', r"fleet\.cluster\.sasl_mechanism: is needed"),
+        (
+            OTHER + '[fleet.cluster]\nsasl_mechanism = "AWS_MSK_IAM"\n[fleet.cluster.tls]\n',
+            r"fleet\.holder: is needed with AWS_MSK_IAM",
+        ),
+        (GROUP + 'bootstrap = "127.0.0.1:19090"\n', r"fleet\.bootstrap: is the address of Sluice itself"),
+    ],
+)
+def test_other_cluster_that_cannot_be_is_an_error(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parsed(text)
+
+
+def test_other_cluster_without_a_group_and_topics_has_no_effect() -> None:
+    named = '[fleet]\nholder = "h:1"\nbootstrap = "ops1:9092"\n'
+    assert any(warning.startswith("fleet.bootstrap: has no effect") for warning in parsed(named).warnings)
+    assert not parsed(named + '[quotas]\nstore = "topic"\n').warnings
+    assert not [one for one in parsed(OTHER).warnings if one.startswith("fleet.bootstrap")]
 
 
 def test_bind_that_is_no_wildcard_is_the_address() -> None:

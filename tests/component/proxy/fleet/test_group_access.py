@@ -1,0 +1,102 @@
+"""The group's clients go to the fleet's own cluster, with its login and its certificates."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from kafka_client import LoginError
+from proxy.certificates import Certificates
+from proxy.clock import now_ms
+from proxy.config import Config
+from proxy.fleet.group import FleetGroup
+from proxy.fleet.standing import Ruling
+from proxy.quota_topic import access_of
+from proxy.stats import Stats
+from proxy.topic_log.access import Access
+from proxy.topic_log.clients import client_options
+from tests.support.certificates import Authority
+from tests.support.configurations import parsed
+
+THROTTLED = (
+    '[cluster]\nbootstrap = "kafka:9092"\nsasl_mechanism = "PLAIN"\nusername = "sluice"\npassword = "never"\n'
+)
+
+
+def configured(directory: Path, bootstrap: str) -> Config:
+    (directory / "password").write_text("first\n")
+    text = (
+        f'{THROTTLED}[[listeners]]\n[fleet]\nbind = "127.0.0.1:7000"\nbootstrap = "{bootstrap}"\n'
+        f'[fleet.cluster]\nsasl_mechanism = "SCRAM-SHA-256"\nusername = "ops"\npassword_file = "password"\n'
+        f'[fleet.cluster.tls]\nca_file = "{Authority.make(directory, "ops").cert_file}"\n'
+    )
+    return parsed(text, directory)
+
+
+def way(config: Config) -> Access:
+    return access_of(config.fleet_cluster, Certificates(config, Stats()).fleet_tls)
+
+
+async def test_client_has_address_login_and_trust_of_the_fleets_cluster(tmp_path: Path) -> None:
+    access = way(configured(tmp_path, "ops1:9092, ops2:9092"))
+    options = await client_options(access)
+    trust = options.pop("ssl_context")
+    assert options == {
+        "bootstrap_servers": ["ops1:9092", "ops2:9092"],
+        "client_id": "sluice",
+        "request_timeout_ms": 10_000,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "ops",
+        "sasl_plain_password": "first",
+    }
+    assert [one["subject"] for one in trust.get_ca_certs()] == [((("commonName", "ops"),),)]
+    (tmp_path / "password").write_text("second\n")
+    assert (await client_options(access))["sasl_plain_password"] == "second"
+
+
+class Heard:
+    """What the group says."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.said = asyncio.Event()
+
+    def ruled(self, ruling: Ruling, mine: bool) -> None:
+        raise AssertionError("there is no broker")
+
+    def confirmed(self, sent_ms: int) -> None:
+        raise AssertionError("there is no broker")
+
+    def group_problem(self, problem: str) -> None:
+        self.problems.append(problem)
+        self.said.set()
+
+
+async def test_group_asks_the_fleets_cluster_and_says_why_it_cannot(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        port = server.getsockname()[1]
+        config = configured(tmp_path, f"127.0.0.1:{port}")
+        heard = Heard()
+        group = FleetGroup(way(config), config.fleet.group, "a", 5000, heard, now_ms)
+        running = asyncio.create_task(group.run())
+        taken, _ = await asyncio.to_thread(server.accept)
+        with taken:
+            taken.settimeout(10)
+            first = await asyncio.to_thread(taken.recv, 1)
+        assert first == b"\x16", "a handshake begins: the fleet's cluster has TLS"
+        async with asyncio.timeout(10):
+            await heard.said.wait()
+        running.cancel()
+    assert heard.problems
+    assert f"127.0.0.1:{port}" in heard.problems[0]
+
+
+async def test_password_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    access = way(configured(tmp_path, "ops1:9092"))
+    (tmp_path / "password").unlink()
+    assert access.sasl is not None
+    with pytest.raises(LoginError, match="cannot be read"):
+        access.sasl.password()
