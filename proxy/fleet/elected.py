@@ -12,7 +12,9 @@ from proxy.fleet.group import FleetGroup
 from proxy.fleet.port import HolderPort
 from proxy.fleet.standing import Ruling
 from proxy.logs import event
+from proxy.metrics.fleet import FleetFigures
 from proxy.topic_log.access import Access
+from proxy.topic_log.records import Problem
 from proxy.topic_log.thread import LoopThread
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
@@ -36,7 +38,7 @@ class Elected:
 
     Attributes:
         address: the holder's, by the group's last ruling; None: it is not known.
-        problem: why the group cannot be used; "" if it can.
+        problem: why the group cannot be used; None if it can.
     """
 
     def __init__(
@@ -46,14 +48,16 @@ class Elected:
         port: HolderPort,
         terms: Callable[[], LeaseTerms],
         now_ms: Callable[[], int],
+        figures: FleetFigures,
     ) -> None:
         self._options = options
         self._port = port
         self._terms = terms
         self._now_ms = now_ms
+        self._figures = figures
         self._loop = asyncio.get_running_loop()
         self.address: Address | None = None
-        self.problem = ""
+        self.problem: Problem | None = None
         self._closing = False
         lasting_ms = terms().lasting_ms(TENURE_MS)
         self._group = FleetGroup(access, options.group, options.own_name, TENURE_MS, lasting_ms, self, now_ms)
@@ -85,8 +89,8 @@ class Elected:
         """This member was still the holder at this time; if it begins with this, it has to learn for so long."""
         self._call(self._confirmed, sent_ms, learning_ms)
 
-    def group_problem(self, problem: str) -> None:
-        """The group cannot be used, and why."""
+    def group_problem(self, problem: Problem | None) -> None:
+        """The group cannot be used, and why; None: it can."""
         self._call(self._note_problem, problem)
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:
@@ -112,12 +116,26 @@ class Elected:
             self._port.lead(lessor, at_ms + learning_ms, TENURE_MS)
         self._port.confirm(sent_ms)
 
-    def _note_problem(self, problem: str) -> None:
-        group = self._options.group
-        if problem and not self.problem:
+    def _note_problem(self, problem: Problem | None) -> None:
+        """Log one line for each problem, and not for each attempt: what is said of one cause varies."""
+        group, before = self._options.group, self.problem
+        self.problem, self._figures.group_problem = problem, "" if problem is None else problem.cause
+        if problem is None:
+            if before is not None:
+                event(logger, logging.INFO, "the group of the fleet can be used again", group=group)
+        elif _differs(problem, before):
             event(
-                logger, logging.WARNING, "the group of the fleet cannot be used", group=group, detail=problem
+                logger,
+                logging.WARNING,
+                "the group of the fleet cannot be used",
+                group=group,
+                cause=problem.cause,
+                detail=problem.text,
             )
-        elif self.problem and not problem:
-            event(logger, logging.INFO, "the group of the fleet can be used again", group=group)
-        self.problem = problem
+
+
+def _differs(problem: Problem, before: Problem | None) -> bool:
+    """Whether a problem is worth a line: another cause, or another right that is missing."""
+    if before is None or before.cause != problem.cause:
+        return True
+    return problem.cause == "denied" and before.text != problem.text

@@ -133,12 +133,13 @@ class Fleet:
     def state(self) -> Mapping[str, object]:
         """Return what this member knows of the fleet, for people: the values are JSON's."""
         view = self._port.view() or self._client.view
+        problem = None if self._elected is None else self._elected.problem
         return {
             "holder": None if self.holder is None else str(self.holder),
             "holds": self._figures.holds,
             "problem": self._client.problem,
             "group": None if self._elected is None else self._options.group,
-            "group_problem": "" if self._elected is None else self._elected.problem,
+            "group_problem": "" if problem is None else problem.text,
             "port_problem": self._bind_problem,
             **state_of(self._lessee, view, self._client.disagreements.lasting.values(), self._now_ms()),
         }
@@ -164,7 +165,9 @@ class Fleet:
             from proxy.fleet.elected import Elected
         except ImportError as error:
             raise StartError(f"[fleet] without holder: {not_installed('aiokafka', 'fleet')}") from error
-        return Elected(self._options, access, self._port, lambda: self._lessee.terms, self._now_ms)
+        return Elected(
+            self._options, access, self._port, lambda: self._lessee.terms, self._now_ms, self._figures
+        )
 
     async def _bind(self) -> None:
         options = self._options

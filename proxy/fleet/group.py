@@ -34,6 +34,7 @@ from proxy.fleet.standing import (
 )
 from proxy.topic_log.access import Access
 from proxy.topic_log.clients import bounded, client_options, problem_of, start_client, stop_client
+from proxy.topic_log.records import Problem
 from proxy.topic_log.topic import ProblemError, TopicSpec, create, find
 
 __all__ = ["Assignor", "FleetGroup", "Listener"]
@@ -44,6 +45,7 @@ REBALANCE_MS: Final = 10_000
 CONFIRM_SECONDS: Final = 1.0
 _CONFIRM_SECONDS_MAX: Final = 4.0
 _POLL_SECONDS: Final = 0.25  # a member that was chosen confirms it after this time
+ASK_SECONDS: Final = 5.0  # a member that is not the holder asks the coordinator for something as often
 _PAUSE_SECONDS_MIN: Final = 0.5
 _PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-1"
@@ -62,8 +64,8 @@ class Listener(Protocol):
     def confirmed(self, sent_ms: int, learning_ms: int) -> None:
         """This member was still the holder at this time; if it begins with this, it has to learn for so long."""
 
-    def group_problem(self, problem: str) -> None:
-        """The group cannot be reached, and why; "" if it can."""
+    def group_problem(self, problem: Problem | None) -> None:
+        """The group cannot be used, and why; None if it can. May be called again with the same."""
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
@@ -139,6 +141,7 @@ class FleetGroup:
         self._now_ms = now_ms
         self._address: Address | None = None
         self._claimed: Address | None = None  # the address that other members know
+        self._ask_at_ms = 0
 
     async def advertise(self, address: Address | None) -> None:
         """Say where other members reach this one; None: it cannot be the holder. Members learn it at a join."""
@@ -161,13 +164,15 @@ class FleetGroup:
             try:
                 await self._join()
                 continue
-            except ProblemError as error:
-                problem = error.problem.text
-            except (errors.KafkaError, OSError, TimeoutError) as error:
-                problem = reason(error)
+            except (ProblemError, errors.KafkaError, OSError, TimeoutError) as error:
+                problem = self._problem_of(error)
+            except Exception as error:  # the edge of a membership: it must not end unseen
+                logger.exception("a membership of the group failed")
+                problem = Problem("failed", f"internal error: {reason(error)}")
             self._listener.group_problem(problem)
-            pause = _PAUSE_SECONDS_MIN if self._now_ms() - began_ms > SESSION_MS else 2 * pause
-            await asyncio.sleep(min(pause, _PAUSE_SECONDS_MAX))
+            lasted = self._now_ms() - began_ms > SESSION_MS
+            pause = _PAUSE_SECONDS_MIN if lasted else min(2 * pause, _PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause)
 
     async def _join(self) -> None:
         """Keep the membership until the address changes.
@@ -200,19 +205,24 @@ class FleetGroup:
             await stop_client(consumer.stop, consumer._client.close)
 
     async def _turn(self, consumer: Any) -> None:
-        """Poll for a while, and confirm the tenure if that is due."""
+        """Poll, and confirm the tenure if that is due, or ask whether the group's coordinator responds at all.
+
+        aiokafka looks for a coordinator that is away without a word.
+        """
         try:
             await bounded(consumer.getmany(timeout_ms=int(_POLL_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
-            if self._place in consumer.assignment() and (
-                self._standing.asks or self._now_ms() >= self._confirm_ms
-            ):
-                await self._confirm(consumer)
+            now_ms = self._now_ms()
+            if self._place in consumer.assignment():
+                if self._standing.asks or now_ms >= self._confirm_ms:
+                    await self._confirm(consumer)
+            elif now_ms >= self._ask_at_ms:
+                self._ask_at_ms = now_ms + int(ASK_SECONDS * 1000)
+                await bounded(consumer.committed(self._place), _CONFIRM_SECONDS_MAX)
+                self._listener.group_problem(None)
         except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
             return  # the group is joined again in the background
         except TimeoutError as error:
-            self._listener.group_problem(reason(error, _CONFIRM_SECONDS_MAX))
-        except errors.KafkaError as error:
-            raise problem_of(error, "be a member of the group") from error
+            self._listener.group_problem(Problem("unreachable", reason(error, _CONFIRM_SECONDS_MAX)))
 
     @property
     def _place(self) -> Any:
@@ -237,7 +247,15 @@ class FleetGroup:
         learning_ms = standing.confirm(sent_ms)
         if standing.holds(self._now_ms()):
             self._listener.confirmed(sent_ms, learning_ms)
-        self._listener.group_problem("")
+        self._listener.group_problem(None)
+
+    def _problem_of(self, error: Exception) -> Problem:
+        """Return why there is no membership: of a library's error, or of one that was given words already."""
+        if any(isinstance(one, errors.GroupAuthorizationFailedError) for one in (error, error.__cause__)):
+            return Problem("denied", f"an ACL denies Read on group {self._group} to Sluice's own user")
+        if isinstance(error, ProblemError):
+            return error.problem
+        return problem_of(error, "be a member of the group").problem
 
     async def _commit(self, consumer: Any) -> None:
         word = write_lasting(self._lasting_ms, self._name)
@@ -249,5 +267,5 @@ class FleetGroup:
 
     def _rule(self, ruling: Ruling, mine: bool) -> None:
         self._standing.rule(ruling, self._now_ms(), mine=mine)
-        self._listener.group_problem("")
+        self._listener.group_problem(None)
         self._listener.ruled(ruling, mine)

@@ -14,6 +14,7 @@ from quotas.sharing.lessee import Lessee
 __all__ = ["SHARES_SHOWN_MAX", "FleetFigures", "FleetMetrics"]
 
 SHARES_SHOWN_MAX: Final = 64  # keys, by name
+GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "failed")
 
 
 class FleetFigures:
@@ -25,6 +26,7 @@ class FleetFigures:
         members: those that the holder has heard from within one lease; 0 at other members.
         holds: whether this member is the holder.
         disagreements: the number of facts in which members differ.
+        group_problem: why the group cannot be used, one of GROUP_CAUSES; "" if it can, or there is none.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class FleetFigures:
         self.members = 0
         self.holds = False
         self.disagreements = 0
+        self.group_problem = ""
 
 
 class FleetMetrics:
@@ -88,6 +91,13 @@ class FleetMetrics:
             "Share of a quota that this member may use, 0 to 1; of the first quotas by name",
             ("key",),
             [((key,), lessee.share(key, now_ms)) for key in self._keys()[:SHARES_SHOWN_MAX]],
+        )
+        yield Family(
+            "sluice_fleet_group_problem",
+            "gauge",
+            "1 while the group that chooses the holder cannot be used, by cause",
+            ("cause",),
+            [((cause,), float(cause == figures.group_problem)) for cause in GROUP_CAUSES],
         )
         yield _counter(
             "sluice_fleet_reports", "Reports of this member to the holder, by result", figures.reports

@@ -58,7 +58,11 @@ _APPENDS_BETWEEN_PAUSES: Final = 256
 _PAUSE_SECONDS: Final = 0.001
 
 _LEFT: Final[set[asyncio.Future[Any]]] = set()
-_DENIED: Final = (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError)
+_DENIED: Final = (
+    errors.TopicAuthorizationFailedError,
+    errors.ClusterAuthorizationFailedError,
+    errors.GroupAuthorizationFailedError,
+)
 _AWAY: Final = (OSError, TimeoutError, errors.KafkaConnectionError, errors.KafkaTimeoutError)
 
 # What Sluice says about a problem is in the log's own lines, once; the library would repeat it for each attempt.

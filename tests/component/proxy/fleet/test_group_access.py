@@ -16,6 +16,7 @@ from proxy.quota_topic import access_of
 from proxy.stats import Stats
 from proxy.topic_log.access import Access
 from proxy.topic_log.clients import client_options
+from proxy.topic_log.records import Problem
 from tests.support.certificates import Authority
 from tests.support.configurations import parsed
 
@@ -60,7 +61,7 @@ class Heard:
     """What the group says."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self.said = asyncio.Event()
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
@@ -69,7 +70,8 @@ class Heard:
     def confirmed(self, sent_ms: int) -> None:
         raise AssertionError("there is no broker")
 
-    def group_problem(self, problem: str) -> None:
+    def group_problem(self, problem: Problem | None) -> None:
+        assert problem is not None, "there is no broker"
         self.problems.append(problem)
         self.said.set()
 
@@ -90,8 +92,8 @@ async def test_group_asks_the_fleets_cluster_and_says_why_it_cannot(tmp_path: Pa
         async with asyncio.timeout(10):
             await heard.said.wait()
         running.cancel()
-    assert heard.problems
-    assert f"127.0.0.1:{port}" in heard.problems[0]
+    assert heard.problems[0].cause == "unreachable"
+    assert f"127.0.0.1:{port}" in heard.problems[0].text
 
 
 async def test_password_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def replicated(stats: Stats) -> ReplicationMetrics:
 def shared() -> FleetMetrics:
     """The holder of a fleet, which is cut off itself."""
     figures = FleetFigures()
+    figures.group_problem = "denied"
     figures.reports["failed"] = figures.received["secret"] = 2
     figures.members, figures.holds = 3, True
     lessee = Lessee(TERMS, LesseeId("a", 1), -100_000)
@@ -377,6 +378,9 @@ def test_member_of_a_fleet_has_its_figures() -> None:
         "sluice_fleet_disagreements": 0,
     }
     assert found["sluice_fleet_received_reports_total"] == {("secret",): 2}
+    said = found["sluice_fleet_group_problem"]
+    assert {cause for (cause,), value in said.items() if value} == {"denied"}
+    assert len(said) == 4
 
 
 def test_documentation_names_every_metric_and_no_other() -> None:

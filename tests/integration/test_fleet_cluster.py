@@ -1,0 +1,193 @@
+"""The fleet's group and Sluice's topics on another cluster than the throttled one: one broker with SASL and ACLs, where
+each right that is missing is named, and suffices once it is there; and which is away for a while.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.cluster import HOST, Cluster, ClusterOptions, free_ports
+from tests.cluster.sasl import SASL, SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS, password
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.quota_client import set_rates
+from tests.support.topic_quotas import rate_of, wait_until
+
+HOLDS_SECONDS: Final = 40
+CUT_OFF_SECONDS: Final = 40
+NAMED_SECONDS: Final = 45  # the pauses between attempts grow to ten seconds
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Cluster]:
+    """One broker with SASL and ACLs, under which clients without a login may do everything."""
+    properties = {
+        **SASL_PROPERTIES,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    options = ClusterOptions(
+        nodes=1, listeners=SASL_LISTENERS, properties=properties, format_arguments=SASL_USERS
+    )
+    with Cluster(options) as cluster:
+        yield cluster
+
+
+class Member:
+    """A gateway in front of one cluster, whose fleet is on another."""
+
+    def __init__(
+        self, throttled: Cluster, bootstrap: str, group: str, directory: Path, login: Mapping[str, object]
+    ) -> None:
+        secret = directory / "secret"
+        secret.write_text("word")
+        fleet = {"bind": f"{HOST}:{free_ports(1)[0]}", "group": group, "members_max": 4}
+        topics = {"store": "topic", "topic": f"{group}-quotas", "audit_topic": ""}
+        settings = SluiceSettings(
+            throttled.bootstrap(),
+            ports=SluicePorts.free(),
+            quotas=topics if login else {},
+            sections={
+                "fleet": {**fleet, "bootstrap": bootstrap, "secret_file": str(secret), "name": "a"},
+                "fleet.cluster": login,
+            },
+        )
+        path = settings.write(directory)
+        if login:
+            lines = [line for line in path.read_text().splitlines() if not line.startswith("file =")]
+            path.write_text("\n".join(lines))
+        self.process = SluiceProcess(["--config", str(path)], settings.ports, directory)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What `/v1/fleet` has; nothing before the admin port is open."""
+        try:
+            found: dict[str, Any] = json.loads(self.process.get("/fleet")[1])
+        except OSError:
+            return {}
+        return found
+
+    def says(self, text: str) -> bool:
+        return text in self.state.get("group_problem", "")
+
+    def problem(self, cause: str) -> float:
+        return self.process.metric("sluice_fleet_group_problem", cause=cause)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> str:
+    return f"__fleet-{tmp_path.name}"
+
+
+def allow(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Allow Sluice's own user an operation."""
+    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
+    binding = AclBinding(kind, name, prefixed, "User:sluice", "*", operation, allowed)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    for done in admin.create_acls([binding]).values():
+        done.result(30)
+
+
+def no_longer_allow(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Take that back."""
+    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
+    wanted = AclBindingFilter(kind, name, prefixed, "User:sluice", "*", operation, allowed)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    for done in admin.delete_acls([wanted]).values():
+        done.result(30)
+
+
+@pytest.mark.timeout(300)
+def test_each_missing_right_is_named_and_suffices_once_it_is_there(
+    kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
+) -> None:
+    login = {"sasl_mechanism": "SCRAM-SHA-512", "username": "sluice", "password": password("sluice")}
+    topic = ResourceType.TOPIC
+    member = Member(kafka, guarded.bootstrap(SASL), group, tmp_path, login)
+    try:
+        for problem, operation in (
+            (f"an ACL denies Describe on topic {group}", AclOperation.DESCRIBE),
+            ("does not exist, and an ACL denies Create", AclOperation.CREATE),
+            (f"an ACL denies Read on topic {group}", AclOperation.READ),
+            (f"an ACL denies DescribeConfigs on topic {group}", AclOperation.DESCRIBE_CONFIGS),
+        ):
+            wait_until(lambda: member.says(problem), problem, NAMED_SECONDS)  # noqa: B023 - waited for here
+            allow(guarded, topic, group, operation)
+        named = f"an ACL denies Read on group {group}"
+        wait_until(lambda: member.says(named), named, NAMED_SECONDS)
+        assert member.problem("denied") == 1
+        allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
+        wait_until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
+        wait_until(lambda: not member.problem("denied"), "the group can be used")
+
+        # The quotas are there too.
+        allow(guarded, topic, group, AclOperation.WRITE)
+        member.process.wait_ready()
+        wait_until(lambda: set_rates(member.process.bootstrap, a=5.0) == [(0, "")], "it is altered")
+        assert rate_of(member.process, "a") == 5.0
+        assert (
+            f"{group}-quotas" in AdminClient({"bootstrap.servers": guarded.bootstrap()}).list_topics().topics
+        )
+        assert (
+            f"{group}-quotas"
+            not in AdminClient({"bootstrap.servers": kafka.bootstrap()}).list_topics().topics
+        )
+
+        no_longer_allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
+        wait_until(lambda: member.says(named), named, NAMED_SECONDS)
+        wait_until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
+        allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
+        wait_until(lambda: member.state["holds"], "it holds again", HOLDS_SECONDS)
+        log = member.process.log()
+        assert log.count(f"denies Read on group {group}") == 2, log
+    finally:
+        print(member.process.log())
+        member.process.kill()
+
+
+@pytest.mark.timeout(300)
+def test_member_serves_while_the_fleets_cluster_is_away_and_comes_back_by_itself(
+    kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
+) -> None:
+    guarded.kill_broker(1)
+    started = False
+    member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
+    try:
+        member.process.wait_ready()  # its clients' cluster is up
+        wait_until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
+        wait_until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
+        assert member.state["default_share"] == 0.25
+        guarded.start_broker(1)
+        started = True
+        wait_until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
+        wait_until(lambda: member.state["leased"], "it has a lease")
+        assert not member.problem("unreachable")
+        guarded.kill_broker(1)
+        started = False
+        wait_until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
+        wait_until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
+        wait_until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
+        time.sleep(15)  # of attempts, each of which is said nowhere
+        log = member.process.log()
+        assert log.count("the group of the fleet cannot be used") == 2, log
+        assert log.count("this member is cut off") == 2, log
+        guarded.start_broker(1)
+        started = True
+        wait_until(lambda: member.state["leased"], "it has a lease again", HOLDS_SECONDS)
+    finally:
+        print(member.process.log())
+        member.process.kill()
+        if not started:
+            guarded.start_broker(1)
