@@ -324,15 +324,15 @@ class App:
         """Have this process use its shares in the fleet."""
         from proxy.process.membership import join
 
-        return join(self._config, self.relay, self._access)
+        return join(self._config, self.relay, self._access, self._certificates.between_members)
 
     def _make_workers(self, workers: int, definitions: Definitions, moves: OngoingMoves | None) -> "Workers":
         """Create the workers, which are not started yet."""
         from proxy.process.membership import join_with_workers
         from proxy.process.workers import Workers
 
-        run = secrets.randbits(62)
-        shares, self._fleet = join_with_workers(self._config, workers, run, self.relay, self._access)
+        run, tls = secrets.randbits(62), self._certificates.between_members
+        shares, self._fleet = join_with_workers(self._config, workers, run, self.relay, self._access, tls)
         return Workers(
             workers, self._config, definitions, self.brokers, moves, self._ask, self._supervisor, shares
         )

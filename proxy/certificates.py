@@ -18,6 +18,7 @@ from proxy.logs import event
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
 from proxy.reload import LOOK_SECONDS, SETTLE_SECONDS, Watch
 from proxy.stats import Stats
+from proxy.tls import FleetContexts
 
 __all__ = ["Certificates"]
 
@@ -34,6 +35,8 @@ class Certificates:
     Attributes:
         listeners: by the listener's name; those without TLS are not here.
         brokers: towards brokers; None for plaintext.
+        fleet_port: of this member's port in the fleet; None for plaintext, and where it has none.
+        fleet_client: towards the holder of the fleet; None for plaintext.
         fleet_brokers: towards the brokers of the fleet's cluster, which may be the same; None for plaintext.
 
     Raises:
@@ -51,8 +54,19 @@ class Certificates:
         other = config.fleet.cluster
         if other is not None:
             self.fleet_brokers = None if other.tls is None else BrokerTls(other.tls, "fleet.cluster.tls")
+        between = config.fleet.tls
+        self.fleet_port: ServerTls | None = None
+        self.fleet_client: BrokerTls | None = None
+        if between is not None:
+            self.fleet_client = BrokerTls(between.client, "fleet.tls")
+            self.fleet_port = ServerTls(between.port, "fleet.tls") if config.fleet.may_hold else None
         self._stats = stats
-        found: list[TlsSide | None] = [*self.listeners.values(), self.brokers]
+        found: list[TlsSide | None] = [
+            *self.listeners.values(),
+            self.brokers,
+            self.fleet_port,
+            self.fleet_client,
+        ]
         if other is not None:
             found.append(self.fleet_brokers)
         self._sides: Sequence[TlsSide] = [side for side in found if side is not None]
@@ -60,6 +74,14 @@ class Certificates:
         self._requested = False
         for side in self._sides:
             self._record_expiry(side)
+
+    @property
+    def between_members(self) -> FleetContexts:
+        """The contexts between members of the fleet."""
+        port, client = self.fleet_port, self.fleet_client
+        return FleetContexts(
+            None if port is None else lambda: port.context, None if client is None else lambda: client.context
+        )
 
     @property
     def fleet_tls(self) -> Callable[[], ssl.SSLContext] | None:

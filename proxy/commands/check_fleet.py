@@ -48,6 +48,8 @@ def lines(options: FleetOptions) -> Iterator[str]:
         yield f"  its own cluster, for the group and Sluice's topics: {brokers}"
     if options.may_hold:
         signed = "signed" if options.secret_file else "not signed"
+        if options.tls is not None:
+            signed += f", TLS, members' certificates {options.tls.client_auth}"
         yield f"  members reach it at {options.own_address}: {options.bind}, {signed}"
 
 

@@ -35,7 +35,7 @@ from proxy.config.quota_options import QuotaSettings
 from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
-from proxy.config.tls_options import ClusterTls, ListenerTls
+from proxy.config.tls_options import ClusterTls, FleetTls, ListenerTls
 
 __all__ = [
     "AUTO",
@@ -48,6 +48,7 @@ __all__ = [
     "ClusterTls",
     "Config",
     "FleetOptions",
+    "FleetTls",
     "LimitOptions",
     "ListenerOptions",
     "ListenerTls",

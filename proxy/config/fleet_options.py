@@ -14,6 +14,7 @@ from proxy.config import readers
 from proxy.config.cluster_options import ClusterOptions, read_login
 from proxy.config.keys import key
 from proxy.config.readers import Address
+from proxy.config.tls_options import FleetTls, read_fleet_tls
 from proxy.errors import ConfigError
 
 __all__ = ["LOOPBACK", "WILDCARDS", "FleetOptions", "member_name"]
@@ -69,6 +70,9 @@ class FleetOptions:
     secret_file: Path | None = field(
         default=None, metadata=key(readers.file_path, "path", default="none: nothing is signed")
     )
+    tls: FleetTls | None = field(
+        default=None, metadata=key(read_fleet_tls, "table", default="none: plaintext")
+    )
     cut_off: str = field(
         default="share", metadata=key(readers.choice("share", "least"), '"share" or "least"')
     )
@@ -117,7 +121,8 @@ class FleetOptions:
         elif cluster is not None:
             raise ConfigError("fleet.bootstrap", "must name the brokers for which [fleet.cluster] is")
         secret = None if self.secret_file is None else base / self.secret_file
-        return replace(self, cluster=cluster, secret_file=secret)
+        tls = None if self.tls is None else self.tls.with_absolute_paths(base)
+        return replace(self, cluster=cluster, secret_file=secret, tls=tls)
 
     def check(self) -> None:
         """Check the keys against each other.
@@ -128,12 +133,16 @@ class FleetOptions:
         if self.cluster is not None:
             self.cluster.check("fleet.cluster")
         if not self.configured:
-            for name in ("name", "advertised", "secret_file"):
+            for name in ("name", "advertised", "secret_file", "tls"):
                 if getattr(self, name):
                     raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
             return
         if self.advertised is not None and self.bind is None:
             raise ConfigError("fleet.bind", "is needed with fleet.advertised")
+        if self.may_hold and self.tls is not None and self.tls.cert_file is None:
+            raise ConfigError(
+                "fleet.tls.cert_file", "must name the certificate of this member's port, a PEM file"
+            )
 
     def warnings(self, *, windows: bool) -> Iterator[str]:
         """Yield warnings about valid keys that are probably mistakes.
@@ -148,5 +157,6 @@ class FleetOptions:
             )
         if not self.may_hold or self.bind is None:
             return
-        if self.secret_file is None and self.bind.host not in LOOPBACK:
+        proven = self.tls is not None and self.tls.client_auth == "required"
+        if self.secret_file is None and not proven and self.bind.host not in LOOPBACK:
             yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"

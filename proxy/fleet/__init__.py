@@ -8,6 +8,8 @@
     frames      length and signature around a message
     leasing     what a connection serves: the shares of one process, or of one with its workers
     port        the holder's port
+    acceptor    the sockets under it, and TLS handshakes
+    refusals    refused connections, counted and logged
     client      a member's connection to the holder
     state       what a member knows of its fleet, as values of JSON: pure
     fleet       one member, as configured

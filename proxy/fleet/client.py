@@ -7,6 +7,7 @@ holder is lost, one when this member is cut off, and one when it has a lease aga
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from proxy.fleet.sendable import sendable
 from proxy.fleet.view import View, read_view
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
+from proxy.tls import Context, handshake_problem
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants
 from quotas.sharing.lessee import Lessee
 
@@ -36,6 +38,9 @@ _PAUSE_SECONDS_MAX: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 NO_HOLDER: Final = "no holder of the fleet is known"
+NO_HELLO: Final = (
+    "the holder has closed the connection before its hello; does it have [fleet.tls], and this member none?"
+)
 NOT_ASKED: Final = "the holder has not been asked yet"
 
 logger = logging.getLogger(__name__)
@@ -54,6 +59,7 @@ class FleetClient:
         holder: returns the holder's address now; None: there is none.
         now_ms: the clock of leases.
         facts: what this member says of itself.
+        tls: returns the TLS context towards the holder; None for plaintext.
 
     Attributes:
         problem: why the holder is not reached; "" while it is.
@@ -71,6 +77,7 @@ class FleetClient:
         now_ms: Callable[[], int],
         facts: Callable[[], Facts],
         figures: FleetFigures,
+        tls: Context | None = None,
     ) -> None:
         self._lessee = lessee
         self._leasing = leasing
@@ -79,6 +86,7 @@ class FleetClient:
         self._now_ms = now_ms
         self._facts = facts
         self._figures = figures
+        self._tls = tls
         self._link: tuple[asyncio.StreamWriter, Frames] | None = None
         self._left = False
         self._told: Facts | None = None
@@ -132,6 +140,9 @@ class FleetClient:
         except RefusedError as error:
             self._figures.reports["refused"] += 1
             return str(error)
+        except (ssl.SSLError, ssl.CertificateError) as error:
+            self._figures.reports["failed"] += 1
+            return f"TLS: {handshake_problem(error)}"
         except (OSError, TimeoutError, MessageError) as error:
             self._figures.reports["failed"] += 1
             return reason(error, SILENCE_SECONDS_MAX)
@@ -146,12 +157,14 @@ class FleetClient:
         secret = await read_secret(self._secret_file)
         frames = Frames(secret, holder=False)
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-            reader, writer = await asyncio.open_connection(holder.host, holder.port, limit=_READ_BYTES)
+            context = None if self._tls is None else self._tls()
+            reader, writer = await asyncio.open_connection(
+                holder.host, holder.port, limit=_READ_BYTES, ssl=context
+            )
         reading: asyncio.Task[None] | None = None
         try:
             writer.write(frames.hello())
-            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-                await frames.receive(reader)
+            await self._greet(frames, reader)
             if self._left:
                 return
             self._link, self._told = (writer, frames), None
@@ -171,6 +184,16 @@ class FleetClient:
                     await reading
             with suppress(OSError):
                 writer.transport.abort()
+
+    async def _greet(self, frames: Frames, reader: asyncio.StreamReader) -> None:
+        """Take the holder's hello."""
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                await frames.receive(reader)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if self._tls is None:
+                raise ConnectionResetError(NO_HELLO) from error
+            raise
 
     def send_due(self) -> None:
         """Send what is due now; nothing without a connection.

@@ -25,6 +25,7 @@ from proxy.fleet.state import state_of
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import Family
+from proxy.tls import PLAINTEXT, FleetContexts
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
@@ -66,6 +67,7 @@ class Fleet:
         leasing: its shares, and those of the processes below it.
         facts: returns what members compare.
         access: the way to the group's cluster; None if the holder is named.
+        tls: what is between members.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Fleet:
         leasing: Leasing,
         facts: Callable[[], Facts],
         access: "Access | None",
+        tls: FleetContexts = PLAINTEXT,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         assert (access is None) == (options.holder is not None), "a group chooses the holder, or it is named"
@@ -86,9 +89,9 @@ class Fleet:
         self._elected: Elected | None = None
         self._bind_problem = ""
         self._bound = False
-        self._port = HolderPort(options.members_max, options.secret_file, now_ms, figures)
+        self._port = HolderPort(options.members_max, options.secret_file, now_ms, figures, tls.port)
         self._client = FleetClient(
-            lessee, leasing, lambda: self.holder, options.secret_file, now_ms, facts, figures
+            lessee, leasing, lambda: self.holder, options.secret_file, now_ms, facts, figures, tls.client
         )
         self._metrics = FleetMetrics(figures, lessee, now_ms)
 

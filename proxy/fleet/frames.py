@@ -6,8 +6,8 @@
 
 The first frame of each side is a hello, signed with the secret. All others are signed with a key that depends on the
 secret and on both hellos, over their direction and number too: so a frame cannot be repeated, left out, or used on
-another connection. Nothing is encrypted. A holder reads large frames only after a small one that is signed right, a
-member's facts: a hello alone may have been recorded.
+another connection. Nothing is encrypted here; `[fleet.tls]` puts TLS around the frames. A holder reads large frames
+only after a small one that is signed right, a member's facts: a hello alone may have been recorded.
 """
 
 import asyncio
@@ -28,10 +28,11 @@ from proxy.fleet.codec import (
     write,
 )
 
-__all__ = ["Frames", "SignatureError", "read_secret"]
+__all__ = ["Frames", "SignatureError", "TlsMismatchError", "read_secret"]
 
 SIGNATURE_BYTES: Final = 32
 FIRST_BYTES_MAX: Final = 16 * 1024
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: no frame is that long
 _FROM_HOLDER, _FROM_MEMBER = b"H", b"M"
 
 
@@ -40,6 +41,13 @@ class SignatureError(MessageError):
 
     def __init__(self) -> None:
         super().__init__("wrong signature: fleet.secret_file must be the same in all members")
+
+
+class TlsMismatchError(MessageError):
+    """One side speaks TLS, and the other does not."""
+
+    def __init__(self) -> None:
+        super().__init__("the peer speaks TLS, and this process does not: [fleet.tls] must be in all members")
 
 
 class Frames:
@@ -117,7 +125,10 @@ class Frames:
             MessageError: the frame is malformed, or not signed with this secret.
             OSError, asyncio.IncompleteReadError: the connection has ended.
         """
-        length = int.from_bytes(await reader.readexactly(4))
+        head = await reader.readexactly(4)
+        if not self._key and head.startswith(_TLS_RECORDS):
+            raise TlsMismatchError
+        length = int.from_bytes(head)
         if not SIGNATURE_BYTES < length <= self.bytes_max:
             raise MessageError(f"a frame of {length} bytes, above the maximum of {self.bytes_max}")
         frame = await reader.readexactly(length)

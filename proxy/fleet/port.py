@@ -2,7 +2,8 @@
 
 The holder may share the event loop with traffic, so everything is bounded: connections, the bytes of a message and of
 what is sent, the time for a message's arrival, and the rate of messages on one connection. If there are too many
-connections, the oldest one without a member is closed. Each member has one connection; a new one replaces the old.
+connections, the oldest one without a member is closed; of those that have not proven that they know the secret, fewer
+are too many. Each member has one connection; a new one replaces the old. `acceptor` bounds what comes before.
 
 A process that is not the holder (any more) refuses members, who then look for the holder. A holder whose tenure has
 not been confirmed in time stops by itself.
@@ -17,11 +18,14 @@ from typing import Final
 
 from proxy.config import Address
 from proxy.errors import StartError, system_reason
+from proxy.fleet.acceptor import Acceptor
 from proxy.fleet.codec import Facts, Leave, Lost, Message, MessageError, Refusal, VersionError, read, write
-from proxy.fleet.frames import Frames, SignatureError, read_secret
+from proxy.fleet.frames import Frames, SignatureError, TlsMismatchError, read_secret
+from proxy.fleet.refusals import Refusals
 from proxy.fleet.view import KEYS_SHOWN_MAX, MemberView, View, write_view
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
+from proxy.tls import Context
 from quotas.sharing.lease_values import LesseeId, Report
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 
@@ -31,12 +35,12 @@ HELLO_SECONDS_MAX: Final = 5.0
 _WRITE_SECONDS_MAX: Final = 5.0
 _CONNECTIONS_A_MEMBER: Final = 4  # twice as many lessees as members, each with an old connection
 _CONNECTIONS_MORE: Final = 8  # without a report yet
+UNPROVEN_MAX: Final = 64
 _GAP_SECONDS: Final = 0.01  # between two messages of one connection
 _FLUSH_SECONDS: Final = 0.01  # what comes within this time is answered together
 _TICK_SECONDS: Final = 0.1
 VIEW_SECONDS: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
-_READ_BYTES: Final = 256 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +83,16 @@ class HolderPort:
         secret_file: the file with the fleet's secret; None: messages are not signed.
         members_max: how many members there may be; may be set at any time.
         now_ms: the clock of leases.
+        tls: returns the TLS context of the port; None for plaintext.
     """
 
     def __init__(
-        self, members_max: int, secret_file: Path | None, now_ms: Callable[[], int], figures: FleetFigures
+        self,
+        members_max: int,
+        secret_file: Path | None,
+        now_ms: Callable[[], int],
+        figures: FleetFigures,
+        tls: Context | None = None,
     ) -> None:
         self.members_max = members_max
         self._secret_file = secret_file
@@ -96,8 +106,9 @@ class HolderPort:
         self._members: dict[LesseeId, _Link] = {}
         self._first_ms: dict[LesseeId, int] = {}
         self._last_ms: dict[LesseeId, int] = {}
-        self._serving: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._refusals = Refusals(figures, now_ms)
+        self._unproven: dict[asyncio.StreamWriter, None] = {}  # the oldest first
+        self._acceptor = Acceptor(self._serve, self._refusals.note, tls)
         self._flush_handle: asyncio.TimerHandle | None = None
 
     @property
@@ -155,10 +166,9 @@ class HolderPort:
         """
         try:
             await read_secret(self._secret_file)
-            self._server = await asyncio.start_server(self._accept, bind.host, bind.port, limit=_READ_BYTES)
         except OSError as error:
             raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
-        return Address(*self._server.sockets[0].getsockname()[:2])
+        return await self._acceptor.start(bind)
 
     async def run(self) -> None:
         """Send what is due without a report: by time, and the view. Runs until it is cancelled."""
@@ -176,15 +186,11 @@ class HolderPort:
         self.retire("the holder has ended")
         if self._flush_handle is not None:
             self._flush_handle.cancel()
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.close()
+        await self._acceptor.stop()
         await asyncio.sleep(0)  # refusals leave first
         for writer in list(self._links):
             writer.transport.abort()
-        await server.wait_closed()
-        await asyncio.gather(*self._serving)  # they meet their ends at once
+        await self._acceptor.ended()  # they meet their ends at once
 
     def view(self) -> View | None:
         """Return the fleet as this holder sees it; None at other members."""
@@ -207,21 +213,10 @@ class HolderPort:
             shares.append((key, tuple(min(1.0, parts.get(lessee, 0.0)) for lessee in lessees)))
         return View(now_ms < self._learning_until_ms, members, tuple(shares))
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._links) >= _CONNECTIONS_A_MEMBER * self.members_max + _CONNECTIONS_MORE:
-            self._figures.received["connections_max"] += 1
-            idle = (one for one, link in self._links.items() if link is None or link.lessee is None)
-            last = next(idle, writer)
-            self._links.pop(last, None)
-            last.transport.abort()
-            if last is writer:
-                return
-        self._links[writer] = None
+        if not self._make_room(writer):
+            return
+        self._links[writer] = self._unproven[writer] = None
         try:
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
@@ -229,10 +224,27 @@ class HolderPort:
         except Exception:  # the edge of a connection: one member must not end the holder
             logger.exception("a connection at the fleet port failed")
         finally:
+            self._unproven.pop(writer, None)
             link = self._links.pop(writer, None)
             if link is not None and link.lessee is not None and self._members.get(link.lessee) is link:
                 del self._members[link.lessee]
             writer.close()
+
+    def _make_room(self, writer: asyncio.StreamWriter) -> bool:
+        """Close the oldest connection that may give way, if there are too many; returns whether this one stays."""
+        most = _CONNECTIONS_A_MEMBER * self.members_max + _CONNECTIONS_MORE
+        if len(self._unproven) >= UNPROVEN_MAX:
+            last = next(iter(self._unproven))
+        elif len(self._links) >= most:
+            idle = (one for one, link in self._links.items() if link is None or link.lessee is None)
+            last = next(idle, writer)
+        else:
+            return True
+        self._figures.received["connections_max"] += 1
+        self._links.pop(last, None)
+        self._unproven.pop(last, None)
+        last.transport.abort()
+        return last is not writer
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frames = Frames(await read_secret(self._secret_file), holder=True)
@@ -248,6 +260,7 @@ class HolderPort:
                 async with asyncio.timeout(max(HELLO_SECONDS_MAX, lease_ms / 1000)):
                     message = await frames.receive(reader)
                     await writer.drain()
+                self._unproven.pop(writer, None)
                 if not self._take(link, read(message)):
                     return
                 await asyncio.sleep(_GAP_SECONDS)
@@ -336,11 +349,9 @@ class HolderPort:
     async def _refuse(
         self, writer: asyncio.StreamWriter, link: _Link | None, cause: str, problem: str
     ) -> None:
-        self._figures.received[cause] += 1
-        level = logging.INFO if cause == "not_holder" else logging.WARNING
         name = "" if link is None or link.lessee is None else link.lessee.name
-        peer = str(writer.get_extra_info("peername"))
-        event(logger, level, "fleet member refused", peer=peer, member=name, cause=cause, problem=problem)
+        peername = writer.get_extra_info("peername")
+        self._refusals.note(cause, peername and peername[:2], problem, name)
         if link is not None:
             link.send(write(Refusal(cause, problem)))
         with suppress(TimeoutError):
@@ -351,4 +362,6 @@ class HolderPort:
 def _cause(error: MessageError) -> str:
     if isinstance(error, SignatureError):
         return "secret"
+    if isinstance(error, TlsMismatchError):
+        return "tls"
     return "version" if isinstance(error, VersionError) else "malformed"

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from proxy.logs import event
-from proxy.net.handshakes import Handshake, handshake_problem
+from proxy.net.handshakes import Handshake
 from proxy.net.linger import close_softly
 from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
 from proxy.net.shared import Shared
@@ -26,6 +26,7 @@ from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
 from proxy.net.tls_socket import TlsSocket
 from proxy.principals import CertificateError, NoMatchingRuleError
+from proxy.tls import handshake_problem
 
 __all__ = ["Arrival", "Peer", "PortRequirements"]
 

@@ -21,7 +21,7 @@ from typing import Final
 from proxy.clock import clock_ns
 from proxy.stats import Stats
 
-__all__ = ["Handshake", "Handshakes", "handshake_problem"]
+__all__ = ["Handshake", "Handshakes"]
 
 logger = logging.getLogger(__name__)
 
@@ -151,23 +151,3 @@ class Handshake:
         if self._waits is not None and self._sock is not None:
             self._waits(self._sock.fileno())
             self._waits = None
-
-
-def handshake_problem(error: OSError) -> str:
-    """Return the reason why a handshake failed.
-
-    >>> handshake_problem(ConnectionResetError(104, "Connection reset by peer"))
-    'the peer closed the connection during the handshake'
-    """
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate refused: {error.verify_message}"
-    if isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return "the peer closed the connection during the handshake"
-    reason = str(getattr(error, "reason", None) or error)
-    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "a client certificate is required, and none was sent"
-    if "ALERT" in reason:
-        return f"the peer refused: {reason.rpartition('ALERT_')[2].replace('_', ' ').lower()}"
-    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
-        return "the peer does not speak TLS"
-    return reason.replace("_", " ").lower()

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from proxy.clock import now_ms
-from proxy.net.handshakes import Handshake, handshake_problem
+from proxy.net.handshakes import Handshake
 from proxy.net.shared import Shared
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
+from proxy.tls import handshake_problem
 
 __all__ = ["Dial", "NextRoute", "Route", "Upstream"]
 

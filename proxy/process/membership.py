@@ -14,6 +14,7 @@ from proxy.fleet.fleet import Fleet, new_lessee
 from proxy.fleet.leasing import Leasing
 from proxy.process.relay import Relay
 from proxy.process.shares import ControlShares, lessee_of, terms_of
+from proxy.tls import FleetContexts
 from proxy.topic_log.access import Access
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.followers import FollowerShares
@@ -25,22 +26,23 @@ __all__ = ["join", "join_with_workers"]
 _CONTROL: Final = 0  # its number among the workers
 
 
-def join(config: Config, relay: Relay, access: Callable[[], Access]) -> Fleet:
+def join(config: Config, relay: Relay, access: Callable[[], Access], tls: FleetContexts) -> Fleet:
     """Have this process use the shares that are leased to it; returns its membership.
 
     Args:
         relay: before its first client.
         access: returns the way to the cluster whose group chooses the holder.
+        tls: what is between members.
     """
     began_ms = now_ms()
     lessee = new_lessee(config.fleet, began_ms)
     budgets = _budgets(config, relay, lessee, began_ms)
     relay.engine.share(budgets)
-    return _fleet(config, relay, lessee, budgets, access)
+    return _fleet(config, relay, lessee, budgets, access, tls)
 
 
 def join_with_workers(
-    config: Config, workers: int, run: int, relay: Relay, access: Callable[[], Access]
+    config: Config, workers: int, run: int, relay: Relay, access: Callable[[], Access], tls: FleetContexts
 ) -> tuple[ControlShares, Fleet | None]:
     """Return what the workers' shares come from, and this process's membership; None without `[fleet]`.
 
@@ -48,6 +50,7 @@ def join_with_workers(
         run: identifies this life of the control process.
         relay: control's own, for replication.
         access: returns the way to the cluster whose group chooses the holder.
+        tls: what is between members.
     """
     began_ms = now_ms()
     if not config.fleet.configured:
@@ -59,7 +62,7 @@ def join_with_workers(
     if config.replicates:
         own = lessee_of(terms, _CONTROL, run, began_ms)
         shares.use(own, _budgets(config, relay, own, began_ms))
-    return shares, _fleet(config, relay, lessee, member, access)
+    return shares, _fleet(config, relay, lessee, member, access, tls)
 
 
 def _budgets(config: Config, relay: Relay, lessee: Lessee, began_ms: int) -> Budgets:
@@ -71,7 +74,12 @@ def _budgets(config: Config, relay: Relay, lessee: Lessee, began_ms: int) -> Bud
 
 
 def _fleet(
-    config: Config, relay: Relay, lessee: Lessee, leasing: Leasing, access: Callable[[], Access]
+    config: Config,
+    relay: Relay,
+    lessee: Lessee,
+    leasing: Leasing,
+    access: Callable[[], Access],
+    tls: FleetContexts,
 ) -> Fleet:
     engine = relay.engine
     engine.definitions.keep_digest()
@@ -81,4 +89,5 @@ def _fleet(
         leasing,
         lambda: facts_of(config.quotas, lessee.terms.lessees_max, engine.options, engine.definitions),
         access() if config.fleet.holder is None else None,
+        tls,
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config import Address, ClusterOptions, Config
+from proxy.config import Address, ClusterOptions, ClusterTls, Config, FleetTls, ListenerTls
 from proxy.errors import ConfigError
 from tests.support import configurations
 
@@ -120,6 +120,54 @@ def test_other_cluster_without_a_group_and_topics_has_no_effect() -> None:
     assert any(warning.startswith("fleet.bootstrap: has no effect") for warning in parsed(named).warnings)
     assert not parsed(named + '[quotas]\nstore = "topic"\n').warnings
     assert not [one for one in parsed(OTHER).warnings if one.startswith("fleet.bootstrap")]
+
+
+TLS = '[fleet.tls]\ncert_file = "own.pem"\n'
+
+
+def test_one_certificate_is_for_the_port_and_towards_the_holder() -> None:
+    found = parsed(GROUP + TLS + 'client_ca_file = "ca.pem"\nverify_hostname = false\n').fleet.tls
+    assert found is not None
+    base = configurations.BASE
+    assert found.port == ListenerTls(
+        base / "own.pem", base / "own.pem", client_ca_file=base / "ca.pem", client_auth="required"
+    )
+    assert found.client == ClusterTls(
+        base / "ca.pem", base / "own.pem", base / "own.pem", verify_hostname=False
+    )
+
+
+def test_authority_of_the_holder_may_be_another_one() -> None:
+    found = parsed(GROUP + TLS + 'client_ca_file = "ca.pem"\nca_file = "holders.pem"\n').fleet.tls
+    assert found is not None
+    assert found.client.ca_file == configurations.BASE / "holders.pem"
+
+
+def test_member_without_a_port_needs_no_certificate() -> None:
+    found = parsed('[fleet]\nholder = "h:1"\n[fleet.tls]\n').fleet.tls
+    assert found == FleetTls(client_auth="none")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("[fleet.tls]\n", r"fleet\.tls\.cert_file: must name the certificate of this member's port"),
+        ('[fleet.tls]\nkey_file = "k"\n', r"fleet\.tls\.cert_file: must be given with a key"),
+        (TLS + 'client_auth = "required"\n', r"fleet\.tls\.client_ca_file: must be given with"),
+        (TLS + 'principal_mapping_rules = "DEFAULT"\n', r"fleet\.tls\.principal_mapping_rules: unknown key"),
+        (TLS + 'key_password = "a"\nkey_password_file = "b"\n', r"fleet\.tls\.key_password_file: and"),
+        ("tls = true\n", r"fleet\.tls: must be a table: \[fleet\.tls\]"),
+    ],
+)
+def test_tls_that_cannot_be_is_an_error(keys: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parsed(GROUP + keys)
+
+
+def test_members_certificates_are_as_good_as_a_secret() -> None:
+    wide = '[fleet]\nname = "gw-1"\nbind = "0.0.0.0:19070"\n'
+    assert any("may take shares" in warning for warning in parsed(wide + TLS).warnings)
+    assert not parsed(wide + TLS + 'client_ca_file = "ca.pem"\n').warnings
 
 
 def test_bind_that_is_no_wildcard_is_the_address() -> None:

@@ -4,9 +4,6 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -14,122 +11,26 @@ import pytest
 from proxy.clock import now_ms
 from proxy.config import Address
 from proxy.errors import StartError
-from proxy.fleet import FleetClient, HolderPort
-from proxy.fleet.codec import Facts, Refusal, read, write
+from proxy.fleet import HolderPort
+from proxy.fleet.codec import Refusal, read, write
 from proxy.fleet.disagreements import Disagreements
 from proxy.fleet.frames import Frames
 from proxy.fleet.view import View
 from proxy.metrics.fleet import FleetFigures
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
-from quotas.sharing.lessee import Lessee
+from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessor import Lessor
-
-TERMS = LeaseTerms(15_000, 1000, 4)
-KEY = "user:ann"
-LEASED = "this member leases shares in the fleet"
-CUT_OFF = "this member is cut off from the fleet: it uses the same share of every quota"
-LOCAL = Address("127.0.0.1", 0)
-# Of each budget, 0.5 % is never lent.
-WHOLE = 0.995
-SECONDS_MAX = 20.0  # how fast it is, is shown in virtual time
-
-
-class Budgets:
-    """The demands of one member, and how often its shares have changed."""
-
-    def __init__(self, lessee: Lessee) -> None:
-        self._lessee = lessee
-        self.wanted: dict[str, Wish] = {}
-        self.changes = 0
-
-    def report(self, now_ms: int) -> Report | None:
-        self._lessee.expire(now_ms)
-        self._lessee.wish(self.wanted)
-        return self._lessee.report(now_ms) if self._lessee.due(now_ms) else None
-
-    def take(self, grants: Grants, now_ms: int) -> bool:
-        taken = self._lessee.take(grants, now_ms)
-        if taken:
-            self.changes += 1
-            self._lessee.confirm()
-        return taken
-
-
-@dataclass
-class Member:
-    """A member that is connected, or tries to be."""
-
-    name: str
-    holder: Address | None
-    secret_file: Path | None = None
-    facts: Facts = field(default_factory=dict)
-    terms: LeaseTerms = TERMS
-    run: int = 1
-
-    def __post_init__(self) -> None:
-        self.lessee = Lessee(self.terms, LesseeId(self.name, self.run), now_ms())
-        self.budgets = Budgets(self.lessee)
-        self.figures = FleetFigures()
-        self.client = FleetClient(
-            self.lessee,
-            self.budgets,
-            lambda: self.holder,
-            self.secret_file,
-            now_ms,
-            lambda: self.facts,
-            self.figures,
-        )
-        self.task = asyncio.create_task(self.client.run())
-
-    def share(self, key: str = KEY) -> float:
-        return self.lessee.share(key, now_ms())
-
-    async def end(self) -> None:
-        self.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.task
-
-
-class Fleet:
-    """A holder's port, and members."""
-
-    def __init__(self, port: HolderPort, address: Address, figures: FleetFigures) -> None:
-        self.port = port
-        self.address = address
-        self.figures = figures
-        self.members: list[Member] = []
-
-    def join(self, name: str, secret_file: Path | None = None, run: int = 1, **facts: str) -> Member:
-        self.members.append(Member(name, self.address, secret_file, facts, run=run))
-        return self.members[-1]
-
-
-@asynccontextmanager
-async def fleet(secret_file: Path | None = None, terms: LeaseTerms = TERMS) -> AsyncIterator[Fleet]:
-    figures = FleetFigures()
-    port = HolderPort(terms.lessees_max, secret_file, now_ms, figures)
-    found = Fleet(port, await port.start(LOCAL), figures)
-    port.lead(Lessor(terms, 7, lambda _: 1.0, now_ms(), 0), now_ms())
-    ticking = asyncio.create_task(port.run())
-    try:
-        yield found
-    finally:
-        for member in found.members:
-            await member.end()
-        ticking.cancel()
-        await port.close()
-
-
-async def until(holds: Callable[[], object], seconds: float = SECONDS_MAX) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
-
-
-def secret(tmp_path: Path, word: str) -> Path:
-    path = tmp_path / word
-    path.write_text(word)
-    return path
+from tests.component.proxy.fleet.rig import (
+    CUT_OFF,
+    KEY,
+    LEASED,
+    LOCAL,
+    TERMS,
+    WHOLE,
+    Member,
+    fleet,
+    secret,
+    until,
+)
 
 
 async def test_shares_follow_demand(tmp_path: Path) -> None:
