@@ -87,8 +87,6 @@ class App:
         self.stats = Stats()
         self._certificates = Certificates(config, self.stats)
         self._supervisor = Supervisor(loop, self.stats)
-        broker_tls = self._certificates.brokers
-        self._tls = None if broker_tls is None else lambda: broker_tls.context
         self._topic = topic = self._open_topic() if store is None else None
         quotas = store if topic is None else topic.store
         assert quotas is not None, "a store is given, or a topic is opened"
@@ -112,7 +110,7 @@ class App:
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
         self._fleet = self._join_fleet() if workers == 1 and config.fleet.configured else None
-        client = BrokerClient(self.brokers, login_of(config.cluster), self._tls)
+        client = BrokerClient(self.brokers, login_of(config.cluster), self._certificates.broker_tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
         self.advertised = [

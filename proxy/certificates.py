@@ -7,8 +7,7 @@ the files changes again; a counter and a log line report it.
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from proxy.config import Config
@@ -18,7 +17,7 @@ from proxy.logs import event
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
 from proxy.reload import LOOK_SECONDS, SETTLE_SECONDS, Watch
 from proxy.stats import Stats
-from proxy.tls import FleetContexts
+from proxy.tls import Context, FleetContexts
 
 __all__ = ["Certificates"]
 
@@ -78,16 +77,17 @@ class Certificates:
     @property
     def between_members(self) -> FleetContexts:
         """The contexts between members of the fleet."""
-        port, client = self.fleet_port, self.fleet_client
-        return FleetContexts(
-            None if port is None else lambda: port.context, None if client is None else lambda: client.context
-        )
+        return FleetContexts(_context_of(self.fleet_port), _context_of(self.fleet_client))
 
     @property
-    def fleet_tls(self) -> Callable[[], ssl.SSLContext] | None:
+    def broker_tls(self) -> Context | None:
+        """Returns the context towards brokers; None for plaintext."""
+        return _context_of(self.brokers)
+
+    @property
+    def fleet_tls(self) -> Context | None:
         """Returns the context towards the brokers of the fleet's cluster; None for plaintext."""
-        side = self.fleet_brokers
-        return None if side is None else lambda: side.context
+        return _context_of(self.fleet_brokers)
 
     def request(self) -> None:
         """Read everything again soon: for SIGHUP."""
@@ -129,3 +129,8 @@ class Certificates:
         ends = side.expires_at()
         if ends is not None:
             self._stats.certificate_ends[side.path] = ends
+
+
+def _context_of(side: ServerTls | BrokerTls | None) -> Context | None:
+    """Return what returns the context in force."""
+    return None if side is None else lambda: side.context

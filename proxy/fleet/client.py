@@ -1,7 +1,8 @@
 """A member's connection to the holder: reports, and takes grants (`quotas.sharing.lessee` decides what is used).
 
-While the holder cannot be reached the client only retries; leases end by themselves. One line is logged when the
-holder is lost, one when this member is cut off, and one when it has a lease again.
+While the holder cannot be reached the client only retries; leases end by themselves. One line is logged for each way
+in which the holder cannot be reached, until there is a lease again; one when this member is cut off, and one when it
+has a lease again.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.config import Address
 from proxy.errors import reason
@@ -36,6 +37,7 @@ SILENCE_SECONDS_MAX: Final = 4.0
 _PAUSE_SECONDS_MIN: Final = 0.1
 _PAUSE_SECONDS_MAX: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+_KINDS_MAX: Final = 16  # some are the holder's words
 _READ_BYTES: Final = 256 * 1024
 NO_HOLDER: Final = "no holder of the fleet is known"
 NO_HELLO: Final = (
@@ -48,6 +50,22 @@ logger = logging.getLogger(__name__)
 
 class RefusedError(Exception):
     """The holder has refused this member; the text is the holder's."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.problem)
+        self.cause = refusal.cause
+
+
+class _End(NamedTuple):
+    """Why a connection has ended.
+
+    Args:
+        kind: one word; each is logged once.
+        problem: a sentence.
+    """
+
+    kind: str
+    problem: str
 
 
 class FleetClient:
@@ -95,6 +113,7 @@ class FleetClient:
         self.view_ms = 0
         self.disagreements = Disagreements()
         self._state = ""  # the one that was logged last
+        self._said: set[str] = set()  # kinds of problems, since the last lease
 
     async def run(self) -> None:
         """Run until the application cancels it."""
@@ -123,35 +142,30 @@ class FleetClient:
     async def _connect_forever(self) -> None:
         pause = _PAUSE_SECONDS_MIN
         while not self._left:
-            holder, problem, answered = self._holder(), NO_HOLDER, False
+            holder, answered = self._holder(), False
+            end: _End | None = _End("no_holder", NO_HOLDER)
             if holder is not None:
                 before = self._figures.reports["granted"]
-                problem = await self._attempt(holder)
+                end = await self._attempt(holder)
                 answered = self._figures.reports["granted"] > before
-            if problem and not self._left:
-                self._log_lost(holder, problem)
-            pause = _PAUSE_SECONDS_MIN if answered or not problem else min(2 * pause, _PAUSE_SECONDS_MAX)
+            if end is not None and not self._left:
+                self._log_lost(holder, end)
+            pause = _PAUSE_SECONDS_MIN if answered or end is None else min(2 * pause, _PAUSE_SECONDS_MAX)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # not all members at once
 
-    async def _attempt(self, holder: Address) -> str:
-        """Connect and exchange messages; return why the connection has ended, "" if the holder has changed."""
+    async def _attempt(self, holder: Address) -> _End | None:
+        """Connect and exchange messages; return why the connection has ended, None if the holder has changed."""
         try:
             await self._converse(holder)
         except RefusedError as error:
             self._figures.reports["refused"] += 1
-            return str(error)
-        except (ssl.SSLError, ssl.CertificateError) as error:
+            return _End(error.cause, str(error))
+        except (OSError, TimeoutError, MessageError, asyncio.IncompleteReadError) as error:
             self._figures.reports["failed"] += 1
-            return f"TLS: {handshake_problem(error)}"
-        except (OSError, TimeoutError, MessageError) as error:
-            self._figures.reports["failed"] += 1
-            return reason(error, SILENCE_SECONDS_MAX)
-        except asyncio.IncompleteReadError:
-            self._figures.reports["failed"] += 1
-            return "the holder has closed the connection"
+            return _end(error)
         finally:
             self._lessee.lose()
-        return ""
+        return None
 
     async def _converse(self, holder: Address) -> None:
         secret = await read_secret(self._secret_file)
@@ -230,7 +244,7 @@ class FleetClient:
                 self._figures.reports["lost"] += 1
                 self._lessee.lose()
             elif isinstance(found, Refusal):
-                raise RefusedError(found.problem)
+                raise RefusedError(found)
             else:
                 raise MessageError(f"byte 5: a holder sends no {type(found).__name__.lower()}")
             self.send_due()
@@ -249,20 +263,22 @@ class FleetClient:
         if self._leasing.take(grants, self._now_ms()):
             self._figures.reports["granted"] += 1
             self.problem = ""
+            self._said.clear()
             self._log_state()
 
-    def _log_lost(self, holder: Address | None, problem: str) -> None:
-        if self.problem in ("", NOT_ASKED):
+    def _log_lost(self, holder: Address | None, end: _End) -> None:
+        self.problem = end.problem
+        if end.kind not in self._said and len(self._said) < _KINDS_MAX:
+            self._said.add(end.kind)
             left_ms = max(0, self._lessee.until_ms - self._now_ms())
             event(
                 logger,
                 logging.WARNING,
                 "the holder of the fleet cannot be reached; shares go on until the lease ends",
                 holder=str(holder),
-                detail=problem,
+                detail=end.problem,
                 lease_left_ms=left_ms,
             )
-        self.problem = problem
 
     def _log_state(self) -> None:
         """Log one line when this member is cut off, and one when it has a lease again."""
@@ -289,3 +305,14 @@ class FleetClient:
                 detail=self.problem,
                 share=share,
             )
+
+
+def _end(error: Exception) -> _End:
+    """Return why a connection has ended with an error."""
+    if isinstance(error, ssl.SSLError):
+        return _End("tls", f"TLS: {handshake_problem(error)}")
+    if isinstance(error, asyncio.IncompleteReadError):
+        return _End("unreachable", "the holder has closed the connection")
+    if isinstance(error, MessageError):
+        return _End(type(error).__name__, str(error))
+    return _End("unreachable", reason(error, SILENCE_SECONDS_MAX))

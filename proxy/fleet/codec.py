@@ -171,7 +171,8 @@ def kind_of(message: bytes) -> int:
     if magic != _MAGIC:
         raise MessageError("byte 0: this is not Sluice's fleet protocol")
     if version != VERSION:
-        raise VersionError(f"byte 4: version {version} of the fleet protocol; only {VERSION} is supported")
+        problem = f"version {version} of the fleet protocol; this process has {VERSION}"
+        raise VersionError(f"byte 4: {problem}, and all members need the same")
     return int(kind)
 
 

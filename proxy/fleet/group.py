@@ -45,12 +45,18 @@ REBALANCE_MS: Final = 10_000
 CONFIRM_SECONDS: Final = 1.0
 _CONFIRM_SECONDS_MAX: Final = 4.0
 _POLL_SECONDS: Final = 0.25  # a member that was chosen confirms it after this time
+# After so long without a response the group is joined anew: its topic may have been deleted, which is created then.
+SILENCE_MS: Final = 20_000
 ASK_SECONDS: Final = 5.0  # a member that is not the holder asks the coordinator for something as often
 _PAUSE_SECONDS_MIN: Final = 0.5
 _PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-1"
 _METADATA_VERSION: Final = 0
 _PARTITION: Final = 0
+
+UNREAD: Final = (
+    "the member that chooses the holder is of another version of Sluice: all members must be of one version"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -73,12 +79,14 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
 
     Args:
         claim: returns this member's claim.
-        ruled: takes a ruling, and whether this member is the holder by it.
+        ruled: takes a ruling, None if it cannot be read; and whether this member is the holder by it.
     """
 
     name = _PROTOCOL
 
-    def __init__(self, topic: str, claim: Callable[[], Claim], ruled: Callable[[Ruling, bool], None]) -> None:
+    def __init__(
+        self, topic: str, claim: Callable[[], Claim], ruled: Callable[[Ruling | None, bool], None]
+    ) -> None:
         self._topic = topic
         self._claim = claim
         self._ruled = ruled
@@ -101,11 +109,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
 
     def on_assignment(self, assignment: Any) -> None:
         """Take what was assigned."""
-        ruling = read_ruling(assignment.user_data or b"")
-        if ruling is None:
-            self._ruled(Ruling("", None, 0), False)
-        else:
-            self._ruled(ruling, bool(assignment.assignment))
+        self._ruled(read_ruling(assignment.user_data or b""), bool(assignment.assignment))
 
 
 class FleetGroup:
@@ -142,6 +146,8 @@ class FleetGroup:
         self._address: Address | None = None
         self._claimed: Address | None = None  # the address that other members know
         self._ask_at_ms = 0
+        self._heard_ms = 0
+        self._unread: Problem | None = None
 
     async def advertise(self, address: Address | None) -> None:
         """Say where other members reach this one; None: it cannot be the holder. Members learn it at a join."""
@@ -198,6 +204,7 @@ class FleetGroup:
         try:
             await start_client(consumer)
             self._consumer = consumer
+            self._heard_ms = self._now_ms()
             while self._claimed == self._address:
                 await self._turn(consumer)
         finally:
@@ -218,11 +225,14 @@ class FleetGroup:
             elif now_ms >= self._ask_at_ms:
                 self._ask_at_ms = now_ms + int(ASK_SECONDS * 1000)
                 await bounded(consumer.committed(self._place), _CONFIRM_SECONDS_MAX)
-                self._listener.group_problem(None)
+                self._responded()
         except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
             return  # the group is joined again in the background
         except TimeoutError as error:
-            self._listener.group_problem(Problem("unreachable", reason(error, _CONFIRM_SECONDS_MAX)))
+            problem = Problem("unreachable", reason(error, _CONFIRM_SECONDS_MAX))
+            if self._now_ms() - self._heard_ms > SILENCE_MS:
+                raise ProblemError(*problem) from error
+            self._listener.group_problem(problem)
 
     @property
     def _place(self) -> Any:
@@ -247,7 +257,12 @@ class FleetGroup:
         learning_ms = standing.confirm(sent_ms)
         if standing.holds(self._now_ms()):
             self._listener.confirmed(sent_ms, learning_ms)
-        self._listener.group_problem(None)
+        self._responded()
+
+    def _responded(self) -> None:
+        """Note that the group's coordinator has responded."""
+        self._heard_ms = self._now_ms()
+        self._listener.group_problem(self._unread)
 
     def _problem_of(self, error: Exception) -> Problem:
         """Return why there is no membership: of a library's error, or of one that was given words already."""
@@ -265,7 +280,16 @@ class FleetGroup:
         self._claimed = self._address
         return Claim(self._name, self._claimed, self._standing.term(self._now_ms()))
 
-    def _rule(self, ruling: Ruling, mine: bool) -> None:
+    def _rule(self, ruling: Ruling | None, mine: bool) -> None:
+        if ruling is None:
+            # Written by another version: who the holder is cannot be known here, but it is not this member.
+            self._unread = Problem("version", UNREAD)
+            nothing = Ruling("", None, 0)
+            self._standing.rule(nothing, self._now_ms(), mine=False)
+            self._listener.ruled(nothing, False)
+            self._listener.group_problem(self._unread)
+            return
+        self._unread = None
         self._standing.rule(ruling, self._now_ms(), mine=mine)
         self._listener.group_problem(None)
         self._listener.ruled(ruling, mine)

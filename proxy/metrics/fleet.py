@@ -14,7 +14,7 @@ from quotas.sharing.lessee import Lessee
 __all__ = ["SHARES_SHOWN_MAX", "FleetFigures", "FleetMetrics"]
 
 SHARES_SHOWN_MAX: Final = 64  # keys, by name
-GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "failed")
+GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "version", "failed")
 
 
 class FleetFigures:

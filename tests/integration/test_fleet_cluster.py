@@ -158,6 +158,23 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
 
 
 @pytest.mark.timeout(300)
+def test_group_topic_that_is_deleted_is_made_again(
+    kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap()})
+    member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
+    try:
+        wait_until(lambda: member.state.get("holds"), "it holds", HOLDS_SECONDS)
+        admin.delete_topics([group])[group].result(30)
+        wait_until(lambda: member.problem("unreachable") or member.problem("failed"), "it is noticed", 60)
+        wait_until(lambda: group in admin.list_topics().topics, "it is made again", 60)
+        wait_until(lambda: member.state["holds"] and member.state["leased"], "it holds again", 60)
+    finally:
+        print(member.process.log())
+        member.process.kill()
+
+
+@pytest.mark.timeout(300)
 def test_member_serves_while_the_fleets_cluster_is_away_and_comes_back_by_itself(
     kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.cluster import Cluster, ports, processes
 LEARNING_SECONDS: Final = 20
 # A lease and its slack, and the time for the group to choose.
 TAKES_OVER_SECONDS: Final = 30
+LEASE_SECONDS: Final = 15
 ROUNDING: Final = 1e-6
 
 
@@ -160,6 +161,28 @@ def test_suspended_holder_gives_way_and_comes_back_as_a_member(members: list[Mem
     until(lambda: not holder.now["holds"] and holder.now["holder"] == holder_of(left).address, 20)
     until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + TAKES_OVER_SECONDS)
     never_above_the_budget(members, began_ms)
+
+
+@pytest.mark.timeout(300)
+def test_suspended_member_wakes_without_a_lease_and_gets_one(members: list[Member]) -> None:
+    holder = holder_of(members)
+    suspended, other = (member for member in members if member is not holder)
+    suspended.signal(signal.SIGSTOP)
+    slept = len(suspended.lines)
+    try:
+        # Its share is free after a lease and its slack; then the others have all.
+        until(lambda: holder.share + other.share > 0.9, LEASE_SECONDS + 10)
+        time.sleep(5)
+    finally:
+        suspended.signal(signal.SIGCONT)
+    until(lambda: len(suspended.lines) > slept + 1, 10)
+    woken = suspended.lines[slept + 1]  # what was begun before the suspension is printed after it
+    assert not woken["leased"] or woken["share"] == pytest.approx(0.995 / 3, rel=0.05)
+    assert woken["share"] <= 0.34
+    until(lambda: suspended.now["leased"], 10)
+    until(lambda: suspended.share == pytest.approx(0.995 / 3, rel=0.05), 20)
+    assert sum(member.share for member in members) <= 1 + ROUNDING
+    assert holder_of(members) is holder
 
 
 @pytest.mark.timeout(300)

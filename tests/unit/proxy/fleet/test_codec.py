@@ -62,7 +62,7 @@ def test_long_text_is_cut_between_two_characters() -> None:
 
 
 def test_another_version_is_refused_with_a_sentence() -> None:
-    with pytest.raises(VersionError, match="version 2 of the fleet protocol; only 1 is supported"):
+    with pytest.raises(VersionError, match="version 2 of the fleet protocol; this process has 1, and all"):
         codec.read(b"SLFT\x02\x01" + b"0" * 16)
 
 

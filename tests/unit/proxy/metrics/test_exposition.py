@@ -380,7 +380,7 @@ def test_member_of_a_fleet_has_its_figures() -> None:
     assert found["sluice_fleet_received_reports_total"] == {("secret",): 2}
     said = found["sluice_fleet_group_problem"]
     assert {cause for (cause,), value in said.items() if value} == {"denied"}
-    assert len(said) == 4
+    assert len(said) == 5
 
 
 def test_documentation_names_every_metric_and_no_other() -> None:

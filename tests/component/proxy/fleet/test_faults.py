@@ -1,0 +1,155 @@
+"""What goes wrong between members for a long time: each fault has a line on either side, and few of them."""
+
+import asyncio
+import socket
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from proxy.clock import now_ms
+from proxy.config import Address
+from proxy.fleet.codec import HELLO_BYTES
+from proxy.fleet.frames import SIGNATURE_BYTES, Frames
+from proxy.fleet.refusals import AGAIN_MS, KNOWN_MAX, Refusals
+from proxy.metrics.fleet import FleetFigures
+from quotas.sharing.lease_values import LeaseTerms
+from tests.component.proxy.fleet.rig import LOCAL, TERMS, WHOLE, Member, fleet, secret, until
+
+LOST = "the holder of the fleet cannot be reached; shares go on until the lease ends"
+GROWTH_BYTES_MAX = 200_000
+ATTEMPTS = 300
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that tries again at once: an hour's attempts in a second."""
+    monkeypatch.setattr("proxy.fleet.client._PAUSE_SECONDS_MIN", 0.001)
+    monkeypatch.setattr("proxy.fleet.client._PAUSE_SECONDS_MAX", 0.001)
+    monkeypatch.setattr("proxy.fleet.acceptor.ACCEPT_GAP_SECONDS", 0.0)
+
+
+def of_version(version: int) -> bytes:
+    """The hello of another version, whose signature does not matter."""
+    hello = bytearray(Frames(b"", holder=False).hello())
+    assert len(hello) == 4 + SIGNATURE_BYTES + HELLO_BYTES
+    hello[4 + SIGNATURE_BYTES + 4] = version
+    return bytes(hello)
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+async def test_member_of_another_version_is_named_and_reads_the_holders_version(
+    version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fleet() as one:
+        reader, writer = await asyncio.open_connection(*one.address)
+        writer.write(of_version(version))
+        hello = await reader.read()  # to the end: it is refused
+        assert hello[4 + SIGNATURE_BYTES :][4] == 1, "the hello of the holder says its version"
+        assert one.figures.received["version"] == 1
+        writer.close()
+    (said,) = (one for one in caplog.records if one.message == "fleet member refused")
+    assert f"version {version} of the fleet protocol; this process has 1" in str(said.__dict__)
+
+
+async def test_holder_of_another_version_is_named_by_the_member(caplog: pytest.LogCaptureFixture) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(of_version(2))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, *LOCAL)
+    a = Member("a", Address(*server.sockets[0].getsockname()))
+    try:
+        await until(lambda: a.figures.reports["failed"] > 1)
+        assert "version 2 of the fleet protocol; this process has 1" in a.client.problem
+        assert caplog.messages.count(LOST) == 1
+    finally:
+        await a.end()
+        server.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_another_secret_is_said_once_on_both_sides_and_each_attempt_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fleet(secret(tmp_path, "right")) as one:
+        a = one.join("a", secret(tmp_path, "wrong"))
+        await until(lambda: one.figures.received["secret"] >= 20)
+        await until(lambda: a.figures.reports["failed"] >= 20)
+        assert caplog.messages.count("fleet member refused") == 1
+        assert caplog.messages.count(LOST) == 1
+        (tmp_path / "wrong").write_text("right")  # read for each connection
+        await until(lambda: a.lessee.leased(now_ms()))
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_holder_that_is_away_for_an_hour_costs_one_line_and_no_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(LOCAL) as taken:
+        nowhere = Address(*taken.getsockname())
+    terms = LeaseTerms(300, 100, 4)
+    a = Member("a", nowhere, terms=terms)
+    try:
+        await until(lambda: a.figures.reports["failed"] >= ATTEMPTS, 30)
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        await until(lambda: a.figures.reports["failed"] >= 3 * ATTEMPTS, 30)
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert after - before < GROWTH_BYTES_MAX
+        assert len(asyncio.all_tasks()) < 10
+        assert caplog.messages.count(LOST) == 1
+        await until(lambda: a.lessee.cut_off(now_ms()))
+        assert a.share() == 0.25
+        async with fleet(terms=terms) as one:
+            a.holder = one.address
+            await until(lambda: a.lessee.leased(now_ms()))
+            await a.end()
+    finally:
+        await a.end()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_another_reason_is_said_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(LOCAL) as taken:
+        nowhere = Address(*taken.getsockname())
+    async with fleet(secret(tmp_path, "right")) as one:
+        a = Member("a", nowhere, secret(tmp_path, "wrong"))
+        one.members.append(a)
+        await until(lambda: a.figures.reports["failed"] >= 3)
+        a.holder = one.address
+        await until(lambda: "wrong signature" in a.client.problem)
+        said = [str(record.__dict__) for record in caplog.records if record.message == LOST]
+        assert len(said) == 2
+        assert "wrong signature" in said[1]
+
+
+async def test_raised_and_lowered_members_max_counts_while_members_run() -> None:
+    async with fleet() as one:
+        a, b = one.join("a"), one.join("b")
+        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 4))
+        a.lessee.terms = LeaseTerms(15_000, 1000, 8)
+        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 8))
+        a.lessee.terms = TERMS
+        await until(lambda: a.share() == b.share() == pytest.approx(WHOLE / 4))
+
+
+def test_refusals_are_said_again_after_a_while_and_never_by_the_thousand(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    figures, clock = FleetFigures(), [0]
+    refusals = Refusals(figures, lambda: clock[0])
+    for _ in range(3):
+        refusals.note("secret", ("10.0.0.1", 5), "wrong signature")
+    refusals.note("version", ("10.0.0.1", 5), "another version")
+    refusals.note("secret", ("10.0.0.2", 5), "wrong signature")
+    assert len(caplog.messages) == 3
+    clock[0] = AGAIN_MS
+    refusals.note("secret", ("10.0.0.1", 6), "wrong signature")
+    assert len(caplog.messages) == 4
+    for number in range(2 * KNOWN_MAX):
+        refusals.note("malformed", (f"host-{number}", 1), "no frame")
+    assert len(caplog.messages) < 4 + KNOWN_MAX + 1
+    assert figures.received == {"secret": 5, "version": 1, "malformed": 2 * KNOWN_MAX}
