@@ -16,6 +16,8 @@ Atheris but `run`, which is a process of its own: the corpus is replayed with th
     messages    readers of single messages, by name and version
     peers       readers of what is no Kafka message: PROXY, tokens, certificates, HTTP
     fleet       messages between members of a fleet
+    fleet_port  what comes to the fleet's port, and what members of the group say
+    quota_records  records of the quota topic
     files       readers of files: configuration, quotas, broker map, journal
     targets     all of them by name
     run         one target under Atheris, in a process of its own

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from protocol.api import FETCH, flexible
+from proxy.config import Address
 from proxy.fleet import codec as fleet_codec
+from proxy.fleet.frames import Frames
+from proxy.fleet.standing import Claim, Ruling, write_claim, write_ruling
 from proxy.fleet.view import MemberView, View, write_view
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.records import Author, key_of, value_of
 from quotas.sharing.lease_values import Grants, LesseeId, Report, Wish
 from tests.fuzz import corpus
 from tests.fuzz.messages import READERS
@@ -149,6 +154,40 @@ def _fleet() -> Iterator[bytes]:
         yield b"\0" + _sized(fleet_codec.write(message))
 
 
+def _fleet_frames() -> Iterator[bytes]:
+    hello = Frames(b"secret", holder=False).hello()
+    yield b"\0" + hello
+    yield b"\0" + hello[:20] + b"\1" + hello[21:] + b"more"
+    yield b"\0\x16\3\1\2\0\1\0"
+    yield b"\0GET / HTTP/1.1\r\n\r\n"
+    yield b"\1\0\3abc\2\0\0\x06"
+
+
+def _fleet_claims() -> Iterator[bytes]:
+    a, b = Address("gw-1", 19070), Address("10.0.0.2", 19070)
+    claims = (Claim("a", a, 0), Claim("b", b, 4), Claim("c", None, 0))
+    said = [write_claim(claim) for claim in claims]
+    ruling = write_ruling(Ruling("b", b, 4))
+    yield bytes((len(said),)) + b"".join(bytes((len(one),)) + one for one in said) + ruling
+    yield b"\2\3abc\0" + ruling[:-1]
+
+
+def _quota_records() -> Iterator[bytes]:
+    author = Author("ann", "10.0.0.4:51000", "2026-01-31T12:00:00.000Z")
+    pairs = [
+        (key_of(entity, limit), value_of(value, author))
+        for entity, limit, value in (
+            (Entity("ann"), "producer_byte_rate", 2e6),
+            (Entity("ann", DEFAULT), "consumer_byte_rate", 0.5),
+            (Entity(topic="t"), "producer_byte_rate", 5.0),
+            (Entity(ip="10.0.0.1"), "connection_creation_rate", 5.0),
+        )
+    ]
+    yield b"".join(_sized(key) + _sized(value) for key, value in pairs)
+    yield b"".join(_sized(key) + _sized(b"") for key, _ in pairs)
+    yield _sized(pairs[0][0]) + _sized(b'{"v":2,"value":5}')
+
+
 def _tokens() -> Iterator[bytes]:
     yield b"\0\0\0alice\0secret"
     yield b"\1\0n,,n=a=2Cb,r=fyko,tokenauth=true"
@@ -258,6 +297,9 @@ def main() -> None:
         found.setdefault(target, []).append(one)
     single = {
         "fleet": _fleet,
+        "fleet-frames": _fleet_frames,
+        "fleet-claims": _fleet_claims,
+        "quota-records": _quota_records,
         "tokens": _tokens,
         "certificate": _certificates,
         "admin": _heads,

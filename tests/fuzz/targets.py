@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from tests.fuzz import dialogue, files, fleet, messages, peers, single
+from tests.fuzz import dialogue, files, fleet, fleet_port, messages, peers, quota_records, single
 from tests.fuzz.target import Target
 
 __all__ = ["TARGETS"]
@@ -65,6 +65,17 @@ TARGETS: Final[Mapping[str, Target]] = {
         about="messages between members of a fleet",
         words=(b"SLFT\1\2", b"SLFT\1\3", b"SLFT\1\4", b"SLFT\1\7"),
     ),
+    "fleet-frames": Target(
+        run=fleet_port.fleet_frames,
+        packages=("proxy.fleet",),
+        about="bytes at the fleet's port, by a process with the secret or without it",
+        words=(b"\0\0\0\x36", b"SLFT\1\1", b"\x16\3\1", b"\x15\3\3"),
+    ),
+    "fleet-claims": Target(
+        run=fleet_port.fleet_claims,
+        packages=("proxy.fleet",),
+        about="what members of the group that chooses the holder say",
+    ),
     "certificate": Target(
         run=peers.certificate, about="clients' certificates, and the principals that follow"
     ),
@@ -84,6 +95,19 @@ TARGETS: Final[Mapping[str, Target]] = {
         run=peers.quota_request,
         packages=("protocol", "quotas"),
         about="quota requests to their end",
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+    "quota-records": Target(
+        run=quota_records.quota_records,
+        packages=("quotas",),
+        about="records of the quota topic",
+        words=(
+            b'{"entity":[["user","a"]],"limit":"producer_byte_rate"}',
+            b'["client-id",null]',
+            b'{"v":1,"value":',
+            b"1e400",
+            b"NaN",
+        ),
         bound_seconds=_OFF_THE_LOOP,
     ),
     "quotas-file": Target(
