@@ -177,8 +177,7 @@ def test_suspended_member_wakes_without_a_lease_and_gets_one(members: list[Membe
         suspended.signal(signal.SIGCONT)
     until(lambda: len(suspended.lines) > slept + 1, 10)
     woken = suspended.lines[slept + 1]  # what was begun before the suspension is printed after it
-    assert not woken["leased"] or woken["share"] == pytest.approx(0.995 / 3, rel=0.05)
-    assert woken["share"] <= 0.34
+    assert woken["share"] <= 0.25 + ROUNDING  # that of a member that is cut off, and not what it had
     until(lambda: suspended.now["leased"], 10)
     until(lambda: suspended.share == pytest.approx(0.995 / 3, rel=0.05), 20)
     assert sum(member.share for member in members) <= 1 + ROUNDING
