@@ -14,6 +14,7 @@ import pytest
 
 from tests.cluster import HOST, Cluster, free_ports
 from tests.conftest import CreateTopic
+from tests.support.certificates import Authority
 from tests.support.load import Load, rate
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
@@ -43,7 +44,7 @@ class Fleet:
         self.limit = QUOTA
         self.members: dict[str, SluiceProcess] = {}
 
-    def start(self, name: str, **keys: object) -> SluiceProcess:
+    def start(self, name: str, tls: dict[str, object] | None = None, **keys: object) -> SluiceProcess:
         """Start a member."""
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
@@ -51,7 +52,8 @@ class Fleet:
         keys = {key: value for key, value in keys.items() if value is not None}
         limits = {CLIENT: {"producer_byte_rate": self.limit}}
         ports = SluicePorts.free()
-        settings = replace(self._settings, ports=ports, client_quotas=limits, sections={"fleet": keys})
+        sections = {"fleet": keys} if tls is None else {"fleet": keys, "fleet.tls": tls}
+        settings = replace(self._settings, ports=ports, client_quotas=limits, sections=sections)
         self.members[name] = SluiceProcess.configured(settings, directory).wait_ready()
         return self.members[name]
 
@@ -194,5 +196,26 @@ def test_group_chooses_another_holder_when_one_is_killed(kafka: Cluster, tmp_pat
         until(lambda: fleet.state(other)["holds"], LEASE_SECONDS)
         until(lambda: fleet.state(other)["leased"], 5)
         assert "is cut off" not in fleet.members[other].log()
+    finally:
+        fleet.kill()
+
+
+def test_members_lease_over_mutual_tls_and_plaintext_is_named(kafka: Cluster, tmp_path: Path) -> None:
+    fleet = Fleet(kafka, tmp_path)
+    authority = Authority.make(tmp_path, "fleet")
+    own = authority.issue("member")
+    tls: dict[str, object] = {
+        "cert_file": str(own.cert_file),
+        "key_file": str(own.key_file),
+        "client_ca_file": str(authority.cert_file),
+    }
+    try:
+        fleet.start("a", bind=fleet.holder, tls=tls)
+        fleet.start("b", tls=tls)
+        until(lambda: all(fleet.state(name)["leased"] for name in ("a", "b")), 20)
+        fleet.start("c")
+        until(lambda: fleet.members["a"].metric("sluice_fleet_received_reports_total", result="tls"), 20)
+        until(lambda: "[fleet.tls]" in fleet.state("c")["problem"], 20)
+        assert all(fleet.state(name)["leased"] for name in ("a", "b"))
     finally:
         fleet.kill()
