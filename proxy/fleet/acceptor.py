@@ -7,6 +7,7 @@ handshakes there are at a time, how long each takes, and what is read ahead. A h
 import asyncio
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -55,7 +56,7 @@ class Acceptor:
         self._exhausted = False
 
     async def start(self, bind: Address) -> Address:
-        """Bind the port and accept until `close`; return what was bound.
+        """Bind the port and accept until `stop`; return what was bound.
 
         Raises:
             StartError: the port cannot be bound.
@@ -65,7 +66,11 @@ class Acceptor:
             kind = socket.SOCK_STREAM
             found = await loop.getaddrinfo(bind.host, bind.port, type=kind, flags=socket.AI_PASSIVE)
             for family, *_, address in dict.fromkeys(found):
-                self._listening.append(_listen(family, address))
+                sock = _listen(family, address)
+                if sock is not None:
+                    self._listening.append(sock)
+            if not self._listening:
+                raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
         except OSError as error:
             self._stop_listening()
             raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
@@ -73,7 +78,7 @@ class Acceptor:
         return Address(*self._listening[0].getsockname()[:2])
 
     async def stop(self) -> None:
-        """Stop to listen, and end what has not been served yet."""
+        """Stop listening, and end what has not been served yet."""
         for task in (*self._accepting, *self._handshakes):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
@@ -92,7 +97,7 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, _ = await loop.sock_accept(listening)
+                sock = await _accepted(listening)
             except OSError as error:  # the peer is gone already, or this process has no descriptor left
                 await self._pause(error)
                 continue
@@ -146,8 +151,17 @@ class Acceptor:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-def _listen(family: int, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+async def _accepted(listening: socket.socket) -> socket.socket:
+    sock, _ = await asyncio.get_running_loop().sock_accept(listening)
+    return sock
+
+
+def _listen(family: int, address: Any) -> socket.socket | None:
+    """Listen on one address; None if this machine has no addresses of that kind."""
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return None
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,9 @@
 """The holder's port and members' connections, on sockets."""
 
 import asyncio
+import errno
 import logging
+import os
 import re
 import socket
 from pathlib import Path
@@ -56,8 +58,8 @@ async def test_member_that_leaves_frees_its_share_at_once() -> None:
         await until(lambda: a.share() + b.share() > 0.95)
         a.client.leave()
         await a.end()
+        await until(lambda: one.figures.received["left"] == 1)
         await until(lambda: b.share() > 0.95)
-        assert one.figures.received["left"] == 1
 
 
 async def test_connection_that_breaks_is_made_again_and_shares_stay() -> None:
@@ -246,8 +248,52 @@ async def test_holder_that_does_not_respond_is_left_and_asked_again() -> None:
     a = Member("a", Address(*server.sockets[0].getsockname()[:2]))
     try:
         await until(lambda: len(connections) > 1, 30.0)
-        assert a.figures.reports["failed"] >= 1
-        assert a.client.problem
+        await until(lambda: a.figures.reports["failed"] >= 1 and a.client.problem)
     finally:
         await a.end()
         server.close()
+
+
+async def test_port_that_is_in_use_is_named_and_may_be_bound_later() -> None:
+    with socket.create_server(LOCAL) as taken:
+        address = Address(*taken.getsockname())
+        port = HolderPort(4, None, now_ms, FleetFigures())
+        with pytest.raises(StartError, match=r"fleet\.bind: 127\.0\.0\.1:\d+: Address already in use"):
+            await port.start(address)
+    assert await port.start(address) == address
+    await port.close()
+
+
+async def test_every_address_of_a_host_is_bound() -> None:
+    port = HolderPort(4, None, now_ms, FleetFigures())
+    found = {str(one[4][0]) for one in socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)}
+    address = await port.start(Address("localhost", socket_port()))
+    for host in found:
+        socket.create_connection((host, address.port), timeout=5).close()
+    await port.close()
+
+
+def socket_port() -> int:
+    """A port that is free on all addresses."""
+    with socket.create_server(("", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+async def test_process_without_descriptors_accepts_later_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("proxy.fleet.acceptor._PAUSE_SECONDS", 0.01)
+    failures = [OSError(errno.EMFILE, os.strerror(errno.EMFILE)) for _ in range(3)]
+
+    async def accepted(listening: socket.socket) -> socket.socket:
+        if failures:
+            raise failures.pop()
+        sock, _ = await asyncio.get_running_loop().sock_accept(listening)
+        return sock
+
+    monkeypatch.setattr("proxy.fleet.acceptor._accepted", accepted)
+    async with fleet() as one:
+        a = one.join("a")
+        await until(lambda: a.lessee.leased(now_ms()))
+    assert not failures
+    assert caplog.messages.count("the fleet's port accepts no connection") == 1
