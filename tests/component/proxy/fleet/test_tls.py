@@ -58,6 +58,14 @@ async def test_shares_are_leased_over_tls(papers: Papers, tmp_path: Path, mutual
         assert not one.figures.received["tls"]
 
 
+async def test_member_that_leaves_says_so_within_tls(papers: Papers) -> None:
+    async with fleet(tls=papers.mutual().between_members) as one:
+        a = one.join("a")
+        await until(lambda: a.lessee.leased(now_ms()))
+        a.client.leave()
+        await until(lambda: one.figures.received["left"] == 1)
+
+
 async def test_secret_counts_inside_of_tls_too(papers: Papers, tmp_path: Path) -> None:
     async with fleet(secret(tmp_path, "right"), tls=papers.mutual().between_members) as one:
         a = one.join("a", secret(tmp_path, "wrong"))

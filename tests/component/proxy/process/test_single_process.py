@@ -33,6 +33,17 @@ def test_single_process_imports_its_data_path_and_no_other_process() -> None:
     assert found.stdout.split() == [f"proxy.process.{name}" for name in modules]
 
 
+def test_worker_imports_nothing_of_the_fleet() -> None:
+    program = """
+import proxy.process.worker, sys
+print(*(name for name in sys.modules if name.startswith(("proxy.fleet", "proxy.topic_log", "aiokafka"))))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not found.stdout.split()
+
+
 def test_worker_of_another_version_does_not_start() -> None:
     found = subprocess.run(
         [sys.executable, "-m", "proxy.process.worker", "0", "9.9.9"],
