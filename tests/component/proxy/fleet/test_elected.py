@@ -91,8 +91,10 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], Kafka]:
 
 @asynccontextmanager
 async def elected() -> AsyncIterator[tuple[Elected, HolderPort]]:
-    port = HolderPort(OPTIONS.members_max, None, now_ms, FleetFigures())
-    found = Elected(OPTIONS, Access([("127.0.0.1", 1)]), port, lambda: fleet_terms(OPTIONS), now_ms)
+    figures = FleetFigures()
+    port = HolderPort(OPTIONS.members_max, None, now_ms, figures)
+    access = Access([("127.0.0.1", 1)])
+    found = Elected(OPTIONS, access, port, lambda: fleet_terms(OPTIONS), now_ms, figures)
     found.bound()
     try:
         yield found, port

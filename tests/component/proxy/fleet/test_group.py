@@ -38,7 +38,7 @@ class Consumer:
     def __init__(self, *_: object, partition_assignment_strategy: list[Any], **__: object) -> None:
         type(self).made.append(self)
         self._assignor = partition_assignment_strategy[0]
-        self._client = self
+        self._client = self._coordinator = self
 
     async def start(self) -> None:
         owned = [(GROUP, [0])] if self.owns else []
@@ -61,6 +61,9 @@ class Consumer:
 
     committed = commit
 
+    async def fetch_committed_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, object]:
+        return {}
+
 
 class Heard:
     """What the group says."""
@@ -73,7 +76,7 @@ class Heard:
     def ruled(self, ruling: Ruling, mine: bool) -> None:
         self.rulings.append(ruling)
 
-    def confirmed(self, sent_ms: int) -> None:
+    def confirmed(self, sent_ms: int, learning_ms: int) -> None:
         self.confirmations += 1
 
     def group_problem(self, problem: Problem | None) -> None:
@@ -101,7 +104,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 def member(heard: Heard, clock: Callable[[], int] = now_ms) -> asyncio.Task[None]:
-    group = FleetGroup(Access([]), GROUP, "a", 5000, heard, clock)
+    group = FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, clock)
     return asyncio.create_task(group.run())
 
 
@@ -159,12 +162,13 @@ async def test_ruling_of_another_version_is_a_problem_until_one_can_be_read(
     task = member(heard, lambda: clock[0])
     await until(lambda: len(heard.problems) > 1)  # it is not taken back while the coordinator responds
     assert set(heard.problems) == {Problem("version", UNREAD)}
-    assert not heard.rulings
+    nothing = Ruling("", None, 0)
+    assert heard.rulings == [nothing]
     consumer.made[0]._assignor.on_assignment(
         ConsumerProtocolMemberAssignment(0, [], write_ruling(Ruling("b", Address("h", 2), 2)))
     )
     assert heard.problems[-1] is None
-    assert heard.rulings == [Ruling("b", Address("h", 2), 2)]
+    assert heard.rulings == [nothing, Ruling("b", Address("h", 2), 2)]
     await ended(task)
 
 

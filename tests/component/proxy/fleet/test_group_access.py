@@ -67,7 +67,7 @@ class Heard:
     def ruled(self, ruling: Ruling, mine: bool) -> None:
         raise AssertionError("there is no broker")
 
-    def confirmed(self, sent_ms: int) -> None:
+    def confirmed(self, sent_ms: int, learning_ms: int) -> None:
         raise AssertionError("there is no broker")
 
     def group_problem(self, problem: Problem | None) -> None:
@@ -82,7 +82,7 @@ async def test_group_asks_the_fleets_cluster_and_says_why_it_cannot(tmp_path: Pa
         port = server.getsockname()[1]
         config = configured(tmp_path, f"127.0.0.1:{port}")
         heard = Heard()
-        group = FleetGroup(way(config), config.fleet.group, "a", 5000, heard, now_ms)
+        group = FleetGroup(way(config), config.fleet.group, "a", 5000, 20_310, heard, now_ms)
         running = asyncio.create_task(group.run())
         taken, _ = await asyncio.to_thread(server.accept)
         with taken:
