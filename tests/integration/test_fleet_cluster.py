@@ -151,7 +151,8 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
         wait_until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
         allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
         wait_until(lambda: member.state["holds"], "it holds again", HOLDS_SECONDS)
-        assert member.process.log(LOG_BYTES).count(f"denies Read on group {group} ") == 2
+        # At the start, perhaps before a right on the topic is missed, and when it was taken away: not for each attempt.
+        assert 2 <= member.process.log(LOG_BYTES).count(f"denies Read on group {group} ") <= 3
     finally:
         print(member.process.log())
         member.process.kill()
