@@ -1,6 +1,7 @@
 """Reassignments in small batches: accepted, journaled, and executed step by step (KIP-435).
 
-    entries, journal     the moves under way; on disk before each step
+    entries, journal     the moves under way; durable before each step
+    file_journal         the journal in a file
     leader_lock          which of several proxies executes
     cluster              reads the cluster's state and submits changes
     validation, api      validates a caller's request as Kafka does, and sends its first step on the caller's connection

@@ -7,7 +7,6 @@ the same slot twice; between processes the journal's sequence prevents that.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -29,7 +28,7 @@ class AsyncJournal:
     """Keeps one journal and updates the reassignments that clients see.
 
     Args:
-        directory: the journal's directory.
+        journal: where it lies.
         process: this process's name in the journal.
 
     Attributes:
@@ -40,8 +39,8 @@ class AsyncJournal:
         problem: why the journal cannot be used; "" if it can.
     """
 
-    def __init__(self, directory: Path, process: str) -> None:
-        self._journal = Journal(directory)
+    def __init__(self, journal: Journal, process: str) -> None:
+        self._journal = journal
         self._lock = asyncio.Lock()
         self.process = process
         self.state = _NO_STATE
@@ -61,10 +60,10 @@ class AsyncJournal:
     async def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
     ) -> JournalState:
-        """Append records; they are on disk when this returns.
+        """Append records; they are durable when this returns.
 
         Raises:
-            ConflictError, FencedError, JournalError: see `Journal.append`.
+            ConflictError, FencedError, JournalError: see `proxy.reassign.journal.Journal`.
         """
         return await self._call(lambda: self._journal.append(records, expected=expected, term=term))
 

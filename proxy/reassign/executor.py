@@ -20,8 +20,14 @@ from proxy.logs import event
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
 from proxy.reassign.entries import Ended, Entry, Record, Term
-from proxy.reassign.journal import ConflictError, DamagedError, FencedError, JournalError, JournalState
-from proxy.reassign.leader_lock import LeaderLock
+from proxy.reassign.journal import (
+    ConflictError,
+    DamagedError,
+    FencedError,
+    JournalError,
+    JournalState,
+    Leadership,
+)
 from proxy.reassign.reconcile import Decision, Memory, reconcile
 from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
@@ -62,7 +68,7 @@ class Executor:
         self,
         journal: AsyncJournal,
         cluster: Cluster,
-        lock: LeaderLock,
+        lock: Leadership,
         settings: Callable[[], ReassignmentSettings],
         now_ms: Callable[[], int],
         stats: Stats,

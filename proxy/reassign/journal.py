@@ -1,12 +1,7 @@
-"""The journal: requests and steps, on disk before they are executed (KIP-435).
+"""What a journal of reassignments is, in a file (`file_journal`) or a topic (`topic_journal`) (KIP-435).
 
-One file, `journal`, in a directory that the proxies of a cluster share. An append holds a lock for milliseconds, reads
-what other processes have appended, and returns when the data is on disk. An incomplete last line was left by a killed
-process: it was never acknowledged, and the next append removes it. Any other invalid line means a damaged journal: it
-is renamed, and its readable entries are kept as unsure, for the executor to confirm with the cluster. When most lines
-are history, the file is rewritten.
-
-All calls block: make them outside of the loop, one at a time.
+A journal has the moves under way and the executor's term. Records are durable before anything is submitted; of several
+processes one executes, and a record that is appended in an earlier term is refused.
 
 Non-obvious:
 
@@ -15,39 +10,23 @@ Non-obvious:
   a response, and a refusal removes it.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from proxy.file_locks import lock
-from proxy.files import open_file
-from proxy.reassign.entries import (
-    LINE_BYTES_MAX,
-    Ended,
-    EndedTotals,
-    Entry,
-    LineError,
-    Record,
-    Term,
-    read_line,
-    write_line,
-)
+from proxy.reassign.entries import Ended, EndedTotals, Entry, Record, Term
 from quotas.reassignment.step import TopicPartition
 
-__all__ = ["ConflictError", "DamagedError", "FencedError", "Journal", "JournalError", "JournalState"]
-
-_NAME: Final = "journal"
-_LOCK: Final = "journal.lock"
-_NEW: Final = ".journal.new"
-_BYTES_MAX: Final = 1024**3
-# The size at which the file is rewritten if most of it is history.
-COMPACT_BYTES_MIN: Final = 1024**2
-_LINES_PER_MOVE: Final = 8
-_DAMAGED_FILES_MAX: Final = 1000
-LOCK_SECONDS_MAX: Final = 5.0
+__all__ = [
+    "ConflictError",
+    "Contents",
+    "DamagedError",
+    "FencedError",
+    "Journal",
+    "JournalError",
+    "JournalState",
+    "Leadership",
+]
 
 
 class JournalError(Exception):
@@ -55,11 +34,11 @@ class JournalError(Exception):
 
 
 class DamagedError(JournalError):
-    """The journal contains damaged lines: `Journal.recover` sets it aside."""
+    """The journal contains damaged records: `Journal.recover` sets them aside."""
 
 
 class ConflictError(Exception):
-    """Another process has appended since the last read: read again."""
+    """Another record was appended since the last read: read again."""
 
 
 class FencedError(Exception):
@@ -75,41 +54,21 @@ class JournalState(NamedTuple):
     ended_totals: EndedTotals = EndedTotals()
 
 
-_NO_TERM: Final = Term(0, "")
-
-
-class Journal:
-    """Reads and writes one journal.
-
-    Args:
-        directory: created if it does not exist.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._path = directory / _NAME
-        self._compact_bytes_min = COMPACT_BYTES_MIN
-        self._sequence = 0
-        self._state: JournalState | None = None
-        self._reset()
+class Journal(Protocol):
+    """One journal. All calls block: make them outside of the loop, one at a time."""
 
     def read(self) -> JournalState:
         """Read the records that any process has appended.
 
         Raises:
-            DamagedError: the journal contains damaged lines.
+            DamagedError: the journal contains damaged records.
             JournalError: the journal cannot be read.
         """
-        try:
-            self._catch_up()
-        except OSError as error:
-            raise JournalError(f"{self._path}: cannot be read: {error.strerror or error}") from None
-        return self._current_state()
 
     def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
     ) -> JournalState:
-        """Write records; when this returns they are on disk.
+        """Append records, all or none; when this returns they are durable.
 
         Args:
             expected: the sequence on which the decision is based; None if it is based on none.
@@ -118,214 +77,69 @@ class Journal:
         Raises:
             ConflictError: other records were appended since then.
             FencedError: another process executes.
-            DamagedError, JournalError: the journal cannot be written; no record was.
+            DamagedError, JournalError: the journal cannot be written. The records are not there, or, if the message
+                says so, it is not known whether they are.
         """
-        try:
-            with self._locked():
-                self._catch_up()
-                if expected is not None and self._sequence != expected:
-                    raise ConflictError
-                if term is not None and self._term.number != term:
-                    raise FencedError(self._term.executor)
-                self._write(records)
-                if self._needs_compaction():
-                    self._compact()
-        except OSError as error:
-            self._reset()
-            raise JournalError(f"{self._path}: cannot be written: {error.strerror or error}") from None
-        return self._current_state()
 
     def recover(self) -> tuple[JournalState, str]:
-        """Set a damaged journal aside; returns its readable entries, as unsure, and its new path.
+        """Set damaged records aside; returns the readable entries, as unsure, and where the others are now.
 
         Raises:
-            JournalError: the journal cannot be moved.
+            JournalError: it cannot be done.
         """
-        try:
-            with self._locked():
-                try:
-                    self._reset()
-                    self._catch_up()
-                except DamagedError:
-                    pass
-                else:
-                    return self._current_state(), ""  # another process was faster
-                with open_file(self._path) as file:
-                    content = file.read(_BYTES_MAX)
-                aside = self._damaged_path()
-                self._reset()
-                for line in content.split(b"\n"):
-                    try:
-                        sequence, record = read_line(line)
-                    except LineError:
-                        continue
-                    self._apply(record)
-                    # The new file continues the old one's sequence, so that no number is used twice.
-                    self._sequence = max(self._sequence, sequence)
-                self._rewrite([replace(entry, unsure=True) for entry in self._entries.values()], aside)
-                return self._current_state(), str(aside)
-        except OSError as error:
-            self._reset()
-            raise JournalError(f"{self._path}: cannot be set aside: {error.strerror or error}") from None
 
-    def _current_state(self) -> JournalState:
-        """Return the contents; the same object as before if nothing has changed."""
-        if self._state is None or self._state.sequence != self._sequence:
-            self._state = JournalState(dict(self._entries), self._term, self._sequence, self._ended_totals)
-        return self._state
 
-    def _reset(self) -> None:
-        self._entries: dict[TopicPartition, Entry] = {}
-        self._term = _NO_TERM
-        self._ended_totals = EndedTotals()
-        self._sequence = 0
-        self._lines = 0
-        self._inode = 0
-        self._offset = 0
-        self._state = None
+class Leadership(Protocol):
+    """The choice of the executing process. `take` blocks: call it outside of the loop.
 
-    def _catch_up(self) -> None:
-        """Read on from the last position, or from the start if the file was replaced."""
-        try:
-            with open_file(self._path) as file:
-                found = os.fstat(file.fileno())
-                if found.st_ino != self._inode or found.st_size < self._offset:
-                    self._reset()
-                    self._inode = found.st_ino
-                if found.st_size == self._offset:
-                    return
-                if found.st_size > _BYTES_MAX:
-                    raise DamagedError(f"{self._path}: has {found.st_size} bytes, more than {_BYTES_MAX}")
-                file.seek(self._offset)
-                content = file.read()
-        except FileNotFoundError:
-            self._reset()
-            return
-        try:
-            for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
-                self._read_line(line)
-        except DamagedError:
-            self._reset()  # another process may set it aside; then everything is read again
-            raise
+    Attributes:
+        settle_ms: for how long a step that an earlier executor was about to submit may still arrive.
+    """
 
-    def _read_line(self, line: bytes) -> None:
-        where = f"{self._path}: line {self._lines + 1}, byte {self._offset}"
-        if len(line) > LINE_BYTES_MAX:
-            raise DamagedError(f"{where}: has {len(line)} bytes, more than {LINE_BYTES_MAX}")
-        try:
-            sequence, record = read_line(line[:-1])
-        except LineError as error:
-            raise DamagedError(f"{where}: {error}") from None
-        if self._lines and sequence != self._sequence + 1:
-            raise DamagedError(f"{where}: has number {sequence} after {self._sequence}")
-        self._apply(record)
-        self._sequence = sequence
-        self._lines += 1
-        self._offset += len(line)
+    settle_ms: int
 
-    def _apply(self, record: Record) -> None:
+    @property
+    def held(self) -> bool:
+        """Whether this process may execute now."""
+
+    def take(self) -> bool:
+        """Try once; returns whether this process may execute now.
+
+        Raises:
+            JournalError, OSError: it cannot be found out.
+        """
+
+    def holder(self) -> str:
+        """Return the name of the process that executes, as far as known."""
+
+    def release(self) -> None:
+        """Let another process execute."""
+
+
+_NO_TERM: Final = Term(0, "")
+
+
+class Contents:
+    """What the records of a journal add up to, one by one."""
+
+    def __init__(self) -> None:
+        self.entries: dict[TopicPartition, Entry] = {}
+        self.term = _NO_TERM
+        self.ended_totals = EndedTotals()
+
+    def apply(self, record: Record) -> None:
+        """Apply the next record."""
         if isinstance(record, Entry):
-            if not self._entries:
-                self._ended_totals = EndedTotals()
-            self._entries[record.key] = record
+            if not self.entries:
+                self.ended_totals = EndedTotals()
+            self.entries[record.key] = record
         elif isinstance(record, Ended):
-            self._ended_totals = self._ended_totals.with_end(record, self._entries.pop(record.key, None))
+            self.ended_totals = self.ended_totals.with_end(record, self.entries.pop(record.key, None))
         else:
-            self._term = replace(record, over=None)
+            self.term = replace(record, over=None)
             if record.over is not None:
-                self._ended_totals = record.over
+                self.ended_totals = record.over
 
-    def _write(self, records: Sequence[Record]) -> None:
-        if not records:
-            return
-        lines = [write_line(self._sequence + 1 + index, record) for index, record in enumerate(records)]
-        if max(map(len, lines)) > LINE_BYTES_MAX:
-            raise JournalError(f"a move of {max(map(len, lines))} bytes is longer than {LINE_BYTES_MAX}")
-        fresh = not self._path.exists()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # The incomplete line of a killed process is removed before new lines are written.
-            os.ftruncate(descriptor, self._offset)
-            _write_all(descriptor, b"".join(lines), self._offset)
-            os.fsync(descriptor)
-            self._inode = os.fstat(descriptor).st_ino
-            if fresh:
-                self._sync_directory()
-        except OSError:
-            # A full disk may have taken some of the lines: they are removed, since none was acknowledged.
-            with suppress(OSError):
-                os.ftruncate(descriptor, self._offset)
-            raise
-        finally:
-            os.close(descriptor)
-        for line, record in zip(lines, records, strict=True):
-            self._apply(record)
-            self._sequence += 1
-            self._lines += 1
-            self._offset += len(line)
-
-    def _needs_compaction(self) -> bool:
-        few = self._lines < _LINES_PER_MOVE * (len(self._entries) + 1)
-        return self._offset >= self._compact_bytes_min and not few
-
-    def _compact(self) -> None:
-        """Drop history; the append is already on disk, so a full disk causes no error here."""
-        try:
-            self._rewrite(self._entries.values())
-        except OSError:
-            with suppress(OSError):
-                (self._directory / _NEW).unlink(missing_ok=True)
-
-    def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
-        """Replace the file by one with the current moves only; the old one may be kept as `aside`."""
-        sequence = self._sequence + 1
-        # The term comes last: the first entry resets the totals.
-        records: list[Record] = [*entries, replace(self._term, over=self._ended_totals)]
-        lines = [write_line(sequence + index, record) for index, record in enumerate(records)]
-        new = self._directory / _NEW
-        new.unlink(missing_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            _write_all(descriptor, b"".join(lines), 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if aside is not None:
-            os.link(self._path, aside)  # there is a journal at every moment
-        new.replace(self._path)
-        self._sync_directory()
-        self._reset()
-        self._catch_up()
-
-    def _damaged_path(self) -> Path:
-        for number in range(1, _DAMAGED_FILES_MAX):
-            path = self._directory / f"journal.damaged-{number}"
-            if not path.exists():
-                return path
-        raise OSError(f"there are {_DAMAGED_FILES_MAX} damaged journals already")
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Lock out other processes' writes; the kernel releases the lock if this process is killed."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            lock(descriptor, LOCK_SECONDS_MAX, "another process has been writing")
-            yield
-        finally:
-            os.close(descriptor)
-
-
-def _write_all(descriptor: int, content: bytes, offset: int) -> None:
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        offset += written
-        view = view[written:]
+    def state(self, sequence: int) -> JournalState:
+        """Return the contents as they are now."""
+        return JournalState(dict(self.entries), self.term, sequence, self.ended_totals)

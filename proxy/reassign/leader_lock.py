@@ -28,6 +28,9 @@ class LeaderLock:
         holder: this process's name for others.
     """
 
+    # A process that is paused keeps the lock, and one that is killed has sent what it was about to submit.
+    settle_ms = 0
+
     def __init__(self, directory: Path, holder: str) -> None:
         self._path = directory / _NAME
         self._holder = holder

@@ -17,6 +17,7 @@ from proxy.reassign.api import ReadFrame, ReassignmentApi, Respond
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
 from proxy.reassign.executor import Executor
+from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.leader_lock import LeaderLock
 from proxy.stats import Stats
 
@@ -49,7 +50,7 @@ class Reassignments:
         self._settings = settings
         self._stats = stats
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
-        self._journal = AsyncJournal(directory, name)
+        self._journal = AsyncJournal(FileJournal(directory), name)
         lock = LeaderLock(directory, name)
         self._executor = Executor(self._journal, Cluster(client), lock, self.settings, now_ms, stats)
         # A separate connection, so that callers do not wait for a round.

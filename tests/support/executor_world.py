@@ -26,6 +26,7 @@ from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
 from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.executor import Executor
+from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.journal import JournalState
 from proxy.reassign.leader_lock import LeaderLock
 from proxy.stats import Stats
@@ -264,7 +265,7 @@ class KilledJournal(AsyncJournal):
     """A journal whose writes are places to be killed at."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.directory, f"process {world.processes}")
+        super().__init__(FileJournal(world.directory), f"process {world.processes}")
         self._world = world
 
     async def append(

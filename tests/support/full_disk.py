@@ -24,7 +24,8 @@ from proxy.cluster import MapFile
 from proxy.config import Address, QuotaSettings
 from proxy.quota_api import FileStore, StoreError
 from proxy.reassign.entries import Entry
-from proxy.reassign.journal import Journal, JournalError
+from proxy.reassign.file_journal import FileJournal
+from proxy.reassign.journal import JournalError
 from proxy.stats import CaptureStats, Stats
 from tests.unit.proxy.capture.rows import row
 
@@ -82,7 +83,7 @@ def broker_map(directory: Path) -> Answer:
 
 def journal(directory: Path) -> Answer:
     """Append to the journal of reassignments."""
-    kept = Journal(directory / "journal")
+    kept = FileJournal(directory / "journal")
     one, two = Entry("t", 0, "id", (1, 2), (3, 4)), Entry("t", 1, "id", (1, 2), (3, 4))
     kept.append([one])
     problem = ""
@@ -91,9 +92,9 @@ def journal(directory: Path) -> Answer:
             kept.append([two])
         except JournalError as error:
             problem = str(error)
-    before = list(Journal(directory / "journal").read().entries.values())
+    before = list(FileJournal(directory / "journal").read().entries.values())
     kept.append([two])
-    after = list(Journal(directory / "journal").read().entries.values())
+    after = list(FileJournal(directory / "journal").read().entries.values())
     return {"problem": problem, "kept": before == [one], "later": after == [one, two]}
 
 

@@ -17,7 +17,8 @@ from proxy.errors import ConfigError
 from proxy.fleet.frames import read_secret
 from proxy.net.tls import ServerTls
 from proxy.quota_api import FileStore
-from proxy.reassign.journal import Journal, JournalError
+from proxy.reassign.file_journal import FileJournal
+from proxy.reassign.journal import JournalError
 from proxy.stats import Stats
 from tests.support.no_files import KINDS, put
 from tests.unit.proxy.test_reload import QUOTA, SMALL, Site, lines
@@ -137,7 +138,11 @@ async def test_secret_that_is_no_file_is_an_error(tmp_path: Path, kind: str) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_journal_that_is_no_file_is_an_error(tmp_path: Path, kind: str) -> None:
     put(tmp_path / "journal", kind)
-    for act in (Journal(tmp_path).read, Journal(tmp_path).recover, lambda: Journal(tmp_path).append([])):
+    for act in (
+        FileJournal(tmp_path).read,
+        FileJournal(tmp_path).recover,
+        lambda: FileJournal(tmp_path).append([]),
+    ):
         with pytest.raises(JournalError, match=KINDS[kind]):
             act()
 

@@ -10,6 +10,7 @@ from protocol.messages.reassignments import Ongoing, Stepping
 from proxy.channel import ShownMove
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.entries import Entry, PendingRequest, Record
+from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.journal import DamagedError
 from quotas.reassignment.step import PartitionState, Step
 
@@ -22,7 +23,7 @@ HALF = PartitionState((3, 1), (1, 3), 3, (), (), 1)
 
 def shown(directory: Path, entry: Entry, now: PartitionState | None) -> ShownMove:
     async def run() -> ShownMove:
-        journal = AsyncJournal(directory, "me")
+        journal = AsyncJournal(FileJournal(directory), "me")
         journal.partitions = {} if now is None else {KEY: now}
         await journal.append([entry])
         return journal.shown.moves[KEY]
@@ -51,7 +52,7 @@ def test_cancelled_move_shows_what_is_undone(tmp_path: Path) -> None:
 
 def test_others_moves_are_shown_when_they_are_read(tmp_path: Path) -> None:
     async def run() -> None:
-        one, other = AsyncJournal(tmp_path, "one"), AsyncJournal(tmp_path, "other")
+        one, other = AsyncJournal(FileJournal(tmp_path), "one"), AsyncJournal(FileJournal(tmp_path), "other")
         records: list[Record] = [ENTRY]
         await one.append(records)
         assert not other.shown.moves
@@ -63,7 +64,7 @@ def test_others_moves_are_shown_when_they_are_read(tmp_path: Path) -> None:
 
 def test_damage_is_a_problem_until_it_is_set_aside(tmp_path: Path) -> None:
     async def run() -> None:
-        journal = AsyncJournal(tmp_path, "me")
+        journal = AsyncJournal(FileJournal(tmp_path), "me")
         await journal.append([ENTRY])
         path = tmp_path / "journal"
         path.write_bytes(path.read_bytes() + b"garbage\n")

@@ -10,25 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from proxy.reassign import journal as module
+from proxy.reassign import file_journal as module
 from proxy.reassign.entries import Ended, EndedTotals, Entry, Record, Term, read_line, write_line
-from proxy.reassign.journal import ConflictError, DamagedError, FencedError, Journal, JournalError
+from proxy.reassign.file_journal import FileJournal
+from proxy.reassign.journal import ConflictError, DamagedError, FencedError, JournalError
 
 FIRST = Entry("t", 0, "id", (1, 2), (3, 4))
 SECOND = Entry("t", 1, "id", (2, 1), (4, 3))
 
 
-def entries(journal: Journal) -> list[Entry]:
+def entries(journal: FileJournal) -> list[Entry]:
     return list(journal.read().entries.values())
 
 
 def test_new_journal_is_empty(tmp_path: Path) -> None:
-    known = Journal(tmp_path / "none").read()
+    known = FileJournal(tmp_path / "none").read()
     assert (dict(known.entries), known.term, known.sequence) == ({}, Term(0, ""), 0)
 
 
 def test_appended_records_are_read_by_another_process(tmp_path: Path) -> None:
-    one, other = Journal(tmp_path / "new"), Journal(tmp_path / "new")
+    one, other = FileJournal(tmp_path / "new"), FileJournal(tmp_path / "new")
     one.append([FIRST, SECOND])
     assert entries(other) == [FIRST, SECOND]
     other.append([Ended("t", 0, "done")])
@@ -37,24 +38,24 @@ def test_appended_records_are_read_by_another_process(tmp_path: Path) -> None:
 
 
 def test_moves_that_are_over_are_counted_until_new_ones_begin(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     third = replace(FIRST, partition=2, target=(1, 5))
     journal.append([FIRST, SECOND, third, replace(FIRST, partition=3), replace(FIRST, partition=4)])
     journal.append([Ended("t", 0, "done", 700), Ended("t", 2, "done", 30)])
     journal.append([Ended("t", 1, "cancelled"), Ended("t", 3, "refused")])
     over = EndedTotals(done=2, not_done=1, replicas=2 + 1, size=700 + 30)
-    assert Journal(tmp_path).read().ended_totals == journal.read().ended_totals == over
+    assert FileJournal(tmp_path).read().ended_totals == journal.read().ended_totals == over
     journal.append([Ended("t", 4, "gone")])
     assert journal.read().ended_totals == over._replace(not_done=2), "all are over: their count stays"
     journal.append([FIRST])
-    assert Journal(tmp_path).read().ended_totals == journal.read().ended_totals == EndedTotals()
+    assert FileJournal(tmp_path).read().ended_totals == journal.read().ended_totals == EndedTotals()
 
 
 def test_count_of_ended_moves_survives_a_rewritten_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES_MIN", 0)
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     journal.append([Term(4, "me"), FIRST, SECOND])
     for _ in range(20):
         journal.append([FIRST])
@@ -62,7 +63,7 @@ def test_count_of_ended_moves_survives_a_rewritten_journal(
     for _ in range(20):
         journal.append([FIRST])
     assert len((tmp_path / "journal").read_bytes().splitlines()) < 20, "history is dropped"
-    known = Journal(tmp_path).read()
+    known = FileJournal(tmp_path).read()
     assert (known.term, known.ended_totals) == (Term(4, "me"), EndedTotals(1, 0, 2, 9))
 
 
@@ -74,11 +75,11 @@ def test_line_of_an_earlier_release_has_no_sizes() -> None:
 
 
 def test_last_record_of_a_partition_holds(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     changed = replace(FIRST, target=(5, 6))
     journal.append([FIRST])
     journal.append([changed])
-    assert entries(Journal(tmp_path)) == [changed]
+    assert entries(FileJournal(tmp_path)) == [changed]
 
 
 def test_record_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,7 @@ def test_record_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    Journal(tmp_path).append([FIRST])
+    FileJournal(tmp_path).append([FIRST])
     assert synced == [b"journal", os.fsencode(tmp_path.name)], "the file, and the directory that names it"
 
 
@@ -102,15 +103,15 @@ def test_journal_cut_anywhere_keeps_whole_records_and_goes_on(tmp_path: Path) ->
         directory = tmp_path / str(size)
         directory.mkdir()
         (directory / "journal").write_bytes(before + after[:size])
-        journal = Journal(directory)
+        journal = FileJournal(directory)
         assert entries(journal) == [FIRST]
         journal.append([Ended("t", 0, "done")])
-        assert entries(Journal(directory)) == []
+        assert entries(FileJournal(directory)) == []
         assert (directory / "journal").read_bytes() == before + write_line(2, Ended("t", 0, "done"))
 
 
 def test_append_without_the_last_record_read_is_refused(tmp_path: Path) -> None:
-    one, other = Journal(tmp_path), Journal(tmp_path)
+    one, other = FileJournal(tmp_path), FileJournal(tmp_path)
     seen = one.read().sequence
     other.append([FIRST])
     with pytest.raises(ConflictError):
@@ -120,7 +121,7 @@ def test_append_without_the_last_record_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_append_by_a_former_executor_is_refused(tmp_path: Path) -> None:
-    one, other = Journal(tmp_path), Journal(tmp_path)
+    one, other = FileJournal(tmp_path), FileJournal(tmp_path)
     one.append([Term(1, "one")])
     one.append([FIRST], term=1)
     other.append([Term(2, "other")])
@@ -150,12 +151,12 @@ def damaged(path: Path, change: Callable[[list[bytes]], object]) -> bytes:
 def test_damaged_journal_is_set_aside_and_read_as_far_as_it_goes(
     tmp_path: Path, change: Callable[[list[bytes]], object]
 ) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     journal.append([FIRST, SECOND, replace(SECOND, target=(5, 6))])
     content = damaged(tmp_path / "journal", change)
     with pytest.raises(DamagedError, match=r"journal: line \d, byte \d+"):
-        Journal(tmp_path).read()
-    broken = Journal(tmp_path)
+        FileJournal(tmp_path).read()
+    broken = FileJournal(tmp_path)
     known, aside = broken.recover()
     assert aside == str(tmp_path / "journal.damaged-1")
     assert Path(aside).read_bytes() == content
@@ -163,43 +164,43 @@ def test_damaged_journal_is_set_aside_and_read_as_far_as_it_goes(
         replace(FIRST, unsure=True),
         replace(SECOND, target=(5, 6), unsure=True),
     ]
-    assert entries(Journal(tmp_path)) == list(known.entries.values())
+    assert entries(FileJournal(tmp_path)) == list(known.entries.values())
     assert known.sequence > 3, "no number is used twice"
     broken.append([Ended("t", 0, "lost")])
 
 
 def test_unchanged_entries_are_the_same_objects(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     known = journal.append([FIRST])
     assert journal.read() is known
-    Journal(tmp_path).append([SECOND])
+    FileJournal(tmp_path).append([SECOND])
     assert journal.read() is not known
 
 
 def test_second_damage_gets_a_name_of_its_own(tmp_path: Path) -> None:
     for number in (1, 2):
-        Journal(tmp_path).append([FIRST])
+        FileJournal(tmp_path).append([FIRST])
         damaged(tmp_path / "journal", lambda lines: lines.append(b"garbage\n"))
-        assert Journal(tmp_path).recover()[1] == str(tmp_path / f"journal.damaged-{number}")
+        assert FileJournal(tmp_path).recover()[1] == str(tmp_path / f"journal.damaged-{number}")
 
 
 def test_only_one_process_sets_a_damaged_journal_aside(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     journal.append([FIRST])
-    known, aside = Journal(tmp_path).recover()
+    known, aside = FileJournal(tmp_path).recover()
     assert (list(known.entries.values()), aside) == ([FIRST], "")
 
 
 def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES_MIN", 2000)
-    journal = Journal(tmp_path)
-    other = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
+    other = FileJournal(tmp_path)
     journal.append([Term(4, "me"), FIRST])
     for _ in range(40):
         journal.append([SECOND])
         other.read()
         assert (tmp_path / "journal").stat().st_size < 6000
-    for reader in (journal, other, Journal(tmp_path)):
+    for reader in (journal, other, FileJournal(tmp_path)):
         known = reader.read()
         assert list(known.entries.values()) == [FIRST, SECOND]
         assert known.term == Term(4, "me")
@@ -207,7 +208,7 @@ def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path, monkeypatch
 
 
 def test_order_is_that_in_which_moves_were_asked_for(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     journal.append([SECOND, FIRST])
     journal.append([replace(SECOND, target=(5, 6))])
     assert [entry.partition for entry in entries(journal)] == [1, 0]
@@ -217,18 +218,18 @@ def test_writer_that_stands_still_does_not_stop_others_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOCK_SECONDS_MAX", 0.05)
-    Journal(tmp_path).append([FIRST])
+    FileJournal(tmp_path).append([FIRST])
     with (tmp_path / "journal.lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(JournalError, match="another process has been writing"):
-            Journal(tmp_path).append([SECOND])
-    Journal(tmp_path).append([SECOND])
+            FileJournal(tmp_path).append([SECOND])
+    FileJournal(tmp_path).append([SECOND])
 
 
 def test_disk_that_can_not_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="cannot be written"):
-        Journal(tmp_path / "file").append([FIRST])
+        FileJournal(tmp_path / "file").append([FIRST])
 
 
 class FullDisk:
@@ -251,14 +252,14 @@ def test_refused_write_leaves_nothing_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: float
 ) -> None:
     """A refused request must leave no part of it in the journal, which would hold slots."""
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     journal.append([FIRST])
-    other = Journal(tmp_path)
+    other = FileJournal(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", FullDisk(int(lines * len(write_line(2, SECOND)))))
         with pytest.raises(JournalError, match="No space left"):
             journal.append([SECOND, Ended("t", 0, "done")])
-    for reader in (journal, other, Journal(tmp_path)):
+    for reader in (journal, other, FileJournal(tmp_path)):
         assert entries(reader) == [FIRST]
     journal.append([SECOND])
     assert entries(other) == [FIRST, SECOND]
@@ -266,19 +267,19 @@ def test_refused_write_leaves_nothing_on_a_full_disk(
 
 def test_history_that_cannot_be_dropped_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES_MIN", 2000)
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     for number in range(200):
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", FullDisk(len(write_line(number + 1, SECOND))))
             journal.append([SECOND])
-    assert entries(Journal(tmp_path)) == [SECOND]
+    assert entries(FileJournal(tmp_path)) == [SECOND]
     assert not (tmp_path / ".journal.new").exists(), "it would take the room that others need"
 
 
 def test_reader_whose_position_is_within_a_line_reads_from_the_start_again(tmp_path: Path) -> None:
     """Other processes find no damage and set no journal aside; so this reader must not find it for ever."""
-    Journal(tmp_path).append([FIRST])
-    reader = Journal(tmp_path)
+    FileJournal(tmp_path).append([FIRST])
+    reader = FileJournal(tmp_path)
     reader.read()
     # The file was written over in place, and its second line begins elsewhere.
     (tmp_path / "journal").write_bytes(
@@ -286,12 +287,12 @@ def test_reader_whose_position_is_within_a_line_reads_from_the_start_again(tmp_p
     )
     with pytest.raises(DamagedError):
         reader.read()
-    assert entries(reader) == entries(Journal(tmp_path))
+    assert entries(reader) == entries(FileJournal(tmp_path))
     assert len(entries(reader)) == 2
 
 
 def test_move_that_is_too_large_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = FileJournal(tmp_path)
     records: list[Record] = [FIRST, replace(SECOND, target=tuple(range(20_000)))]
     with pytest.raises(JournalError, match="longer than 65536"):
         journal.append(records)
