@@ -2,6 +2,8 @@
 
     entries, journal     the moves under way; durable before each step
     file_journal         the journal in a file
+    topic_records        the journal's records in a compacted topic
+    topic_journal        the journal in a topic, and who executes
     leader_lock          which of several proxies executes
     cluster              reads the cluster's state and submits changes
     validation, api      validates a caller's request as Kafka does, and sends its first step on the caller's connection

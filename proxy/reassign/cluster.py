@@ -10,7 +10,7 @@ Permissions: Describe and Alter on the cluster, Describe and DescribeConfigs on 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
@@ -28,7 +28,7 @@ from proxy.errors import reason
 from proxy.worker import parse_response
 from quotas.reassignment.step import PartitionState, TopicPartition
 
-__all__ = ["Cluster", "ClusterError", "ClusterState"]
+__all__ = ["Cluster", "ClusterError", "ClusterState", "WithdrawnError"]
 
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # how long a topic's config is kept
@@ -48,6 +48,10 @@ T = TypeVar("T")
 
 class ClusterError(Exception):
     """The brokers cannot be reached, or refuse."""
+
+
+class WithdrawnError(Exception):
+    """A change was not sent: this process no longer executes."""
 
 
 class ClusterState(NamedTuple):
@@ -114,25 +118,29 @@ class Cluster:
         ids = {name: topic.topic_id.hex() for name, topic in there.items()}
         return ClusterState(live, known, now, ids, ongoing)
 
-    async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
+    async def submit(
+        self, targets: Mapping[TopicPartition, Target], may: Callable[[], bool]
+    ) -> dict[TopicPartition, Outcome]:
         """Have partitions reassigned, or their reassignments cancelled (None); returns the outcome of each.
+
+        Args:
+            may: asked in the same turn of the loop in which the request is written.
 
         Raises:
             ClusterError: no broker has responded. The change may have been made.
+            WithdrawnError: it may not be sent any more, and was not.
         """
-        response = await self._read(reassignments.alter(targets, _TIMEOUT_MS))
+        response = await self._read(reassignments.alter(targets, _TIMEOUT_MS), may)
         found = dict(response.partitions)
         if response.outcome.error_code:
             return {key: found.get(key, response.outcome) for key in targets}
         return {key: found.get(key, Outcome(-1, "the response does not name it")) for key in targets}
 
-    async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        """Elect preferred leaders; returns error code and message of each.
-
-        Raises:
-            ClusterError: no broker has responded.
-        """
-        error_code, found = await self._read(replicas.elect_preferred(partitions, _TIMEOUT_MS))
+    async def elect(
+        self, partitions: Sequence[TopicPartition], may: Callable[[], bool]
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """Elect preferred leaders; returns error code and message of each. Args and Raises: see `submit`."""
+        error_code, found = await self._read(replicas.elect_preferred(partitions, _TIMEOUT_MS), may)
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
@@ -192,10 +200,10 @@ class Cluster:
             self._registered_retry_at = loop.time() + FENCED_SECONDS
         return brokers
 
-    async def _read(self, request: Request[T]) -> T:
+    async def _read(self, request: Request[T], may: Callable[[], bool] | None = None) -> T:
         """Send a request, and parse the response in a thread: thousands of partitions would block the loop."""
         try:
-            frame = await self._ask(request)
+            frame = await self._ask(request, may)
         except ClusterError:
             if request.api_key in _CHANGES:
                 raise
@@ -205,7 +213,7 @@ class Cluster:
         except WireError as error:
             raise ClusterError(f"a response that cannot be read: {error}") from error
 
-    async def _ask(self, request: Request[T]) -> bytes:
+    async def _ask(self, request: Request[T], may: Callable[[], bool] | None = None) -> bytes:
         seconds = _RESPONSE_SECONDS_MAX if request.api_key in _CHANGES else _READ_SECONDS_MAX
         async with self._lock:
             try:
@@ -214,7 +222,11 @@ class Cluster:
                 if self._connection is None:
                     self._connection = await self._connect()
                 async with asyncio.timeout(seconds):
+                    if may is not None and not may():  # nothing is waited for from here to the write
+                        raise WithdrawnError
                     return await self._connection.send(request)
+            except WithdrawnError:
+                raise
             except BaseException as error:
                 self.close()
                 self._next_target += 1

@@ -2,10 +2,16 @@
 
     take the lock ─► begin a term ─► [ read the journal ─► read the cluster ─► decide ─► journal ─► submit ─► elect ]*
 
-Each round reads everything again, so that another process can continue after a kill at any point. A step is on disk
+Each round reads everything again, so that another process can continue after a kill at any point. A step is durable
 before it is submitted, with the term of the submitting process; a step without a response is not submitted again, but
 looked up. Without moves no requests are sent. A process without the lock also reads the cluster, to show clients the
 moves, and changes nothing.
+
+Non-obvious:
+
+- The lock is looked at once more in the turn of the loop in which a submission is written to its connection. A step
+  that is late all the same was journaled, so the next executor knows it; it ends no move that it has taken over
+  while such a step may still arrive (`Leadership.settle_ms`), and sees it under way like any other.
 """
 
 import asyncio
@@ -18,7 +24,7 @@ from typing import Final
 from proxy.config import ReassignmentSettings
 from proxy.logs import event
 from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
+from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
 from proxy.reassign.entries import Ended, Entry, Record, Term
 from proxy.reassign.journal import (
     ConflictError,
@@ -41,7 +47,7 @@ _RETRY_SECONDS_MAX: Final = 10.0
 # Each round is followed by a pause of this many times its duration: clients' traffic has priority.
 _PAUSE_FACTOR: Final = 4.0
 _SIZES_SECONDS: Final = 5.0
-# A process that has failed for so long lets another one try, and waits.
+# A process that has failed for so long, or was replaced, lets another one try, and waits.
 _FAILING_MS_MAX: Final = 30_000
 _STANDBY_MS: Final = 5_000
 
@@ -145,7 +151,7 @@ class Executor:
             self._refresh_sizes(cluster)
         except ConflictError:
             return 0.0  # another process has appended a request: read again
-        except FencedError as error:
+        except (FencedError, WithdrawnError) as error:
             self._stand_down(str(error))
         except DamagedError as error:
             self._set_problem(str(error))
@@ -165,14 +171,17 @@ class Executor:
         """Return the journal's contents, and take the lock if it is free."""
         state = await self._journal.read()
         if self.leads:
-            if state.term.number != self._term:
+            if state.term.number != self._term or not self._lock.held:
                 raise FencedError(state.term.executor)
             return state
         if self._now_ms() < self._standby_until_ms or not await asyncio.to_thread(self._lock.take):
             return state
-        term = Term(state.term.number + 1, self._journal.process)
+        before, term = state.term, Term(state.term.number + 1, self._journal.process)
         state = await self._journal.append([term], expected=state.sequence)
         self._term, self._memory = term.number, Memory()
+        if before.executor not in ("", self._journal.process):
+            settled_ms = self._now_ms() + self._lock.settle_ms
+            self._memory.settled_ms = dict.fromkeys(state.entries, settled_ms)
         event(logger, logging.INFO, "this process carries out reassignments", moves=len(state.entries))
         return state
 
@@ -224,7 +233,7 @@ class Executor:
         for step in steps:
             self._memory.submitted_ms[step.key] = (step, now_ms)
         try:
-            outcomes = await self._cluster.submit(targets)
+            outcomes = await self._cluster.submit(targets, self._may_submit)
         except ClusterError:
             counts["unanswered"] += len(targets)
             raise  # the next round finds out what has happened
@@ -246,8 +255,12 @@ class Executor:
                 counts["cancelled" if targets[key] is None else "submitted"] += 1
                 self._memory.failures.pop(key, None)
 
+    def _may_submit(self) -> bool:
+        """Whether this process still executes; asked at the very moment of a submission."""
+        return self.leads and self._lock.held
+
     async def _elect(self, partitions: list[TopicPartition]) -> None:
-        found = await self._cluster.elect(partitions)
+        found = await self._cluster.elect(partitions, self._may_submit)
         for key, (error_code, message) in found.items():
             if not error_code:
                 self._stats.reassignment_steps["elected"] += 1
@@ -305,7 +318,11 @@ class Executor:
             self._set_problem(str(error))
 
     def _stand_down(self, other: str) -> None:
-        event(logger, logging.WARNING, "another process carries out reassignments now", process=other)
+        if other in ("", self._journal.process):
+            event(logger, logging.WARNING, "this process carries out no reassignments for now")
+        else:
+            event(logger, logging.WARNING, "another process carries out reassignments now", process=other)
+        self._standby_until_ms = self._now_ms() + _STANDBY_MS
         self._release_leadership()
 
     def _round_failed(self) -> None:

@@ -55,6 +55,7 @@ class Memory:
         asked_ms: since when a request is undecided.
         elections: how often the leader of a step was elected in vain.
         waited: the number of rounds, for the planner.
+        settled_ms: until when a late step of an earlier executor may arrive, for the moves that it has left.
     """
 
     submitted_ms: dict[TopicPartition, tuple[Step, int]] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class Memory:
     unsettled_ms: dict[TopicPartition, int] = field(default_factory=dict)
     elections: Counter[TopicPartition] = field(default_factory=Counter)
     waited: Mapping[TopicPartition, int] = field(default_factory=dict)
+    settled_ms: dict[TopicPartition, int] = field(default_factory=dict)
     _next_steps: dict[TopicPartition, tuple[Entry, PartitionState, _NextStep]] = field(default_factory=dict)
     _basis: tuple[frozenset[int], int, frozenset[int]] | None = None
 
@@ -97,6 +99,7 @@ class Memory:
             self.gone_ms,
             self.unsettled_ms,
             self.elections,
+            self.settled_ms,
         )
         for memory in known:
             for key in [key for key in memory if key not in entries]:
@@ -174,9 +177,9 @@ def reconcile(
     memory.waited = batch.waited
     decision.waiting.update(batch.waiting)
     for key in batch.finished:
-        decision.records.append(_ended(entries[key]))
+        _end(decision, entries[key], memory, now_ms)
     for step in batch.steps:
-        _begin_step(decision, entries[step.key], step, memory)
+        _begin_step(decision, entries[step.key], step, memory, now_ms)
     return decision
 
 
@@ -345,11 +348,17 @@ def _needs_leader(step: Step, now: PartitionState, memory: Memory) -> bool:
     )
 
 
-def _ended(entry: Entry) -> Ended:
-    return Ended(*entry.key, "cancelled" if entry.cancelled else "done")
+def _end(decision: Decision, entry: Entry, memory: Memory, now_ms: int) -> None:
+    """End a move, unless a late step of an earlier executor might still change its replicas."""
+    if now_ms < memory.settled_ms.get(entry.key, now_ms):
+        decision.waiting[entry.key] = Waiting(
+            "done; a late step of the process that carried it out before would still be noticed"
+        )
+    else:
+        decision.records.append(Ended(*entry.key, "cancelled" if entry.cancelled else "done"))
 
 
-def _begin_step(decision: Decision, entry: Entry, step: Step, memory: Memory) -> None:
+def _begin_step(decision: Decision, entry: Entry, step: Step, memory: Memory, now_ms: int) -> None:
     """Begin a new step; one that only elects a leader is not submitted, and has a limited number of tries."""
     if step.submits:
         decision.steps.append(step)
@@ -358,4 +367,4 @@ def _begin_step(decision: Decision, entry: Entry, step: Step, memory: Memory) ->
     elif memory.elections[step.key] < _ELECTIONS_MAX:
         decision.elections.append(step.key)
     else:
-        decision.records.append(_ended(entry))  # the replicas are in place; the leader is not worth a wait
+        _end(decision, entry, memory, now_ms)  # the replicas are in place; the leader is not worth a wait

@@ -6,6 +6,7 @@
     access      addresses, TLS and login; single requests on Sluice's own connections
     topic       the topic: what it must be like, what it is, its creation
     clients     aiokafka's consumer and producer; the only module that imports it
+    fenced      appends by one process at a time
     log         the log: reading and appending, and what to do about problems
 
 Nothing here knows what the records mean. aiokafka is loaded only where a log is configured, and runs on the log's

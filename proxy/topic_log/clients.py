@@ -35,6 +35,7 @@ __all__ = [
     "Writer",
     "bounded",
     "client_options",
+    "open_fenced_writer",
     "open_reader",
     "open_writer",
     "problem_of",
@@ -52,6 +53,8 @@ _REQUEST_MS: Final = 10_000
 _START_SECONDS_MAX: Final = 10.0
 _STOP_SECONDS_MAX: Final = 2.0
 _ACKNOWLEDGE_SECONDS_MAX: Final = 18.0
+_TRANSACTION_MS: Final = 10_000  # brokers abort what a process that was killed has left open
+_TRANSACTION_SECONDS_MAX: Final = 9.0
 _CLIENT_ID: Final = "sluice"
 _PARTITION: Final = 0
 _APPENDS_BETWEEN_PAUSES: Final = 256
@@ -122,6 +125,8 @@ class Reader:
 class Writer:
     """Appends to one partition."""
 
+    _deadline_seconds = _ACKNOWLEDGE_SECONDS_MAX
+
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
         self._topic = topic
@@ -142,9 +147,11 @@ class Writer:
                 await asyncio.sleep(_PAUSE_SECONDS)
         batch.close()
         try:
-            done = await bounded(self._send(batch), _ACKNOWLEDGE_SECONDS_MAX)
+            done = await bounded(self._send(batch), self._deadline_seconds)
         except errors.TopicAuthorizationFailedError as error:
             raise AppendError(f"an ACL denies Write on topic {self._topic} to Sluice's own user") from error
+        except errors.ProducerFenced as error:
+            raise AppendError(f"another process appends to topic {self._topic} now") from error
         except errors.MessageSizeTooLargeError as error:
             raise AppendError(
                 f"{batch.size()} bytes are more than max.message.bytes of topic {self._topic}"
@@ -160,9 +167,24 @@ class Writer:
         return await (await self._producer.send_batch(batch, self._topic, partition=_PARTITION))
 
 
+class FencedWriter(Writer):
+    """Appends each batch as a transaction, which Kafka refuses once another process has opened such a writer."""
+
+    _deadline_seconds = _TRANSACTION_SECONDS_MAX
+
+    async def _send(self, batch: Any) -> Any:
+        await self._producer.begin_transaction()
+        sent = await super()._send(batch)
+        await self._producer.commit_transaction()
+        return sent
+
+
 @asynccontextmanager
-async def open_reader(access: Access, topic: str) -> AsyncIterator[Reader]:
+async def open_reader(access: Access, topic: str, *, committed: bool = False) -> AsyncIterator[Reader]:
     """Connect a consumer without a group.
+
+    Args:
+        committed: leave out transactions that are open, or were aborted.
 
     Raises:
         ProblemError: no broker can be reached, or none accepts the login.
@@ -171,6 +193,7 @@ async def open_reader(access: Access, topic: str) -> AsyncIterator[Reader]:
         **await client_options(access),
         enable_auto_commit=False,
         auto_offset_reset="none",
+        isolation_level="read_committed" if committed else "read_uncommitted",
         fetch_max_wait_ms=FETCH_WAIT_MS,
         fetch_max_bytes=FETCH_BYTES,
         max_partition_fetch_bytes=FETCH_BYTES,
@@ -189,16 +212,34 @@ async def open_writer(access: Access, topic: str) -> AsyncIterator[Writer]:
     Raises:
         ProblemError: as `open_reader`.
     """
+    async with _open_producer(access, enable_idempotence=True) as producer:
+        yield Writer(producer, topic)
+
+
+@asynccontextmanager
+async def open_fenced_writer(access: Access, topic: str, fence: str) -> AsyncIterator[FencedWriter]:
+    """Connect a producer of transactions, and fence every earlier one of this name (a transactional id).
+
+    Raises:
+        ProblemError: as `open_reader`.
+    """
+    options = {"transactional_id": fence, "transaction_timeout_ms": _TRANSACTION_MS}
+    async with _open_producer(access, **options) as producer:
+        yield FencedWriter(producer, topic)
+
+
+@asynccontextmanager
+async def _open_producer(access: Access, **options: Any) -> AsyncIterator[Any]:
     producer = aiokafka.AIOKafkaProducer(
         **await client_options(access),
         acks="all",
-        enable_idempotence=True,
         max_batch_size=BATCH_BYTES_MAX,
         max_request_size=BATCH_BYTES_MAX + 64 * 1024,
+        **options,
     )
     try:
         await start_client(producer)
-        yield Writer(producer, topic)
+        yield producer
     finally:
         # What was sent once, an idempotent producer retries for ever, and stops only when it has arrived; it must not
         # arrive after it was reported as failed, and there is no public way to end that.

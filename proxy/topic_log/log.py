@@ -54,17 +54,21 @@ class TopicLog:
         thread: where it runs.
         access: the cluster.
         spec: the topic.
+        committed: read transactions, once they are committed; append none here (`proxy.topic_log.fenced` does).
 
     Attributes:
         inbox: what is read.
         problem: why nothing is read; None while it is, and before the first session (`tried`).
     """
 
-    def __init__(self, thread: LoopThread, access: Access, spec: TopicSpec) -> None:
+    def __init__(
+        self, thread: LoopThread, access: Access, spec: TopicSpec, *, committed: bool = False
+    ) -> None:
         self.inbox = Inbox()
         self.problem: Problem | None = None
         self.topic = spec.name
         self._tried = False
+        self._committed = committed
         self._thread = thread
         self._access = access
         self._spec = spec
@@ -94,7 +98,7 @@ class TopicLog:
         """Why nothing can be appended; None if it can. In any thread."""
         if self.problem is not None:
             return self.problem
-        if self._write_problem is None and self._writer is None:
+        if self._write_problem is None and self._writer is None and not self._committed:
             return Problem("unreachable", f"topic {self.topic} is being connected to")
         return self._write_problem
 
@@ -132,9 +136,11 @@ class TopicLog:
         self._broken.clear()
         access, name = self._access, self._spec.name
         async with AsyncExitStack() as stack:
-            reader = await stack.enter_async_context(open_reader(access, name))
+            reader = await stack.enter_async_context(open_reader(access, name, committed=self._committed))
             begins, end = await self._seek(reader)
-            if self._write_problem is None:  # a producer without the permission does not start
+            if (
+                self._write_problem is None and not self._committed
+            ):  # a producer without the permission does not start
                 self._writer = await stack.enter_async_context(open_writer(access, name))
             try:
                 async with asyncio.TaskGroup() as group:

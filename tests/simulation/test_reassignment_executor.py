@@ -12,7 +12,21 @@ from proxy.reassign.sizes import Sizes
 from proxy.reassign.status import describe, progress
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.executor_world import SimulatedAnswers, World
+from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import SimulatedCluster
+
+
+@pytest.fixture(params=["file", "topic"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Where the journal lies."""
+    return str(request.param)
+
+
+def world_of(
+    kind: str, directory: Path, found: SimulatedCluster, settings: ReassignmentSettings | None = None
+) -> World:
+    return World(directory, found, settings, SimulatedTopic() if kind == "topic" else None)
+
 
 FIRST = Move("t", 0, (0, 1, 2), (3, 4, 5))
 SECOND = Move("t", 1, (1, 2), (2, 3))
@@ -43,8 +57,8 @@ def copied_once(found: SimulatedCluster) -> set[tuple[TopicPartition, int]]:
 WANTED_COPIES = {(FIRST.key, 3), (FIRST.key, 4), (FIRST.key, 5), (SECOND.key, 3)}
 
 
-def test_moves_are_carried_out(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_moves_are_carried_out(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.run()
     assert_moved(world.cluster)
@@ -52,9 +66,9 @@ def test_moves_are_carried_out(tmp_path: Path) -> None:
     assert world.stats.reassignment_ends == {"done": 2}
 
 
-def test_total_of_the_status_stays_while_moves_end(tmp_path: Path) -> None:
+def test_total_of_the_status_stays_while_moves_end(tmp_path: Path, kind: str) -> None:
     """Leaders change, and one move ends before the other; sizes were read once, of the original replicas."""
-    world = World(tmp_path, cluster())
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.round()
     keys = [move.key for move in MOVES]
@@ -74,15 +88,15 @@ def test_total_of_the_status_stays_while_moves_end(tmp_path: Path) -> None:
     assert ended == {0, 1}
 
 
-def test_killed_at_every_place_it_ends_the_same(tmp_path: Path) -> None:
+def test_killed_at_every_place_it_ends_the_same(tmp_path: Path, kind: str) -> None:
     """I11: the same final state, and no copy made twice."""
-    whole = World(tmp_path / "whole", cluster())
+    whole = world_of(kind, tmp_path / "whole", cluster())
     whole.take(*MOVES)
     whole.places = 0
     whole.run()
     assert whole.places >= 20
     for place in range(1, whole.places + 1):
-        world = World(tmp_path / str(place), cluster())
+        world = world_of(kind, tmp_path / str(place), cluster())
         world.take(*MOVES)
         world.places, world.kill_at = 0, place
         world.run()
@@ -92,8 +106,8 @@ def test_killed_at_every_place_it_ends_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", range(1, 60, 7))
-def test_killed_while_going_back_it_ends_at_the_original(tmp_path: Path, place: int) -> None:
-    world = World(tmp_path, cluster())
+def test_killed_while_going_back_it_ends_at_the_original(tmp_path: Path, kind: str, place: int) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     for _ in range(2):
         world.round()
@@ -106,8 +120,8 @@ def test_killed_while_going_back_it_ends_at_the_original(tmp_path: Path, place: 
     assert world.cluster.partitions[SECOND.key].now().replicas == SECOND.target
 
 
-def test_cancel_takes_back_the_step_under_way(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_cancel_takes_back_the_step_under_way(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(FIRST)
     world.round()
     assert world.cluster.partitions[FIRST.key].now().adding == (3,)
@@ -118,8 +132,8 @@ def test_cancel_takes_back_the_step_under_way(tmp_path: Path) -> None:
     assert not world.cluster.copied, "nothing was waited for that is not wanted"
 
 
-def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.mute = True
     world.run()
@@ -127,13 +141,15 @@ def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path) ->
     assert copied_once(world.cluster) == WANTED_COPIES
 
 
-def test_broker_that_tells_no_sizes_holds_no_step_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_tells_no_sizes_holds_no_step_up(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(_cluster: Cluster, _brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
         await asyncio.sleep(3600)
         raise AssertionError("the test is over")
 
     monkeypatch.setattr(SimulatedAnswers, "sizes", never)
-    world = World(tmp_path, cluster())
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
 
     async def rounds() -> None:
@@ -147,7 +163,7 @@ def test_broker_that_tells_no_sizes_holds_no_step_up(tmp_path: Path, monkeypatch
 
 
 def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = asyncio.Event()
 
@@ -155,7 +171,7 @@ def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
         looks.set()
         await asyncio.sleep(3600)
 
-    world = World(tmp_path, cluster())
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     monkeypatch.setattr(SimulatedAnswers, "read_state", never)
 
@@ -171,8 +187,8 @@ def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
     asyncio.run(request_meanwhile())
 
 
-def test_foreign_reassignment_is_waited_for(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_foreign_reassignment_is_waited_for(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.cluster.alter(FIRST.key, (0, 1, 5))
     world.take(FIRST)
     for _ in range(5):
@@ -183,9 +199,9 @@ def test_foreign_reassignment_is_waited_for(tmp_path: Path) -> None:
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
 
 
-def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path) -> None:
+def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path, kind: str) -> None:
     settings = ReassignmentSettings(dead_target_seconds=10)
-    world = World(tmp_path, cluster(), settings)
+    world = world_of(kind, tmp_path, cluster(), settings)
     world.take(FIRST)
     world.round()
     world.cluster.die(3)  # in the middle of its step
@@ -204,12 +220,14 @@ def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path) -> None:
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
 
 
-def test_broker_that_dies_after_its_step_delays_no_other_move(tmp_path: Path) -> None:
+def test_broker_that_dies_after_its_step_delays_no_other_move(tmp_path: Path, kind: str) -> None:
     found = SimulatedCluster(6)
     first, second = Move("t", 0, (0, 1), (2, 3)), Move("t", 1, (0, 1), (4, 5))
     for move in (first, second):
         found.create(move.key, move.original)
-    world = World(tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1))
+    world = world_of(
+        kind, tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1)
+    )
     world.take(first, second)
     world.round()
     found.catch_up_all()
@@ -224,13 +242,15 @@ def test_broker_that_dies_after_its_step_delays_no_other_move(tmp_path: Path) ->
     assert found.partitions[first.key].now().replicas == first.target
 
 
-def test_stuck_step_delays_no_other_move(tmp_path: Path) -> None:
+def test_stuck_step_delays_no_other_move(tmp_path: Path, kind: str) -> None:
     """A replica that is kept died: Kafka 3.8 to 4.1 wait for it, and a cancel would leave too few in sync."""
     found = SimulatedCluster(6, "targets")
     first, second = Move("t", 0, (0, 1), (2, 1)), Move("t", 1, (0, 1), (4, 5))
     found.create(first.key, first.original, min_isr=2)
     found.create(second.key, second.original)
-    world = World(tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1))
+    world = world_of(
+        kind, tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1)
+    )
     world.take(first, second)
     world.round()
     found.die(1)
@@ -245,8 +265,8 @@ def test_stuck_step_delays_no_other_move(tmp_path: Path) -> None:
     assert found.partitions[first.key].now().replicas == first.target
 
 
-def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.cluster.delete(FIRST.key)
     for _ in range(5):
@@ -257,8 +277,8 @@ def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path) -> None:
     assert world.stats.reassignment_ends == {"gone": 1, "done": 1}
 
 
-def test_topic_that_was_created_again_is_another(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_topic_that_was_created_again_is_another(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(FIRST)
     world.topic_ids["t"] = "cd" * 16
     world.run(rounds=2)
@@ -266,16 +286,16 @@ def test_topic_that_was_created_again_is_another(tmp_path: Path) -> None:
     assert world.stats.reassignment_ends == {"gone": 1}
 
 
-def test_request_without_validation_is_struck_out(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_request_without_validation_is_struck_out(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.ask(FIRST)
     world.run(rounds=40)
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.original
     assert world.stats.reassignment_ends == {"refused": 1}
 
 
-def test_cancel_without_validation_changes_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_cancel_without_validation_changes_nothing(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(FIRST)
     world.ask(FIRST, cancels=True)
     world.run(rounds=60)
@@ -319,8 +339,8 @@ def test_one_that_reaches_no_broker_lets_another_execute(tmp_path: Path) -> None
     assert not first.executor.leads
 
 
-def test_one_alone_that_reaches_no_broker_goes_on_when_it_does(tmp_path: Path) -> None:
-    world = World(tmp_path, cluster())
+def test_one_alone_that_reaches_no_broker_goes_on_when_it_does(tmp_path: Path, kind: str) -> None:
+    world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.unreachable = True
     for _ in range(100):

@@ -23,14 +23,15 @@ from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ReassignmentApi
 from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
+from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
 from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.executor import Executor
 from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.journal import JournalState
+from proxy.reassign.journal import Journal, JournalState, Leadership
 from proxy.reassign.leader_lock import LeaderLock
 from proxy.stats import Stats
 from quotas.reassignment.step import Move, TopicPartition
+from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
 
 TOPIC_ID: Final = "ab" * 16
@@ -61,11 +62,22 @@ class World:
         unreachable: no broker answers this process.
         late_rounds: rounds of the executor before a broker gets to see a request.
         conflict_wait_seconds_max: how long a request waits for another one to be judged, in real seconds.
+        tenure: the number of the process's tenure as the holder of a fleet, with a journal in a topic.
+        stalls: submissions are carried out when the test says so (`arrive`), though the process goes no further.
     """
 
     def __init__(
-        self, directory: Path, cluster: SimulatedCluster, settings: ReassignmentSettings | None = None
+        self,
+        directory: Path,
+        cluster: SimulatedCluster,
+        settings: ReassignmentSettings | None = None,
+        topic: SimulatedTopic | None = None,
+        tenure: int = 1,
     ) -> None:
+        self.topic = topic
+        self.tenure = tenure
+        self.stalls = False
+        self.stalled: dict[TopicPartition, Target] = {}
         self.directory = directory
         self.cluster = cluster
         self.settings = settings or ReassignmentSettings()
@@ -83,8 +95,15 @@ class World:
     def start(self) -> None:
         """Start the process, or another one after it was killed."""
         self.processes += 1
-        self.journal = KilledJournal(self)
-        self.lock = LeaderLock(self.directory, self.journal.process)
+        name = f"process {self.processes} of {id(self)}"
+        kept: Journal
+        if self.topic is None:
+            kept = FileJournal(self.directory)
+            self.lock: Leadership = LeaderLock(self.directory, name)
+        else:
+            kept = self.lock = self.topic.journal(name, lambda: self.tenure)
+            self.topic.place = self.place
+        self.journal = KilledJournal(self, kept, name)
         self.executor = Executor(
             self.journal,
             SimulatedAnswers(self),
@@ -95,8 +114,9 @@ class World:
         )
 
     def kill(self) -> None:
-        """What the kernel does with a process: its locks are given back."""
-        self.lock.release()
+        """What the kernel does with a process: its locks are given back. Kafka notices nothing."""
+        if self.topic is None:
+            self.lock.release()
 
     def place(self) -> None:
         """A place where a kill makes a difference."""
@@ -110,14 +130,14 @@ class World:
             Entry(move.topic, move.partition, self.topic_id(move.topic), move.original, move.target)
             for move in moves
         ]
-        asyncio.run(AsyncJournal.append(self.journal, entries))
+        self.append(*entries)
 
     def ask(self, move: Move, *, cancels: bool = False) -> None:
         """Put a request into the journal that is never validated."""
         known = asyncio.run(self.journal.read()).entries.get(move.key)
         entry = known or Entry(move.topic, move.partition, self.topic_id(move.topic), move.original)
         asked = PendingRequest(move.original if cancels else move.target, cancels, None, "gone/1")
-        asyncio.run(AsyncJournal.append(self.journal, [replace(entry, asked=asked)]))
+        self.append(replace(entry, asked=asked))
 
     def request(
         self,
@@ -227,9 +247,22 @@ class World:
     def turn_back(self, key: TopicPartition) -> None:
         """A cancel was accepted."""
         entry = asyncio.run(self.journal.read()).entries[key]
-        asyncio.run(
-            AsyncJournal.append(self.journal, [replace(entry, target=entry.original, cancelled=True)])
-        )
+        self.append(replace(entry, target=entry.original, cancelled=True))
+
+    def append(self, *entries: Entry) -> None:
+        """Append to the journal; in a topic only the executor may, and nothing happens to it at that."""
+        kill_at, self.kill_at = self.kill_at, 0
+        if self.topic is not None:
+            self.lock.take()
+        asyncio.run(AsyncJournal.append(self.journal, entries))
+        self.kill_at = kill_at
+
+    def arrive(self) -> None:
+        """What the process had submitted when it was stopped is carried out now, whatever is under way."""
+        for key, target in self.stalled.items():
+            if target is not None and key in self.cluster.partitions:
+                self.cluster.alter(key, target)
+        self.stalled = {}
 
     def topic_id(self, topic: str) -> str:
         return self.topic_ids.setdefault(topic, TOPIC_ID)
@@ -264,8 +297,8 @@ class World:
 class KilledJournal(AsyncJournal):
     """A journal whose writes are places to be killed at."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(FileJournal(world.directory), f"process {world.processes}")
+    def __init__(self, world: World, journal: Journal, process: str) -> None:
+        super().__init__(journal, process)
         self._world = world
 
     async def append(
@@ -296,17 +329,28 @@ class SimulatedAnswers(Cluster):
         ids = {topic: world.topic_id(topic) for topic, _ in now}
         return ClusterState(cluster.live, cluster.brokers, now, ids, ongoing)
 
-    async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
+    async def submit(
+        self, targets: Mapping[TopicPartition, Target], may: Callable[[], bool]
+    ) -> dict[TopicPartition, Outcome]:
         world = self._world
         world.place()
+        if not may():
+            raise WithdrawnError
+        if world.stalls:
+            world.stalled = dict(targets)
+            raise Killed
         outcomes = world.carried_out(targets)
         world.place()
         if world.mute:
             raise ClusterError("no broker answers")
         return outcomes
 
-    async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+    async def elect(
+        self, partitions: Sequence[TopicPartition], may: Callable[[], bool]
+    ) -> dict[TopicPartition, tuple[int, str]]:
         self._world.place()
+        if not may():
+            raise WithdrawnError
         outcomes = {}
         for key in partitions:
             try:

@@ -16,7 +16,7 @@ from proxy.cluster import BrokerClient, BrokerMap
 from proxy.cluster.client import Target
 from proxy.config import Address
 from proxy.reassign import cluster as module
-from proxy.reassign.cluster import Cluster, ClusterError
+from proxy.reassign.cluster import Cluster, ClusterError, WithdrawnError
 from proxy.stats import Stats
 from quotas.reassignment.step import PartitionState
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
@@ -145,6 +145,11 @@ class Remembering(BrokerClient):
         return self.last
 
 
+def always() -> bool:
+    """This process executes."""
+    return True
+
+
 def asking(broker: Broker, work: Callable[[Cluster], Any]) -> Any:
     """Run a question against a broker."""
     return asking_by(broker, lambda cluster, _client: work(cluster))
@@ -255,7 +260,7 @@ def test_submission_returns_the_result_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome(39, "no"))])
     broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
-    outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}))
+    outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}, always))
     assert outcomes[T0] == Outcome(39, "no")
     assert outcomes[T1].error_code == -1
 
@@ -264,15 +269,26 @@ def test_refusal_of_the_request_is_that_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(31, "no"), [])
     broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
-    assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)})) == {T0: Outcome(31, "no")}
+    assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always)) == {T0: Outcome(31, "no")}
 
 
 def test_submission_that_is_not_answered_is_not_made_again() -> None:
     broker = Broker()
     broker.answers[ALTER] = lambda: None
     with pytest.raises(ClusterError):
-        asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}))
+        asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always))
     assert broker.asked == [ALTER]
+
+
+def test_change_of_a_process_that_executes_no_more_is_not_sent() -> None:
+    broker = Broker()
+    for work in (
+        lambda cluster: cluster.submit({T0: (1, 2)}, lambda: False),
+        lambda cluster: cluster.elect([T0], lambda: False),
+    ):
+        with pytest.raises(WithdrawnError):
+            asking(broker, work)
+    assert broker.asked == []
 
 
 def test_reading_goes_on_with_the_next_broker() -> None:
@@ -296,7 +312,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
         async with asyncio.timeout(20):
             while not client.last.closed:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.001)
-        return await cluster.submit({T0: (1, 2)})
+        return await cluster.submit({T0: (1, 2)}, always)
 
     assert asking_by(broker, submit_late) == {T0: Outcome()}
     assert broker.asked.count(ALTER) == 1
@@ -318,7 +334,7 @@ def test_election_returns_the_result_of_each_partition() -> None:
     broker.answers[ELECT] = lambda: framed(
         kind(version=1, throttle_time_ms=0, error_code=0, replica_election_results=[topic])
     )
-    assert asking(broker, lambda cluster: cluster.elect([T0, T1])) == {T0: (0, "m"), T1: (80, "m")}
+    assert asking(broker, lambda cluster: cluster.elect([T0, T1], always)) == {T0: (0, "m"), T1: (80, "m")}
 
 
 def test_broker_that_fails_is_not_the_first_again() -> None:

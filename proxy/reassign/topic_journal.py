@@ -1,0 +1,348 @@
+"""The journal in a compacted topic, appended to by the executor alone (docs/decisions/0014).
+
+    take    look whether this process is the holder ─► fence all earlier writers ─► write a mark, and read up to it
+    append  look at sequence and term ─► one transaction ─► acknowledged ─► read back ─► the state it leads to
+
+Kafka fences: an append of a process whose writer is not the last one that was opened is refused. A writer has one
+term: after any problem both are over, and `take` begins by looking whether this process is still the holder.
+
+All other processes only read; what callers ask of them is forwarded to the holder (`proxy.reassign.forwarding`).
+
+Non-obvious:
+
+- What was read is the order of the topic, so memory is changed by what is read alone, never by what is appended.
+- A writer that is opened aborts what an earlier one has left open, so up to the mark nothing can be added any more.
+- Two holders for a moment fence each other in turn, until the tenure of one ends; no record is lost by it.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
+
+from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Record
+from proxy.reassign.journal import (
+    ConflictError,
+    Contents,
+    DamagedError,
+    FencedError,
+    JournalError,
+    JournalState,
+)
+from proxy.reassign.topic_records import FENCE, Found, read_key, read_value, write_fence, write_records
+from proxy.topic_log.records import AppendError, Portion, Problem
+from proxy.topic_log.records import Record as TopicRecord
+
+__all__ = ["Fenced", "Log", "TopicJournal"]
+
+T = TypeVar("T")
+
+# Longer than a request to a broker may take (`proxy.reassign.cluster`), and twice the tenure of a holder.
+SETTLE_MS: Final = 30_000
+APPEND_SECONDS_MAX: Final = 10.0
+BEGIN_SECONDS_MAX: Final = 16.0
+_READ_BACK_SECONDS_MAX: Final = 5.0
+_RECOVERED_AT_ONCE: Final = 1000
+_DAMAGED_TOLD_MAX: Final = 3
+_DAMAGED_MAX: Final = 10_000
+
+
+class Inbox(Protocol):
+    """What was read."""
+
+    def take(self, seconds: float = 0) -> Portion | None:
+        """Remove the oldest portion; None if none comes in time."""
+
+
+class Log(Protocol):
+    """The topic, as `proxy.topic_log.log` reads it."""
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+
+    @property
+    def inbox(self) -> Inbox:
+        """What was read."""
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why it cannot be read."""
+
+    @property
+    def write_problem(self) -> Problem | None:
+        """Why it cannot be appended to."""
+
+
+class Fenced(Protocol):
+    """The topic, as `proxy.topic_log.fenced` appends to it."""
+
+    @property
+    def open(self) -> bool:
+        """Whether this process may append, as far as it knows."""
+
+    def begin(self) -> "Future[None]":
+        """Fence every other writer."""
+
+    def append(self, records: Sequence[TopicRecord]) -> "Future[int]":
+        """Append records, all or none; the offset after them, or an AppendError."""
+
+    def end(self) -> "Future[None]":
+        """Close the writer."""
+
+
+class TopicJournal:
+    """Both the journal and the choice of the executor, since only the executor appends.
+
+    Args:
+        log: reads the topic.
+        writer: appends to it.
+        process: this process's name in the journal.
+        tenure: the number of this process's tenure as the holder; 0: it is not. In any thread.
+        alone: without a fleet: once another process has executed, this one does not any more.
+
+    Attributes:
+        settle_ms: see `proxy.reassign.journal.Leadership`.
+        records: counts what was read, by result: "applied", "removed", "skipped", "damaged".
+    """
+
+    settle_ms = SETTLE_MS
+
+    def __init__(
+        self, log: Log, writer: Fenced, process: str, tenure: Callable[[], int], *, alone: bool
+    ) -> None:
+        self._log = log
+        self._writer = writer
+        self._process = process
+        self._tenure = tenure
+        self._alone = alone
+        self._lock = threading.RLock()
+        self._held_in = 0  # the tenure in which the writer was opened
+        self._marked = False  # whether this process has ever executed
+        self._mark = ""  # the process that was the last to begin
+        self._contents = Contents()
+        self._fresh: Contents | None = None  # while the topic is read from its beginning
+        self._sequence = 0
+        self._fresh_sequence = 0
+        self._complete = False
+        self._next_offset = 0
+        self._damaged: dict[Found, str] = {}
+        self._state: JournalState | None = None
+        self.records: Counter[str] = Counter()
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._log.topic
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why the topic cannot be read or appended to; None if it can. In any thread."""
+        return self._log.problem or self._log.write_problem
+
+    # What the journal is.
+
+    def read(self) -> JournalState:
+        """Return what was read up to now; see `proxy.reassign.journal.Journal`."""
+        with self._lock:
+            self._drain()
+            self._check()
+            return self._current()
+
+    def append(
+        self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
+    ) -> JournalState:
+        """Append records, and read them back; see `proxy.reassign.journal.Journal`."""
+        with self._lock:
+            self._drain()
+            self._check()
+            if expected is not None and self._sequence != expected:
+                raise ConflictError
+            if term is not None and (self._contents.term.number != term or not self.held):
+                raise FencedError(self._contents.term.executor)
+            if not self.held:
+                raise JournalError(f"topic {self.topic}: {self._not_here()}")
+            # Without records too: the fence judges whether this process still executes.
+            if records or term is not None:
+                self._write(self._encoded(records))
+            return self._current()
+
+    def recover(self) -> tuple[JournalState, str]:
+        """Replace damaged records by tombstones; the readable entries are unsure then."""
+        with self._lock:
+            self._drain()
+            damaged = dict(self._damaged)
+            if not damaged:
+                return self._current(), ""
+            if not self.held:
+                raise JournalError(f"topic {self.topic}: {self._not_here()}")
+            known = self._contents.entries
+            records: list[Record] = [replace(entry, unsure=True) for entry in known.values()]
+            records += [
+                Ended(*place, "lost") for place in damaged if place is not None and place not in known
+            ]
+            for begin in range(0, max(1, len(records)), _RECOVERED_AT_ONCE):
+                self._write(self._encoded(records[begin : begin + _RECOVERED_AT_ONCE]))
+            self._check()
+            return self._current(), f"topic {self.topic}: " + "; ".join(self._told(damaged))
+
+    # The choice of the executor.
+
+    @property
+    def held(self) -> bool:
+        """Whether this process may execute now: it is the holder, in the tenure in which it has fenced all others."""
+        return bool(self._held_in) and self._held_in == self._tenure() and self._writer.open
+
+    def take(self) -> bool:
+        """Fence all earlier writers, if this process is the holder.
+
+        Raises:
+            JournalError: the topic cannot be used.
+        """
+        with self._lock:
+            self._drain()
+            if self.held:
+                return True
+            self._held_in = 0
+            tenure = self._tenure()
+            if not tenure:
+                return False
+            self._check(damaged=False)
+            if self._alone and self._marked and self._mark != self._process:
+                return False
+            self._done(self._writer.begin(), BEGIN_SECONDS_MAX)
+            self._write([write_fence(self._process)])
+            self._marked = True
+            if self._tenure() == tenure:
+                self._held_in = tenure
+            else:
+                self._writer.end()
+            return self.held
+
+    def holder(self) -> str:
+        """Return the executing process, as the journal says."""
+        return self._contents.term.executor
+
+    def release(self) -> None:
+        """Close the writer; does not wait."""
+        self._held_in = 0
+        self._writer.end()
+
+    # Appending.
+
+    def _encoded(self, records: Sequence[Record]) -> list[TopicRecord]:
+        after = Contents()
+        after.entries, after.term = dict(self._contents.entries), self._contents.term
+        after.ended_totals = self._contents.ended_totals
+        for record in records:
+            after.apply(record)
+        try:
+            return write_records(records, after.term, after.ended_totals, self._sequence)
+        except LineError as error:
+            raise JournalError(str(error)) from error
+
+    def _write(self, records: Sequence[TopicRecord]) -> None:
+        offset = self._done(self._writer.append(records), APPEND_SECONDS_MAX)
+        deadline = time.monotonic() + _READ_BACK_SECONDS_MAX
+        while not self._complete or self._fresh is not None or self._next_offset < offset:
+            portion = self._log.inbox.take(max(0.0, deadline - time.monotonic()))
+            if portion is None:
+                problem = self._log.problem
+                detail = "it is not read back in time" if problem is None else problem.text
+                raise JournalError(f"topic {self.topic}: {detail}")
+            self._take(portion)
+
+    def _done(self, work: "Future[T]", seconds: float) -> T:
+        """Wait for the log's thread; after any problem this process executes no more until it has taken over again."""
+        try:
+            return work.result(seconds)
+        except AppendError as error:
+            self._held_in = 0
+            raise JournalError(str(error)) from error
+        except TimeoutError as error:
+            self.release()
+            raise JournalError(f"topic {self.topic}: no response within {seconds:g} s") from error
+
+    def _not_here(self) -> str:
+        executor = self._contents.term.executor
+        return f"process {executor or 'unknown'} carries reassignments out, not this one"
+
+    # Reading.
+
+    def _check(self, *, damaged: bool = True) -> None:
+        problem = self._log.problem
+        if problem is not None:
+            raise JournalError(problem.text)
+        if not self._complete or self._fresh is not None:
+            raise JournalError(f"topic {self.topic} is being read")
+        if self._log.write_problem is not None and self._tenure():
+            raise JournalError(self._log.write_problem.text)
+        if damaged and self._damaged:
+            raise DamagedError(f"topic {self.topic}: {'; '.join(self._told(self._damaged))}")
+
+    def _told(self, damaged: dict[Found, str]) -> list[str]:
+        return [
+            f"{'the term' if place is None else '-'.join(map(str, place))}: {text}"
+            for place, text in list(damaged.items())[:_DAMAGED_TOLD_MAX]
+        ]
+
+    def _drain(self) -> None:
+        while (portion := self._log.inbox.take()) is not None:
+            self._take(portion)
+
+    def _take(self, portion: Portion) -> None:
+        if portion.begins:
+            self._fresh, self._fresh_sequence = Contents(), 0
+            self._damaged.clear()
+        for record in portion.records:
+            self._apply(record)
+        self._next_offset = portion.next_offset
+        self._state = None if portion.records or portion.begins else self._state
+        if portion.complete and self._fresh is not None:
+            self._contents, self._sequence, self._fresh = self._fresh, self._fresh_sequence, None
+            self._complete = True
+
+    def _apply(self, record: TopicRecord) -> None:
+        if record.key == FENCE:
+            self._mark = (record.value or b"").decode("utf-8", "replace")
+            if self._mark != self._process:
+                self._held_in = 0  # this process's writer is fenced
+            return
+        try:
+            place = read_key(record.key)
+        except LineError:
+            self.records["skipped"] += 1
+            return
+        contents = self._contents if self._fresh is None else self._fresh
+        if record.value is None:
+            if place is not None:
+                contents.entries.pop(place, None)
+            self._damaged.pop(place, None)
+            self.records["removed"] += 1
+            return
+        try:
+            sequence, found = read_value(place, record.value)
+        except LineError as error:
+            if len(self._damaged) < _DAMAGED_MAX:
+                self._damaged[place] = str(error)
+            self.records["damaged"] += 1
+            return
+        self._damaged.pop(place, None)
+        self.records["applied"] += 1
+        if isinstance(found, Entry):
+            contents.entries[found.key] = found
+        else:
+            contents.term = replace(found, over=None)
+            contents.ended_totals = found.over or EndedTotals()
+        if self._fresh is None:
+            self._sequence = max(self._sequence, sequence)
+        else:
+            self._fresh_sequence = max(self._fresh_sequence, sequence)
+
+    def _current(self) -> JournalState:
+        if self._state is None or self._state.sequence != self._sequence:
+            self._state = self._contents.state(self._sequence)
+        return self._state
