@@ -18,8 +18,7 @@ One request at a time per connection; at most ADDRESS_REQUESTS_MAX per address, 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from itertools import count
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
@@ -28,20 +27,11 @@ from protocol.header import REQUEST_HEAD
 from protocol.messages import alter_reassignments
 from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
-from proxy.config import ReassignmentSettings
 from proxy.logs import event
-from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.cluster import Cluster, ClusterError
-from proxy.reassign.journal import ConflictError, JournalError
-from proxy.reassign.planning import (
-    PER_OCCURRENCE,
-    REQUEST_TIMED_OUT,
-    Plan,
-    outcomes_of,
-    plan_request,
-    records_of,
-)
-from proxy.reassign.validation import Handling
+from proxy.reassign.cluster import ClusterError
+from proxy.reassign.decisions import Decisions, NoExecutorError, Outcomes, Planned
+from proxy.reassign.journal import JournalError
+from proxy.reassign.planning import NOT_CONTROLLER, REQUEST_TIMED_OUT
 from proxy.stats import Stats
 from proxy.worker import OverloadError, parse_response, run_in_thread
 from quotas.reassignment.step import TopicPartition
@@ -52,11 +42,6 @@ T = TypeVar("T")
 
 REQUESTS_MAX: Final = 100
 ADDRESS_REQUESTS_MAX: Final = REQUESTS_MAX // 4
-_CONFLICTS_MAX: Final = 20
-# How long a request waits for another one. Two seconds without a response, and the executor relies on the cluster.
-_CONFLICT_WAIT_SECONDS_MAX: Final = 5.0
-_NEW_TOPIC_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
-_PAUSE_SECONDS: Final = 0.4
 _TIMEOUT_MS_MAX: Final = 20_000  # below the executor's wait for a response (`reconcile.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
 
@@ -86,35 +71,22 @@ class ReassignmentApi:
     """Handles AlterPartitionReassignments.
 
     Args:
+        decisions: who validates and journals requests.
         run: starts a background task.
-        settings: returns the settings in force.
-        wake: called when there are new moves.
         read: has callers' frames parsed.
-        conflict_wait_seconds_max: how long a request waits for the decision on another one; for a new
-            topic a second at most.
     """
 
     def __init__(
         self,
-        journal: AsyncJournal,
-        cluster: Cluster,
-        settings: Callable[[], ReassignmentSettings],
+        decisions: Decisions,
         run: Callable[[Coroutine[object, object, None]], object],
-        wake: Callable[[], None],
         read: ReadFrame,
         stats: Stats,
-        conflict_wait_seconds_max: float = _CONFLICT_WAIT_SECONDS_MAX,
     ) -> None:
-        self._journal = journal
-        self._cluster = cluster
-        self._settings = settings
+        self._decisions = decisions
         self._run = run
-        self._wake = wake
         self._read = read
         self._stats = stats
-        self._conflict_wait_seconds_max = conflict_wait_seconds_max
-        self._new_topic_seconds_max = min(conflict_wait_seconds_max, _NEW_TOPIC_SECONDS_MAX)
-        self._request_numbers = count(1)
         self._requests: Counter[str] = Counter()  # the number of requests under way, by address
 
     @property
@@ -126,7 +98,7 @@ class ReassignmentApi:
         """Handle a request, or a broker's response to one."""
         of_address, total = self._requests[question.address], self._requests.total()
         # A forwarded request is always journaled; before that nothing is lost with the connection.
-        if not isinstance(question.plan, Plan) and (
+        if not isinstance(question.plan, Planned) and (
             of_address >= ADDRESS_REQUESTS_MAX or total >= REQUESTS_MAX
         ):
             problem = f"{total} requests are already waiting, {of_address} of them of this address"
@@ -169,98 +141,62 @@ class ReassignmentApi:
         if not request.wanted:
             return question.frame
         try:
-            plan = await self._plan(request)
-            if plan.sent:
-                sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
-                if not plan.entries:
+            planned = await self._decisions.plan(request)
+            if planned.sent:
+                sent = AlterRequest(
+                    min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(planned.sent.items())
+                )
+                if not planned.journaled:
                     # No partition is in the journal: the caller's own flag on the replication factor applies.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
-                return await run_in_thread(_forward, first, sent, plan)
-            return await self._conclude(question, plan, response)
-        except (ClusterError, JournalError) as error:
+                return await run_in_thread(_forward, first, sent, planned)
+            return await self._conclude(question, planned, response)
+        except (ClusterError, JournalError, NoExecutorError) as error:
             return await self._failure_response(question, request, error)
-
-    async def _plan(self, request: AlterRequest) -> Plan:
-        """Read the cluster, validate, choose first steps and journal; again if another process was faster.
-
-        A controller handles requests one after the other. So a request that conflicts with an undecided one waits for a
-        while: the caller may be the same, after a lost connection. A controller also knows a topic before the brokers:
-        an unknown topic is looked up again, since it may just have been created.
-        """
-        by = f"{self._journal.process}/{next(self._request_numbers)}"
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for _ in range(_CONFLICTS_MAX):
-            async with self._journal.planning_lock:
-                state = await self._journal.read()
-                topics = {topic for topic, _ in (*state.entries, *(key for key, _ in request.wanted))}
-                cluster = await self._cluster.read_state(sorted(topics), registered=True)
-                plan = await run_in_thread(plan_request, request, state, cluster, self._settings(), by)
-                patience = self._conflict_wait_seconds_max if plan.has_conflict else 0.0
-                if plan.has_unknown_partition:
-                    patience = max(patience, self._new_topic_seconds_max)
-                if loop.time() - began >= patience:
-                    try:
-                        await self._journal.append(list(plan.entries.values()), expected=state.sequence)
-                    except ConflictError:
-                        continue
-                    return plan
-            await asyncio.sleep(_PAUSE_SECONDS)
-        raise JournalError("other processes keep writing to it")
 
     async def _first_steps_sent(self, question: Question) -> bytes:
         """Handle the broker's response to the first steps."""
-        plan = question.plan
-        assert isinstance(plan, Plan), "the plan of the request that was sent"
+        planned = question.plan
+        assert isinstance(planned, Planned), "the plan of the request that was sent"
         response = await parse_response(alter_reassignments.read_response, question.frame, question.version)
         try:
-            return await self._conclude(question, plan, response)
+            return await self._conclude(question, planned, response)
         except JournalError as error:
-            return await self._failure_response(question, plan.request, error)
+            return await self._failure_response(question, planned.request, error)
 
-    async def _conclude(self, question: Question, plan: Plan, response: AlterResponse) -> bytes:
-        """Accept or remove the entries, and return the response.
+    async def _conclude(self, question: Question, planned: Planned, response: AlterResponse) -> bytes:
+        """Have the broker's response journaled, and return the response to the caller.
 
         Raises:
             JournalError: the result cannot be written; the executor finds out what has happened.
         """
-        outcomes = outcomes_of(plan, response)
-        for _ in range(_CONFLICTS_MAX):
-            state = await self._journal.read()
-            records = await run_in_thread(records_of, plan, outcomes, state)
-            try:
-                await self._journal.append(records, expected=state.sequence)
-            except ConflictError:
-                continue
-            break
-        else:
-            raise JournalError("other processes keep writing to it")
-        self._count_outcomes(plan, outcomes)
-        self._wake()
-        return await run_in_thread(_outcome_response, question, plan, outcomes, response)
+        outcomes = await self._decisions.conclude(planned, response)
+        self._count_outcomes(outcomes)
+        return await run_in_thread(_outcome_response, question, planned.request, outcomes, response)
 
     async def _failure_response(self, question: Question, request: AlterRequest, error: Exception) -> bytes:
         """Return the response to a request that could not be accepted or journaled; a retry may succeed."""
-        code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
-        where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
+        code, where = REQUEST_TIMED_OUT, "ask the cluster"
+        if isinstance(error, JournalError):
+            code, where = _KAFKA_STORAGE_ERROR, "use its journal"
+        elif isinstance(error, NoExecutorError):
+            code, where = NOT_CONTROLLER, "ask the process that executes"  # Kafka's clients try again
         outcome = Outcome(code, f"Sluice cannot {where}: {error}")
         event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
         response = AlterResponse(0, True, outcome, _same_outcome(request, outcome))
         return await run_in_thread(_encode, question, request, response)
 
-    def _count_outcomes(self, plan: Plan, outcomes: Mapping[TopicPartition, Outcome]) -> None:
-        refused = sum(
-            one.kind is Handling.REFUSED or outcomes[one.key].error_code != 0 for one in plan.verdicts
-        )
+    def _count_outcomes(self, outcomes: Outcomes) -> None:
+        refused = sum(outcome.error_code != 0 for _, outcome in outcomes)
         self._stats.reassignment_requests["refused" if refused else "taken"] += 1
         event(
             logger,
             logging.INFO,
             "reassignment requested",
-            partitions=len(plan.verdicts),
+            partitions=len(outcomes),
             refused=refused,
-            taken=sum(1 for one in plan.verdicts if one.entry and not outcomes[one.key].error_code),
+            taken=len(outcomes) - refused,
         )
 
 
@@ -285,16 +221,11 @@ def _same_outcome(request: AlterRequest, outcome: Outcome) -> list[tuple[TopicPa
 
 
 def _outcome_response(
-    question: Question, plan: Plan, outcomes: Mapping[TopicPartition, Outcome], response: AlterResponse
+    question: Question, request: AlterRequest, outcomes: Outcomes, response: AlterResponse
 ) -> bytes:
-    failed = response.outcome.error_code
-    partitions = [
-        (one.key, outcomes[one.key] if failed or one.kind not in PER_OCCURRENCE else one.outcome)
-        for one in plan.verdicts
-    ]
     # For an empty request a broker sends the message "", for others null.
-    outcome = response.outcome if failed else Outcome()
-    return _encode(question, plan.request, response._replace(outcome=outcome, partitions=partitions))
+    outcome = response.outcome if response.outcome.error_code else Outcome()
+    return _encode(question, request, response._replace(outcome=outcome, partitions=outcomes))
 
 
 def _encode(question: Question, request: AlterRequest, response: AlterResponse) -> bytes:

@@ -16,6 +16,7 @@ from proxy.reassign import status
 from proxy.reassign.api import ReadFrame, ReassignmentApi, Respond
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
+from proxy.reassign.decisions import LocalDecisions
 from proxy.reassign.executor import Executor
 from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.leader_lock import LeaderLock
@@ -54,15 +55,8 @@ class Reassignments:
         lock = LeaderLock(directory, name)
         self._executor = Executor(self._journal, Cluster(client), lock, self.settings, now_ms, stats)
         # A separate connection, so that callers do not wait for a round.
-        self._api = ReassignmentApi(
-            self._journal,
-            Cluster(client),
-            self.settings,
-            start,
-            self._executor.wake,
-            read,
-            stats,
-        )
+        decisions = LocalDecisions(self._journal, Cluster(client), self.settings, self._executor.wake)
+        self._api = ReassignmentApi(decisions, start, read, stats)
         self._rate = status.Rate()
         self._families: list[Family] = []
 

@@ -24,6 +24,7 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ReassignmentApi
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
+from proxy.reassign.decisions import LocalDecisions
 from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.executor import Executor
 from proxy.reassign.file_journal import FileJournal
@@ -176,14 +177,7 @@ class World:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
         desk = ReassignmentApi(
-            self.journal,
-            SimulatedAnswers(self),
-            lambda: self.settings,
-            lambda work: started.append(loop.create_task(work)),
-            self.wake,
-            read_beside,
-            self.stats,
-            self.conflict_wait_seconds_max,
+            self.decisions(), lambda work: started.append(loop.create_task(work)), read_beside, self.stats
         )
         frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
         body = len(frame) - len(alter_reassignments.request_body(asked, version))
@@ -212,6 +206,11 @@ class World:
         answer = await self._asked(desk, question, started)
         assert not isinstance(answer, Forward), "a broker is asked twice at most"
         return alter_reassignments.read_response(answer, version)
+
+    def decisions(self) -> LocalDecisions:
+        """What decides on requests here."""
+        wait = self.conflict_wait_seconds_max
+        return LocalDecisions(self.journal, SimulatedAnswers(self), lambda: self.settings, self.wake, wait)
 
     async def _asked(
         self, desk: ReassignmentApi, question: Question, started: list[asyncio.Task[None]]

@@ -14,7 +14,7 @@ from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentApi
 from proxy.worker import OverloadError
-from tests.support.executor_world import SimulatedAnswers, World
+from tests.support.executor_world import World
 from tests.support.reassigned_cluster import SimulatedCluster
 
 T = TypeVar("T")
@@ -38,11 +38,8 @@ class Callers:
         self.overloaded = False
         self._running: set[asyncio.Task[None]] = set()
         self.desk = ReassignmentApi(
-            self.world.journal,
-            SimulatedAnswers(self.world),
-            lambda: self.world.settings,
+            self.world.decisions(),
             lambda work: self._running.add(asyncio.get_running_loop().create_task(work)),
-            self.world.wake,
             self._read,
             self.world.stats,
         )
