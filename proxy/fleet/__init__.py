@@ -11,6 +11,7 @@
     acceptor    the sockets under it, and TLS handshakes
     refusals    refused connections, counted and logged
     client      a member's connection to the holder
+    calls       questions of members to the holder that are not about shares
     state       what a member knows of its fleet, as values of JSON: pure
     fleet       one member, as configured
     standing    which member is the holder, by a Kafka group: pure

@@ -16,7 +16,19 @@ from typing import Final, NamedTuple
 
 from proxy.config import Address
 from proxy.errors import reason
-from proxy.fleet.codec import VIEW_KIND, Facts, Leave, Lost, MessageError, Refusal, kind_of, read, write
+from proxy.fleet.calls import Asking, UnansweredError
+from proxy.fleet.codec import (
+    VIEW_KIND,
+    Answer,
+    Facts,
+    Leave,
+    Lost,
+    MessageError,
+    Refusal,
+    kind_of,
+    read,
+    write,
+)
 from proxy.fleet.disagreements import Disagreements
 from proxy.fleet.frames import Frames, read_secret
 from proxy.fleet.leasing import Leasing
@@ -114,6 +126,7 @@ class FleetClient:
         self.disagreements = Disagreements()
         self._state = ""  # the one that was logged last
         self._said: set[str] = set()  # kinds of problems, since the last lease
+        self._asking = Asking()
 
     async def run(self) -> None:
         """Run until the application cancels it."""
@@ -130,6 +143,21 @@ class FleetClient:
                 writer.write(frames.write(write(Leave())))
                 writer.close()
         self._link = None
+
+    async def ask(self, content: bytes, seconds: float) -> bytes:
+        """Ask the holder something that is not about shares.
+
+        Raises:
+            UnansweredError: there is no answer.
+        """
+        link = self._link
+        if link is None or self._told is None or link[0].is_closing():
+            problem = self.problem or "the connection to the holder is being opened"
+            raise UnansweredError(problem, sent=False)
+        writer, frames = link
+        return await self._asking.ask(
+            content, lambda question: writer.write(frames.write(write(question))), seconds
+        )
 
     async def _watch(self) -> None:
         """Note the end of the lease, also while nothing is received."""
@@ -192,6 +220,7 @@ class FleetClient:
                 self.send_due()
         finally:
             self._link = None
+            self._asking.lose()
             if reading is not None:
                 reading.cancel()
                 with suppress(asyncio.CancelledError, Exception):
@@ -243,6 +272,8 @@ class FleetClient:
             elif isinstance(found, Lost):
                 self._figures.reports["lost"] += 1
                 self._lessee.lose()
+            elif isinstance(found, Answer):
+                self._asking.take(found)
             elif isinstance(found, Refusal):
                 raise RefusedError(found)
             else:

@@ -14,6 +14,7 @@ All numbers are big-endian. A message has a head and the content of its kind; a 
     6 facts     u8, then of each: name text u8, value text u8
     7 view      see `proxy.fleet.view`
     8 leave     nothing: the member has ended, and uses no share any more
+    9 question, 10 answer: number u32, content; see `proxy.fleet.calls`
 
 There is one version, and the head and the hello are the same in all: a process of another version is refused with an
 explanation. Which side may send which message, and in which order, is not checked here.
@@ -37,6 +38,7 @@ __all__ = [
     "VERSION",
     "VIEW_KIND",
     "WEIGHT_MAX",
+    "Answer",
     "Content",
     "Facts",
     "Hello",
@@ -44,6 +46,7 @@ __all__ = [
     "Lost",
     "Message",
     "MessageError",
+    "Question",
     "Refusal",
     "VersionError",
     "head",
@@ -73,10 +76,13 @@ _GRANTS: Final = struct.Struct(">QQQQIHB")
 _PAIR: Final = struct.Struct(">dd")
 _F64: Final = struct.Struct(">d")
 _NONE: Final = -1.0
+_NUMBER_BYTES: Final = 4
 HELLO_BYTES: Final = _HEAD.size + NONCE_BYTES
 _ENTRY_BYTES_MAX: Final = 2 + KEY_BYTES_MAX + _PAIR.size
 MESSAGE_BYTES_MAX: Final = 1024 + 2 * (KEYS_MAX + 1) * _ENTRY_BYTES_MAX
-_HELLO, _REPORT_KIND, _GRANTS_KIND, _REFUSAL, _LOST, _FACTS, VIEW_KIND, _LEAVE = range(1, 9)
+_HELLO, _REPORT_KIND, _GRANTS_KIND, _REFUSAL, _LOST, _FACTS, VIEW_KIND, _LEAVE, _QUESTION, _ANSWER = range(
+    1, 11
+)
 
 Facts = Mapping[str, str]
 
@@ -117,7 +123,21 @@ class Leave(NamedTuple):
     """The member has ended: its shares are free."""
 
 
-Message = Hello | Report | Grants | Refusal | Lost | Leave | Facts
+class Question(NamedTuple):
+    """Something that is not about shares."""
+
+    number: int
+    content: bytes
+
+
+class Answer(NamedTuple):
+    """The answer to a question of this number."""
+
+    number: int
+    content: bytes
+
+
+Message = Hello | Report | Grants | Refusal | Lost | Leave | Facts | Question | Answer
 
 
 def write(message: Message) -> bytes:
@@ -129,12 +149,15 @@ def write(message: Message) -> bytes:
     if isinstance(message, Hello):
         return head(_HELLO) + message.nonce
     if isinstance(message, Refusal):
-        problem = text(message.problem, PROBLEM_BYTES_MAX, 2)
-        return head(_REFUSAL) + text(message.cause, CAUSE_BYTES_MAX, 1) + problem
+        cause = text(message.cause, CAUSE_BYTES_MAX, 1)
+        return head(_REFUSAL) + cause + text(message.problem, PROBLEM_BYTES_MAX, 2)
     if isinstance(message, Lost):
         return head(_LOST) + text(message.problem, PROBLEM_BYTES_MAX, 2)
     if isinstance(message, Leave):
         return head(_LEAVE)
+    if isinstance(message, Question | Answer):
+        numbered = head(_QUESTION if isinstance(message, Question) else _ANSWER)
+        return numbered + message.number.to_bytes(_NUMBER_BYTES) + message.content
     return head(_FACTS) + write_facts(message)
 
 
@@ -247,10 +270,15 @@ class Content:
             raise MessageError(f"byte {at}: {share} is not a share")
         return float(share)
 
+    @property
+    def left(self) -> int:
+        """The number of bytes that are left."""
+        return len(self._message) - self.at
+
     def end(self) -> None:
         """Check that nothing follows."""
-        if self.at != len(self._message):
-            raise MessageError(f"byte {self.at}: {len(self._message) - self.at} bytes too many")
+        if self.left:
+            raise MessageError(f"byte {self.at}: {self.left} bytes too many")
 
 
 def _write_report(report: Report) -> bytes:
@@ -358,16 +386,14 @@ def _key(key: str) -> bytes:
     return len(encoded).to_bytes(2) + encoded
 
 
-def _read_refusal(content: Content) -> Refusal:
-    return Refusal(content.text(1, CAUSE_BYTES_MAX), content.text(2, PROBLEM_BYTES_MAX))
-
-
 _READERS: Final[Mapping[int, Callable[[Content], Message]]] = {
     _HELLO: lambda content: Hello(content.bytes(NONCE_BYTES)),
     _REPORT_KIND: _read_report,
     _GRANTS_KIND: _read_grants,
-    _REFUSAL: _read_refusal,
+    _REFUSAL: lambda content: Refusal(content.text(1, CAUSE_BYTES_MAX), content.text(2, PROBLEM_BYTES_MAX)),
     _LOST: lambda content: Lost(content.text(2, PROBLEM_BYTES_MAX)),
     _FACTS: read_facts,
     _LEAVE: lambda _: Leave(),
+    _QUESTION: lambda content: Question(content.number(_NUMBER_BYTES), content.bytes(content.left)),
+    _ANSWER: lambda content: Answer(content.number(_NUMBER_BYTES), content.bytes(content.left)),
 }

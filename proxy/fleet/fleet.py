@@ -17,6 +17,7 @@ from commandline.extras import not_installed
 from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.errors import StartError
+from proxy.fleet.calls import Respond
 from proxy.fleet.client import FleetClient
 from proxy.fleet.codec import Facts
 from proxy.fleet.leasing import Leasing
@@ -99,6 +100,23 @@ class Fleet:
     def holder(self) -> Address | None:
         """The holder's address; None: it is not known."""
         return self._options.holder if self._elected is None else self._elected.address
+
+    @property
+    def tenure(self) -> int:
+        """The number of this member's tenure as the holder; 0: it is not the holder now. In any thread."""
+        return self._port.tenure
+
+    async def ask(self, content: bytes, seconds: float) -> bytes:
+        """Ask the holder something that is not about shares; it answers by `answer` there.
+
+        Raises:
+            UnansweredError: there is no answer.
+        """
+        return await self._client.ask(content, seconds)
+
+    def answer(self, respond: Respond) -> None:
+        """Answer other members' questions, as the holder."""
+        self._port.answering.respond = respond
 
     async def start(self) -> None:
         """Join the group, and bind the port if this member may be the holder.

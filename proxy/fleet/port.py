@@ -19,7 +19,19 @@ from typing import Final
 from proxy.config import Address
 from proxy.errors import StartError, system_reason
 from proxy.fleet.acceptor import Acceptor
-from proxy.fleet.codec import Facts, Leave, Lost, Message, MessageError, Refusal, VersionError, read, write
+from proxy.fleet.calls import Answering
+from proxy.fleet.codec import (
+    Facts,
+    Leave,
+    Lost,
+    Message,
+    MessageError,
+    Question,
+    Refusal,
+    VersionError,
+    read,
+    write,
+)
 from proxy.fleet.frames import Frames, SignatureError, TlsMismatchError, read_secret
 from proxy.fleet.refusals import Refusals
 from proxy.fleet.view import KEYS_SHOWN_MAX, MemberView, View, write_view
@@ -84,6 +96,9 @@ class HolderPort:
         members_max: how many members there may be; may be set at any time.
         now_ms: the clock of leases.
         tls: returns the TLS context of the port; None for plaintext.
+
+    Attributes:
+        answering: answers members' questions that are not about shares.
     """
 
     def __init__(
@@ -98,7 +113,9 @@ class HolderPort:
         self._secret_file = secret_file
         self._now_ms = now_ms
         self._figures = figures
+        self.answering = Answering()
         self._lessor: Lessor | None = None
+        self._tenures = 0
         self._learning_until_ms = 0
         self._tenure_ms: int | None = None
         self._confirmed_ms = 0
@@ -116,6 +133,12 @@ class HolderPort:
         """The leases, while this process is the holder."""
         return self._lessor
 
+    @property
+    def tenure(self) -> int:
+        """The number of this tenure as the holder; 0: this process is not the holder now. In any thread."""
+        over = self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms
+        return 0 if self._lessor is None or over else self._tenures
+
     def lead(self, lessor: Lessor, learning_until_ms: int, tenure_ms: int | None = None) -> None:
         """Become the holder.
 
@@ -125,6 +148,7 @@ class HolderPort:
         self._lessor, self._learning_until_ms, self._tenure_ms = lessor, learning_until_ms, tenure_ms
         self._figures.holds = True
         now_ms = self._now_ms()
+        self._tenures += 1
         if tenure_ms is not None:
             self.confirm(now_ms)
         event(
@@ -187,6 +211,7 @@ class HolderPort:
         if self._flush_handle is not None:
             self._flush_handle.cancel()
         await self._acceptor.stop()
+        await self.answering.close()
         await asyncio.sleep(0)  # refusals leave first
         for writer in list(self._links):
             writer.transport.abort()
@@ -275,6 +300,10 @@ class HolderPort:
             self._report(link, message)
         elif isinstance(message, dict):
             link.facts = message
+        elif isinstance(message, Question):
+            if link.lessee is None or self._leading() is None:
+                raise _RefusedError("not_holder", "this process is not the holder of the fleet")
+            self.answering.take(message, lambda answer: link.send(write(answer)))
         elif isinstance(message, Leave):
             if link.lessee is not None and self._lessor is not None:
                 self._lessor.leave(link.lessee)

@@ -7,6 +7,7 @@
     leader_lock          which of several proxies executes
     cluster              reads the cluster's state and submits changes
     decisions            on requests: validated as Kafka does, journaled, and their results
+    forwarding           a member's requests to the holder of its fleet
     validation, api      validates a caller's request as Kafka does, and sends its first step on the caller's connection
     reconcile, executor  decides on the next steps, and the loop that executes them
     status               the progress for operators

@@ -24,7 +24,7 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ReassignmentApi
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
-from proxy.reassign.decisions import LocalDecisions
+from proxy.reassign.decisions import Decisions, LocalDecisions
 from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.executor import Executor
 from proxy.reassign.file_journal import FileJournal
@@ -64,6 +64,7 @@ class World:
         late_rounds: rounds of the executor before a broker gets to see a request.
         conflict_wait_seconds_max: how long a request waits for another one to be judged, in real seconds.
         tenure: the number of the process's tenure as the holder of a fleet, with a journal in a topic.
+        decides: what decides on requests; None: this process itself.
         stalls: submissions are carried out when the test says so (`arrive`), though the process goes no further.
     """
 
@@ -78,6 +79,7 @@ class World:
         self.topic = topic
         self.tenure = tenure
         self.stalls = False
+        self.decides: Decisions | None = None
         self.stalled: dict[TopicPartition, Target] = {}
         self.directory = directory
         self.cluster = cluster
@@ -177,7 +179,10 @@ class World:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
         desk = ReassignmentApi(
-            self.decisions(), lambda work: started.append(loop.create_task(work)), read_beside, self.stats
+            self.decides or self.decisions(),
+            lambda work: started.append(loop.create_task(work)),
+            read_beside,
+            self.stats,
         )
         frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
         body = len(frame) - len(alter_reassignments.request_body(asked, version))

@@ -5,7 +5,17 @@ from math import inf, nan
 import pytest
 
 from proxy.fleet import codec
-from proxy.fleet.codec import Hello, Leave, Lost, Message, MessageError, Refusal, VersionError
+from proxy.fleet.codec import (
+    Answer,
+    Hello,
+    Leave,
+    Lost,
+    Message,
+    MessageError,
+    Question,
+    Refusal,
+    VersionError,
+)
 from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LesseeId, Report, Wish
 
 MEMBER = LesseeId("gw-1", 5)
@@ -35,6 +45,8 @@ def test_report_has_its_bytes() -> None:
         Refusal("not_holder", "ask gw-2"),
         Lost("no session"),
         Leave(),
+        Question(7, b"what"),
+        Answer(2**32 - 1, b""),
         {"version": "1.0", "members_max": "8"},
     ],
 )

@@ -1,0 +1,174 @@
+"""A member's requests that the holder decides on: the same outcome as there, and what holds when an answer is lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from protocol.messages.alter_reassignments import Outcome
+from proxy.config import ReassignmentSettings
+from proxy.fleet.calls import BUSY, UnansweredError
+from proxy.reassign.forwarding import Forwarding, HolderDesk
+from tests.support.executor_world import World
+from tests.support.journal_topics import SimulatedTopic
+from tests.support.reassigned_cluster import SimulatedCluster
+
+ONE, TWO = ("t", 0), ("t", 1)
+NOT_CONTROLLER, STORAGE_ERROR, UNKNOWN = 41, 56, 3
+
+
+class Connection:
+    """The fleet between a member and the holder's desk."""
+
+    def __init__(self, desk: HolderDesk) -> None:
+        self.desk = desk
+        self.tenure = 0
+        self.before: Callable[[bytes], bytes | None] = lambda _: None
+        self.after: Callable[[bytes], bytes] = lambda answer: answer
+
+    async def ask(self, content: bytes, seconds: float) -> bytes:
+        assert seconds > 0
+        answer = self.before(content)
+        return self.after(await self.desk.answer(content) if answer is None else answer)
+
+
+class Fleet:
+    """A holder that executes, and a member."""
+
+    def __init__(self, directory: Path) -> None:
+        cluster, topic = SimulatedCluster(6), SimulatedTopic()
+        for key in (ONE, TWO):
+            cluster.create(key, (0, 1))
+        settings = ReassignmentSettings(parallel_partition_count=1)
+        self.holder = World(directory, cluster, settings, topic, tenure=1)
+        self.member = World(directory, cluster, settings, topic, tenure=0)
+        executor = self.holder.executor
+        self.desk = HolderDesk(
+            self.holder.decisions(), lambda: executor.leads, lambda: self.holder.journal.state.sequence
+        )
+        self.connection = Connection(self.desk)
+        self.forwarding = Forwarding(
+            self.member.decisions(),
+            lambda: self.member.executor.leads,
+            lambda: self.connection,
+            self.member.journal,
+        )
+        self.member.decides = self.forwarding
+        self.holder.round()
+
+    def finish(self) -> None:
+        """Carry everything out."""
+        self.holder.run()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def lost(_answer: bytes) -> bytes:
+    raise UnansweredError("the connection to the holder has ended", sent=True)
+
+
+def unsent(_content: bytes) -> bytes | None:
+    raise UnansweredError("no holder of the fleet is known", sent=False)
+
+
+def test_request_of_a_member_is_the_holders(fleet: Fleet) -> None:
+    answer = fleet.member.request((ONE, (2, 3)), (TWO, (2, 3)), (("nowhere", 0), (1, 2)))
+    assert [(key, outcome.error_code) for key, outcome in answer.partitions] == [
+        (ONE, 0),
+        (TWO, 0),
+        (("nowhere", 0), UNKNOWN),
+    ]
+    assert fleet.member.sent == {ONE: (2, 0)}, "the first step goes over the caller's connection"
+    assert set(fleet.member.journal.shown.moves) == {ONE, TWO}, "the caller may list it here at once"
+    assert fleet.holder.woken == 1
+    assert fleet.forwarding.forwarded == {"answered": 2}
+    assert fleet.desk.plans == 0
+    assert fleet.member.stats.reassignment_requests == {"refused": 1}
+    fleet.finish()
+    for key in (ONE, TWO):
+        assert fleet.holder.cluster.partitions[key].now().replicas == (2, 3)
+
+
+def test_request_that_sends_no_step_is_decided_too(fleet: Fleet) -> None:
+    assert fleet.member.request((ONE, (2, 3))).partitions == [(ONE, Outcome())]
+    answer = fleet.member.request((TWO, (2, 3)))  # one partition at a time
+    assert not fleet.member.sent
+    assert answer.partitions == [(TWO, Outcome())]
+    cancelled = fleet.member.request((TWO, None))
+    assert cancelled.partitions == [(TWO, Outcome())]
+    fleet.finish()
+    assert fleet.holder.cluster.partitions[TWO].now().replicas == (0, 1)
+
+
+def test_member_without_a_holder_has_callers_try_again(fleet: Fleet) -> None:
+    fleet.connection.before = unsent
+    answer = fleet.member.request((ONE, (2, 3)))
+    assert answer.outcome.error_code == NOT_CONTROLLER
+    assert "no holder of the fleet is known" in str(answer.outcome.error_message)
+    assert fleet.forwarding.forwarded == {"unanswered": 1}
+    assert not fleet.holder.journal.state.entries
+
+
+def test_holder_that_does_not_execute_yet_has_callers_try_again(fleet: Fleet) -> None:
+    fleet.holder.tenure = 0
+    fleet.holder.round()
+    assert fleet.member.request((ONE, (2, 3))).outcome.error_code == NOT_CONTROLLER
+    fleet.connection.tenure = 5  # this member is the holder, and executes only a moment later
+    assert fleet.member.request((ONE, (2, 3))).outcome.error_code == NOT_CONTROLLER
+
+
+def test_holder_without_a_journal_in_a_topic_is_named(fleet: Fleet) -> None:
+    fleet.connection.before = lambda _content: BUSY
+    answer = fleet.member.request((ONE, (2, 3)))
+    assert answer.outcome.error_code == NOT_CONTROLLER
+    assert "no journal in a topic" in str(answer.outcome.error_message)
+
+
+def test_answer_to_a_plan_that_is_lost_leaves_no_move(fleet: Fleet) -> None:
+    fleet.connection.after = lost
+    assert fleet.member.request((ONE, (2, 3))).outcome.error_code == STORAGE_ERROR
+    assert fleet.holder.journal.state.entries[ONE].asked is not None
+    for _ in range(40):
+        fleet.holder.round()
+    assert not fleet.holder.journal.state.entries
+    assert fleet.holder.stats.reassignment_ends == {"refused": 1}
+
+
+def test_conclusion_that_is_lost_is_found_out_by_the_executor(fleet: Fleet) -> None:
+    def unsent_conclusion(content: bytes) -> bytes | None:
+        return unsent(content) if content[0] == 2 else None
+
+    fleet.connection.before = unsent_conclusion
+    assert fleet.member.request((ONE, (2, 3))).outcome.error_code == STORAGE_ERROR
+    fleet.finish()
+    assert fleet.holder.cluster.partitions[ONE].now().replicas == (2, 3), "the first step was under way"
+
+
+def test_conclusion_of_an_unknown_plan_is_refused(fleet: Fleet) -> None:
+    def other_holder(content: bytes) -> bytes | None:
+        if content[0] == 2:
+            fleet.connection.desk = HolderDesk(fleet.holder.decisions(), lambda: True, lambda: 0)
+        return None
+
+    fleet.connection.before = other_holder
+    answer = fleet.member.request((ONE, (2, 3)))
+    assert answer.outcome.error_code == STORAGE_ERROR
+    assert "does not know the request" in str(answer.outcome.error_message)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x01", b"\x01junk", b"\x02", b"\x02" + b"\0" * 8, b"\x09" * 40])
+async def test_question_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
+    desk = HolderDesk(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
+    assert (await desk.answer(content))[:1] in (BUSY, b"\x03")
+    assert desk.plans == 0
+
+
+@pytest.mark.parametrize(
+    "answer", [b"\x01" + b"\0" * 12, b"\x02" + b"\0" * 12, b"\x03", b"\x03\x09?", b"\x03\x02no"]
+)
+def test_answer_that_cannot_be_read_is_a_refusal(fleet: Fleet, answer: bytes) -> None:
+    fleet.connection.before = lambda _content: answer
+    assert fleet.member.request((ONE, (2, 3))).outcome.error_code
