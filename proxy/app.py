@@ -47,7 +47,7 @@ from proxy.process.cores import workers_of
 from proxy.process.descriptors import raise_limit
 from proxy.process.relay import Relay
 from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore
-from proxy.reassign import Reassignments
+from proxy.reassign import make_reassignments
 from proxy.reload import Reloader
 from proxy.stats import Stats
 from proxy.summary import summary
@@ -125,7 +125,11 @@ class App:
             if leaders
             else None
         )
-        self._reassignments = moves = self._make_reassignments(client)
+        start = partial(self._supervisor.run_once, "reassignment_request")
+        call = relay.shared.worker.call
+        self._reassignments = moves = make_reassignments(
+            config, client, start, call, self.stats, self._access, lambda: self._fleet
+        )
         shown = None if moves is None else moves.shown
         self._workers = None if workers == 1 else self._make_workers(workers, quotas.definitions, shown)
         names = relay.engine.topics.names if self._workers is None else self._workers.names
@@ -235,6 +239,7 @@ class App:
         if self._replication_source is not None:
             run_forever("replication_source", self._replication_source.run)
         if self._reassignments is not None:
+            self._reassignments.start()
             run_forever("reassignments", self._reassignments.run)
             run_forever("reassignment_status", self._reassignments.watch)
 
@@ -245,8 +250,9 @@ class App:
             await self._fleet.close()  # while its tasks run: the holder is told
         await self._supervisor.end()
         await self._admin.close()
-        if self._topic is not None:
-            await asyncio.to_thread(self._topic.close)
+        for topics in (self._topic, self._reassignments):
+            if topics is not None:
+                await asyncio.to_thread(topics.close)
         self._quota_service.close()
         self.relay.close()
 
@@ -334,16 +340,6 @@ class App:
         return Workers(
             workers, self._config, definitions, self.brokers, moves, self._ask, self._supervisor, shares
         )
-
-    def _make_reassignments(self, client: BrokerClient) -> Reassignments | None:
-        """Create the executor of reassignments; None if they pass unchanged."""
-        settings = self._config.reassignment
-        if not settings.batches:
-            return None
-        assert settings.journal is not None, "the configuration was checked"
-        start = partial(self._supervisor.run_once, "reassignment_request")
-        call = self.relay.shared.worker.call
-        return Reassignments(settings, settings.journal, client, start, now_ms, call, self.stats)
 
     def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
         """Hand a question to the API that it is for."""

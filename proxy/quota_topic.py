@@ -24,7 +24,7 @@ from proxy.topic_log.access import Access, Sasl
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import TopicSpec
 
-__all__ = ["QuotaTopic", "access_of", "audit_spec", "quota_spec", "require_aiokafka"]
+__all__ = ["QuotaTopic", "access_of", "audit_spec", "journal_spec", "quota_spec", "require_aiokafka"]
 
 _BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _FRAME_BYTES: Final = 64 * 1024  # what a batch may have beside its records
@@ -131,8 +131,17 @@ def quota_spec(quotas: QuotaSettings) -> TopicSpec:
 
     Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack.
     """
+    return _compacted(quotas.topic)
+
+
+def journal_spec(topic: str) -> TopicSpec:
+    """Return what the topic of a reassignment journal must be like."""
+    return _compacted(topic)
+
+
+def _compacted(topic: str) -> TopicSpec:
     configs = {"max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES), "compression.type": "uncompressed"}
-    return TopicSpec(quotas.topic, configs=configs)
+    return TopicSpec(topic, configs=configs)
 
 
 def audit_spec(quotas: QuotaSettings) -> TopicSpec:

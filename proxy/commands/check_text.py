@@ -167,10 +167,11 @@ def reassignment(config: Config) -> Iterator[str]:
     if not settings.batches:
         return
     limits = settings.limits
+    journal = f"topic {settings.journal_topic}" if settings.in_topic else settings.directory
     yield (
         f"reassignments: {count(limits.parallel_replica_count, 'replica')} of a partition, "
         f"{count(limits.parallel_partition_count, 'partition')}, {count(limits.parallel_leader_movements, 'leader')}, "
-        f"{count(limits.max_concurrent_replica_movements, 'replica')} in all at once; journal in {settings.journal}"
+        f"{count(limits.max_concurrent_replica_movements, 'replica')} in all at once; journal in {journal}"
     )
 
 

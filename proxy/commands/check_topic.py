@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from proxy.config import Config
 from proxy.errors import SluiceError
-from proxy.quota_topic import access_of, audit_spec, quota_spec, require_aiokafka
+from proxy.quota_topic import access_of, audit_spec, journal_spec, quota_spec, require_aiokafka
 from proxy.topic_log.access import Access
 from proxy.topic_log.topic import ProblemError, TopicSpec, find
 
@@ -21,6 +21,8 @@ def require_topic_library(config: Config) -> None:
     """
     if config.quotas.store == "topic":
         require_aiokafka()
+    elif config.reassignment.in_topic:
+        require_aiokafka('[reassignment] journal = "topic"')
     elif config.fleet.has_group:
         require_aiokafka("[fleet] without holder")
 
@@ -32,16 +34,24 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
         tls: returns the TLS context towards the topics' brokers; None for plaintext.
 
     Raises:
-        SluiceError: the quota topic cannot be read.
+        SluiceError: the quota topic, or the journal's, cannot be read.
     """
     access = access_of(config.fleet_cluster, tls)
     for spec in _specs(config):
         try:
             yield f"topic {spec.name}: {asyncio.run(_state(access, spec))}"
         except ProblemError as error:
-            if config.quotas.store == "topic" and spec.name == config.quotas.topic:
+            if spec.name in _needed(config):
                 raise SluiceError(error.problem.text) from error
             yield f"warning: {error.problem.text}"
+
+
+def _needed(config: Config) -> Iterator[str]:
+    """Yield the topics without which nothing works that is kept there."""
+    if config.quotas.store == "topic":
+        yield config.quotas.topic
+    if config.reassignment.in_topic:
+        yield config.reassignment.journal_topic
 
 
 def _specs(config: Config) -> Iterator[TopicSpec]:
@@ -50,6 +60,8 @@ def _specs(config: Config) -> Iterator[TopicSpec]:
         yield quota_spec(quotas)
         if quotas.audit_topic:
             yield audit_spec(quotas)
+    if config.reassignment.in_topic:
+        yield journal_spec(config.reassignment.journal_topic)
     if fleet.has_group:
         yield TopicSpec(fleet.group, one_partition=False)
 

@@ -32,7 +32,7 @@ def unwritable(config: Config) -> Iterator[str]:
     capture = config.capture.directory
     if capture is not None and (problem := _problem(capture)):
         yield f"capture.directory: {problem}: nothing can be captured"
-    journal = config.reassignment.journal if config.reassignment.batches else None
+    journal = config.reassignment.directory if config.reassignment.batches else None
     if journal is not None and (problem := _problem(journal)):
         yield f"reassignment.journal: {problem}: reassignments are refused"
 

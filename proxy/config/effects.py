@@ -36,7 +36,7 @@ def without_effect(config: Config) -> Iterator[str]:
             'quotas.scope: "cluster" without [fleet] is the one broker behind this sidecar: each sidecar gives a '
             "client its whole budget"
         )
-    if config.fleet.cluster is not None and not config.fleet.has_group and config.quotas.store != "topic":
+    if config.fleet.cluster is not None and not config.fleet.has_group and not config.keeps_topics:
         yield 'fleet.bootstrap: has no effect without a group (fleet.bind and no fleet.holder) or store = "topic"'
     yield from _quota_warnings(config.quotas)
 

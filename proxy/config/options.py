@@ -101,6 +101,11 @@ class Config:
         return self.cluster if self.fleet.cluster is None else self.fleet.cluster
 
     @property
+    def keeps_topics(self) -> bool:
+        """Whether something is kept in topics of Sluice's own."""
+        return self.quotas.store == "topic" or self.reassignment.in_topic
+
+    @property
     def fleet_bootstrap_key(self) -> str:
         """The key that names the brokers of that cluster."""
         return "cluster.bootstrap" if self.fleet.cluster is None else "fleet.bootstrap"

@@ -17,6 +17,7 @@ from proxy.config.cluster_options import ClusterOptions
 from proxy.config.effects import without_effect
 from proxy.config.environment import Tables, merge, override, variable_of
 from proxy.config.fleet_options import FleetOptions
+from proxy.config.journal_topic import check_journal
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.limit_options import LimitOptions
 from proxy.config.listener_options import ListenerOptions
@@ -127,6 +128,7 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
     )
     warnings = old_names + replaced + check(config)
     check_store(config)
+    check_journal(config)
     if _table(tables, "quotas").get("scope") == OLD_SCOPE:
         warnings.append(f'quotas.scope: "{OLD_SCOPE}" is now called "cluster"')
     warnings += store_warnings(config.quotas, quotas.file, in_fleet=fleet.configured)
@@ -201,10 +203,14 @@ def _with_hold_default(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
 
 def _with_journal(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
     """Fill in the journal's directory: reassignments under way must survive a restart."""
-    journal = _absolute(base, settings.journal)
+    if isinstance(settings.journal, str):
+        return settings
+    journal = _absolute(base, settings.directory)
     if settings.batches and journal is None:
         if state is None:
-            problem = 'mode = "batch" needs a directory on disk: set this key, or [state] directory'
+            problem = (
+                'mode = "batch" needs a directory on disk, or "topic": set this key, or [state] directory'
+            )
             raise ConfigError("reassignment.journal", problem)
         journal = base / state / JOURNAL_DIRECTORY
     return replace(settings, journal=journal)

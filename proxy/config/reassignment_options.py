@@ -14,6 +14,8 @@ from quotas.reassignment.batch import BatchLimits
 
 _COUNT_MAX: Final = 1_000_000
 _DAY_SECONDS: Final = 86400
+TOPIC: Final = "topic"
+_FILE: Final = "file"
 
 
 def _limit(default: int, unit: str) -> int:
@@ -31,19 +33,27 @@ def _cap() -> int | None:
     return found
 
 
+def _journal(path: str, value: object) -> Path | str | None:
+    """Read where the journal is; "file" is the default directory, and a directory called topic is "./topic"."""
+    if value == TOPIC:
+        return TOPIC
+    return None if value == _FILE else readers.optional_file_path(path, value)
+
+
 @dataclass(frozen=True, slots=True)
 class ReassignmentSettings:
     """`[reassignment]`."""
 
     mode: str = field(default="pass", metadata=key(readers.choice("pass", "batch"), '"pass" or "batch"'))
-    journal: Path | None = field(
+    journal: Path | str | None = field(
         default=None,
         metadata=key(
-            readers.optional_file_path,
-            "path",
+            _journal,
+            'path, "file" or "topic"',
             default='`reassignment` in `[state] directory`; needed with `mode = "batch"`',
         ),
     )
+    journal_topic: str = field(default="__sluice-reassignments", metadata=key(readers.text, "topic"))
     parallel_replica_count: int = _limit(1, "replicas")
     parallel_partition_count: int = _limit(10, "partitions")
     parallel_leader_movements: int = _limit(2, "partitions")
@@ -61,6 +71,16 @@ class ReassignmentSettings:
     def batches(self) -> bool:
         """Whether reassignments are executed in batches."""
         return self.mode == "batch"
+
+    @property
+    def in_topic(self) -> bool:
+        """Whether there is a journal, and it is in a topic."""
+        return self.batches and self.journal == TOPIC
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a journal on files."""
+        return self.journal if isinstance(self.journal, Path) else None
 
     @property
     def limits(self) -> BatchLimits:

@@ -11,7 +11,15 @@ from proxy.config.options import Config
 from proxy.config.quota_options import QuotaSettings
 from proxy.errors import ConfigError
 
-__all__ = ["OLD_NAME", "check_store", "renamed", "settled", "store_warnings"]
+__all__ = [
+    "OLD_NAME",
+    "check_store",
+    "check_topic_cluster",
+    "check_topic_name",
+    "renamed",
+    "settled",
+    "store_warnings",
+]
 
 OLD_NAME: Final = "source"
 _NEW_NAME: Final = "store"
@@ -82,17 +90,38 @@ def check_store(config: Config) -> None:
         )
         raise ConfigError("quotas.file", problem, str(quotas.file))
     for key, name in (("topic", quotas.topic), ("audit_topic", quotas.audit_topic)):
-        if name and (_TOPIC.fullmatch(name) is None or name in (".", "..")):
-            raise ConfigError(f"quotas.{key}", "is not a valid name of a topic", name)
+        if name:
+            check_topic_name(f"quotas.{key}", name)
     if quotas.topic == quotas.audit_topic:
         raise ConfigError("quotas.audit_topic", "must be another topic than quotas.topic", quotas.audit_topic)
+    check_topic_cluster(config, '[quotas] store = "topic"')
+
+
+def check_topic_name(path: str, name: str) -> None:
+    """Check that a key is the name of a topic.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if _TOPIC.fullmatch(name) is None or name in (".", ".."):
+        raise ConfigError(path, "is not a valid name of a topic", name)
+
+
+def check_topic_cluster(config: Config, setting: str) -> None:
+    """Check that Sluice can read and write a topic of its own.
+
+    Args:
+        setting: what needs the topic, as it is written.
+
+    Raises:
+        ConfigError: it cannot.
+    """
     if config.fleet_cluster.sasl_mechanism == WITHOUT_GROUPS:
         section = "fleet.cluster" if config.fleet.cluster else "cluster"
-        problem = f'{WITHOUT_GROUPS} cannot be used with [quotas] store = "topic"'
-        raise ConfigError(f"{section}.sasl_mechanism", problem)
+        raise ConfigError(f"{section}.sasl_mechanism", f"{WITHOUT_GROUPS} cannot be used with {setting}")
     if config.bootstrap_behind is not None:
         problem = (
-            'with [quotas] store = "topic" it must name a listener of the brokers that is not behind Sluice: '
+            f"with {setting} it must name a listener of the brokers that is not behind Sluice: "
             "the topic's brokers are reached at the addresses that they advertise there"
         )
         raise ConfigError(config.fleet_bootstrap_key, problem, str(config.bootstrap_behind))

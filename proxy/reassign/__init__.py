@@ -10,11 +10,13 @@
     forwarding           a member's requests to the holder of its fleet
     validation, api      validates a caller's request as Kafka does, and sends its first step on the caller's connection
     reconcile, executor  decides on the next steps, and the loop that executes them
+    places, topic_place  where a process keeps its journal, put together
     status               the progress for operators
 
 The arithmetic of the steps is in `quotas.reassignment.step` and `quotas.reassignment.batch`, which are pure.
 """
 
 from proxy.reassign.service import Reassignments
+from proxy.reassign.setup import make_reassignments
 
-__all__ = ["Reassignments"]
+__all__ = ["Reassignments", "make_reassignments"]

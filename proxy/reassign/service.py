@@ -1,11 +1,7 @@
 """The components of `mode = "batch"`, assembled for the application (KIP-435)."""
 
 import asyncio
-import os
-import secrets
-import socket
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Final
 
 from proxy.channel import OngoingMoves, Question
@@ -18,13 +14,11 @@ from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
 from proxy.reassign.decisions import LocalDecisions
 from proxy.reassign.executor import Executor
-from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.leader_lock import LeaderLock
+from proxy.reassign.places import Place
 from proxy.stats import Stats
 
 __all__ = ["Reassignments"]
 
-_NAME_BYTES: Final = 4
 _WATCH_SECONDS: Final = 1.0
 
 
@@ -32,7 +26,7 @@ class Reassignments:
     """Takes requests, executes them, and reports on them.
 
     Args:
-        directory: the journal's directory.
+        place: where the journal is.
         start: starts a background task.
         now_ms: the time, monotonic.
         read: has callers' frames parsed.
@@ -41,7 +35,7 @@ class Reassignments:
     def __init__(
         self,
         settings: ReassignmentSettings,
-        directory: Path,
+        place: Place,
         client: BrokerClient,
         start: Callable[[Coroutine[object, object, None]], object],
         now_ms: Callable[[], int],
@@ -50,12 +44,14 @@ class Reassignments:
     ) -> None:
         self._settings = settings
         self._stats = stats
-        name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
-        self._journal = AsyncJournal(FileJournal(directory), name)
-        lock = LeaderLock(directory, name)
-        self._executor = Executor(self._journal, Cluster(client), lock, self.settings, now_ms, stats)
+        self._place = place
+        self._journal = AsyncJournal(place.journal, place.process)
+        self._executor = executor = Executor(
+            self._journal, Cluster(client), place.lock, self.settings, now_ms, stats
+        )
         # A separate connection, so that callers do not wait for a round.
-        decisions = LocalDecisions(self._journal, Cluster(client), self.settings, self._executor.wake)
+        local = LocalDecisions(self._journal, Cluster(client), self.settings, executor.wake)
+        decisions = place.decisions(local, lambda: executor.leads, self._journal)
         self._api = ReassignmentApi(decisions, start, read, stats)
         self._rate = status.Rate()
         self._families: list[Family] = []
@@ -82,6 +78,14 @@ class Reassignments:
         """Execute moves until cancelled by the application."""
         await self._executor.run()
 
+    def start(self) -> None:
+        """Begin to read the journal."""
+        self._place.start()
+
+    def close(self) -> None:
+        """Release the journal, when nothing runs any more; blocks for a bounded time."""
+        self._place.close()
+
     async def page(self) -> dict[str, object]:
         """Return the admin port's page."""
         moves = await self._look()
@@ -99,7 +103,7 @@ class Reassignments:
 
     def families(self) -> list[Family]:
         """Return the metrics: moves as of a moment ago, counters as of now."""
-        return [*self._families, *status.counters(self._stats)]
+        return [*self._families, *status.counters(self._stats), *self._place.families()]
 
     async def watch(self) -> None:
         """Update the status regularly: for thousands of moves a scrape would block the loop too long."""

@@ -71,6 +71,7 @@ class ReassignmentRig(ReplicationRig):
         self.gateways: dict[str, SluiceProcess] = {}
         self._gateway_settings: dict[str, SluiceSettings] = {}
         self.journal = directory / "reassignment"
+        self.sections: dict[str, dict[str, dict[str, object]]] = {}  # more tables of a gateway, by its name
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -106,6 +107,7 @@ class ReassignmentRig(ReplicationRig):
             cluster={"sasl_mechanism": "PLAIN", "username": "sluice", "password": password("sluice")},
             sections={
                 "reassignment": {"mode": "batch", "journal": str(self.journal), **reassignment},
+                **self.sections.get(name, {}),
             },
         )
         self._gateway_settings[name] = settings
@@ -139,6 +141,19 @@ class ReassignmentRig(ReplicationRig):
         while self.sluice.metric("sluice_reloads_total", result="ok") == before:
             assert time.monotonic() < deadline, "a reload"
             time.sleep(0.05)
+
+    def allow_topics(self, *topics: str) -> None:
+        """Let Sluice use topics of its own, and the groups and transactional ids of their names."""
+        write = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
+        bindings = [_allowed(ResourceType.TOPIC, topic, one) for topic in topics for one in write]
+        bindings += [_allowed(ResourceType.GROUP, topic, AclOperation.READ) for topic in topics]
+        bindings += [
+            _allowed(ResourceType.TRANSACTIONAL_ID, topic, one)
+            for topic in topics
+            for one in (AclOperation.WRITE, AclOperation.DESCRIBE)
+        ]
+        for done in self.admin.create_acls(bindings).values():
+            done.result(30)
 
     def end_gateway(self, name: str) -> None:
         """End a gateway; one that was killed is only forgotten."""

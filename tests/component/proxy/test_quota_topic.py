@@ -27,6 +27,7 @@ from proxy.quota_api import FileStore
 async def build():
     listener = {"bootstrap_port": 19090, "first_broker_port": 19100}
     tables = {"cluster": {"bootstrap": "127.0.0.1:1"}, "listeners": [listener], "quotas": {"file": "q.toml"}}
+    tables["reassignment"] = {"mode": "batch", "journal": "journal"}
     config = parse(tables, Source(), Path(sys.argv[1]))
     App(config, FileStore(config.quotas), asyncio.get_running_loop())
 

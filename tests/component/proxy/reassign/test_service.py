@@ -6,6 +6,7 @@ from pathlib import Path
 from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import ReassignmentSettings
 from proxy.reassign import Reassignments
+from proxy.reassign.places import FilePlace
 from proxy.stats import Stats
 from tests.support.executor_world import read_beside
 
@@ -14,7 +15,7 @@ async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[st
     stats = Stats()
     service = Reassignments(
         ReassignmentSettings(mode="batch"),
-        directory,
+        FilePlace(directory),
         BrokerClient(BrokerMap((), stats)),
         asyncio.get_running_loop().create_task,
         lambda: 0,
