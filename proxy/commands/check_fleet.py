@@ -122,7 +122,9 @@ def _differences(config: Config, definitions: Definitions, own_name: str, page: 
     if theirs is None:  # it has no lease yet
         return ()
     definitions.keep_digest()
-    own = facts_of(config.quotas, config.fleet.members_max, engine_options(config), definitions)
+    own = facts_of(
+        config.quotas, config.reassignment, config.fleet.members_max, engine_options(config), definitions
+    )
     left_out = _NOT_CONFIGURED if config.quotas.store == "file" else (*_NOT_CONFIGURED, DIGEST)
     facts = {name: value for name, value in own.items() if name not in left_out}
     return list(differences([(own_name, facts), (theirs["name"], theirs)]).values())

@@ -30,6 +30,7 @@ _SAME: Final = {
     "burst_seconds": "the seconds of burst differ",
     "partition_mutations": "the partition mutations of all clients differ",
     "store": "the store of quotas differs",
+    "journal": "the reassignment journal differs",
     DIGEST: "the quotas differ",
 }
 

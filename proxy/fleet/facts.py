@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.config import QuotaSettings
+from proxy.config import QuotaSettings, ReassignmentSettings
 from proxy.fleet.codec import FACT_BYTES_MAX, Facts
 from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
@@ -15,12 +15,16 @@ DIGEST: Final = "quotas_digest"
 
 
 def facts_of(
-    settings: QuotaSettings, members_max: int, options: EngineOptions, definitions: Definitions
+    settings: QuotaSettings,
+    reassignment: ReassignmentSettings,
+    members_max: int,
+    options: EngineOptions,
+    definitions: Definitions,
 ) -> Facts:
     """Return the facts of one member.
 
     Args:
-        settings: for the store, which stays as it was at start.
+        settings, reassignment: for the store and the journal, which stay as they were at start.
         options: those in force.
         definitions: the quotas in force, which keep a digest.
     """
@@ -35,9 +39,17 @@ def facts_of(
         "burst_seconds": f"{options.burst_seconds:g}",
         "partition_mutations": _mutations(options),
         "store": store[:FACT_BYTES_MAX],
+        "journal": _journal(reassignment),
         QUOTAS: str(len(definitions)),
         DIGEST: definitions.digest,
     }
+
+
+def _journal(reassignment: ReassignmentSettings) -> str:
+    if not reassignment.batches:
+        return "none"
+    # A directory may be mounted elsewhere at each member.
+    return f"topic {reassignment.journal_topic}"[:FACT_BYTES_MAX] if reassignment.in_topic else "file"
 
 
 def _mutations(options: EngineOptions) -> str:

@@ -87,7 +87,9 @@ def _fleet(
         config.fleet,
         lessee,
         leasing,
-        lambda: facts_of(config.quotas, lessee.terms.lessees_max, engine.options, engine.definitions),
+        lambda: facts_of(
+            config.quotas, config.reassignment, lessee.terms.lessees_max, engine.options, engine.definitions
+        ),
         access() if config.fleet.holder is None else None,
         tls,
     )

@@ -51,7 +51,7 @@ class Reassignments:
         )
         # A separate connection, so that callers do not wait for a round.
         local = LocalDecisions(self._journal, Cluster(client), self.settings, executor.wake)
-        decisions = place.decisions(local, lambda: executor.leads, self._journal)
+        decisions = place.decisions(local, lambda: executor.leads and place.lock.held, self._journal)
         self._api = ReassignmentApi(decisions, start, read, stats)
         self._rate = status.Rate()
         self._families: list[Family] = []

@@ -45,6 +45,7 @@ SETTLE_MS: Final = 30_000
 APPEND_SECONDS_MAX: Final = 10.0
 BEGIN_SECONDS_MAX: Final = 16.0
 _READ_BACK_SECONDS_MAX: Final = 5.0
+_FIRST_SECONDS_MAX: Final = 3.0
 _RECOVERED_AT_ONCE: Final = 1000
 _DAMAGED_TOLD_MAX: Final = 3
 _DAMAGED_MAX: Final = 10_000
@@ -290,8 +291,14 @@ class TopicJournal:
         ]
 
     def _drain(self) -> None:
-        while (portion := self._log.inbox.take()) is not None:
+        """Take what has been read; a process that has just started waits for that."""
+        deadline = time.monotonic() + (0 if self._complete else _FIRST_SECONDS_MAX)
+        while (portion := self._log.inbox.take(self._patience(deadline))) is not None:
             self._take(portion)
+
+    def _patience(self, deadline: float) -> float:
+        waits = not self._complete and self._log.problem is None
+        return max(0.0, deadline - time.monotonic()) if waits else 0.0
 
     def _take(self, portion: Portion) -> None:
         if portion.begins:

@@ -27,7 +27,10 @@ def limits(rate: float = 5) -> Definitions:
 
 def facts(config: Config, definitions: Definitions) -> Facts:
     definitions.keep_digest()
-    return {**facts_of(config.quotas, 8, engine_options(config), definitions), "version": "0.0"}
+    return {
+        **facts_of(config.quotas, config.reassignment, 8, engine_options(config), definitions),
+        "version": "0.0",
+    }
 
 
 def page(*disagreements: str, **changed: str) -> Document:

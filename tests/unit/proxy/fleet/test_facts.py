@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.config import QuotaSettings
+from proxy.config import QuotaSettings, ReassignmentSettings
 from proxy.fleet.codec import FACTS_MAX, Facts
 from proxy.fleet.disagreements import differences
 from proxy.fleet.facts import facts_of
@@ -13,6 +13,8 @@ from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
 
 SETTINGS = QuotaSettings()
+REASSIGNMENT = ReassignmentSettings()
+TOPIC = ReassignmentSettings(mode="batch", journal="topic")
 OPTIONS = EngineOptions()
 
 
@@ -21,10 +23,11 @@ def facts(
     options: EngineOptions = OPTIONS,
     rate: float = 5,
     members_max: int = 8,
+    reassignment: ReassignmentSettings = REASSIGNMENT,
 ) -> Facts:
     definitions = Definitions({Entity("ann"): {"producer_byte_rate": rate}})
     definitions.keep_digest()
-    return facts_of(settings, members_max, options, definitions)
+    return facts_of(settings, reassignment, members_max, options, definitions)
 
 
 def test_all_facts_can_be_sent() -> None:
@@ -37,6 +40,7 @@ def test_all_facts_can_be_sent() -> None:
     ("other", "said"),
     [
         (facts(), ""),
+        (facts(reassignment=TOPIC), "the reassignment journal differs"),
         (facts(rate=6), "the quotas differ"),
         (facts(members_max=9), "members_max differs: 8 at a; 9 at b"),
         (
