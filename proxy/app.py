@@ -90,6 +90,8 @@ class App:
         self._topic = topic = self._open_topic() if store is None else None
         quotas = store if topic is None else topic.store
         assert quotas is not None, "a store is given, or a topic is opened"
+        origins = Origins(config)
+        quotas.noted = origins.note
         # With workers the clients are theirs, and their capture; brokers replicate through this process.
         own = config if workers == 1 else replace(config, capture=CaptureOptions())
         self.relay = relay = Relay(
@@ -143,7 +145,7 @@ class App:
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.answer)
         if self._workers is not None:
             figures = self._workers.figures(metrics, relay.engine, series_max)
-        explanations = Explanations(figures, relay.engine, Origins(config))
+        explanations = Explanations(figures, relay.engine, origins)
         site = Site(figures, self.not_ready, page, state, explanations)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)

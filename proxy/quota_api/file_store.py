@@ -24,9 +24,10 @@ from proxy.logs import event
 from proxy.quota_api.advice import no_quotas_file, not_in_a_fleet, not_writable
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.in_force import QuotasInForce
-from proxy.quota_api.store import Client, NotAllowedError, StoreError
+from proxy.quota_api.store import Client, NotAllowedError, Noted, StoreError
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
+from quotas.definitions.records import Author
 from quotas.definitions.toml_edit import Document
 from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError, FormError
@@ -51,6 +52,7 @@ class FileStore:
     Attributes:
         definitions: the definitions in force, always the same object.
         seen: the file's signature when it was last read or written here.
+        noted: called for each altered entity; None: not called.
 
     Raises:
         ConfigError: the file cannot be read, or a definition is invalid.
@@ -72,6 +74,7 @@ class FileStore:
         self._in_force = in_force = QuotasInForce(settings, quota_text)
         self.definitions = in_force.definitions
         self.file_signature = Signature()
+        self.noted: Noted | None = None
         in_force.starting = True
         self.read(settings)
         in_force.starting = False
@@ -96,7 +99,7 @@ class FileStore:
         return self.definitions
 
     def alter(
-        self, alterations: Iterable[Alteration], _client: Client | None = None, /, *, validate_only: bool
+        self, alterations: Iterable[Alteration], client: Client | None = None, /, *, validate_only: bool
     ) -> Outcome:
         """Alter quotas; at the return they are on the disk and in force.
 
@@ -115,9 +118,17 @@ class FileStore:
                 outcome = self._in_force.refuse_overridden(outcome)
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome)
+                    self._note(outcome, client)
         except OSError as error:
             raise StoreError(not_writable(self._path, error)) from error
         return outcome
+
+    def _note(self, outcome: Outcome, client: Client | None) -> None:
+        """Note who has altered these entities."""
+        if self.noted is not None and client is not None:
+            author = Author(client.principal, client.address, "")
+            for entity in self._in_force.with_pauses(outcome.changes):
+                self.noted(entity, author)
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
         """Replace the quotas by the brokers'; returns whether any differed.

@@ -7,6 +7,7 @@ from typing import Final
 from proxy.config import Config
 from proxy.explain.explanation import Origin
 from quotas.definitions.entities import Entity
+from quotas.definitions.records import Author
 
 __all__ = ["ALTERED_MAX", "Origins"]
 
@@ -24,10 +25,12 @@ class Origins:
         self._config_name = "" if config.source.path is None else config.source.path.name
         self._altered: OrderedDict[Entity, Origin] = OrderedDict()
 
-    def note(self, entity: Entity, by: str, at: str = "") -> None:
+    def note(self, entity: Entity, author: Author) -> None:
         """Note an alteration; without a time it is now."""
         altered = self._altered
-        altered[entity] = Origin(by, at or iso(datetime.now(UTC).timestamp()))
+        host = author.address.rpartition(":")[0] or author.address
+        by = f"User:{author.name}{f' from {host}' if host else ''}"
+        altered[entity] = Origin(by, author.at or iso(datetime.now(UTC).timestamp()))
         altered.move_to_end(entity)
         while len(altered) > ALTERED_MAX:
             altered.popitem(last=False)

@@ -3,15 +3,17 @@
 All of it blocks and belongs to one thread (`service`), except where it says otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from proxy.config import QuotaSettings
 from proxy.files import Signature
 from quotas.definitions.alterations import Alteration, Outcome
 from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
+from quotas.definitions.records import Author
 
-__all__ = ["Client", "NotAllowedError", "QuotaStore", "StoreError"]
+__all__ = ["Client", "NotAllowedError", "Noted", "QuotaStore", "StoreError"]
 
 
 class StoreError(Exception):
@@ -29,8 +31,18 @@ class Client(NamedTuple):
     address: str = ""
 
 
+Noted = Callable[[Entity, Author], None]
+"""Notes who has altered an entity; called in the store's thread."""
+
+
 class QuotaStore(Protocol):
-    """The quotas of one configuration."""
+    """The quotas of one configuration.
+
+    Attributes:
+        noted: called for each altered entity; None: not called.
+    """
+
+    noted: Noted | None
 
     @property
     def definitions(self) -> Definitions:

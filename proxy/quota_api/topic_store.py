@@ -27,7 +27,7 @@ from proxy.logs import event
 from proxy.quota_api.in_force import QuotasInForce
 from proxy.quota_api.log import Events, Log
 from proxy.quota_api.snapshot import Place, Snapshot, SnapshotError
-from proxy.quota_api.store import Client, StoreError
+from proxy.quota_api.store import Client, Noted, StoreError
 from proxy.topic_log.records import AppendError, Portion, Problem, Record
 from quotas.definitions.alterations import Alteration, Outcome, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions
@@ -36,6 +36,7 @@ from quotas.definitions.records import (
     KEY_BYTES_MAX,
     Author,
     RecordError,
+    author_of,
     event_of,
     key_of,
     read_key,
@@ -68,6 +69,7 @@ class TopicStore:
     Attributes:
         definitions: the definitions in force, always the same object.
         file_signature: of no file.
+        noted: called with the author of each record that is applied; None: not called.
         records: counts records by result: "applied", "removed", and the causes of those that were skipped.
         snapshots: counts written snapshots by result: "ok", "failed".
         next_offset: the offset after the last record that was applied.
@@ -89,6 +91,7 @@ class TopicStore:
         self._in_force.starting = True  # no client is served before there are quotas
         self.definitions = self._in_force.definitions
         self.file_signature = Signature()
+        self.noted: Noted | None = None
         self.records: Counter[str] = Counter()
         self.snapshots: Counter[str] = Counter()
         self.next_offset = 0
@@ -297,6 +300,8 @@ class TopicStore:
             values[limit] = value
         changes[entity] = values
         self.records["removed" if value is None else "applied"] += 1
+        if self.noted is not None and (author := author_of(record.value)) is not None:
+            self.noted(entity, author)
 
     def _change(self, changes: Mapping[Entity, Mapping[str, float]]) -> None:
         for change in self._in_force.with_pauses(changes.items()):

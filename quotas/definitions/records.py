@@ -26,6 +26,7 @@ __all__ = [
     "VERSION",
     "Author",
     "RecordError",
+    "author_of",
     "key_of",
     "read_key",
     "read_value",
@@ -35,6 +36,7 @@ __all__ = [
 VERSION: Final = 1
 KEY_BYTES_MAX: Final = 128 * 1024  # two names of 32,767 bytes
 VALUE_BYTES_MAX: Final = 4 * 1024
+_AUTHOR_CHARACTERS_MAX: Final = 200
 _NAME_CHARACTERS_MAX: Final = 256  # of an author; a value must fit
 
 
@@ -154,6 +156,23 @@ def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
     except DefinitionError as error:
         raise RecordError("value", error.problem) from None
     return float(number)
+
+
+def author_of(value: bytes | None) -> Author | None:
+    """Return who set a limit; None if the record does not say. What it says is not checked.
+
+    >>> author_of(b'{"v":1,"value":5,"by":"ann","from":"::1","at":"2026-01-31T12:00:00.000Z"}').name
+    'ann'
+    >>> author_of(b'{"v":1,"value":5}'), author_of(None)
+    (None, None)
+    """
+    if value is None or len(value) > VALUE_BYTES_MAX:
+        return None
+    found = _parsed(value, "value")
+    texts = [found.get(name) for name in ("by", "from", "at")]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    return Author(*(str(text)[:_AUTHOR_CHARACTERS_MAX] for text in texts))
 
 
 def _number(value: float | None) -> float | None:

@@ -10,8 +10,10 @@ from proxy.errors import ConfigError
 from proxy.files import signature
 from proxy.quota_api import FileStore, StoreError
 from proxy.quota_api import file_store as module
+from proxy.quota_api.store import Client
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
+from quotas.definitions.records import Author
 from quotas.definitions.toml_file import parse
 
 A, B = Entity(client_id="a"), Entity(client_id="b")
@@ -297,3 +299,13 @@ def test_mirror_leaves_out_no_more_than_the_key_it_does_not_know() -> None:
     kept = store(None)
     kept.mirror([([("user", "u")], {"new_key": 5.0, RATE: 6.0})])
     assert kept.definitions.values(Entity("u")) == {RATE: 6}
+
+
+def test_alteration_is_noted_with_its_client(path: Path) -> None:
+    kept = store(path)
+    noted: list[tuple[Entity, Author]] = []
+    kept.noted = lambda entity, author: noted.append((entity, author))
+    client = Client("ops", "10.0.0.4:51000")
+    kept.alter([rate("a", 2000.0)], client, validate_only=True)
+    kept.alter([rate("a", 2000.0), rate("b", -1.0)], client, validate_only=False)
+    assert noted == [(A, Author("ops", "10.0.0.4:51000", ""))]

@@ -134,6 +134,16 @@ def test_alteration_is_one_batch_with_its_author_and_in_force_when_it_was_read_b
     assert store.definitions.values(ANN) == {OTHER: 7.0}
 
 
+def test_author_of_each_record_is_noted() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    noted: list[tuple[Entity, Author]] = []
+    store.noted = lambda entity, author: noted.append((entity, author))
+    alter(store, asked("bob", (RATE, 8.0)))
+    ((entity, author),) = noted
+    assert (entity, author.name, author.address) == (Entity("bob"), "admin", "10.0.0.4:51000")
+
+
 def test_what_changes_nothing_here_is_written_too() -> None:
     """Another process may have changed it a moment ago; the topic decides."""
     log = FakeLog()
