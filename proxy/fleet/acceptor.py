@@ -25,7 +25,7 @@ HANDSHAKE_SECONDS_MAX: Final = 5.0
 ACCEPT_GAP_SECONDS: Final = 0.005
 READ_BYTES: Final = 16 * 1024
 _BACKLOG: Final = 128
-_PAUSE_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 1.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock = await _accepted(listening)
+                sock = await accepted_from(listening)
             except OSError as error:  # the peer is gone already, or this process has no descriptor left
                 await self._pause(error)
                 continue
@@ -116,7 +116,7 @@ class Acceptor:
             event(
                 logger, logging.ERROR, "the fleet's port accepts no connection", detail=system_reason(error)
             )
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
 
     async def _open(self, sock: socket.socket) -> None:
         """Carry out the handshake of a connection, and serve it."""
@@ -151,7 +151,7 @@ class Acceptor:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-async def _accepted(listening: socket.socket) -> socket.socket:
+async def accepted_from(listening: socket.socket) -> socket.socket:
     sock, _ = await asyncio.get_running_loop().sock_accept(listening)
     return sock
 

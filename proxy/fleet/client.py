@@ -46,8 +46,8 @@ _TICK_SECONDS: Final = 0.1
 _CONNECT_SECONDS_MAX: Final = 3.0
 # The holder answers each report, and there is one in each second.
 SILENCE_SECONDS_MAX: Final = 4.0
-_PAUSE_SECONDS_MIN: Final = 0.1
-_PAUSE_SECONDS_MAX: Final = 2.0
+PAUSE_SECONDS_MIN: Final = 0.1
+PAUSE_SECONDS_MAX: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 _KINDS_MAX: Final = 16  # some are the holder's words
 _READ_BYTES: Final = 256 * 1024
@@ -168,7 +168,7 @@ class FleetClient:
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _connect_forever(self) -> None:
-        pause = _PAUSE_SECONDS_MIN
+        pause = PAUSE_SECONDS_MIN
         while not self._left:
             holder, answered = self._holder(), False
             end: _End | None = _End("no_holder", NO_HOLDER)
@@ -178,7 +178,7 @@ class FleetClient:
                 answered = self._figures.reports["granted"] > before
             if end is not None and not self._left:
                 self._log_lost(holder, end)
-            pause = _PAUSE_SECONDS_MIN if answered or end is None else min(2 * pause, _PAUSE_SECONDS_MAX)
+            pause = PAUSE_SECONDS_MIN if answered or end is None else min(2 * pause, PAUSE_SECONDS_MAX)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # not all members at once
 
     async def _attempt(self, holder: Address) -> _End | None:

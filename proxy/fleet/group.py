@@ -48,8 +48,8 @@ _POLL_SECONDS: Final = 0.25  # a member that was chosen confirms it after this t
 # After so long without a response the group is joined anew: its topic may have been deleted, which is created then.
 SILENCE_MS: Final = 20_000
 ASK_SECONDS: Final = 5.0  # a member that is not the holder asks the coordinator for something as often
-_PAUSE_SECONDS_MIN: Final = 0.5
-_PAUSE_SECONDS_MAX: Final = 10.0
+PAUSE_SECONDS_MIN: Final = 0.5
+PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-1"
 _METADATA_VERSION: Final = 0
 _PARTITION: Final = 0
@@ -164,7 +164,7 @@ class FleetGroup:
 
     async def run(self) -> None:
         """Keep the membership until cancelled."""
-        pause = _PAUSE_SECONDS_MIN
+        pause = PAUSE_SECONDS_MIN
         while True:
             began_ms = self._now_ms()
             try:
@@ -177,7 +177,7 @@ class FleetGroup:
                 problem = Problem("failed", f"internal error: {reason(error)}")
             self._listener.group_problem(problem)
             lasted = self._now_ms() - began_ms > SESSION_MS
-            pause = _PAUSE_SECONDS_MIN if lasted else min(2 * pause, _PAUSE_SECONDS_MAX)
+            pause = PAUSE_SECONDS_MIN if lasted else min(2 * pause, PAUSE_SECONDS_MAX)
             await asyncio.sleep(pause)
 
     async def _join(self) -> None:

@@ -6,7 +6,6 @@ ten times a second, more of them less often. The pauses are random, so that no c
 
 import asyncio
 import random
-from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
@@ -16,12 +15,13 @@ from proxy.explain.report import brokers_of, report
 from proxy.explain.rules import Rule
 from proxy.explain.seen import Query, Seen
 from proxy.explain.watch import Client, Watch
-from proxy.net import Connection, condition_of
+from proxy.net import Connection, Connections, condition_of
 from quotas.engine import Engine
 
 __all__ = ["VISITS_MAX", "Watching"]
 
 TICK_SECONDS: Final = 0.1
+IDLE_SECONDS: Final = 1.0  # without connections
 VISITS_MAX: Final = 100
 TIMED_PART: Final = 0.125  # of the time, a connection's requests are timed
 _NS_PER_MS: Final = 1_000_000
@@ -37,7 +37,7 @@ class Watching:
         connections: all that are open.
     """
 
-    def __init__(self, connections: Iterable[Connection], engine: Engine) -> None:
+    def __init__(self, connections: Connections, engine: Engine) -> None:
         self._connections = connections
         self._engine = engine
         self._watch = Watch()
@@ -49,7 +49,8 @@ class Watching:
         """Run until the application cancels it."""
         ticks = 0
         while True:
-            await asyncio.sleep(TICK_SECONDS * random.uniform(0.5, 1.5))
+            pause = TICK_SECONDS if self._connections else IDLE_SECONDS
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             self._visit_some(clock_ns() // _NS_PER_MS)
             ticks += 1
             if ticks % _EXPIRE_TICKS == 0:

@@ -9,6 +9,7 @@ from typing import Protocol
 from proxy.fleet.calls import Respond
 from proxy.metrics.replication import Family
 from proxy.quota_topic import journal_spec
+from proxy.reassign import topic_metrics
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.decisions import Decisions
 from proxy.reassign.forwarding import FleetMember, Forwarding, HolderDesk
@@ -18,13 +19,9 @@ from proxy.reassign.topic_journal import TopicJournal
 from proxy.topic_log.access import Access
 from proxy.topic_log.fenced import FencedLog
 from proxy.topic_log.log import TopicLog
-from proxy.topic_log.records import CAUSES
 from proxy.topic_log.thread import LoopThread
 
 __all__ = ["AnsweringMember", "TopicPlace"]
-
-_RECORDS = ("applied", "removed", "skipped", "damaged")
-_FORWARDED = ("answered", "refused", "unanswered")
 
 
 class AnsweringMember(FleetMember, Protocol):
@@ -80,30 +77,8 @@ class TopicPlace:
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of the topic, and of what was forwarded."""
-        problem, kept = self._kept.problem, self._kept
-        yield Family(
-            "sluice_reassignment_topic_problem",
-            "gauge",
-            "1 while the topic of the reassignment journal cannot be read or appended to, by cause",
-            ("cause",),
-            [((cause,), float(problem is not None and problem.cause == cause)) for cause in CAUSES],
-        )
-        yield Family(
-            "sluice_reassignment_topic_records",
-            "counter",
-            "Records read from the topic of the reassignment journal",
-            ("result",),
-            [((result,), float(kept.records[result])) for result in _RECORDS],
-        )
-        if self._forwarding is not None:
-            counts = self._forwarding.forwarded
-            yield Family(
-                "sluice_reassignment_forwarded",
-                "counter",
-                "Questions to the holder of the fleet about callers' reassignments",
-                ("result",),
-                [((result,), float(counts[result])) for result in _FORWARDED],
-            )
+        forwarded = None if self._forwarding is None else self._forwarding.forwarded
+        return topic_metrics.families(self._kept.problem, self._kept.records, forwarded)
 
     def close(self) -> None:
         """End the thread; blocks for a bounded time."""

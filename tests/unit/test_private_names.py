@@ -24,6 +24,8 @@ ALLOWED: Final = {
     "kafka-python": {"_class_version", "_struct", "_type_str"},  # its schemas show their fields nowhere else
 }  # fmt: skip
 PUBLIC: Final = frozenset().union(*ALLOWED.values())
+# It puts defects into the inside on purpose.
+INSIDE: Final = Path("simulation/test_seeded_defects.py")
 # The client's own error codes have an underscore: `KafkaError._TIMED_OUT`.
 PUBLIC_CLASSES: Final = frozenset(("KafkaError",))
 
@@ -80,11 +82,16 @@ def private_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_no_test_uses_a_private_name_of_another_module() -> None:
-    paths = [path for path in sorted(TESTS.rglob("*.py")) if "libs" not in path.parts]
+    paths = [
+        path
+        for path in sorted(TESTS.rglob("*.py"))
+        if "libs" not in path.parts and path.relative_to(TESTS) != INSIDE
+    ]
     assert len(paths) > 300
     found = {
         (str(path.relative_to(TESTS)), line, name)
         for path in paths
+        if path.relative_to(TESTS) != INSIDE
         for line, name in private_names(ast.parse(path.read_text(encoding="utf-8")))
     }
     assert found == set()

@@ -24,8 +24,8 @@ ATTEMPTS = 300
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that tries again at once: an hour's attempts in a second."""
-    monkeypatch.setattr("proxy.fleet.client._PAUSE_SECONDS_MIN", 0.001)
-    monkeypatch.setattr("proxy.fleet.client._PAUSE_SECONDS_MAX", 0.001)
+    monkeypatch.setattr("proxy.fleet.client.PAUSE_SECONDS_MIN", 0.001)
+    monkeypatch.setattr("proxy.fleet.client.PAUSE_SECONDS_MAX", 0.001)
     monkeypatch.setattr("proxy.fleet.acceptor.ACCEPT_GAP_SECONDS", 0.0)
 
 

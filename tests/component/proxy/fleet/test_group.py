@@ -37,12 +37,12 @@ class Consumer:
 
     def __init__(self, *_: object, partition_assignment_strategy: list[Any], **__: object) -> None:
         type(self).made.append(self)
-        self._assignor = partition_assignment_strategy[0]
+        self.assignor = partition_assignment_strategy[0]
         self._client = self._coordinator = self
 
     async def start(self) -> None:
         owned = [(GROUP, [0])] if self.owns else []
-        self._assignor.on_assignment(ConsumerProtocolMemberAssignment(0, owned, self.ruling))
+        self.assignor.on_assignment(ConsumerProtocolMemberAssignment(0, owned, self.ruling))
 
     async def stop(self) -> None: ...
 
@@ -93,8 +93,8 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> type[Consumer]:
 
     monkeypatch.setattr("proxy.fleet.group.aiokafka.AIOKafkaConsumer", Own)
     monkeypatch.setattr("proxy.fleet.group.find", find)
-    monkeypatch.setattr("proxy.fleet.group._PAUSE_SECONDS_MIN", 0.001)
-    monkeypatch.setattr("proxy.fleet.group._PAUSE_SECONDS_MAX", 0.001)
+    monkeypatch.setattr("proxy.fleet.group.PAUSE_SECONDS_MIN", 0.001)
+    monkeypatch.setattr("proxy.fleet.group.PAUSE_SECONDS_MAX", 0.001)
     return Own
 
 
@@ -164,7 +164,7 @@ async def test_ruling_of_another_version_is_a_problem_until_one_can_be_read(
     assert set(heard.problems) == {Problem("version", UNREAD)}
     nothing = Ruling("", None, 0)
     assert heard.rulings == [nothing]
-    consumer.made[0]._assignor.on_assignment(
+    consumer.made[0].assignor.on_assignment(
         ConsumerProtocolMemberAssignment(0, [], write_ruling(Ruling("b", Address("h", 2), 2)))
     )
     assert heard.problems[-1] is None

@@ -282,7 +282,7 @@ def socket_port() -> int:
 async def test_process_without_descriptors_accepts_later_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("proxy.fleet.acceptor._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.fleet.acceptor.PAUSE_SECONDS", 0.01)
     failures = [OSError(errno.EMFILE, os.strerror(errno.EMFILE)) for _ in range(3)]
 
     async def accepted(listening: socket.socket) -> socket.socket:
@@ -291,7 +291,7 @@ async def test_process_without_descriptors_accepts_later_and_says_so_once(
         sock, _ = await asyncio.get_running_loop().sock_accept(listening)
         return sock
 
-    monkeypatch.setattr("proxy.fleet.acceptor._accepted", accepted)
+    monkeypatch.setattr("proxy.fleet.acceptor.accepted_from", accepted)
     async with fleet() as one:
         a = one.join("a")
         await until(lambda: a.lessee.leased(now_ms()))

@@ -1,6 +1,7 @@
 """What /metrics shows, and that docs/metrics.md says so."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,7 +17,7 @@ from proxy.metrics.replication import Family, ReplicationMetrics
 from proxy.metrics.worker_families import of_workers
 from proxy.quota_api.topic_metrics import families
 from proxy.quota_api.topic_store import TopicStore
-from proxy.reassign import status
+from proxy.reassign import status, topic_metrics
 from proxy.reassign.reconcile import Decision
 from proxy.stats import CaptureStats, Stats
 from proxy.topic_log.inbox import Inbox
@@ -140,6 +141,7 @@ def in_topic() -> list[Family]:
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
+    moves += topic_metrics.families(None, Counter(), Counter())
     others = [*moves, *of_workers({1: True}, {1: 0}, {"killed": 1})]
     metrics = Metrics(
         stats,
