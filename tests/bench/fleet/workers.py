@@ -4,7 +4,7 @@ The broker is a scripted one (`quick_broker`), which keeps nothing, so that it t
 All proxies run side by side and take turns, each with generators of its own whose connections stay.
 
     alone   one connection with one request under way: each request wakes each process on its way twice, whatever their
-            number, so what differs is what the other processes cost meanwhile; the bar is for this
+            number, so what differs is what the other processes cost meanwhile
     many    16 connections with five requests each, as Java's producer: what a process finds when it wakes it handles
             at once, so one process that has them all is woken less often for the same requests than four
 
@@ -180,7 +180,7 @@ def _configuration(broker: int, first: int, count: int, directory: Path) -> str:
 
 
 def report(found: dict[int, Figures]) -> Outcome:
-    """Return the table and the bar; the first of the counts is what the others are compared with."""
+    """Return the table and the bars; the first of the counts is what the others are compared with."""
     base = next(iter(found.values()))
     rows = []
     bars = []
@@ -203,7 +203,8 @@ def report(found: dict[int, Figures]) -> Outcome:
         )
         if each is not base:
             name = f"CPU per small request, {count} workers / {next(iter(found))}"
-            bars.append(Bar(name, median(alone), LIMIT))
+            bars.append(Bar(f"{name}: one at a time", median(alone), LIMIT))
+            bars.append(Bar(f"{name}: {MANY.connections * MANY.depth} under way", median(many), LIMIT))
     columns = (
         *("workers", "alone: CPU µs/request", "× one (95 % interval)"),
         *("many: CPU µs/request", "× one", "requests/s", "CPU idle", "control MiB", "worker MiB", "all MiB"),

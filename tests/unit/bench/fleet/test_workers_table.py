@@ -15,7 +15,9 @@ def test_workers_are_compared_with_one_turn_by_turn() -> None:
     outcome = report({1: one, 2: two, 4: four})
     assert [(round(bar.measured or 0, 3), bar.limit, bar.passed) for bar in outcome.bars] == [
         (1.04, LIMIT, True),
+        (1.0, LIMIT, True),
         (1.1, LIMIT, False),
+        (1.0, LIMIT, True),
     ]
     (table,) = outcome.tables
     assert [row[-3:] for row in table.rows] == [("40", "–", "40"), ("41", "34", "109"), ("41", "34", "175")]
