@@ -174,12 +174,12 @@ def test_slow_broker_is_named(sluice: SluiceProcess, kafka: Cluster, topic: Topi
     broker = topic.leaders[0]
     sent = produce_request(topic, 0, batch([bytes(100)]))
     with wired(port_of(sluice, broker), client_id) as wire, often_stopped(kafka.process_id(broker)):
-        repeat(lambda: wire.ask(sent))
+        repeat(lambda: wire.ask(sent), 3 * SECONDS)  # requests are timed in an eighth of the time
         found = explained(sluice, client_id)
     assert found["rule"] is None
     assert largest(found) == "broker"
     assert found["broker"]["broker"] == broker
-    assert found["broker"]["p99_ms"] > 100
+    assert found["broker"]["timed"]
     assert f"is broker {broker}, whose p99 is" in found["sentence"]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from proxy.clock import now_ms
 from tests.cluster import Cluster, ports, processes
 
 LEARNING_SECONDS: Final = 20
@@ -168,15 +169,16 @@ def test_suspended_member_wakes_without_a_lease_and_gets_one(members: list[Membe
     holder = holder_of(members)
     suspended, other = (member for member in members if member is not holder)
     suspended.signal(signal.SIGSTOP)
-    slept = len(suspended.lines)
     try:
         # Its share is free after a lease and its slack; then the others have all.
         until(lambda: holder.share + other.share > 0.9, LEASE_SECONDS + 10)
         time.sleep(5)
     finally:
+        woken_ms = now_ms()
         suspended.signal(signal.SIGCONT)
-    until(lambda: len(suspended.lines) > slept + 1, 10)
-    woken = suspended.lines[slept + 1]  # what was begun before the suspension is printed after it
+    # What was begun before the suspension is printed after it.
+    until(lambda: suspended.now["at"] >= woken_ms, 10)
+    woken = next(line for line in suspended.lines if line["at"] >= woken_ms)
     assert woken["share"] <= 0.25 + ROUNDING  # that of a member that is cut off, and not what it had
     until(lambda: suspended.now["leased"], 10)
     until(lambda: suspended.share == pytest.approx(0.995 / 3, rel=0.05), 20)
