@@ -146,17 +146,17 @@ class Lessee:
         if sent_ms is None or now_ms >= max(self._until_ms, sent_ms + grants.lease_ms):
             self.lose()
             return False
-        self._apply(grants)
+        self._apply(grants, now_ms)
         self.version = grants.version
         self._until_ms = max(self._until_ms, sent_ms + grants.lease_ms)
         self._lessees_max = max(grants.lessees_max, self.terms.lessees_max)
         self._due_ms = min(self._due_ms, sent_ms + self.terms.period_ms)
         return True
 
-    def _apply(self, grants: Grants) -> None:
+    def _apply(self, grants: Grants, now_ms: int) -> None:
         """Change the shares, and note those that were larger before."""
         keys = self._shares.keys() | grants.shares.keys() if grants.complete else grants.shares.keys()
-        before = {key: self._granted(key) for key in keys} if self._shares else {}
+        before = {key: self.share(key, now_ms) for key in keys}  # without a lease too: processes below use it
         if grants.complete:
             self.session, self._shares = grants.session, {}
             self._applied = self._acknowledged = 0

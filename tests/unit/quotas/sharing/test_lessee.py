@@ -136,3 +136,14 @@ def test_a_share_that_was_lowered_and_raised_is_told_as_it_may_be_used() -> None
     assert one.take(grants({"k": 0.3}, 2, 1), 10)
     assert one.take(grants({"k": 0.7}, 3, 1), 20)
     assert reopened(one) == {DEFAULT_KEY: 0.2, "k": 0.7}
+
+
+def test_the_share_of_a_cut_off_process_is_told_until_it_is_lower_everywhere() -> None:
+    one = lessee()
+    now_ms = 16_000
+    assert one.share("k", now_ms) == 0.25
+    number = one.report(now_ms).number
+    assert one.take(grants({DEFAULT_KEY: 0.249, "k": 0.001}, 1, number, complete=True), now_ms + 5)
+    assert one.share("k", now_ms + 5) == 0.001
+    one.lose()
+    assert one.report(now_ms + 100).held == {DEFAULT_KEY: 0.25, "k": 0.25}
