@@ -5,11 +5,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from proxy.clock import now_ms
 from tests.cluster import Cluster, ports, processes
@@ -84,13 +85,10 @@ def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
 
 def committed(kafka: Cluster, group: str) -> str:
     """What the last holder has committed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap()})
-    asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0)])]
-    (place,) = admin.list_consumer_group_offsets(asked)[group].result().topic_partitions
-    return str(place.metadata)
+    # confluent-kafka does not return committed metadata reliably: librdkafka's has no terminating zero byte.
+    with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap())) as admin:
+        place = TopicPartition(group, 0)
+        return str(admin.list_group_offsets({group: [place]})[group][place].metadata)
 
 
 def learned(members: list[Member]) -> bool:
