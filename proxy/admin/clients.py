@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final, NamedTuple, Self
 
+from commandline.printable import printable
 from proxy.admin.http import Page
 from proxy.admin.pages import TEXT, html
 from quotas.engine import GATEWAY, QuotaView
@@ -125,7 +126,7 @@ class ClientTable:
 
     def text(self, enforcing: bool) -> Page:
         """Return the page as plain text; control characters in names are escaped."""
-        lines = [TITLES, *([*map(_plain, self._cells(view))] for view in self._rows)]
+        lines = [TITLES, *([*map(printable, self._cells(view))] for view in self._rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
         return Page(200, TEXT, f"{self._summary(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
@@ -218,17 +219,6 @@ def _owed(view: QuotaView) -> str:
     if view.tokens is not None:
         return f"{max(0.0, -view.tokens):,.1f} partitions"
     return "" if view.type == _REQUEST else f"{view.debt_bytes:,.0f} B"
-
-
-def _plain(text: str) -> str:
-    r"""Return a cell for a terminal: what is not printable is escaped.
-
-    >>> _plain("caf\u00e9 \x1b[2J")
-    'café \\x1b[2J'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _name(text: str) -> str:

@@ -8,12 +8,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from commandline.amounts import duration
 from commandline.arguments import add_format
 from commandline.exit_codes import NEGATIVE, OK
+from commandline.printable import printable
 from proxy.commands.admin_page import ADMIN, Document, read_document
 from proxy.explain.parts import NAMES
 from proxy.explain.sentence import amount
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 def table(document: Document) -> Iterator[str]:
     """Yield the lines for people."""
-    yield _plain(document["sentence"])
+    yield printable(document["sentence"])
     yield ""
     yield f"of the last {document['window_seconds']} s, of the connection that waits longest:"
     times = document["time"]
@@ -95,7 +96,7 @@ def table(document: Document) -> Iterator[str]:
         yield ""
         yield "shares this budget:"
         for one in document["neighbours"]:
-            yield f"  {_plain(_name(one))}  {amount(kind, one['rate'])}"
+            yield f"  {printable(_name(one))}  {amount(kind, one['rate'])}"
     yield ""
     yield from _connections(document["connections"], document["connections_total"])
 
@@ -103,9 +104,9 @@ def table(document: Document) -> Iterator[str]:
 def _rule(document: Document, rule: Document) -> Iterator[str]:
     kind = rule["kind"]
     enforced = "enforced" if rule["enforced"] else "not enforced"
-    yield f"rule: {rule['key']} {amount(kind, rule['value'])} of {_plain(rule['entity'])}, {enforced}"
+    yield f"rule: {rule['key']} {amount(kind, rule['value'])} of {printable(rule['entity'])}, {enforced}"
     if rule["set_by"]:
-        yield f"  set by {_plain(rule['set_by'])}{' at ' + rule['set_at'] if rule['set_at'] else ''}"
+        yield f"  set by {printable(rule['set_by'])}{' at ' + rule['set_at'] if rule['set_at'] else ''}"
     wants = document["wants"]
     if wants is not None:
         about = "at least" if wants["at_least"] else "about"
@@ -129,10 +130,3 @@ def _connections(connections: Sequence[Document], total: int) -> Iterator[str]:
 def _name(one: Document) -> str:
     user = f"{one['user']} " if one["user"] not in ("", "ANONYMOUS") else ""
     return f"{user}{one['client_id'] or '(no client id)'}"
-
-
-def _plain(text: Any) -> str:
-    """Return a text for a terminal: what is not printable is escaped."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text)
-    )

@@ -10,7 +10,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import monotonic
@@ -19,7 +18,7 @@ from typing import Final
 from proxy.channel import OngoingMoves
 from proxy.clock import now_ms
 from proxy.cluster import BrokerMap
-from proxy.config import Config, FleetOptions, Source
+from proxy.config import Config
 from proxy.errors import StartError, reason
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
@@ -33,6 +32,7 @@ from proxy.process.figures import RESPONSE_SECONDS_MAX, MergedFigures
 from proxy.process.framing import FrameError
 from proxy.process.life import Life
 from proxy.process.pace import Pace
+from proxy.process.part import part_of
 from proxy.process.restarts import Restarts
 from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
@@ -372,30 +372,6 @@ class Workers:
     def _is_ready(self, number: int) -> bool:
         life = self._lives.get(number)
         return life is not None and life.ready
-
-
-def part_of(config: Config, workers: int) -> Config:
-    """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.
-
-    Sluice's own logins stay with control, and so does the fleet.
-    """
-    limits = config.limits
-    return replace(
-        config,
-        cluster=replace(config.cluster, username="", password="", password_file=None),
-        fleet=FleetOptions(),
-        listeners=tuple(listener for listener in config.listeners if not listener.replicates),
-        limits=replace(
-            limits,
-            connections_max=-(-limits.connections_max // workers),
-            handshakes_max=-(-limits.handshakes_max // workers),
-            sessions_max=-(-limits.sessions_max // workers),
-            pipes_max=-(-limits.pipes_max // workers),
-            kept_bytes_max=max(limits.kept_bytes_max // workers, limits.kept_bytes_per_connection_max),
-        ),
-        source=Source(),
-        warnings=(),
-    )
 
 
 def _ignore(_: int) -> None: ...

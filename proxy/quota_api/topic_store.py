@@ -36,11 +36,10 @@ from quotas.definitions.records import (
     KEY_BYTES_MAX,
     Author,
     RecordError,
-    author_of,
     event_of,
     key_of,
     read_key,
-    read_value,
+    read_setting,
     value_of,
 )
 from quotas.errors import DefinitionError
@@ -286,7 +285,7 @@ class TopicStore:
         place: tuple[Entity, str] | None = None
         try:
             place = entity, limit = read_key(record.key)
-            value = read_value(entity, limit, record.value)
+            setting = read_setting(entity, limit, record.value)
         except RecordError as error:
             if place is not None and len(self._unreadable) < _UNREADABLE_MAX:
                 self._unreadable.add(place)
@@ -294,14 +293,14 @@ class TopicStore:
             return
         self._unreadable.discard(place)
         values = dict(changes[entity] if entity in changes else target.values(entity))
-        if value is None:
+        if setting is None:
             values.pop(limit, None)
         else:
-            values[limit] = value
+            values[limit] = setting.value
         changes[entity] = values
-        self.records["removed" if value is None else "applied"] += 1
-        if self.noted is not None and (author := author_of(record.value)) is not None:
-            self.noted(entity, author)
+        self.records["removed" if setting is None else "applied"] += 1
+        if self.noted is not None and setting is not None and setting.author is not None:
+            self.noted(entity, setting.author)
 
     def _change(self, changes: Mapping[Entity, Mapping[str, float]]) -> None:
         for change in self._in_force.with_pauses(changes.items()):

@@ -33,10 +33,11 @@ from proxy.reassign.journal import (
     JournalState,
 )
 from proxy.reassign.topic_records import FENCE, Found, read_key, read_value, write_fence, write_records
+from proxy.topic_log.contract import ReadLog
 from proxy.topic_log.records import AppendError, Portion, Problem
 from proxy.topic_log.records import Record as TopicRecord
 
-__all__ = ["Fenced", "Log", "TopicJournal"]
+__all__ = ["Fenced", "TopicJournal"]
 
 T = TypeVar("T")
 
@@ -49,33 +50,6 @@ _FIRST_SECONDS_MAX: Final = 3.0
 _RECOVERED_AT_ONCE: Final = 1000
 _DAMAGED_TOLD_MAX: Final = 3
 _DAMAGED_MAX: Final = 10_000
-
-
-class Inbox(Protocol):
-    """What was read."""
-
-    def take(self, seconds: float = 0) -> Portion | None:
-        """Remove the oldest portion; None if none comes in time."""
-
-
-class Log(Protocol):
-    """The topic, as `proxy.topic_log.log` reads it."""
-
-    @property
-    def topic(self) -> str:
-        """Its name."""
-
-    @property
-    def inbox(self) -> Inbox:
-        """What was read."""
-
-    @property
-    def problem(self) -> Problem | None:
-        """Why it cannot be read."""
-
-    @property
-    def write_problem(self) -> Problem | None:
-        """Why it cannot be appended to."""
 
 
 class Fenced(Protocol):
@@ -113,7 +87,7 @@ class TopicJournal:
     settle_ms = SETTLE_MS
 
     def __init__(
-        self, log: Log, writer: Fenced, process: str, tenure: Callable[[], int], *, alone: bool
+        self, log: ReadLog, writer: Fenced, process: str, tenure: Callable[[], int], *, alone: bool
     ) -> None:
         self._log = log
         self._writer = writer

@@ -59,7 +59,7 @@ class TopicPlace:
 
     @property
     def lock(self) -> Leadership:
-        """The choice of the executor: whoever is the holder, or this process if it is alone."""
+        """The choice of the executor: the holder of the fleet, or this process if it is alone."""
         return self._kept
 
     def decisions(self, local: Decisions, executes: Callable[[], bool], journal: AsyncJournal) -> Decisions:

@@ -1,6 +1,7 @@
 """A Kafka topic of one partition as a log: created, read to its end, followed, and appended to.
 
     records     what is read and appended, and why neither is possible; no Kafka library
+    contract    a log as its readers see it
     inbox       portions of records on their way from the log's thread to their reader's
     thread      one thread with an event loop, for all logs of the process
     access      addresses, TLS and login; single requests on Sluice's own connections

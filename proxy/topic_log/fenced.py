@@ -1,4 +1,4 @@
-"""Appends to a topic by one process at a time: whoever opens the writer last fences all before it.
+"""Appends to a topic by one process at a time: the last one that opens a writer fences all before it.
 
 A fence is a transactional id, and Kafka's own: it refuses transactions of a producer that began before the last one.
 A writer is never opened again by itself after a problem, or a process that was fenced would fence its successor:

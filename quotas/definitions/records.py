@@ -13,6 +13,7 @@ is, and is bounded before it is parsed.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from quotas.definitions.alterations import Parts, entity_of_parts, parts_of
@@ -26,9 +27,10 @@ __all__ = [
     "VERSION",
     "Author",
     "RecordError",
-    "author_of",
+    "Setting",
     "key_of",
     "read_key",
+    "read_setting",
     "read_value",
     "value_of",
 ]
@@ -54,6 +56,13 @@ class Author(NamedTuple):
     name: str
     address: str
     at: str
+
+
+class Setting(NamedTuple):
+    """A limit's value, and who set it; None if the record does not say."""
+
+    value: float
+    author: Author | None
 
 
 def key_of(entity: Entity, limit: str) -> bytes:
@@ -131,14 +140,15 @@ def read_key(key: bytes | None) -> tuple[Entity, str]:
     return entity, limit
 
 
-def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
-    """Return the limit that a record sets; None for a tombstone.
+def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | None:
+    """Return the limit that a record sets, and who set it; None for a tombstone. What it says of the author is not
+    checked.
 
     Raises:
         RecordError: it is not a valid value of this entity's limit, or of an unknown version.
 
-    >>> read_value(Entity("ann"), "producer_byte_rate", b'{"v":1,"value":5}')
-    5.0
+    >>> read_setting(Entity("ann"), "producer_byte_rate", b'{"v":1,"value":5,"by":"bob","from":"::1","at":""}')
+    Setting(value=5.0, author=Author(name='bob', address='::1', at=''))
     """
     if value is None:
         return None
@@ -155,24 +165,28 @@ def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
         check_value(entity, limit, number, limit)
     except DefinitionError as error:
         raise RecordError("value", error.problem) from None
-    return float(number)
+    return Setting(float(number), _author(found))
 
 
-def author_of(value: bytes | None) -> Author | None:
-    """Return who set a limit; None if the record does not say. What it says is not checked.
+def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
+    """Return the limit that a record sets; None for a tombstone.
 
-    >>> author_of(b'{"v":1,"value":5,"by":"ann","from":"::1","at":"2026-01-31T12:00:00.000Z"}').name
-    'ann'
-    >>> author_of(b'{"v":1,"value":5}'), author_of(None)
-    (None, None)
+    Raises:
+        RecordError: as `read_setting`.
+
+    >>> read_value(Entity("ann"), "producer_byte_rate", b'{"v":1,"value":5}')
+    5.0
     """
-    if value is None or len(value) > VALUE_BYTES_MAX:
+    setting = read_setting(entity, limit, value)
+    return None if setting is None else setting.value
+
+
+def _author(found: Mapping[str, object]) -> Author | None:
+    """Return who set a limit; None if the record does not say."""
+    name, address, at = (found.get(part) for part in ("by", "from", "at"))
+    if not (isinstance(name, str) and isinstance(address, str) and isinstance(at, str)):
         return None
-    found = _parsed(value, "value")
-    texts = [found.get(name) for name in ("by", "from", "at")]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    return Author(*(str(text)[:_AUTHOR_CHARACTERS_MAX] for text in texts))
+    return Author(*(text[:_AUTHOR_CHARACTERS_MAX] for text in (name, address, at)))
 
 
 def _number(value: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Records of the quota topic: whoever may write there writes any bytes."""
+"""Records of the quota topic: every client with the right to write there can write any bytes."""
 
 from contextlib import suppress
 

@@ -19,8 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
     ResourceType,
 )
 
-from tests.cluster import Cluster, ClusterOptions
-from tests.cluster.sasl import SASL, SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS, password
+from tests.cluster import Cluster
+from tests.cluster.sasl import SASL, password
+from tests.support.guarded_cluster import guarded_cluster
 from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import Topic, rate_of, wait_until
@@ -28,16 +29,7 @@ from tests.support.topic_quotas import Topic, rate_of, wait_until
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Cluster]:
-    """One broker with SASL and ACLs, under which clients without a login may do everything."""
-    properties = {
-        **SASL_PROPERTIES,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-    }
-    options = ClusterOptions(
-        nodes=1, listeners=SASL_LISTENERS, properties=properties, format_arguments=SASL_USERS
-    )
-    with Cluster(options) as cluster:
+    with guarded_cluster() as cluster:
         yield cluster
 
 

@@ -12,7 +12,8 @@ from quotas.sharing.lease_values import Grants, LesseeId
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
 from tests.simulation.fleet_faults import ALL_FAULTS, NO_CUT_OFF, SHORT_MS, Faults
-from tests.simulation.fleet_world import Holder, chaotic
+from tests.simulation.fleet_processes import Holder
+from tests.simulation.fleet_world import chaotic
 
 SEEDS_MAX: Final = 100
 Defect = Callable[[pytest.MonkeyPatch], None]
