@@ -190,7 +190,7 @@ lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and require
 	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
 	    --output-file "requirements/$${pair%%:*}.txt" "$${pair##*:}"; done
-	for extra in capture completion fleet offline yaml; do \
+	for extra in capture completion console fleet offline top yaml; do \
 	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
 	    --extra $$extra --constraint requirements/dev.txt --output-file "requirements/$$extra.txt" pyproject.toml; done
