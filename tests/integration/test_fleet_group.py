@@ -20,6 +20,7 @@ LEARNING_SECONDS: Final = 20
 TAKES_OVER_SECONDS: Final = 30
 LEASE_SECONDS: Final = 15
 ROUNDING: Final = 1e-6
+THIRDS: Final = pytest.approx([0.995 / 3] * 3, rel=0.05)
 
 
 class Member:
@@ -79,7 +80,8 @@ def fleet(kafka: Cluster, group: str, directory: Path) -> Iterator[list[Member]]
 def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
     """Three members that know their shares."""
     with fleet(kafka, f"__fleet-{tmp_path.name}", tmp_path / "fleet") as found:
-        until(lambda: sum(member.share for member in found) > 0.9, LEARNING_SECONDS + 10)
+        # All of them: two may have halves before the third has joined, and print that last.
+        until(lambda: [member.share for member in found] == THIRDS, LEARNING_SECONDS + 10)
         yield found
 
 
@@ -118,7 +120,7 @@ def never_above_the_budget(members: list[Member], since_ms: int) -> None:
 def test_a_fleet_learns_only_of_one_that_was_killed(kafka: Cluster, tmp_path: Path, in_order: bool) -> None:
     group = f"__fleet-{tmp_path.name}"
     with fleet(kafka, group, tmp_path / "first") as members:
-        until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + 10)
+        until(lambda: min(member.share for member in members) > 0.3, LEARNING_SECONDS + 10)
         holder = holder_of(members)
         if in_order:
             for member in [member for member in members if member is not holder] + [holder]:
@@ -134,14 +136,12 @@ def test_a_fleet_learns_only_of_one_that_was_killed(kafka: Cluster, tmp_path: Pa
 @pytest.mark.timeout(300)
 def test_another_member_takes_over_from_a_holder_that_is_killed(members: list[Member]) -> None:
     assert len({member.now["holder"] for member in members}) == 1
-    shares = [member.share for member in members]
-    assert shares == pytest.approx([0.995 / 3] * 3, rel=0.05)
     began_ms = int(members[0].now["at"])
     holder = holder_of(members)
     holder.signal(signal.SIGKILL)
     left = [member for member in members if member is not holder]
     until(lambda: any(member.now["holds"] for member in left), TAKES_OVER_SECONDS)
-    until(lambda: sum(member.share for member in left) > 0.9, LEARNING_SECONDS + TAKES_OVER_SECONDS)
+    until(lambda: min(member.share for member in left) > 0.45, LEARNING_SECONDS + TAKES_OVER_SECONDS)
     assert all(member.now["holder"] == holder_of(left).address for member in left)
     assert not any(line["cut_off"] for member in left for line in member.lines if line["at"] > began_ms)
     never_above_the_budget(left, began_ms)
@@ -179,8 +179,7 @@ def test_suspended_member_wakes_without_a_lease_and_gets_one(members: list[Membe
     woken = next(line for line in suspended.lines if line["at"] >= woken_ms)
     assert woken["share"] <= 0.25 + ROUNDING  # that of a member that is cut off, and not what it had
     until(lambda: suspended.now["leased"], 10)
-    until(lambda: suspended.share == pytest.approx(0.995 / 3, rel=0.05), 20)
-    assert sum(member.share for member in members) <= 1 + ROUNDING
+    until(lambda: [member.share for member in members] == THIRDS, 20)
     assert holder_of(members) is holder
 
 
@@ -197,7 +196,7 @@ def test_coordinator_that_is_killed_changes_no_share(kafka: Cluster, members: li
         time.sleep(20)
         assert holder_of(members) is holder
         assert all(member.now["leased"] for member in members)
-        assert [member.share for member in members] == pytest.approx([0.995 / 3] * 3, rel=0.05)
+        assert [member.share for member in members] == THIRDS
     finally:
         kafka.start_broker(coordinator)
         kafka.wait_ready()
