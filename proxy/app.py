@@ -139,12 +139,15 @@ class App:
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
         others = [one.families for one in (moves, self._fleet, self._workers, topic) if one is not None]
-        metrics = Metrics(self.stats, relay.engine, series_max, sluice_version(), view, others, workers)
+        waits = relay.watching.waits
+        metrics = Metrics(
+            self.stats, relay.engine, series_max, sluice_version(), view, others, workers, waits
+        )
         page = None if moves is None else moves.page
         state = None if self._fleet is None else self._fleet.state
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.answer)
         if self._workers is not None:
-            figures = self._workers.figures(metrics, relay.engine, series_max)
+            figures = self._workers.figures(metrics, relay.engine, series_max, waits)
         explanations = Explanations(figures, relay.engine, origins)
         site = Site(figures, self.not_ready, page, state, explanations)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)

@@ -5,6 +5,8 @@
     condition    what a connection does at an instant, as the shell tells it
     watch        visits connections in turn, and attributes their time
     latencies    brokers' response times, from probes
+    waits        how long clients have waited for quotas, as sums that never fall
+    wait_views   the same for metrics
     rules        a quota that has throttled: its entity, its value
     wants        the rate a throttled client would take, and what other limits would do
     explanation  one client's time, rule, neighbours and wants as a document

@@ -13,6 +13,7 @@ from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, Condition
 from proxy.explain.latencies import Latencies
 from proxy.explain.rules import Rule, rule_of
+from proxy.explain.waits import ConnectionWaits, Waits
 from proxy.explain.windows import QUARTER, Windows
 
 __all__ = ["CLIENTS_MAX", "Client", "Meter", "Watch"]
@@ -32,9 +33,10 @@ class Meter:
         windows: the sums of its parts, in ms; None while it has only been idle.
         broker: the id of its broker.
         peer: the client's address and port.
+        waits: what it has waited for quotas lately; None before the first wait.
     """
 
-    __slots__ = ("broker", "client", "held_ms", "muted_ms", "peer", "seen_ms", "since_ms", "windows")
+    __slots__ = ("broker", "client", "held_ms", "muted_ms", "peer", "seen_ms", "since_ms", "waits", "windows")
 
     def __init__(self, peer: str, since_ms: int, seen_ms: int) -> None:
         self.peer = peer
@@ -44,6 +46,7 @@ class Meter:
         self.broker = -1
         self.client: Client | None = None
         self.windows: Windows | None = None
+        self.waits: ConnectionWaits | None = None
 
 
 class Client:
@@ -52,24 +55,29 @@ class Client:
     Attributes:
         windows: the sums of its connections' parts, in ms.
         rules: the rules that have made it wait, with the time in ms; the index 0 of their windows.
+        waits: the sums of these times that never fall, by kind of quota.
         meters: its connections that are open.
         probes: how many requests were timed, and the broker's time of them in ms, over the windows.
         seen_ms: when it last had a connection.
     """
 
-    __slots__ = ("client_id", "meters", "probes", "rules", "seen_ms", "user", "windows")
+    __slots__ = ("client_id", "meters", "probes", "rules", "seen_ms", "user", "waits", "windows")
 
     def __init__(self, user: str, client_id: str) -> None:
         self.user = user
         self.client_id = client_id
         self.windows = Windows(len(parts.NAMES))
         self.rules: dict[Rule, Windows] = {}
+        self.waits = Waits()
         self.meters: set[Meter] = set()
         self.probes = Windows(2)
         self.seen_ms = 0
 
-    def waited(self, rule: Rule, ms: float, now_ms: int) -> None:
+    def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int) -> None:
         """Note that a rule has made one of its connections wait."""
+        if meter.waits is None:
+            meter.waits = ConnectionWaits()
+        self.waits.add(rule.kind, meter.waits, ms, now_ms)
         found = self.rules.get(rule)
         if found is None:
             if len(self.rules) >= RULES_MAX:
@@ -169,9 +177,9 @@ class Watch:
                 _add(client, meter, part, ms, now_ms)
         quota = condition.quota
         if held_ms > 0 and quota is not None:  # only a Produce is held
-            client.waited(rule_of(quota.produce), held_ms, now_ms)
+            client.waited(rule_of(quota.produce), meter, held_ms, now_ms)
         if muted_ms > 0 and condition.muting is not None:
-            client.waited(rule_of(condition.muting), muted_ms, now_ms)
+            client.waited(rule_of(condition.muting), meter, muted_ms, now_ms)
 
     def _add_rest(
         self, client: Client, meter: Meter, condition: Condition, rest_ms: int, now_ms: int

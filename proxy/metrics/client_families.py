@@ -8,9 +8,9 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from proxy.metrics.series import Row
+from proxy.metrics.series import OTHER, Row
 
-__all__ = ["of_clients", "of_mutations", "of_requests", "of_topics"]
+__all__ = ["of_clients", "of_mutations", "of_requests", "of_topics", "of_waits"]
 
 CLIENT_LABELS: Final = ("type", "user", "client_id")
 TOPIC_LABELS: Final = ("type", "topic")
@@ -143,6 +143,16 @@ def of_topics(rows: Sequence[Row]) -> Iterator[Metric]:
         if row.quota is not None:
             quota.add_metric((row.type, row.client_id), row.quota)
     yield from (quota, debt)
+
+
+def of_waits(rows: Sequence[Row]) -> Iterator[Metric]:
+    """The families of clients' waits, by the kind of quota that they wait for."""
+    text = "Time the client's connections were held or muted, of all of them together"
+    yield _of_rows("sluice_client_waited_seconds", text, "bytes", rows, per=1000)
+    # The rest of the clients has no connection that waits longest: their sum may grow by more than a second per second.
+    named = [row for row in rows if row.client_id != OTHER]
+    text = "Time the client's connection that waited longest in each minute was held or muted"
+    yield _of_rows("sluice_client_longest_wait_seconds", text, "longest_wait_ms", named, per=1000)
 
 
 def _of_rows(

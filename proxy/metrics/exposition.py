@@ -17,9 +17,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from proxy.metrics.process_families import of_captures, of_proxy
-from proxy.metrics.quota_series import Quotas, QuotaSeries, families_of
+from proxy.metrics.quota_series import Quotas, QuotaSeries, families_of, no_waits
 from proxy.metrics.replication import Family, ReplicationMetrics
 from proxy.stats import Stats
+from quotas.engine import QuotaView
 
 
 class Snapshot(NamedTuple):
@@ -39,6 +40,7 @@ class Metrics:
         replication: the figures of replication; None without it.
         others: functions that return further metrics.
         workers: how many processes relay.
+        waits: yields a view for each client and kind of quota that it has waited for.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Metrics:
         replication: ReplicationMetrics | None = None,
         others: Sequence[Callable[[], Iterable[Family]]] = (),
         workers: int = 1,
+        waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
         self._workers = workers
         self._others = others
@@ -57,7 +60,7 @@ class Metrics:
         self._now_ms = 0
         self._stats = stats
         self._quotas = quotas
-        self._series = QuotaSeries(quotas, series_max)
+        self._series = QuotaSeries(quotas, series_max, waits)
         self._cluster_tokens: float | None = None
         self._version = version
         self._process = CollectorRegistry()

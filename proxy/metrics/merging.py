@@ -3,7 +3,8 @@
     counters, histograms    summed; what a process had counted when it ended stays in the sum, since Prometheus takes a
                             decrease for a restart, and counts the whole value again
     gauges                  summed, but for those of LARGEST and SMALLEST
-    rows of clients         bytes and debts summed; a rate is summed at each broker, and the busiest broker's is shown
+    rows of clients         bytes and debts summed; a rate is summed at each broker, and the busiest broker's is shown;
+                            the longest wait grows as that of the process where it has grown most since the last scrape
 
 A process that does not respond to a scrape keeps what it had counted the last time; its gauges are left out.
 """
@@ -15,10 +16,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
-from proxy.metrics.quota_series import KINDS, Chosen, Rows, Weights, families_of, shares
-from proxy.metrics.series import OTHER, TOTALS, Identity, Row, rows_of
+from proxy.metrics.quota_series import KINDS, Chosen, Rows, Weights, families_of, rows_max
+from proxy.metrics.series import OTHER, TOTALS, Identity, Row
 
-__all__ = ["Flat", "Merging", "Part", "RisingSums", "flat", "of_process"]
+__all__ = ["Flat", "Merging", "Part", "RisingLargest", "RisingSums", "flat", "of_process"]
 
 K = TypeVar("K")
 
@@ -34,6 +35,7 @@ LARGEST: Final = frozenset(
         "sluice_capture_oldest_timestamp_seconds",
     }
 )
+_LONGEST: Final = "longest_wait_ms"  # of the totals, the one that is not summed
 _RISING: Final = frozenset({"counter", "histogram"})
 SMALLEST: Final = frozenset({"sluice_enforcing", "process_start_time_seconds", "process_max_fds"})
 
@@ -122,6 +124,52 @@ class RisingSums(Generic[K]):
         return totals
 
 
+class RisingLargest(Generic[K]):
+    """A total that grows, from one scrape to the next, as much as the source that has grown most.
+
+    >>> longest = RisingLargest[str]()
+    >>> longest.take(1, {"a": 5})
+    >>> longest.take(2, {"a": 7})
+    >>> longest.settle()
+    {'a': 7.0}
+    >>> longest.take(1, {"a": 9})
+    >>> longest.take(2, {"a": 8})
+    >>> longest.settle()
+    {'a': 11.0}
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, dict[K, float]] = {}
+        self._grown: dict[K, float] = {}
+        self._totals: dict[K, float] = {}
+
+    def take(self, source: int, values: Mapping[K, float]) -> None:
+        """Take what a source has counted; a smaller value than before has begun anew."""
+        last = self._last.setdefault(source, {})
+        for key, value in values.items():
+            before = last.get(key, 0.0)
+            grown = value - before if value >= before else value
+            self._grown[key] = max(self._grown.get(key, 0.0), grown)
+            last[key] = value
+
+    def settle(self) -> dict[K, float]:
+        """End a scrape; returns the totals."""
+        for key, grown in self._grown.items():
+            self._totals[key] = self._totals.get(key, 0.0) + grown
+        self._grown = {}
+        return dict(self._totals)
+
+    def end(self, source: int) -> None:
+        """Note that a source has ended."""
+        self._last.pop(source, None)
+
+    def keep(self, keys: Container[K]) -> None:
+        """Forget all other keys."""
+        for values in (self._grown, self._totals, *self._last.values()):
+            for key in [key for key in values if key not in keys]:
+                del values[key]
+
+
 _SampleKey = tuple[str, tuple[tuple[str, str], ...]]
 _RowKey = tuple[str, Identity, str]  # kind, identity, counter
 
@@ -134,9 +182,10 @@ class Merging:
     """
 
     def __init__(self, series_max: int) -> None:
-        self._rows_max = {kind: rows_of(part) for kind, part in shares(series_max).items()}
+        self._rows_max = rows_max(series_max)
         self._counters = RisingSums[_SampleKey]()
         self._totals = RisingSums[_RowKey]()
+        self._longest = RisingLargest[_RowKey]()
 
     def choose(self, weights: Iterable[Weights]) -> Chosen:
         """Choose the clients that have rows: the heaviest of all processes together."""
@@ -169,24 +218,27 @@ class Merging:
         """Note that a process has ended."""
         self._counters.end(source)
         self._totals.end(source)
+        self._longest.end(source)
 
     def _rows(self, parts: Mapping[int, Part]) -> Rows:
         merged: dict[str, dict[Identity, Row]] = {kind: {} for kind in KINDS}
         for source, part in parts.items():
             counted: dict[_RowKey, float] = {}
+            longest: dict[_RowKey, float] = {}
             for kind in KINDS:
                 for row in part.rows.get(kind, ()):
                     identity = (row.type, row.user, row.client_id)
                     for name, value in row.totals.items():
-                        counted[kind, identity, name] = value
+                        (longest if name == _LONGEST else counted)[kind, identity, name] = value
                     found = merged[kind].setdefault(identity, row)
                     if found is not row:
                         found.absorb(row)
             self._totals.take(source, counted)
-        self._totals.keep(
-            {(kind, identity, name) for kind in KINDS for identity in merged[kind] for name in TOTALS}
-        )
-        for (kind, identity, name), total in self._totals.totals().items():
+            self._longest.take(source, longest)
+        kept = {(kind, identity, name) for kind in KINDS for identity in merged[kind] for name in TOTALS}
+        self._totals.keep(kept)
+        self._longest.keep(kept)
+        for (kind, identity, name), total in {**self._totals.totals(), **self._longest.settle()}.items():
             merged[kind][identity].totals.set(name, total)
         return {
             kind: sorted(rows.values(), key=lambda row: (row.client_id == OTHER, -row.totals.bytes))

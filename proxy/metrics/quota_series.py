@@ -1,4 +1,4 @@
-"""The rows of all kinds of quotas: clients, mutations, topics, requests; each kind has its own bound of series.
+"""The rows of all kinds: clients, mutations, topics, requests, and clients' waits; each has its own bound of series.
 
 A process visits its clients with `portions`, and chooses the heaviest itself. Of several processes, all must show the
 same clients: each visits them with `weigh`, one chooses (`merging`), and each takes what was chosen.
@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from prometheus_client.core import Metric
 
-from proxy.metrics.client_families import of_clients, of_mutations, of_requests, of_topics
-from proxy.metrics.series import ClientSeries, Identity, Row, portions
+from proxy.metrics.client_families import of_clients, of_mutations, of_requests, of_topics, of_waits
+from proxy.metrics.series import ClientSeries, Identity, Row, portions, rows_of
 from quotas.engine import QuotaView
 
 __all__ = [
@@ -22,11 +22,16 @@ __all__ = [
     "Rows",
     "Weights",
     "families_of",
-    "shares",
+    "no_waits",
+    "rows_max",
 ]
 
-KINDS: Final = ("clients", "mutations", "topics", "requests")
-SMALL_SHARE: Final = 8  # one in so many of all series is for mutations, as many for requests, and for topics
+KINDS: Final = ("clients", "mutations", "topics", "requests", "waits")
+SMALL_SHARE: Final = (
+    8  # one in so many of all series is for mutations, as many for each other kind but clients
+)
+_WAIT_SERIES: Final = 2  # of one client and kind of quota
+_WAIT_KINDS: Final = 7  # of quotas that a client waits for
 
 Weights = Mapping[str, list[tuple[int, Identity]]]
 Chosen = Mapping[str, frozenset[Identity]]
@@ -56,16 +61,25 @@ class Quotas(Protocol):
         """Return the partition mutations left for all clients together; None if they are unlimited."""
 
 
+def no_waits() -> Iterable[QuotaView]:
+    """Return the waits of a process that does not watch its connections."""
+    return ()
+
+
 class QuotaSeries:
     """The rows of one process.
 
     Args:
         series_max: the bound of the series of all clients together.
+        waits: yields a view for each client and kind of quota that it has waited for.
     """
 
-    def __init__(self, quotas: Quotas, series_max: int) -> None:
+    def __init__(
+        self, quotas: Quotas, series_max: int, waits: Callable[[], Iterable[QuotaView]] = no_waits
+    ) -> None:
         self._quotas = quotas
-        self._series = {kind: ClientSeries(part) for kind, part in shares(series_max).items()}
+        self._waits = waits
+        self._series = {kind: ClientSeries(rows) for kind, rows in rows_max(series_max).items()}
 
     def portions(self, now_ms: int) -> Iterator[None]:
         """Visit all clients; the caller may let other tasks run between two portions."""
@@ -100,6 +114,7 @@ class QuotaSeries:
             "mutations": quotas.mutation_views,
             "topics": quotas.topic_views,
             "requests": quotas.request_views,
+            "waits": lambda _now_ms: self._waits(),
         }[kind]
 
     def _weigh(self, kind: str, now_ms: int) -> Iterator[None]:
@@ -116,14 +131,18 @@ class QuotaSeries:
             yield
 
 
-def shares(series_max: int) -> dict[str, int]:
-    """Divide all series: mutations, request times and topics must not compete with clients' bytes.
+def rows_max(series_max: int) -> dict[str, int]:
+    """Divide all series, and return how many rows each kind may have: the others must not compete with clients' bytes.
 
-    >>> shares(2000)
-    {'clients': 1250, 'mutations': 250, 'topics': 250, 'requests': 250}
+    >>> rows_max(2000)
+    {'clients': 123, 'mutations': 29, 'topics': 29, 'requests': 29, 'waits': 118}
     """
     share = series_max // SMALL_SHARE
-    return {kind: share if kind != "clients" else series_max - 3 * share for kind in KINDS}
+    others = len(KINDS) - 1
+    return {
+        **{kind: rows_of(share if kind != "clients" else series_max - others * share) for kind in KINDS},
+        "waits": rows_of(share, _WAIT_SERIES, _WAIT_KINDS),
+    }
 
 
 def families_of(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
@@ -133,3 +152,4 @@ def families_of(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
     yield from of_mutations(mutations, cluster_tokens)
     yield from of_topics(rows["topics"])
     yield from of_requests(requests)
+    yield from of_waits(rows["waits"])

@@ -30,6 +30,7 @@ class Totals:
     throttled: int = 0
     would_throttle_ms: int = 0
     would_throttled: int = 0
+    longest_wait_ms: int = 0
 
     def add(self, other: "Totals", sign: int = 1) -> None:
         """Add or subtract another client's counts."""
@@ -46,7 +47,7 @@ class Totals:
 
 
 TOTALS: Final = tuple(counter.name for counter in fields(Totals))
-SERIES_PER_ROW: Final = len(TOTALS) + 3  # and byte rate, quota, debt
+SERIES_PER_ROW: Final = 8  # five counters, byte rate, quota, debt
 
 Identity = tuple[str, str, str]  # type, user, client id
 
@@ -90,8 +91,8 @@ class ClientSeries:
     A client may be visited several times, as once for each broker: all of its figures go to one row.
     """
 
-    def __init__(self, series_max: int) -> None:
-        self._rows_max = rows_of(series_max)
+    def __init__(self, rows_max: int) -> None:
+        self._rows_max = rows_max
         self._named: set[Identity] = set()
         self._before: set[Identity] = set()
         self._carried: dict[str, Totals] = {}  # type -> amount that keeps `<other>` from decreasing
@@ -176,9 +177,9 @@ class ClientSeries:
         self._reported[row.type] = _copied(row.totals)
 
 
-def rows_of(series_max: int) -> int:
-    """Return the number of rows with so many series; Produce and Fetch each may need one more for the rest."""
-    return max(0, series_max // SERIES_PER_ROW - 2)
+def rows_of(series_max: int, series_per_row: int = SERIES_PER_ROW, kinds: int = 2) -> int:
+    """Return the number of rows with so many series; each kind (Produce, Fetch) may need one more for the rest."""
+    return max(0, series_max // series_per_row - kinds)
 
 
 def label(text: str) -> str:
@@ -211,6 +212,7 @@ def _row(view: QuotaView, identity: Identity) -> Row:
         throttled=view.throttled_total,
         would_throttle_ms=view.would_throttle_ms_total,
         would_throttled=view.would_throttled_total,
+        longest_wait_ms=view.longest_wait_ms_total,
     )
     rates = {view.broker: view.byte_rate}
     return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals, view.tokens, rates)

@@ -6,7 +6,7 @@ so that all processes show the same clients. A worker that does not respond with
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from proxy.admin import count_clients
@@ -15,9 +15,10 @@ from proxy.explain.seen import Query, Seen, merge_seen
 from proxy.metrics.exposition import Metrics, Snapshot
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.process_families import of_captures, of_proxy
-from proxy.metrics.quota_series import KINDS, Quotas, QuotaSeries
+from proxy.metrics.quota_series import Quotas, QuotaSeries, no_waits
 from proxy.process.messages import Figures, Look, Scrape, TakeRows
 from proxy.stats import Stats
+from quotas.engine import QuotaView
 
 __all__ = ["RESPONSE_SECONDS_MAX", "MergedFigures", "WorkerFigures"]
 
@@ -32,6 +33,7 @@ class WorkerFigures:
         send: sends the figures.
         now_ms: the clock of the quota engine.
         seen: answers a query about clients' time.
+        waits: yields clients' waits, as for `QuotaSeries`.
     """
 
     def __init__(
@@ -42,11 +44,12 @@ class WorkerFigures:
         send: Callable[[object], Awaitable[bool]],
         now_ms: Callable[[], int],
         seen: Callable[[Query], Awaitable[Seen]],
+        waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
         self._seen = seen
         self._stats = stats
         self._quotas = quotas
-        self._series = QuotaSeries(quotas, series_max)
+        self._series = QuotaSeries(quotas, series_max, waits)
         self._send = send
         self._now_ms = now_ms
         self._one_at_a_time = asyncio.Lock()
@@ -87,14 +90,22 @@ class MergedFigures:
     Args:
         metrics: of the control process.
         quotas: the control process's engine, which has no clients.
+        waits: yields the waits of followers, whose connections are control's own.
     """
 
     def __init__(
-        self, workers: Scraped, metrics: Metrics, quotas: Quotas, series_max: int, now_ms: Callable[[], int]
+        self,
+        workers: Scraped,
+        metrics: Metrics,
+        quotas: Quotas,
+        series_max: int,
+        now_ms: Callable[[], int],
+        waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
         self._workers = workers
         self._metrics = metrics
         self._quotas = quotas
+        self._series = QuotaSeries(quotas, series_max, waits)
         self._merging = Merging(series_max)
         self._now_ms = now_ms
 
@@ -115,14 +126,18 @@ class MergedFigures:
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes."""
-        for _ in self._metrics.portions(self._now_ms()):
+        now_ms = self._now_ms()
+        for _ in (*self._metrics.portions(now_ms), *self._series.weigh(now_ms)):
             await asyncio.sleep(0)
-        weights = await self._workers.scrape(lambda number: Scrape(number, "weights"))
-        chosen = self._merging.choose(one for one in weights.values() if isinstance(one, Mapping))
+        asked = await self._workers.scrape(lambda number: Scrape(number, "weights"))
+        weights = [one for one in asked.values() if isinstance(one, Mapping)]
+        chosen = self._merging.choose([*weights, self._series.weights()])
+        for _ in self._series.take(chosen, now_ms):
+            await asyncio.sleep(0)
         found = await self._workers.scrape(lambda number: TakeRows(number, chosen))
         parts = {run: part for run, part in found.items() if isinstance(part, Part)}
         own = (*flat(self._metrics.families()), *of_process())
-        parts[_OWN] = Part({kind: [] for kind in KINDS}, None, own)
+        parts[_OWN] = Part(self._series.rows(), None, own)
         families = self._merging.merge(parts)
         return lambda accept: self._metrics.render(Snapshot(families), accept, process=False)
 

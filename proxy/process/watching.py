@@ -6,6 +6,7 @@ ten times a second, more of them less often. The pauses are random, so that no c
 
 import asyncio
 import random
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -14,9 +15,10 @@ from proxy.explain.neighbours import Neighbour, Sharers
 from proxy.explain.report import brokers_of, report
 from proxy.explain.rules import Rule
 from proxy.explain.seen import Query, Seen
+from proxy.explain.wait_views import wait_views
 from proxy.explain.watch import Client, Watch
 from proxy.net import Connection, Connections, condition_of
-from quotas.engine import Engine
+from quotas.engine import Engine, QuotaView
 
 __all__ = ["VISITS_MAX", "Watching"]
 
@@ -75,6 +77,10 @@ class Watching:
             return Seen((), {}, brokers)
         neighbours = {rule: await self._neighbours(found, rule, now_ms) for rule in list(found.rules)}
         return Seen((report(found, query.window, now_ms),), neighbours, brokers)
+
+    def waits(self) -> Iterator[QuotaView]:
+        """Yield a view for each client and kind of quota that it has waited for."""
+        return wait_views(list(self._watch.clients.values()))
 
     async def _neighbours(self, client: Client, rule: Rule, now_ms: int) -> tuple[Neighbour, ...]:
         sharers = Sharers(self._engine, rule, client.user, client.client_id)

@@ -184,6 +184,7 @@ class Worker:
             self._send_all,
             now_ms,
             relay.watching.answer,
+            relay.watching.waits,
         )
         self._relay = relay
         self._started.set()

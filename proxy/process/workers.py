@@ -8,7 +8,7 @@ use, a wrong certificate) ends the control process, as it would end a single one
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -38,6 +38,7 @@ from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
 from proxy.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
+from quotas.engine import QuotaView
 from quotas.sharing.lease_values import Report
 
 __all__ = ["Workers"]
@@ -200,9 +201,11 @@ class Workers:
                 response.cancel()
         return found
 
-    def figures(self, metrics: Metrics, quotas: Quotas, series_max: int) -> MergedFigures:
-        """Return the figures of all processes; `metrics` and `quotas` are control's own."""
-        figures = MergedFigures(self, metrics, quotas, series_max, now_ms)
+    def figures(
+        self, metrics: Metrics, quotas: Quotas, series_max: int, waits: Callable[[], Iterable[QuotaView]]
+    ) -> MergedFigures:
+        """Return the figures of all processes; the arguments are control's own."""
+        figures = MergedFigures(self, metrics, quotas, series_max, now_ms, waits)
         self._ended = figures.ended
         return figures
 

@@ -13,11 +13,12 @@ class QuotaView(NamedTuple):
     """One client and kind of quota at one broker; counters since the start of the process.
 
     Args:
-        type: Kafka's names: Produce, Fetch, ControllerMutation, Request.
+        type: Kafka's names: Produce, Fetch, ControllerMutation, Request; of waits also Topic, Connection, Replication.
         byte_rate: over the quota's windows; percent for Request.
         quota: the limit; None for unlimited.
         tokens: the tokens for partition mutations; None for unlimited.
         broker: the broker at which it is counted; GATEWAY for all brokers together.
+        longest_wait_ms_total: of waits, the time of the connection that waits longest.
     """
 
     user: str
@@ -33,3 +34,4 @@ class QuotaView(NamedTuple):
     debt_bytes: float
     tokens: float | None = None
     broker: int = GATEWAY
+    longest_wait_ms_total: int = 0

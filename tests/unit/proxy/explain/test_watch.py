@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, Condition
 from proxy.explain.rules import Rule
-from proxy.explain.watch import OTHER, RULES_MAX, Client, Watch
+from proxy.explain.watch import OTHER, RULES_MAX, Client, Meter, Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import ClientQuota, Engine, EngineOptions
@@ -157,9 +157,9 @@ def test_clients_beyond_the_most_share_one_entry(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rules_of_one_client_are_bounded() -> None:
-    client = Client("", "a")
+    client, meter = Client("", "a"), Meter("peer", 0, 0)
     for number in range(10 * RULES_MAX):
-        client.waited(Rule("topic", "producer_byte_rate", f"t{number}"), 1.0, 0)
+        client.waited(Rule("topic", "producer_byte_rate", f"t{number}"), meter, 1.0, 0)
     assert len(client.rules) == RULES_MAX
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -31,6 +31,7 @@ TERMS = LeaseTerms(15_000, 1000, 4)
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
 MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
+WAITS = QuotaView("u", "a", "Topic", 0.0, None, 90_500, 0, 0, 0, 0, 0.0, longest_wait_ms_total=30_250)
 REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
 
 
@@ -138,7 +139,13 @@ def in_topic() -> list[Family]:
     return list(families(TopicStore(QuotaSettings(store="topic"), log), log, OwnTopic("audit")))
 
 
-def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
+def written(
+    stats: Stats,
+    quotas: Quotas,
+    accept: str = "",
+    series_max: int = 1000,
+    waits: Sequence[QuotaView] = (),
+) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
     moves += topic_metrics.families(None, Counter(), Counter())
@@ -150,6 +157,7 @@ def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 10
         "1.2.3",
         replicated(stats),
         [lambda: others, shared().families, in_topic],
+        waits=lambda: waits,
     )
     for _ in metrics.portions(77):
         pass
@@ -239,6 +247,22 @@ def test_unlimited_mutations_have_no_tokens() -> None:
     } & set(found)
 
 
+def test_waits_of_a_client_are_shown_in_both_senses() -> None:
+    found = samples(written(Stats(), Quotas(), waits=[WAITS]))
+    assert found["sluice_client_waited_seconds_total"] == {("a", "Topic", "u"): 90.5}
+    assert found["sluice_client_longest_wait_seconds_total"] == {("a", "Topic", "u"): 30.25}
+
+
+def test_waits_beyond_the_bound_are_summed_and_have_no_longest() -> None:
+    waits = [WAITS._replace(client_id=f"c{n}", bytes_total=1000 * n) for n in range(300)]
+    found = samples(written(Stats(), Quotas(), series_max=320, waits=waits))
+    waited = found["sluice_client_waited_seconds_total"]
+    longest = found["sluice_client_longest_wait_seconds_total"]
+    assert sum(waited.values()) == sum(range(300))
+    assert set(waited) - set(longest) == {("<other>", "Topic", "")}
+    assert len(waited) + len(longest) <= 320 // 8
+
+
 def test_unlimited_client_has_no_quota_series() -> None:
     found = samples(written(Stats(), Quotas([VIEW._replace(quota=None)])))
     assert "sluice_client_quota_byte_rate" not in found
@@ -248,7 +272,7 @@ def test_series_beyond_the_bound_are_summed() -> None:
     views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
     found = samples(written(Stats(), Quotas(views), series_max=52))
     assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 52
-    assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(98))
+    assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(99))
 
 
 @pytest.mark.parametrize("client_id", ['q"uote', "back\\slash", "new\nline", "ü", "\udce4", "", "<b>"])
@@ -396,7 +420,7 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     stats.replication_unknown_versions["19"] = 1
     for counter in (stats.reassignment_requests, stats.reassignment_steps, stats.reassignment_ends):
         counter["x"] = 1
-    text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0))
+    text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0), waits=[WAITS])
     kinds = {
         family.name + ("_total" if family.type == "counter" else ""): family.type
         for family in text_string_to_metric_families(text)

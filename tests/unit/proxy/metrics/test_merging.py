@@ -1,6 +1,6 @@
 """The figures of several processes as one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -34,9 +34,10 @@ class Quotas:
 class Process:
     """A worker's side of scrapes."""
 
-    def __init__(self, *views: QuotaView) -> None:
+    def __init__(self, *views: QuotaView, waits: Sequence[QuotaView] = ()) -> None:
         self.views = list(views)
-        self.series = QuotaSeries(Quotas(self.views), 2000)
+        self.waits = list(waits)
+        self.series = QuotaSeries(Quotas(self.views), 2000, lambda: self.waits)
 
 
 def scrape(merging: Merging, processes: dict[int, Process]) -> dict[tuple[str, str], float]:
@@ -98,6 +99,23 @@ def test_process_that_does_not_respond_is_not_counted_twice_when_it_does() -> No
     merging, first, second = Merging(2000), Process(VIEW), Process(VIEW)
     for processes in ({1: first, 2: second}, {2: second}, {1: first, 2: second}):
         assert scrape(merging, processes)["sluice_client_bytes_total", "a"] == 10_000
+
+
+def test_waits_are_summed_and_the_longest_grows_as_in_one_process() -> None:
+    def waits(all_ms: int, longest_ms: int) -> list[QuotaView]:
+        return [VIEW._replace(bytes_total=all_ms, longest_wait_ms_total=longest_ms)]
+
+    merging, first, second = Merging(2000), Process(waits=waits(9000, 5000)), Process(waits=waits(4000, 4000))
+    found = scrape(merging, {1: first, 2: second})
+    assert found["sluice_client_waited_seconds_total", "a"] == 13
+    assert found["sluice_client_longest_wait_seconds_total", "a"] == 5
+    first.waits, second.waits = waits(9500, 5500), waits(7000, 7000)  # 0.5 s, and 3 s
+    found = scrape(merging, {1: first, 2: second})
+    assert found["sluice_client_waited_seconds_total", "a"] == 16.5
+    assert found["sluice_client_longest_wait_seconds_total", "a"] == 8
+    merging.end(2)
+    first.waits = waits(10_500, 6500)
+    assert scrape(merging, {1: first, 3: Process()})["sluice_client_longest_wait_seconds_total", "a"] == 9
 
 
 def test_all_processes_show_the_same_clients() -> None:
