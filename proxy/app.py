@@ -21,24 +21,26 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from proxy.admin import AdminServer, Explanations, Figures, OwnFigures, Site
+from proxy.admin import AdminServer, Explanations, Facts, Figures, OwnFigures, Site, State
 from proxy.certificates import Certificates
 from proxy.channel import OngoingMoves, Question
 from proxy.clock import now_ms
 from proxy.cluster import (
     Advertised,
     BrokerClient,
-    BrokerMap,
     MapFile,
     Poller,
     QuotaMirror,
     ReplicationSource,
     TopicIds,
     login_of,
+    maps_of,
 )
 from proxy.config import CaptureOptions, Config
-from proxy.config.definitions import unenforced
+from proxy.enforcement import Enforcement, EnforcementFile
 from proxy.errors import StartError
+from proxy.events import Events
+from proxy.events.kinds import started
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
@@ -46,7 +48,7 @@ from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.cores import workers_of
 from proxy.process.descriptors import raise_limit
 from proxy.process.relay import Relay
-from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore
+from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore, open_store
 from proxy.reassign import make_reassignments
 from proxy.reload import Reloader
 from proxy.stats import Stats
@@ -85,6 +87,7 @@ class App:
         self._config = config
         self._loop = loop
         self.stats = Stats()
+        self._events = events = Events(self.stats.events)
         self._certificates = Certificates(config, self.stats)
         self._supervisor = Supervisor(loop, self.stats)
         self._topic = topic = self._open_topic() if store is None else None
@@ -92,52 +95,49 @@ class App:
         assert quotas is not None, "a store is given, or a topic is opened"
         origins = Origins(config)
         quotas.noted = origins.note
+        quotas.report_to(events.tell)
         # With workers the clients are theirs, and their capture; brokers replicate through this process.
         own = config if workers == 1 else replace(config, capture=CaptureOptions())
         self.relay = relay = Relay(
             own, quotas.definitions, loop, self.stats, self._supervisor, self._certificates, self._ask
         )
         self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
-        upstreams = config.upstreams(replicates=False)
-        leaders = config.upstreams(replicates=True)
-        if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):
-            upstreams = leaders  # no other address of the brokers is configured
-        bootstrap = config.cluster.bootstrap or tuple(upstreams.values())
-        self.brokers = BrokerMap(bootstrap, self.stats)
-        for broker, address in upstreams.items():
-            self.brokers.learn(broker, *address)
-        self.brokers.set_live(upstreams)
-        # What stands behind the brokers' own listener is another listener of theirs.
-        self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
-        for broker, address in leaders.items():
-            self.leaders.learn(broker, *address)
+        maps = maps_of(config, self.stats)
+        self.brokers = maps.brokers
         self._fleet = self._join_fleet() if workers == 1 and config.fleet.configured else None
         client = BrokerClient(self.brokers, login_of(config.cluster), self._certificates.broker_tls)
-        self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
+        self.poller = Poller(
+            client, self._map_file, follow=maps.follow, others=(maps.leaders,), tell=events.tell
+        )
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
         self.advertised = [
             Advertised(
                 [listener for listener in config.listeners if listener.replicates is replicates],
                 client.of(routes),
             )
-            for replicates, routes in ((False, self.brokers), (True, self.leaders))
+            for replicates, routes in ((False, maps.brokers), (True, maps.leaders))
         ]
         self._replication_source = (
             ReplicationSource(client, relay.replication, config.replication, relay.reconsider, now_ms)
-            if leaders
+            if maps.replicates
             else None
         )
         start = partial(self._supervisor.run_once, "reassignment_request")
         call = relay.shared.worker.call
         self._reassignments = moves = make_reassignments(
-            config, client, start, call, self.stats, self._access, lambda: self._fleet
+            config, client, start, call, self.stats, self._access, lambda: self._fleet, events.tell
         )
         shown = None if moves is None else moves.shown
         self._workers = None if workers == 1 else self._make_workers(workers, quotas.definitions, shown)
+        for component in (self._workers, self._fleet):
+            if component is not None:
+                component.tell = events.tell
+        file = EnforcementFile(config.state.directory) if config.state.directory else None
+        self._enforcement = Enforcement(file, self._enforce, self.stats, events.tell)
         names = relay.engine.topics.names if self._workers is None else self._workers.names
         self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
-        view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if leaders else None
+        view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if maps.replicates else None
         others = [one.families for one in (moves, self._fleet, self._workers, topic) if one is not None]
         waits = relay.watching.waits
         metrics = Metrics(
@@ -149,8 +149,11 @@ class App:
         if self._workers is not None:
             figures = self._workers.figures(metrics, relay.engine, series_max, waits)
         explanations = Explanations(figures, relay.engine, origins)
-        site = Site(figures, self.not_ready, page, state, explanations)
-        self._admin = AdminServer(site.handlers(), config.admin.hosts)
+        site = Site(figures, self.not_ready, page, state, explanations, self._enforcement.notice)
+        status = State(self._facts, events, self._enforcement, config.admin.actions_from)
+        self._admin = AdminServer(
+            {**site.handlers(), **status.handlers()}, config.admin.hosts, actions=status.actions()
+        )
         self._quota_service = QuotaService(loop, quotas, config.quotas, self.stats, self.quotas_altered)
         self._mirror = None
         if isinstance(quotas, FileStore) and config.quotas.store == "cluster":
@@ -160,13 +163,12 @@ class App:
         for options in config.listeners:
             if self._workers is not None and not options.replicates:
                 continue
-            routes = self.leaders if options.replicates else self.brokers
+            routes = maps.leaders if options.replicates else maps.brokers
             relay.listen(options, routes, shown, quota_api=self._mirror is None)
-        self._reloader = Reloader(config, self._quota_service, self.stats, self.apply)
+        self._reloader = Reloader(config, self._quota_service, self.stats, self.apply, events.tell)
         self._stopping = asyncio.Event()
         self._signals = 0
         self._open = False  # the clients' ports
-        self._enforcing = True
 
     async def serve(self) -> None:
         """Serve until a signal asks to stop, then drain.
@@ -180,6 +182,7 @@ class App:
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
+        await self._enforcement.load()
         await supervisor.attempt("poller", self.poller.poll(), _FIRST_RESPONSE_SECONDS_MAX)
         for advertised in self.advertised:
             await supervisor.attempt("advertised", advertised.ask(), _FIRST_RESPONSE_SECONDS_MAX)
@@ -204,6 +207,7 @@ class App:
             "serving",
             **summary(self._config, len(self.relay.engine.definitions), self.poller.problem),
         )
+        self._events.tell(started(sluice_version(), enforcing=self.relay.engine.enforcing))
         self._start_background_tasks()
         await self._stopping.wait()
         await self._drain()
@@ -304,12 +308,21 @@ class App:
 
     def toggle_enforcement(self) -> None:
         """Switch all enforcement off, or on again (SIGUSR1)."""
-        self._enforcing = not self._enforcing
-        self.relay.enforce(self._enforcing)
+        self._enforcement.toggle()
+        self._supervisor.run_once("enforcement", self._enforcement.keep())
+
+    def _enforce(self, on: bool) -> None:
+        """Have all processes enforce quotas, or not."""
+        self.relay.enforce(on)
         if self._workers is not None:
-            self._workers.enforce(self._enforcing)
-        event(logger, logging.WARNING, "enforcement switched", enforcing=self.relay.engine.enforcing)
+            self._workers.enforce(on)
         self.relay.reconsider()
+
+    def _facts(self) -> Facts:
+        """Return what this process is now."""
+        workers = 1 if self._workers is None else self._workers.count
+        enforcing = self.relay.engine.enforcing
+        return Facts.of(self._reloader.config, workers, enforcing=enforcing, ready=self.not_ready())
 
     def _hurried(self) -> bool:
         """Whether a second signal asks to end at once."""
@@ -372,12 +385,7 @@ def run(config: Config) -> int:
         SluiceError: the proxy cannot start.
     """
     raise_limit()
-    store = None
-    if config.quotas.store != "topic":
-        source, in_fleet = config.source, config.fleet.configured
-        store = FileStore(config.quotas, source.quota_text, source.path, in_fleet=in_fleet)
-        for warning in unenforced(store.definitions.entries()):
-            event(logger, logging.WARNING, "configuration warning", warning=warning)
+    store = open_store(config)
 
     async def main() -> int:
         app = App(config, store, asyncio.get_running_loop(), workers_of(config))

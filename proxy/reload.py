@@ -16,6 +16,8 @@ from typing import Final, Protocol
 from proxy import logs
 from proxy.config import Config, QuotaSettings, compare, merge_live, reload
 from proxy.errors import ConfigError
+from proxy.events import Tell, untold
+from proxy.events.kinds import config_reloaded, mode_changed
 from proxy.files import Signature, signatures
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
@@ -76,10 +78,14 @@ class Reloader:
         quotas: owns the quotas file; what it has written itself needs no reload.
         stats: counts reloads: `ok`, `refused`.
         apply: applies a new configuration. An exception from it is a bug, and ends `run`.
+        tell: takes events.
     """
 
-    def __init__(self, config: Config, quotas: QuotaFile, stats: Stats, apply: Apply) -> None:
+    def __init__(
+        self, config: Config, quotas: QuotaFile, stats: Stats, apply: Apply, tell: Tell = untold
+    ) -> None:
         self.config = config
+        self._tell = tell
         self._quotas = quotas
         self._stats = stats
         self._apply = apply
@@ -125,8 +131,9 @@ class Reloader:
                 key=error.path,
                 problem=str(error),
             )
+            self._tell(config_reloaded(cause, "", 0, str(error)))
             return False
-        changes = compare(self.config, new)
+        changes, mode = compare(self.config, new), self.config.quotas.mode
         self.config = merge_live(self.config, new)
         logs.set_level(self.config.log.level)
         self._apply(self.config, definitions)
@@ -140,6 +147,9 @@ class Reloader:
             quotas_changed=differ,
             quota_entries=len(definitions),
         )
+        self._tell(config_reloaded(cause, " ".join(changes.live), differ))
+        if self.config.quotas.mode != mode:
+            self._tell(mode_changed(mode, self.config.quotas.mode))
         if changes.restart:
             logs.event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))
         for warning in (*new.warnings, *idle):

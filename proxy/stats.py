@@ -56,7 +56,10 @@ class Stats:
         "connections_waiting",
         "connections_would_refuse",
         "connections_would_throttle",
+        "enforcement_off",
+        "enforcement_state",
         "errors",
+        "events",
         "fetches_answered",
         "frames_from_brokers",
         "handshake_us_total",
@@ -145,6 +148,10 @@ class Stats:
         self.reassignment_ends: Counter[str] = (
             Counter()
         )  # how moves ended: done, cancelled, refused, gone, lost
+        self.enforcement_off = False  # switched off
+        # Whether the switch is kept over a restart: written, not_written, unreadable.
+        self.enforcement_state: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()  # by kind
         self.reloads: Counter[str] = Counter()  # "ok", "refused"
         self.brokers_refused: Counter[str] = (
             Counter()

@@ -1,14 +1,16 @@
-"""The read-only HTTP port: /metrics /healthz /readyz, and two pages for humans.
+"""The HTTP port for operators: /metrics /healthz /readyz, and two pages for humans.
 
     http      bytes <-> requests and responses
     pages     the pages' text: pure
     clients   /clients: pure too
     explanations  /v1: where clients' time goes, as JSON
+    state     /v1/status, /v1/events, and the switch of all enforcement
+    query     the fields of a query
     figures   where the figures come from
     site      which page shows what
     server    asyncio streams, bounded
 
-The port changes nothing.
+The port changes nothing but that switch.
 """
 
 from proxy.admin.explanations import Explanations
@@ -16,5 +18,17 @@ from proxy.admin.figures import Figures, OwnFigures, count_clients
 from proxy.admin.http import Page, Request
 from proxy.admin.server import AdminServer
 from proxy.admin.site import Site
+from proxy.admin.state import Facts, State
 
-__all__ = ["AdminServer", "Explanations", "Figures", "OwnFigures", "Page", "Request", "Site", "count_clients"]
+__all__ = [
+    "AdminServer",
+    "Explanations",
+    "Facts",
+    "Figures",
+    "OwnFigures",
+    "Page",
+    "Request",
+    "Site",
+    "State",
+    "count_clients",
+]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from commandline.printable import printable
 from proxy.admin.http import Page
-from proxy.admin.pages import TEXT, html
+from proxy.admin.pages import TEXT, html, strong
 from quotas.engine import GATEWAY, QuotaView
 
 __all__ = ["ROWS_MAX", "TITLES", "TOPIC", "ClientPart", "ClientTable"]
@@ -115,21 +115,28 @@ class ClientTable:
             if identity in self._rates:
                 self._rates[identity] += view.byte_rate
 
-    def page(self, enforcing: bool) -> Page:
-        """Return the page as HTML."""
+    def page(self, enforcing: bool, notice: str = "") -> Page:
+        """Return the page as HTML.
+
+        Args:
+            notice: what is to be said on every page; "" for nothing.
+        """
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(view)) + "</tr>"
             for view in self._rows
         )
         head = "".join(f"<th>{title}</th>" for title in TITLES)
-        return html("Clients", f"<p>{self._summary(enforcing)}</p><table><tr>{head}</tr>{rows}</table>")
+        table = f"<table><tr>{head}</tr>{rows}</table>"
+        return html("Clients", f"{strong(notice)}<p>{self._summary(enforcing)}</p>{table}")
 
-    def text(self, enforcing: bool) -> Page:
+    def text(self, enforcing: bool, notice: str = "") -> Page:
         """Return the page as plain text; control characters in names are escaped."""
         lines = [TITLES, *([*map(printable, self._cells(view))] for view in self._rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
-        return Page(200, TEXT, f"{self._summary(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
+        head = f"{printable(notice)}\n" if notice else ""
+        text = f"{head}{self._summary(enforcing)}\n\n{table}"
+        return Page(200, TEXT, text.encode("utf-8", "backslashreplace"))
 
     def _summary(self, enforcing: bool) -> str:
         effect = "throttled" if enforcing else "not throttled, since nothing is enforced"

@@ -9,9 +9,9 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import parse_qs
 
 from proxy.admin.http import Page, RefusedError, Request
+from proxy.admin.query import fields_of
 from proxy.admin.server import Handler
 from proxy.explain.explanation import Context, Origin, broker_document, explain, summary
 from proxy.explain.report import ClientReport, waited_part
@@ -70,14 +70,14 @@ class Explanations:
         return {"/v1/clients": self._clients, "/v1/client": self._client, "/v1/brokers": self._brokers}
 
     async def _clients(self, request: Request) -> Page:
-        fields = _fields(request.query, ("window",))
+        fields = fields_of(request.query, ("window",))
         window = _window(fields)
         async with self._one_at_a_time:
             seen = await self._source.seen(Query(window))
             return await asyncio.to_thread(self._clients_page, seen, window)
 
     async def _client(self, request: Request) -> Page:
-        fields = _fields(request.query, ("window", "user", "client_id"))
+        fields = fields_of(request.query, ("window", "user", "client_id"))
         window = _window(fields)
         if "client_id" not in fields:
             raise RefusedError(400, "client_id is missing: /v1/client?client_id=NAME[&user=NAME][&window=60]")
@@ -100,7 +100,7 @@ class Explanations:
         return await asyncio.to_thread(_page, 200, explain(seen.clients[0], context))
 
     async def _brokers(self, request: Request) -> Page:
-        _fields(request.query, ())
+        fields_of(request.query, ())
         seen = await self._source.seen(Query(MINUTE, ("", "")))
         return _page(200, {"brokers": [broker_document(broker) for broker in seen.brokers]})
 
@@ -129,24 +129,6 @@ class Explanations:
 
 def _waited(client: ClientReport) -> float:
     return max((waited_part(connection.times) for connection in client.connections), default=0.0)
-
-
-def _fields(query: str, known: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the fields of a query, each at most once.
-
-    Raises:
-        RefusedError: a field is unknown or repeated.
-    """
-    try:
-        found = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=8)
-    except ValueError:
-        raise RefusedError(400, "invalid query") from None
-    for name, values in found.items():
-        if name not in known:
-            raise RefusedError(400, f"unknown field {name!r}; known fields: {', '.join(known) or 'none'}")
-        if len(values) > 1:
-            raise RefusedError(400, f"more than one {name}")
-    return {name: values[0] for name, values in found.items()}
 
 
 def _window(fields: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""The part of HTTP/1.1 that a read-only port needs: the head of a GET or HEAD request, and a response.
+"""The part of HTTP/1.1 that the admin port needs: the head of a request, and a response.
 
 No body is ever read: a request that announces one is refused and its connection closed. Unknown headers are
 ignored.
@@ -7,8 +7,12 @@ ignored.
 import re
 from typing import Final, NamedTuple
 
+READ_ONLY: Final = "only GET and HEAD are allowed: this page is read-only"
 HEAD_BYTES_MAX: Final = 8192  # nginx and Apache httpd take 8 KiB by default too
 _TARGET: Final = re.compile(r"/[!-~]*", re.ASCII)
+_METHODS: Final = ("GET", "HEAD", "POST")
+# A browser sends the first two with each POST, and a proxy may add one of the others.
+_RELAYED: Final = ("origin", "sec-fetch-site", "forwarded", "x-forwarded-for", "via")
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -38,6 +42,9 @@ class Request(NamedTuple):
     Attributes:
         host: the Host header in lower case, without the port; "" without one.
         query: what follows the question mark.
+        action: the Sluice-Action header.
+        relayed: the name of a header that says that a browser or a proxy has sent it; "" without one.
+        peer: the client's IP address.
     """
 
     method: str
@@ -46,6 +53,9 @@ class Request(NamedTuple):
     close: bool
     host: str = ""
     query: str = ""
+    action: str = ""
+    relayed: str = ""
+    peer: str = ""
 
 
 class RefusedError(Exception):
@@ -70,8 +80,8 @@ def parse(head: bytes) -> Request:
     method, target, version = words
     if version not in ("HTTP/1.0", "HTTP/1.1"):
         raise RefusedError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
-    if method not in ("GET", "HEAD"):
-        raise RefusedError(405, "only GET and HEAD are allowed: this port is read-only")
+    if method not in _METHODS:
+        raise RefusedError(405, READ_ONLY)
     if not _TARGET.fullmatch(target):
         raise RefusedError(400, "invalid path")
     headers = _headers(lines[1:])
@@ -81,7 +91,11 @@ def parse(head: bytes) -> Request:
     close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
     host = _host(headers.get("host", ""))
     path, _, query = target.partition("?")
-    return Request(method, path, headers.get("accept", ""), close, host, query)
+    action, relayed = (
+        headers.get("sluice-action", ""),
+        next((name for name in _RELAYED if name in headers), ""),
+    )
+    return Request(method, path, headers.get("accept", ""), close, host, query, action, relayed)
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:

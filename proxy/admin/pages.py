@@ -1,4 +1,4 @@
-"""The small pages of the read-only port. Pure: values in, `Page` out.
+"""The small pages of the admin port. Pure: values in, `Page` out.
 
 `/metrics` is written by `proxy.metrics.exposition`, `/clients` by `clients`. Nothing here knows sockets or the clock.
 """
@@ -22,6 +22,8 @@ _LINKS: Final = (
     ("/metrics", "for Prometheus"),
     ("/clients", "all clients: their rates and quotas"),
     ("/v1/clients", "where all clients' time goes, as JSON"),
+    ("/v1/status", "what runs, and whether quotas are enforced, as JSON"),
+    ("/v1/events", "what has happened, as JSON"),
     ("/healthz", "200 while the process responds"),
     ("/readyz", "200 when clients can be served; else 503 and why not"),
     ("/reassignments", "reassignments that are carried out in steps, as JSON"),
@@ -29,15 +31,24 @@ _LINKS: Final = (
 )
 
 
-def index(version: str, enforcing: bool) -> Page:
-    """Return the list of pages."""
+def index(version: str, enforcing: bool, notice: str = "") -> Page:
+    """Return the list of pages.
+
+    Args:
+        notice: what is to be said on every page; "" for nothing.
+    """
     links = "".join(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in _LINKS)
     state = (
         "Quotas are enforced."
         if enforcing
         else "Quotas are <strong>not enforced</strong>, only observed or off."
     )
-    return html("Sluice", f"<p>Sluice {escape(version)}. {state}</p><ul>{links}</ul>")
+    return html("Sluice", f"{strong(notice)}<p>Sluice {escape(version)}. {state}</p><ul>{links}</ul>")
+
+
+def strong(notice: str) -> str:
+    """Return a notice as HTML; "" for none."""
+    return f"<p><strong>{escape(notice)}</strong></p>" if notice else ""
 
 
 def health() -> Page:

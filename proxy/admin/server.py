@@ -1,4 +1,4 @@
-"""The read-only HTTP port: asyncio streams around `proxy.admin.http`.
+"""The admin port: asyncio streams around `proxy.admin.http`.
 
 It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time that a
 request takes to arrive and a response to be read, the bytes of all responses that clients have not read yet. A new
@@ -7,7 +7,7 @@ one first, then one that does not read its response. So idle connections keep no
 
 A page on the internet can have a browser ask this port, under a name of its own that leads here (DNS rebinding). So
 only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are
-served. The pages' contents are `site`'s.
+served. The pages' contents are `site`'s; a POST has handlers of its own (`state`).
 """
 
 import asyncio
@@ -15,10 +15,11 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final
 
 from proxy.admin import pages
-from proxy.admin.http import HEAD_BYTES_MAX, Page, RefusedError, Request, parse, write
+from proxy.admin.http import HEAD_BYTES_MAX, READ_ONLY, Page, RefusedError, Request, parse, write
 from proxy.config import Address
 from proxy.errors import StartError, system_reason
 from proxy.hosts import is_ip
@@ -69,6 +70,7 @@ class AdminServer:
 
     Args:
         handlers: the function that makes the page, by path.
+        actions: the functions that respond to a POST, by path.
         hosts: allowed names in the Host header, beside the one that is bound.
         request_seconds_max: for tests.
     """
@@ -78,7 +80,9 @@ class AdminServer:
         handlers: Mapping[str, Handler],
         hosts: Collection[str] = (),
         request_seconds_max: float = REQUEST_SECONDS_MAX,
+        actions: Mapping[str, Handler] = MappingProxyType({}),
     ) -> None:
+        self._actions = actions
         self._handlers = handlers
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._request_seconds_max = request_seconds_max
@@ -154,7 +158,7 @@ class AdminServer:
             request = await self._request(reader)
             head_only, close = request.method == "HEAD", request.close
             connection.set_stage(Stage.WORKING)
-            page = await self._page(request)
+            page = await self._page(request._replace(peer=connection.host))
         except RefusedError as error:
             page, close = pages.refusal(error.status, error.problem), True
         await self._send(connection, write(page, head_only=head_only, close=close))
@@ -186,11 +190,16 @@ class AdminServer:
         return request
 
     async def _page(self, request: Request) -> Page:
-        handler = self._handlers.get(request.path)
+        posted = request.method == "POST"
+        handler = (self._actions if posted else self._handlers).get(request.path)
+        if handler is None and (request.path in self._actions or request.path in self._handlers):
+            raise RefusedError(405, READ_ONLY) if posted else RefusedError(400, "a POST is needed")
         if handler is None:
             return pages.missing()
         try:
             return await handler(request)
+        except RefusedError:
+            raise
         except Exception:  # a scrape that fails must say so to the scraper, and harm nothing else
             LOG.exception("internal error: cannot make the page %s", request.path)
             return pages.refusal(500, "internal error: see the log")

@@ -23,6 +23,7 @@ class Site:
         reassignments: returns the document of /reassignments; None if reassignments pass unchanged.
         fleet: returns the document of /fleet; None if this process is no member of a fleet.
         explanations: the documents of /v1.
+        notice: returns what is to be said on every page for people; "" for nothing.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class Site:
         reassignments: Callable[[], Awaitable[Mapping[str, object]]] | None = None,
         fleet: Callable[[], Mapping[str, object]] | None = None,
         explanations: Explanations | None = None,
+        notice: Callable[[], str] = str,
     ) -> None:
+        self._notice = notice
         self._explanations = explanations
         self._fleet = fleet
         self._figures = figures
@@ -54,7 +57,7 @@ class Site:
         }
 
     async def _index(self, _: Request) -> Page:
-        return pages.index(sluice_version(), self._figures.enforcing)
+        return pages.index(sluice_version(), self._figures.enforcing, self._notice())
 
     async def _health(self, _: Request) -> Page:
         return pages.health()
@@ -74,7 +77,7 @@ class Site:
         async with self._scrape:
             table = await self._figures.clients()
             write = table.page if HTML_TYPE in request.accept else table.text
-            return write(self._figures.enforcing)
+            return write(self._figures.enforcing, self._notice())
 
     async def _metrics_page(self, request: Request) -> Page:
         async with self._scrape:

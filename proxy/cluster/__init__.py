@@ -5,6 +5,7 @@ from proxy.cluster.brokers import BrokerMap, KnownBrokers
 from proxy.cluster.client import BrokerClient
 from proxy.cluster.login import login_of
 from proxy.cluster.map_file import MapFile
+from proxy.cluster.maps import Maps, maps_of
 from proxy.cluster.poller import Poller
 from proxy.cluster.quota_mirror import QuotaMirror
 from proxy.cluster.replication_source import ReplicationSource
@@ -16,9 +17,11 @@ __all__ = [
     "BrokerMap",
     "KnownBrokers",
     "MapFile",
+    "Maps",
     "Poller",
     "QuotaMirror",
     "ReplicationSource",
     "TopicIds",
     "login_of",
+    "maps_of",
 ]

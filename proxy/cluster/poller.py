@@ -15,6 +15,9 @@ from kafka_client import metadata
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.client import BrokerClient, Target, first_response
 from proxy.cluster.map_file import MapFile
+from proxy.events import Tell, untold
+from proxy.events.brokers import Brokers
+from proxy.events.kinds import broker_back, broker_lost, cluster_back, cluster_lost
 from proxy.logs import event
 
 __all__ = ["Poller"]
@@ -36,6 +39,7 @@ class Poller:
     Args:
         follow: whether the map follows the cluster's metadata; a sidecar's upstreams are fixed.
         others: other maps whose host names are resolved too.
+        tell: takes events.
 
     Attributes:
         problem: why the cluster cannot be served now; "" if it can.
@@ -48,7 +52,10 @@ class Poller:
         *,
         follow: bool,
         others: Sequence[BrokerMap] = (),
+        tell: Tell = untold,
     ) -> None:
+        self._tell = tell
+        self._told = Brokers()
         self._client = client
         self._brokers = client.brokers
         self._others = others
@@ -91,10 +98,13 @@ class Poller:
     async def _found(self, found: Sequence[metadata.Broker]) -> None:
         if self.problem:
             event(logger, logging.INFO, "cluster found", brokers=len(found))
+            if self._failures:
+                self._tell(cluster_back(len(found)))
         self.problem = ""
         self._failures = 0
         if self._follow:
             self._brokers.set_live(broker for broker, _, _ in found)
+            self._tell_brokers()
             for index, (broker, host, port) in enumerate(found):
                 self._brokers.learn(broker, host, port)
                 if index % _PORTION == _PORTION - 1:
@@ -105,9 +115,18 @@ class Poller:
             if not await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses())):
                 self._brokers.changed = True  # the disk may have room the next time
 
+    def _tell_brokers(self) -> None:
+        """Tell of brokers that are lost, and back."""
+        changed = self._told.seen(self._brokers.live())
+        for broker in changed.lost:
+            self._tell(broker_lost(broker))
+        for broker in changed.back:
+            self._tell(broker_back(broker))
+
     def _failed(self, problem: str) -> None:
         if not self._failures:
             event(logger, logging.WARNING, "cluster unreachable", detail=problem)
+            self._tell(cluster_lost(problem))
         self.problem = f"cluster unreachable: {problem}"
 
     async def resolve(self) -> None:

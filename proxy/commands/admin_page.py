@@ -1,4 +1,4 @@
-"""Reads JSON documents from a Sluice's admin port."""
+"""Reads JSON documents from a Sluice's admin port, and has it do something."""
 
 import json
 import urllib.error
@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from commandline.printable import printable
 from proxy.errors import ServerError, UsageError, reason
 
-__all__ = ["ADMIN", "SECONDS_MAX", "Document", "read_document"]
+__all__ = ["ADMIN", "SECONDS_MAX", "Document", "read_document", "send_action"]
 
 ADMIN: Final = "127.0.0.1:19080"
 SECONDS_MAX: Final = 10.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
+_REFUSAL_BYTES_MAX: Final = 1000
 
 Document = Mapping[str, Any]
 
@@ -28,9 +30,7 @@ def read_document(admin: str, path: str, *, absent: bool = False) -> Document:
         UsageError: the address is neither HOST:PORT nor a URL.
         ServerError: the page cannot be read.
     """
-    page = f"{admin if '://' in admin else f'http://{admin}'}".rstrip("/") + path
-    if not page.startswith(("http://", "https://")):
-        raise UsageError(f"--admin {admin}: must be HOST:PORT, or a URL with http:// or https://")
+    page = _url(admin, path)
     try:
         with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
             document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
@@ -42,6 +42,37 @@ def read_document(admin: str, path: str, *, absent: bool = False) -> Document:
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
     return document
+
+
+def send_action(admin: str, path: str, action: str) -> Document:
+    """Have the admin port do something: a POST without a body.
+
+    Args:
+        action: the value of the header Sluice-Action.
+
+    Raises:
+        UsageError: the address is neither HOST:PORT nor a URL.
+        ServerError: it was not done; the port's answer says why.
+    """
+    page = _url(admin, path)
+    request = urllib.request.Request(page, method="POST", headers={"Sluice-Action": action})
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS_MAX) as response:
+            document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read(_REFUSAL_BYTES_MAX).decode("utf-8", "replace").strip()
+        raise ServerError(f"{_url(admin, '')}: {printable(said)}") from None
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
+    return document
+
+
+def _url(admin: str, path: str) -> str:
+    page = f"{admin if '://' in admin else f'http://{admin}'}".rstrip("/") + path
+    if not page.startswith(("http://", "https://")):
+        raise UsageError(f"--admin {admin}: must be HOST:PORT, or a URL with http:// or https://")
+    return page
 
 
 def _unwrapped(error: Exception) -> BaseException:

@@ -6,7 +6,9 @@ their own (`*_options`); the small ones are here, with the whole.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Final
 
 from proxy.config import readers
 from proxy.config.capture_options import CaptureOptions
@@ -17,14 +19,16 @@ from proxy.config.limit_options import LimitOptions
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.process_options import ProcessOptions
 from proxy.config.quota_options import QuotaSettings
-from proxy.config.readers import Address
+from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
+
+LOOPBACK: Final[tuple[Network, ...]] = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
 @dataclass(frozen=True, slots=True)
 class AdminOptions:
-    """`[admin]`: the read-only HTTP port."""
+    """`[admin]`: the HTTP port for operators."""
 
     bind: Address | None = field(
         default=Address("127.0.0.1", 19080),
@@ -32,6 +36,14 @@ class AdminOptions:
     )
     hosts: tuple[str, ...] = field(
         default=(), metadata=key(readers.hosts, "host, or several", default="none but `bind`'s own")
+    )
+    actions_from: tuple[Network, ...] = field(
+        default=LOOPBACK,
+        metadata=key(
+            readers.optional_networks,
+            'network, or several, or "" for none',
+            default="loopback: `127.0.0.0/8`, `::1`",
+        ),
     )
 
 

@@ -201,6 +201,11 @@ def networks(path: str, value: object) -> tuple[Network, ...]:
     return tuple(_network(path, part) for part in parts)
 
 
+def optional_networks(path: str, value: object) -> tuple[Network, ...]:
+    """Read networks, or the empty text for none."""
+    return () if value == "" else networks(path, value)
+
+
 def _network(path: str, value: object) -> Network:
     if isinstance(value, str):
         try:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Final
 
 from proxy.config import Address, FleetOptions
+from proxy.events import Tell, untold
+from proxy.events.kinds import holder_moved
 from proxy.fleet.group import FleetGroup
 from proxy.fleet.port import HolderPort
 from proxy.fleet.standing import Ruling
@@ -35,6 +37,7 @@ class Elected:
         access: the way to the group's cluster.
         port: this member's port.
         terms: returns the terms between the holder and its members.
+        tell: takes events.
 
     Attributes:
         address: the holder's, by the group's last ruling; None: it is not known.
@@ -49,7 +52,10 @@ class Elected:
         terms: Callable[[], LeaseTerms],
         now_ms: Callable[[], int],
         figures: FleetFigures,
+        tell: Tell = untold,
     ) -> None:
+        self._tell = tell
+        self._holder: str | None = None  # its name; "" for none, None before the first ruling
         self._options = options
         self._port = port
         self._terms = terms
@@ -101,6 +107,9 @@ class Elected:
 
     def _ruled(self, ruling: Ruling, mine: bool) -> None:
         self.address = ruling.address
+        before, self._holder = self._holder, ruling.name
+        if before is not None and before != ruling.name:
+            self._tell(holder_moved(before, ruling.name, str(ruling.address or "")))
         if not mine:
             self._port.retire(
                 f"{ruling.name} is the holder, at {ruling.address}" if ruling.name else NO_HOLDER

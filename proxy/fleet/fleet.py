@@ -17,6 +17,7 @@ from commandline.extras import not_installed
 from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.errors import StartError
+from proxy.events import Tell, untold
 from proxy.fleet.calls import Respond
 from proxy.fleet.client import FleetClient
 from proxy.fleet.codec import Facts
@@ -69,6 +70,9 @@ class Fleet:
         facts: returns what members compare.
         access: the way to the group's cluster; None if the holder is named.
         tls: what is between members.
+
+    Attributes:
+        tell: takes events; set before `start`.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Fleet:
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         assert (access is None) == (options.holder is not None), "a group chooses the holder, or it is named"
+        self.tell: Tell = untold
         self._options = options
         self._lessee = lessee
         self._now_ms = now_ms
@@ -187,7 +192,13 @@ class Fleet:
         except ImportError as error:
             raise StartError(f"[fleet] without holder: {not_installed('aiokafka', 'fleet')}") from error
         return Elected(
-            self._options, access, self._port, lambda: self._lessee.terms, self._now_ms, self._figures
+            self._options,
+            access,
+            self._port,
+            lambda: self._lessee.terms,
+            self._now_ms,
+            self._figures,
+            self.tell,
         )
 
     async def _bind(self) -> None:

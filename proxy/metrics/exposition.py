@@ -121,6 +121,11 @@ class Metrics:
         )
         gauge.add_metric((), float(self._quotas.enforcing))
         yield gauge
+        yield GaugeMetricFamily(
+            "sluice_enforcement_off",
+            "1 when all enforcement was switched off, whatever the mode",
+            value=self._stats.enforcement_off,
+        )
         yield GaugeMetricFamily("sluice_workers", "Processes that relay, as configured", value=self._workers)
         info = GaugeMetricFamily(
             "sluice_build_info", "Always 1; the labels are the versions", labels=("version", "python")

@@ -62,6 +62,18 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         stats.quota_requests,
         "result",
     )
+    yield _counter(
+        "sluice_events",
+        "Events, with those that are left out of /v1/events because too many of their kind came",
+        stats.events,
+        "kind",
+    )
+    yield _counter(
+        "sluice_enforcement_state",
+        "Whether the switch of all enforcement was kept over a restart",
+        stats.enforcement_state,
+        "result",
+    )
     yield _counter("sluice_reloads", "Configuration reloads", stats.reloads, "result")
     yield _counter(
         "sluice_brokers_refused",

@@ -20,6 +20,8 @@ from proxy.clock import now_ms
 from proxy.cluster import BrokerMap
 from proxy.config import Config
 from proxy.errors import StartError, reason
+from proxy.events import Tell, untold
+from proxy.events.kinds import worker_ended
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
@@ -66,6 +68,7 @@ class Workers:
     Attributes:
         names: the names of topics that traffic has asked for, for all workers.
         scraped: the workers that responded to the last scrape.
+        tell: takes events; set before `start`.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Workers:
         self._state = State(part_of(config, workers), definitions, brokers, self.names.all, moves)
         self._shares = shares
         self._lives: dict[int, Life] = {}
+        self.tell: Tell = untold
         self._restarts = {number: Restarts() for number in range(1, workers + 1)}
         self._exits: Counter[str] = Counter()
         self._doomed: dict[int, str] = {}  # why a life was killed, by its run
@@ -269,6 +273,7 @@ class Workers:
         if self._draining and code == 0:
             return
         self._exits[cause] += 1
+        self.tell(worker_ended(life.number, cause))
         if not self._first.is_set() and cause == "failed":
             life.problem = life.problem or f"worker {life.number} ended with {code} before it was ready"
             self._first.set()

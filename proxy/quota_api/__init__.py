@@ -14,13 +14,16 @@ AlterClientQuotas.
     responses       a request's frame → the response's frame
     advice          messages of refused alterations
     audit           the audit log
+    changes         who changes a limit, for events
+    opening         the store of a configuration
     origins         who has set a limit, and when
     service         the thread for all this, and its interface on the event loop
 """
 
 from proxy.quota_api.file_store import FileStore
+from proxy.quota_api.opening import open_store
 from proxy.quota_api.origins import Origins
 from proxy.quota_api.service import QuotaService
 from proxy.quota_api.store import QuotaStore, StoreError
 
-__all__ = ["FileStore", "Origins", "QuotaService", "QuotaStore", "StoreError"]
+__all__ = ["FileStore", "Origins", "QuotaService", "QuotaStore", "StoreError", "open_store"]

@@ -19,16 +19,18 @@ from typing import Final
 from proxy.config import QuotaSettings
 from proxy.config.loader import FILE_BYTES_MAX, missing_file_hint
 from proxy.errors import ConfigError
+from proxy.events import Tell
 from proxy.files import Signature, locked, open_text, replace, signature
 from proxy.logs import event
 from proxy.quota_api.advice import no_quotas_file, not_in_a_fleet, not_writable
+from proxy.quota_api.changes import BROKERS, by_client, by_file
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.in_force import QuotasInForce
 from proxy.quota_api.store import Client, NotAllowedError, Noted, StoreError
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
 from quotas.definitions.records import Author
-from quotas.definitions.toml_edit import Document
+from quotas.definitions.toml_edit import Change, Document
 from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError, FormError
 
@@ -71,6 +73,7 @@ class FileStore:
         self._path: Path | None = None
         self._document: Document | None = Document()
         self._not_editable = ""  # why the text cannot be edited; "" if it can
+        self._mirrored = False  # the brokers' quotas were taken once
         self._in_force = in_force = QuotasInForce(settings, quota_text)
         self.definitions = in_force.definitions
         self.file_signature = Signature()
@@ -117,7 +120,7 @@ class FileStore:
                 outcome = alter(self.definitions, alterations)
                 outcome = self._in_force.refuse_overridden(outcome)
                 if outcome.changes and not validate_only:
-                    self._write(self._path, outcome)
+                    self._write(self._path, outcome, client or Client())
                     self._note(outcome, client)
         except OSError as error:
             raise StoreError(not_writable(self._path, error)) from error
@@ -129,6 +132,10 @@ class FileStore:
             author = Author(client.principal, client.address, "")
             for entity in self._in_force.with_pauses(outcome.changes):
                 self.noted(entity, author)
+
+    def report_to(self, tell: Tell) -> None:
+        """Tell each changed limit from now on."""
+        self._in_force.tell = tell
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
         """Replace the quotas by the brokers'; returns whether any differed.
@@ -148,16 +155,18 @@ class FileStore:
             left_out += entity is None
         if left_out:
             event(logger, logging.WARNING, "quotas of the brokers left out", entities=left_out)
-        return self._in_force.replace(found)
+        changer, self._mirrored = (BROKERS if self._mirrored else None), True
+        return self._in_force.replace(found, changer)
 
-    def _write(self, path: Path, outcome: Outcome) -> None:
+    def _write(self, path: Path, outcome: Outcome, client: Client) -> None:
         document = self._document
         if document is None:
             raise StoreError(f"{path} cannot be altered: {self._not_editable}; write it as [[quota]] tables")
         edit = document.edit(self._in_force.with_pauses(outcome.changes.items()))
         self.file_signature = replace(path, document.text(edit, self._in_force.with_pauses), FILE_BYTES_MAX)
         document.apply(edit)
-        self._in_force.apply(outcome.changes.items())
+        changer = by_client(client.principal, client.address, audited=True)
+        self._in_force.apply(outcome.changes.items(), changer)
 
     def _catch_up(self, path: Path) -> None:
         """Read a file that others have changed, once it is complete."""
@@ -196,8 +205,9 @@ class FileStore:
         self._path, self._document, self.file_signature = path, document, now
         if old is not None:
             old.empty(self._in_force.with_pauses)
-        self._in_force.apply(changed.entries())
-        self._in_force.remove(gone)
+        changer = None if self._in_force.starting else by_file(path.name)
+        self._in_force.apply(changed.entries(), changer)
+        self._in_force.remove(gone, changer)
 
     def _parse(self, path: Path) -> tuple[Document | None, Definitions, list[str]]:
         try:
@@ -218,8 +228,11 @@ class FileStore:
         return None, found, self._in_force.removed_entities(found)
 
     def _forget_file(self) -> None:
+        assert self._path is not None, "there was one"
+        changer = by_file(self._path.name)
         event(logger, logging.WARNING, "no quotas file any more", path=str(self._path))
         self._path, self._document, self.file_signature = None, Document(), Signature()
-        self._in_force.apply(
-            [(entity, {}) for entity, _ in self._in_force.with_pauses(self.definitions.entries())]
-        )
+        gone: list[Change] = [
+            (entity, {}) for entity, _ in self._in_force.with_pauses(self.definitions.entries())
+        ]
+        self._in_force.apply(gone, changer)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from proxy.config import QuotaSettings, command_line_quotas, static_quotas
+from proxy.events import Tell, untold
+from proxy.quota_api.changes import Changer, changes_of
 from proxy.quota_api.cooperative import with_pauses
 from quotas.definitions.alterations import Outcome, entity_of_parts
 from quotas.definitions.definitions import Definitions
@@ -33,6 +35,7 @@ class QuotasInForce:
         definitions: always the same object.
         version: grows with every changed entity.
         starting: no event loop is running yet, so loops need no pauses.
+        tell: takes an event for each changed limit.
 
     Raises:
         ConfigError: a definition is invalid.
@@ -45,6 +48,7 @@ class QuotasInForce:
         self.definitions: Final = Definitions(static=static_quotas(settings))
         self.version = 0
         self.starting = False
+        self.tell: Tell = untold
         for entity, values in self._overrides.items():
             self.definitions.put(entity, values)
 
@@ -54,20 +58,30 @@ class QuotasInForce:
         if static != self.definitions.static:
             self.definitions.static = static
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Set the limits of entities to the store's, overridden by the command line's."""
+    def apply(self, changes: Iterable[Change], changer: Changer | None = None) -> None:
+        """Set the limits of entities to the store's, overridden by the command line's.
+
+        Args:
+            changer: who changes them; None: they are read for the first time, which is no event.
+        """
         for entity, values in self.with_pauses(changes):
-            if entity not in self._overrides and values != self.definitions.values(entity):
+            if entity in self._overrides:
+                continue
+            before = self.definitions.values(entity)
+            if values != before:
+                events = () if changer is None else tuple(changes_of(entity, before, values, changer))
                 self.definitions.put(entity, values)
                 self.version += 1
+                for event in events:
+                    self.tell(event)
 
-    def replace(self, found: Definitions) -> bool:
+    def replace(self, found: Definitions, changer: Changer | None = None) -> bool:
         """Set all limits to `found`, which is emptied; return whether any differed."""
         gone = self.removed_entities(found)
         before = self.version
-        self.apply(found.entries())
+        self.apply(found.entries(), changer)
         deque(self.with_pauses(found.drain()), 0)
-        self.remove(gone)
+        self.remove(gone, changer)
         return self.version != before
 
     def removed_entities(self, found: Definitions) -> list[str]:
@@ -75,9 +89,9 @@ class QuotasInForce:
         known = self.with_pauses(self.definitions.entries())
         return [code(*entity) for entity, _ in known if entity not in found]
 
-    def remove(self, gone: Iterable[str]) -> None:
+    def remove(self, gone: Iterable[str], changer: Changer | None = None) -> None:
         """Remove entities, by their codes."""
-        self.apply((entity_of(name), {}) for name in gone)
+        self.apply(((entity_of(name), {}) for name in gone), changer)
 
     def overrides(self, entity: Entity) -> bool:
         """Whether the command line sets this entity's quotas."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from proxy.config import QuotaSettings
+from proxy.events import Tell
 from proxy.files import Signature
 from quotas.definitions.alterations import Alteration, Outcome
 from quotas.definitions.definitions import Definitions
@@ -55,6 +56,9 @@ class QuotaStore(Protocol):
     @property
     def file_signature(self) -> Signature:
         """The signature of the quotas file when it was last read or written here; of no file without one."""
+
+    def report_to(self, tell: Tell) -> None:
+        """Tell each changed limit from now on."""
 
     def read(self, settings: QuotaSettings) -> Definitions:
         """Apply new settings, and read the file if it is another one or has changed.

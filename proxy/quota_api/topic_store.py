@@ -22,8 +22,10 @@ from typing import Final
 
 from proxy.config import QuotaSettings
 from proxy.errors import reason
+from proxy.events import Tell
 from proxy.files import Signature
 from proxy.logs import event
+from proxy.quota_api.changes import Changers
 from proxy.quota_api.in_force import QuotasInForce
 from proxy.quota_api.log import Events, Log
 from proxy.quota_api.snapshot import Place, Snapshot, SnapshotError
@@ -108,6 +110,7 @@ class TopicStore:
         self._saved = -1  # the version and time of the last snapshot
         self._saved_at = -_SNAPSHOT_SECONDS
         self._skipped_line_at = -_SKIPPED_LINE_SECONDS
+        self._changers = Changers(settings.topic)
         if snapshot is not None:
             self._look_at(snapshot)
 
@@ -125,6 +128,10 @@ class TopicStore:
     def unreadable(self) -> int:
         """The number of limits whose last record is unreadable; in any thread."""
         return len(self._unreadable)
+
+    def report_to(self, tell: Tell) -> None:
+        """Tell each changed limit from now on."""
+        self._in_force.tell = tell
 
     def read(self, settings: QuotaSettings) -> Definitions:
         """Apply new static settings."""
@@ -149,8 +156,12 @@ class TopicStore:
             return outcome
         author = Author(client.principal, client.address, _now())
         records = list(self._in_force.with_pauses(self._asked(requested, outcome, author)))
-        if records:
-            self._write(records)
+        self._changers.alters(author, outcome.changes)
+        try:
+            if records:
+                self._write(records)
+        finally:
+            self._changers.alters(None)
         if self._events is not None and outcome.changes:
             self._events.add(list(self._in_force.with_pauses(_events(outcome, author))))
         return outcome
@@ -299,13 +310,15 @@ class TopicStore:
             values[limit] = setting.value
         changes[entity] = values
         self.records["removed" if setting is None else "applied"] += 1
+        if self._fresh is None:
+            self._changers.read(entity, None if setting is None else setting.author)
         if self.noted is not None and setting is not None and setting.author is not None:
             self.noted(entity, setting.author)
 
     def _change(self, changes: Mapping[Entity, Mapping[str, float]]) -> None:
         for change in self._in_force.with_pauses(changes.items()):
             try:
-                self._in_force.apply((change,))
+                self._in_force.apply((change,), self._changers.take(change[0]))
             except DefinitionError as error:  # too many entities
                 self._skipped("limit", error.problem)
 
@@ -337,7 +350,8 @@ class TopicStore:
                 offset=self.next_offset,
                 snapshot_offset=found[0].offset,
             )
-        self._in_force.replace(fresh)
+        topic = self._changers.forget()
+        self._in_force.replace(fresh, None if self._in_force.starting else topic)
         self._in_force.starting = False
         self._complete, self._from = True, ""
         event(

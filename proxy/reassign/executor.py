@@ -22,6 +22,8 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.config import ReassignmentSettings
+from proxy.events import Tell, untold
+from proxy.events.kinds import reassignment_ended, reassignment_step
 from proxy.logs import event
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
@@ -78,7 +80,9 @@ class Executor:
         settings: Callable[[], ReassignmentSettings],
         now_ms: Callable[[], int],
         stats: Stats,
+        tell: Tell = untold,
     ) -> None:
+        self._tell = tell
         self._journal = journal
         self._cluster = cluster
         self._settings = settings
@@ -251,7 +255,10 @@ class Executor:
                     replicas=str(targets[key]),
                     problem=problem,
                 )
+                self._tell(reassignment_step(*key, str(targets[key]), problem))
             else:
+                if targets[key] is not None:
+                    self._tell(reassignment_step(*key, str(targets[key])))
                 counts["cancelled" if targets[key] is None else "submitted"] += 1
                 self._memory.failures.pop(key, None)
 
@@ -287,6 +294,7 @@ class Executor:
                 original=str(entry.original),
                 target=str(entry.wanted),
             )
+            self._tell(reassignment_ended(record.topic, record.partition, record.how, str(entry.wanted)))
 
     def _refresh_sizes(self, cluster: ClusterState) -> None:
         """Have replica sizes read now and then, for the status; no decision or step depends on them."""

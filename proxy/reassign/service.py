@@ -7,6 +7,7 @@ from typing import Final
 from proxy.channel import OngoingMoves, Question
 from proxy.cluster import BrokerClient
 from proxy.config import ReassignmentSettings
+from proxy.events import Tell, untold
 from proxy.metrics.replication import Family
 from proxy.reassign import status
 from proxy.reassign.api import ReadFrame, ReassignmentApi, Respond
@@ -30,6 +31,7 @@ class Reassignments:
         start: starts a background task.
         now_ms: the time, monotonic.
         read: has callers' frames parsed.
+        tell: takes events.
     """
 
     def __init__(
@@ -41,13 +43,14 @@ class Reassignments:
         now_ms: Callable[[], int],
         read: ReadFrame,
         stats: Stats,
+        tell: Tell = untold,
     ) -> None:
         self._settings = settings
         self._stats = stats
         self._place = place
         self._journal = AsyncJournal(place.journal, place.process)
         self._executor = executor = Executor(
-            self._journal, Cluster(client), place.lock, self.settings, now_ms, stats
+            self._journal, Cluster(client), place.lock, self.settings, now_ms, stats, tell
         )
         # A separate connection, so that callers do not wait for a round.
         local = LocalDecisions(self._journal, Cluster(client), self.settings, executor.wake)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from proxy.clock import now_ms
 from proxy.cluster import BrokerClient
 from proxy.config import Config
+from proxy.events import Tell, untold
 from proxy.reassign.api import ReadFrame
 from proxy.reassign.places import FilePlace, Place
 from proxy.reassign.service import Reassignments
@@ -26,6 +27,7 @@ def make_reassignments(
     stats: Stats,
     access: "Callable[[], Access]",
     fleet: "Callable[[], AnsweringMember | None]",
+    tell: Tell = untold,
 ) -> Reassignments | None:
     """Create the executor of reassignments, and what takes requests for it.
 
@@ -34,6 +36,7 @@ def make_reassignments(
         read: has callers' frames parsed.
         access: returns the way to the cluster of a journal in a topic.
         fleet: returns this process's membership, which may be made later; None without `[fleet]`.
+        tell: takes events.
 
     Raises:
         StartError: the journal is in a topic, and aiokafka is not installed.
@@ -41,7 +44,7 @@ def make_reassignments(
     settings = config.reassignment
     if not settings.batches:
         return None
-    return Reassignments(settings, _place(config, access, fleet), client, start, now_ms, read, stats)
+    return Reassignments(settings, _place(config, access, fleet), client, start, now_ms, read, stats, tell)
 
 
 def _place(

@@ -29,7 +29,7 @@ def test_request_is_read(head: bytes, meant: Request) -> None:
         (b"GET /\r\n\r\n", 400),
         (b"GET / X/1.1\r\n\r\n", 400),
         (b"GET / HTTP/2.0\r\n\r\n", 505),
-        (b"POST / HTTP/1.1\r\n\r\n", 405),
+        (b"PUT / HTTP/1.1\r\n\r\n", 405),
         (b"GET http://a/ HTTP/1.1\r\n\r\n", 400),
         (b"GET /\x00 HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", 413),

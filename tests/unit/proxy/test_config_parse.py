@@ -105,7 +105,7 @@ def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> N
         (SMALL + "[quotaz]\nmode = 1\n", "quotaz: unknown table; did you mean 'quotas'?"),
         (SMALL + "[limits]\nx = [1]\n", "limits.x: unknown key; known keys: connections_max, "),
         (SMALL + "[[zzz]]\nmode = 1\n", "zzz: unknown table; known tables: cluster, listeners, quotas, "),
-        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known keys: bind, hosts (got 1)"),
+        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known keys: bind, hosts, actions_from (got 1)"),
         (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must be between 1 and 1000000 (got -1)"),
         (SMALL + 'bind = "0.0.0.0"', "listeners[0].advertised_host: must name the host"),
         (SMALL + 'advertised_host = "::"', "listeners[0].advertised_host: must name the host"),

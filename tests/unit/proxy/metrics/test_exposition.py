@@ -414,6 +414,7 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     for counter in (stats.connections, stats.connections_total, stats.refused, stats.errors, stats.reloads):
         counter["x"] = 1
     stats.topics_rejected["x"] = stats.topics_would_reject["x"] = 1
+    stats.events["x"] = stats.enforcement_state["x"] = 1
     stats.handshakes["client"] = stats.certificate_reloads["ok"] = 1
     stats.certificate_ends["cluster.tls"] = 1.0
     stats.requests[0] = 1

@@ -1,0 +1,201 @@
+"""`/v1/status`, `/v1/events` and `/v1/enforcement`: what this process is and what has happened (docs/api.md).
+
+/v1/status                                                what runs, and whether quotas are enforced
+/v1/events?after=12&limit=100                             the last events
+POST /v1/enforcement?enforcing=false&reason=TEXT          switch all enforcement off, or on
+
+The POST is the only page that changes something. It is for operators' commands, and no web page can send it: it needs
+a header of its own, which a browser sends to another host only after a preflight request, and that is refused; a
+request that says that a browser or a proxy has sent it is refused too. It has to come from `[admin] actions_from`.
+"""
+
+import ipaddress
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple, Protocol, Self
+
+from proxy.admin.http import Page, RefusedError, Request
+from proxy.admin.query import fields_of, number
+from proxy.admin.server import Handler
+from proxy.config import Config, Network
+from proxy.enforcement import REASON_CHARACTERS_MAX, Switched
+from proxy.events.kinds import By
+from proxy.events.ring import Portion, iso_ms
+from proxy.version import sluice_version
+
+__all__ = ["ACTION", "EVENTS_MAX", "Facts", "State", "switched_document"]
+
+EVENTS_MAX: Final = 1000  # in one response
+ACTION: Final = "enforcement"  # the value of Sluice-Action
+_EVENTS_DEFAULT: Final = 100
+_ID_MAX: Final = 2**53 - 1  # what JavaScript's numbers hold exactly
+_BY_CHARACTERS_MAX: Final = 100
+_ENFORCING: Final = {"true": True, "false": False}
+_JSON: Final = "application/json"
+
+
+class Facts(NamedTuple):
+    """What a process is.
+
+    Args:
+        member: its name in the fleet; "" for none.
+        ready: why clients cannot be served; "" if they can.
+    """
+
+    version: str
+    member: str
+    mode: str
+    enforcing: bool
+    policy: str
+    scope: str
+    workers: int
+    ready: str
+
+    @classmethod
+    def of(cls, config: Config, workers: int, *, enforcing: bool, ready: str) -> Self:
+        """Return the facts of a configuration in force."""
+        quotas, fleet = config.quotas, config.fleet
+        member = fleet.own_name if fleet.configured else ""
+        return cls(
+            sluice_version(), member, quotas.mode, enforcing, quotas.policy, quotas.scope, workers, ready
+        )
+
+
+class History(Protocol):
+    """The events."""
+
+    @property
+    def run(self) -> str:
+        """Identifies this start of the process."""
+
+    def after(self, number: int | None, limit: int, /) -> Portion:
+        """Return the events after an id; with None the latest ones."""
+
+
+class Switch(Protocol):
+    """The switch of all enforcement."""
+
+    @property
+    def switched(self) -> Switched | None:
+        """The last switch."""
+
+    @property
+    def problem(self) -> str:
+        """Why it is not kept over a restart."""
+
+    async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
+        """Switch it; returns whether it was the other way before."""
+
+
+class State:
+    """The pages.
+
+    Args:
+        facts: returns what this process is now.
+        actions_from: the networks that a POST may come from.
+    """
+
+    def __init__(
+        self, facts: Callable[[], Facts], history: History, switch: Switch, actions_from: Collection[Network]
+    ) -> None:
+        self._facts = facts
+        self._history = history
+        self._switch = switch
+        self._actions_from = actions_from
+        self._started_at = iso_ms(time.time())
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of GET by path."""
+        return {"/v1/status": self._status, "/v1/events": self._events}
+
+    def actions(self) -> Mapping[str, Handler]:
+        """Return the handlers of POST by path."""
+        return {"/v1/enforcement": self._enforcement}
+
+    async def _status(self, request: Request) -> Page:
+        fields_of(request.query, ())
+        return _page(self._document())
+
+    async def _events(self, request: Request) -> Page:
+        fields = fields_of(request.query, ("after", "limit"))
+        after = number(fields, "after", 0, _ID_MAX)
+        limit = number(fields, "limit", 1, EVENTS_MAX) or _EVENTS_DEFAULT
+        found = self._history.after(after, limit)
+        head = {
+            "run": self._history.run,
+            "last": found.last,
+            "lost": found.lost,
+            "left_out": found.left_out,
+            "enforcing": self._facts().enforcing,
+        }
+        body = f'{json.dumps(head)[:-1]}, "events": [{", ".join(found.events)}]}}\n'
+        return Page(200, _JSON, body.encode())
+
+    async def _enforcement(self, request: Request) -> Page:
+        self._check(request)
+        fields = fields_of(request.query, ("enforcing", "reason", "by"))
+        enforcing = _ENFORCING.get(fields.get("enforcing", ""))
+        if enforcing is None:
+            raise RefusedError(400, "enforcing must be true or false")
+        reason = fields.get("reason", "")
+        if len(reason) > REASON_CHARACTERS_MAX:
+            raise RefusedError(400, f"reason is longer than {REASON_CHARACTERS_MAX} characters")
+        by = By(fields.get("by", "")[:_BY_CHARACTERS_MAX] or "the admin port", request.peer)
+        changed = await self._switch.switch(enforcing=enforcing, by=by, why=reason)
+        problem = self._switch.problem
+        return _page({**self._document(), "changed": changed, "kept": not problem, "problem": problem})
+
+    def _check(self, request: Request) -> None:
+        """Refuse what an operator's command does not send.
+
+        Raises:
+            RefusedError: the request comes from elsewhere.
+        """
+        if request.action != ACTION:
+            raise RefusedError(403, f"the header Sluice-Action: {ACTION} is missing")
+        if request.relayed:
+            raise RefusedError(403, f"not for browsers and proxies: the header {request.relayed} is refused")
+        if not _within(request.peer, self._actions_from):
+            raise RefusedError(
+                403, f"{request.peer or 'this peer'} may not switch enforcement: see [admin] actions_from"
+            )
+
+    def _document(self) -> Mapping[str, Any]:
+        facts = self._facts()
+        return {
+            **facts._asdict(),
+            "switched": switched_document(self._switch.switched),
+            "started_at": self._started_at,
+        }
+
+
+def switched_document(switched: Switched | None) -> Mapping[str, Any] | None:
+    """Return the last switch as a document."""
+    if switched is None:
+        return None
+    return {
+        "enforcing": switched.enforcing,
+        "at": iso_ms(switched.at),
+        "by": switched.by.name,
+        "from": switched.by.address,
+        "reason": switched.reason,
+    }
+
+
+def _within(peer: str, networks: Collection[Network]) -> bool:
+    """Whether an address is in one of the networks.
+
+    >>> _within("::ffff:127.0.0.1", [ipaddress.ip_network("127.0.0.0/8")]), _within("", [])
+    (True, False)
+    """
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any((mapped or address) in network for network in networks)
+
+
+def _page(document: Mapping[str, Any]) -> Page:
+    return Page(200, _JSON, (json.dumps(document) + "\n").encode())

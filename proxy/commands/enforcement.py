@@ -1,0 +1,109 @@
+"""`sluice enforcement`: switch all enforcement off, or on again, and say whether it is off.
+
+Every process that `--admin` names is asked, one after the other; one that fails keeps no other from being switched.
+Exit codes: 1 if one of them was not asked or not switched; else 3 if `status` finds one that enforces nothing.
+"""
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlencode
+
+from commandline.arguments import add_format
+from commandline.exit_codes import FAILED, NEGATIVE, OK
+from commandline.printable import printable
+from proxy.commands.admin_page import ADMIN, Document, read_document, send_action
+from proxy.errors import ServerError, UsageError
+
+__all__ = ["DESCRIPTION", "add_arguments", "line", "run"]
+
+DESCRIPTION: Final = "Switch all enforcement of quotas off or on, or say whether it is off."
+_ACTION: Final = "enforcement"
+_REASON_CHARACTERS_MAX: Final = 200
+_STATES: Final = ("on", "off", "status")
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.set_defaults(command=run)
+    command.add_argument("state", choices=_STATES, help="on, off, or status: say which it is")
+    command.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        action="append",
+        help=f"the admin port of a process, or its URL; may be repeated (default: {ADMIN})",
+    )
+    command.add_argument("--reason", metavar="TEXT", default="", help="why; kept, logged and shown")
+    add_format(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    if len(options.reason) > _REASON_CHARACTERS_MAX:
+        raise UsageError(f"--reason may have {_REASON_CHARACTERS_MAX} characters")
+    if options.reason and options.state == "status":
+        raise UsageError("--reason is for on and off")
+    found: dict[str, Document] = {}
+    failed = False
+    for admin in dict.fromkeys(options.admin or [ADMIN]):
+        try:
+            found[admin] = _ask(admin, options)
+        except ServerError as error:
+            failed = True
+            found[admin] = {"error": str(error)}
+            print(f"sluice: {error}", file=sys.stderr)
+    if options.format == "json":
+        json.dump(
+            {"members": [{"admin": admin, **one} for admin, one in found.items()]}, sys.stdout, indent=2
+        )
+        print()
+    else:
+        print("\n".join(text for admin, one in found.items() for text in _lines(admin, one)))
+    if failed:
+        return FAILED
+    negative = options.state == "status" and not all(one["enforcing"] for one in found.values())
+    return NEGATIVE if negative else OK
+
+
+def line(admin: str, document: Document) -> str:
+    """Return one process's state for people.
+
+    >>> line("gw-1:19080", {"enforcing": True, "mode": "enforce", "member": "", "switched": None})
+    'gw-1:19080: quotas are enforced'
+    """
+    name = f"{admin} ({printable(document['member'])})" if document["member"] else admin
+    if document["enforcing"]:
+        return f"{name}: quotas are enforced"
+    switched = document["switched"]
+    if switched is None or switched["enforcing"]:
+        return f"{name}: quotas are not enforced: mode {document['mode']}"
+    by = f" by {printable(switched['by'])}" if switched["by"] else ""
+    place = f" from {printable(switched['from'])}" if switched["from"] else ""
+    why = f": {printable(switched['reason'])}" if switched["reason"] else ""
+    return f"{name}: enforcement is switched off, since {switched['at']}{by}{place}{why}"
+
+
+def _lines(admin: str, document: Document) -> Iterator[str]:
+    if "error" in document:
+        return
+    yield line(admin, document)
+    if not document.get("kept", True):
+        yield f"  not kept over a restart: {printable(document['problem'])}"
+
+
+def _ask(admin: str, options: argparse.Namespace) -> Document:
+    if options.state == "status":
+        return read_document(admin, "/v1/status")
+    fields = {"enforcing": str(options.state == "on").lower(), "reason": options.reason, "by": _user()}
+    return send_action(admin, f"/v1/enforcement?{urlencode(fields)}", _ACTION)
+
+
+def _user() -> str:
+    """Return who runs the command; "" if the system has no name for it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # KeyError up to Python 3.12
+        return ""

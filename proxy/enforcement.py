@@ -1,0 +1,226 @@
+"""Whether quotas are enforced at all: one switch, kept over a restart, whatever the files say.
+
+It is switched by SIGUSR1, and by `sluice enforcement` at the admin port. It applies at once; then it is written to
+`enforcement.json` in `[state] directory`. Without that directory, or if the file cannot be written, it holds until the
+process ends, and the answer and the log say so. A file that cannot be read means that quotas are enforced: one error
+line, and a counter.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.errors import reason
+from proxy.events import Tell
+from proxy.events.kinds import By, enforcement_switched
+from proxy.events.ring import iso_ms
+from proxy.files import read
+from proxy.logs import event
+from proxy.stats import Stats
+
+__all__ = ["REASON_CHARACTERS_MAX", "Enforcement", "EnforcementFile", "Switched"]
+
+REASON_CHARACTERS_MAX: Final = 200
+_NAME: Final = "enforcement.json"
+_BYTES_MAX: Final = 64 * 1024
+_MODE: Final = 0o644
+_AT_MAX: Final = 253_402_300_799  # the last second of the year 9999
+_SIGNAL: Final = By("SIGUSR1")
+_NO_DIRECTORY: Final = "[state] directory is not configured"
+
+logger = logging.getLogger(__name__)
+
+
+class Switched(NamedTuple):
+    """The last switch.
+
+    Args:
+        at: in seconds since the epoch.
+    """
+
+    enforcing: bool
+    at: float
+    by: By
+    reason: str
+
+
+class EnforcementFile:
+    """`enforcement.json` in a directory. Both calls block: make them outside of the loop."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / _NAME
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def read(self) -> Switched | None:
+        """Return the last switch; None if there was none.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is damaged.
+        """
+        try:
+            stored = json.loads(read(self._path, _BYTES_MAX))
+        except FileNotFoundError:
+            return None
+        except RecursionError:
+            raise ValueError("is nested too deeply") from None
+        if not isinstance(stored, Mapping) or not isinstance(stored.get("enforcing"), bool):
+            raise ValueError("has no enforcing = true or false")
+        at = stored.get("at")
+        if not isinstance(at, int | float) or not 0 <= at <= _AT_MAX:
+            raise ValueError("has no time")
+        by, address, why = (
+            str(stored.get(name, ""))[:REASON_CHARACTERS_MAX] for name in ("by", "from", "reason")
+        )
+        return Switched(stored["enforcing"], float(at), By(by, address), why)
+
+    def write(self, switched: Switched) -> None:
+        """Replace the file; when this returns, the new one is on disk.
+
+        Raises:
+            OSError: it cannot be written; the old one stays.
+        """
+        text = json.dumps(
+            {
+                "enforcing": switched.enforcing,
+                "at": switched.at,
+                "by": switched.by.name,
+                "from": switched.by.address,
+                "reason": switched.reason,
+            }
+        )
+        temporary = self._path.with_suffix(".tmp")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+class Enforcement:
+    """The switch.
+
+    Args:
+        file: where it is kept; None: nowhere.
+        apply: has all processes enforce quotas, or not.
+        tell: takes events.
+
+    Attributes:
+        on: whether quotas are enforced, as far as this switch goes; the mode may be `observe`.
+        switched: the last switch; None if there was none.
+        problem: why it is not kept over a restart; "" if it is, or if it was never switched.
+    """
+
+    def __init__(
+        self, file: EnforcementFile | None, apply: Callable[[bool], None], stats: Stats, tell: Tell
+    ) -> None:
+        self._file = file
+        self._apply = apply
+        self._stats = stats
+        self._tell = tell
+        self._writing = asyncio.Lock()
+        self.on = True
+        self.switched: Switched | None = None
+        self.problem = ""
+
+    def notice(self) -> str:
+        """Return what is to be said on every page; "" while enforcement is not switched off."""
+        found = self.switched
+        if found is None or found.enforcing:
+            return ""
+        why = f": {found.reason}" if found.reason else "."
+        return f"All enforcement was switched off at {iso_ms(found.at)}{found.by.text}{why}"
+
+    async def load(self) -> None:
+        """Read what was switched before this start; before the first client."""
+        if self._file is None:
+            return
+        try:
+            self.switched = found = await asyncio.to_thread(self._file.read)
+        except (OSError, ValueError) as error:
+            self._stats.enforcement_state["unreadable"] += 1
+            event(
+                logger,
+                logging.ERROR,
+                "whether enforcement was switched off is not known; quotas are enforced",
+                path=str(self._file.path),
+                problem=reason(error),
+            )
+            return
+        if found is not None and not found.enforcing:
+            self._set(False)
+            event(
+                logger,
+                logging.WARNING,
+                "enforcement is still switched off",
+                by=found.by.name,
+                address=found.by.address,
+                reason=found.reason,
+            )
+
+    def toggle(self) -> None:
+        """Switch it (SIGUSR1); the caller has it kept (`keep`)."""
+        self._switch(Switched(not self.on, time.time(), _SIGNAL, ""))
+
+    async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
+        """Switch it off or on, and keep that; returns whether it was the other way before."""
+        if enforcing == self.on:
+            return False
+        self._switch(Switched(enforcing, time.time(), by, why))
+        await self.keep()
+        return True
+
+    async def keep(self) -> None:
+        """Write the last switch."""
+        if self._file is None:
+            self._not_kept(_NO_DIRECTORY)
+            return
+        async with self._writing:
+            switched = self.switched
+            assert switched is not None, "it was switched"
+            try:
+                await asyncio.to_thread(self._file.write, switched)
+            except OSError as error:
+                self._stats.enforcement_state["not_written"] += 1
+                self._not_kept(f"{self._file.path}: {reason(error)}")
+            else:
+                self._stats.enforcement_state["written"] += 1
+                self.problem = ""
+
+    def _not_kept(self, problem: str) -> None:
+        self.problem = problem
+        event(
+            logger,
+            logging.WARNING,
+            "whether enforcement is switched off is not kept over a restart",
+            problem=problem,
+        )
+
+    def _switch(self, switched: Switched) -> None:
+        self.switched = switched
+        self._set(switched.enforcing)
+        self._tell(enforcement_switched(enforcing=switched.enforcing, by=switched.by, reason=switched.reason))
+
+    def _set(self, on: bool) -> None:
+        self.on = on
+        self._stats.enforcement_off = not on
+        self._apply(on)

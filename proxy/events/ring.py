@@ -1,0 +1,131 @@
+"""The last events, encoded as JSON, with bounds for each kind of its own: one noisy source displaces only its own kind.
+
+A kind keeps its last KIND_EVENTS_MAX events, of KIND_BYTES_MAX together. It takes BURST events at once and PER_SECOND
+after that; those above are left out and counted.
+"""
+
+import json
+from collections import Counter, deque
+from datetime import UTC, datetime
+from heapq import merge
+from typing import Final, NamedTuple
+
+from proxy.events.event import Event, Field
+
+__all__ = ["BURST", "KIND_BYTES_MAX", "KIND_EVENTS_MAX", "PER_SECOND", "Portion", "Ring", "iso_ms"]
+
+KIND_EVENTS_MAX: Final = 500
+KIND_BYTES_MAX: Final = 128 * 1024
+BURST: Final = 100
+PER_SECOND: Final = 2
+FIELD_CHARACTERS_MAX: Final = 300
+TEXT_CHARACTERS_MAX: Final = 1000
+_MS_PER_SECOND: Final = 1000
+
+
+class Portion(NamedTuple):
+    """The answer to a reader.
+
+    Args:
+        last: the id of the latest event of all; 0 before the first.
+        lost: how many events after the reader's id are kept no more.
+        left_out: how many were never kept, by kind, since the start.
+        events: JSON objects, by id.
+    """
+
+    last: int
+    lost: int
+    left_out: dict[str, int]
+    events: list[str]
+
+
+class _Kind:
+    """The events of one kind, and what it may add now."""
+
+    __slots__ = ("events", "filled_ms", "room", "size")
+
+    def __init__(self, now_ms: int) -> None:
+        self.events: deque[tuple[int, str]] = deque()
+        self.size = 0
+        self.room = float(BURST)
+        self.filled_ms = now_ms
+
+    def admits(self, now_ms: int) -> bool:
+        """Whether one more may be added now; it counts as added."""
+        gained = max(0, now_ms - self.filled_ms) * PER_SECOND / _MS_PER_SECOND
+        self.room = min(float(BURST), self.room + gained)
+        self.filled_ms = now_ms
+        if self.room < 1:
+            return False
+        self.room -= 1
+        return True
+
+    def add(self, number: int, text: str) -> None:
+        """Add an event, and drop what is too much."""
+        self.events.append((number, text))
+        self.size += len(text)
+        while len(self.events) > KIND_EVENTS_MAX or self.size > KIND_BYTES_MAX:
+            self.size -= len(self.events.popleft()[1])
+
+
+class Ring:
+    """The last events.
+
+    Attributes:
+        last: the id of the latest.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._kinds: dict[str, _Kind] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def add(self, event: Event, at: float, now_ms: int) -> bool:
+        """Add an event; False if too many of its kind come, so that this one is left out.
+
+        Args:
+            at: the time of day, in seconds since the epoch.
+            now_ms: of a clock that only goes forward.
+        """
+        kind = self._kinds.get(event.kind)
+        if kind is None:
+            kind = self._kinds[event.kind] = _Kind(now_ms)
+        if not kind.admits(now_ms):
+            self._left_out[event.kind] += 1
+            return False
+        self.last += 1
+        document: dict[str, Field] = {
+            "id": self.last,
+            "at": iso_ms(at),
+            "kind": event.kind,
+            "text": event.text[:TEXT_CHARACTERS_MAX],
+        }
+        for name, value in event.fields.items():
+            document[name] = value[:FIELD_CHARACTERS_MAX] if isinstance(value, str) else value
+        kind.add(self.last, json.dumps(document))
+        return True
+
+    def after(self, number: int | None, limit: int) -> Portion:
+        """Return the events after an id, the earliest first; with None the latest ones.
+
+        An id that was not given out here belongs to an earlier start of the process: it counts as 0.
+        """
+        kept = list(merge(*(kind.events for kind in self._kinds.values())))
+        if number is None:
+            chosen = kept[-limit:]
+            lost = 0
+        else:
+            number = number if number <= self.last else 0
+            later = [one for one in kept if one[0] > number]
+            lost = self.last - number - len(later)
+            chosen = later[:limit]
+        return Portion(self.last, lost, dict(self._left_out), [text for _, text in chosen])
+
+
+def iso_ms(seconds: float) -> str:
+    """Return a time of day in ISO 8601, UTC, to the millisecond.
+
+    >>> iso_ms(0.5)
+    '1970-01-01T00:00:00.500Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

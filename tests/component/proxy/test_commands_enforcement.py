@@ -1,0 +1,137 @@
+"""`sluice enforcement` against served admin ports."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy import cli
+from proxy.admin import AdminServer, Facts, State
+from proxy.config import Address, AdminOptions
+from proxy.enforcement import Enforcement, EnforcementFile
+from proxy.events import Events
+from proxy.stats import Stats
+from tests.cluster import HOST, free_ports
+
+
+class Member:
+    """One process's admin port."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.port = free_ports(1)[0]
+        stats = Stats()
+        self.events = Events(stats.events)
+        file = None if directory is None else EnforcementFile(directory)
+        self.switch = Enforcement(file, lambda _: None, stats, self.events.tell)
+        state = State(self._facts, self.events, self.switch, AdminOptions().actions_from)
+        self.server = AdminServer(state.handlers(), actions=state.actions())
+
+    @property
+    def admin(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    async def start(self) -> "Member":
+        await self.server.start(Address(HOST, self.port))
+        return self
+
+    async def raw(self, request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(HOST, self.port)
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        return answer
+
+    def _facts(self) -> Facts:
+        return Facts("1.0", "", "enforce", self.switch.on, "kip13", "broker", 1, "")
+
+
+async def run(*words: str) -> int:
+    return await asyncio.to_thread(cli.main, ["enforcement", *words])
+
+
+async def test_off_status_and_on_at_two_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    members = [await Member(tmp_path / "state").start(), await Member(None).start()]
+    everywhere = [word for member in members for word in ("--admin", member.admin)]
+    try:
+        assert await run("status", *everywhere) == 0
+        assert capsys.readouterr().out.count("quotas are enforced") == 2
+
+        assert await run("off", *everywhere, "--reason", "orders\x1b[2J are late") == 0
+        assert [member.switch.on for member in members] == [False, False]
+        out = capsys.readouterr().out
+        assert out.count("enforcement is switched off") == 2
+        assert out.count("not kept over a restart: [state] directory is not configured") == 1
+        assert "\x1b" not in out
+
+        assert await run("status", *everywhere, "--format", "json") == 3
+        found = json.loads(capsys.readouterr().out)["members"]
+        assert [one["admin"] for one in found] == [member.admin for member in members]
+        assert found[0]["switched"]["reason"] == "orders\x1b[2J are late"
+        assert found[0]["switched"]["from"] == HOST
+
+        assert await run("on", *everywhere) == 0
+        assert [member.switch.on for member in members] == [True, True]
+        kinds = [json.loads(text)["kind"] for text in members[0].events.after(0, 10).events]
+        assert kinds == ["enforcement_switched", "enforcement_switched"]
+    finally:
+        for member in members:
+            await member.server.close()
+
+
+async def test_member_that_does_not_answer_keeps_no_other_from_being_switched(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    member = await Member(None).start()
+    gone = f"{HOST}:{free_ports(1)[0]}"
+    try:
+        assert await run("off", "--admin", gone, "--admin", member.admin) == 1
+        assert not member.switch.on
+        assert gone in capsys.readouterr().err
+    finally:
+        await member.server.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"Host: localhost\r\n", b"403"),
+        (b"Host: evil.example\r\nSluice-Action: enforcement\r\n", b"403"),
+        (b"Host: localhost\r\nSluice-Action: enforcement\r\nOrigin: http://evil.example\r\n", b"403"),
+        (b"Host: localhost\r\nSluice-Action: enforcement\r\nContent-Length: 2\r\n", b"413"),
+        (b"Host: localhost\r\nSluice-Action: enforcement\r\n", b"200"),
+    ],
+)
+async def test_only_an_operators_request_switches(head: bytes, status: bytes) -> None:
+    member = await Member(None).start()
+    try:
+        request = b"POST /v1/enforcement?enforcing=false HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n"
+        answer = await member.raw(request)
+        assert answer.split(b" ")[1] == status
+        assert member.switch.on == (status != b"200")
+    finally:
+        await member.server.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"OPTIONS /v1/enforcement", b"405"),
+        (b"GET /v1/enforcement?enforcing=false", b"400"),
+        (b"POST /v1/status", b"405"),
+        (b"POST /nothing", b"404"),
+    ],
+)
+async def test_other_methods_and_pages(line: bytes, status: bytes) -> None:
+    member = await Member(None).start()
+    try:
+        head = b" HTTP/1.1\r\nHost: localhost\r\nSluice-Action: enforcement\r\nConnection: close\r\n\r\n"
+        assert (await member.raw(line + head)).split(b" ")[1] == status
+        assert member.switch.on
+    finally:
+        await member.server.close()
+
+
+@pytest.mark.parametrize("words", [["status", "--reason", "x"], ["off", "--reason", "a" * 201]])
+async def test_wrong_arguments_switch_nothing(words: list[str]) -> None:
+    assert await run(*words) == 2

@@ -1,0 +1,113 @@
+"""The ring of events: ids, bounds by kind, and what a reader is told of events that are gone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.events import Event
+from proxy.events.ring import BURST, KIND_BYTES_MAX, KIND_EVENTS_MAX, PER_SECOND, Portion, Ring
+
+SECOND_MS = 1000
+
+
+def event(kind: str = "broker_lost", **fields: str | int | None) -> Event:
+    return Event(kind, f"{kind}.", fields)
+
+
+def read(portion: Portion) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in portion.events]
+
+
+def ids(portion: Portion) -> list[int]:
+    return [found["id"] for found in read(portion)]
+
+
+def filled(ring: Ring, kind: str, count: int, now_ms: int = 0) -> int:
+    """Add events as slowly as the ring takes them; returns the time of the last."""
+    for _ in range(count):
+        now_ms += SECOND_MS // PER_SECOND
+        assert ring.add(event(kind), now_ms / SECOND_MS, now_ms)
+    return now_ms
+
+
+def test_event_has_id_time_kind_text_and_its_fields() -> None:
+    ring = Ring()
+    ring.add(event(broker=2), 1.25, 0)
+    assert read(ring.after(0, 10)) == [
+        {
+            "id": 1,
+            "at": "1970-01-01T00:00:01.250Z",
+            "kind": "broker_lost",
+            "text": "broker_lost.",
+            "broker": 2,
+        }
+    ]
+
+
+def test_events_of_all_kinds_come_in_the_order_of_their_ids() -> None:
+    ring = Ring()
+    for number in range(9):
+        ring.add(event(("a", "b", "c")[number % 3]), 0.0, 0)
+    assert ids(ring.after(4, 3)) == [5, 6, 7]
+    assert ids(ring.after(0, 100)) == list(range(1, 10))
+    assert ids(ring.after(9, 100)) == []
+
+
+def test_without_an_id_the_latest_come() -> None:
+    ring = Ring()
+    for _ in range(9):
+        ring.add(event(), 0.0, 0)
+    portion = ring.after(None, 2)
+    assert ids(portion) == [8, 9]
+    assert portion.last == 9
+
+
+def test_id_of_an_earlier_start_counts_as_none() -> None:
+    ring = Ring()
+    ring.add(event(), 0.0, 0)
+    assert ids(ring.after(7000, 10)) == [1]
+
+
+def test_kind_keeps_its_last_events_and_the_reader_is_told_what_it_has_lost() -> None:
+    ring = Ring()
+    filled(ring, "a", KIND_EVENTS_MAX + 7)
+    portion = ring.after(3, 10)
+    assert portion.lost == 4
+    assert ids(portion)[0] == 8
+
+
+def test_noisy_kind_pushes_out_no_other() -> None:
+    ring = Ring()
+    ring.add(event("quiet"), 0.0, 0)
+    for _ in range(10_000):
+        ring.add(event("noisy"), 0.0, 0)
+    portion = ring.after(0, 10_000)
+    assert read(portion)[0]["kind"] == "quiet"
+    assert len(portion.events) == 1 + BURST
+    assert portion.left_out == {"noisy": 10_000 - BURST}
+    assert portion.lost == 0  # what was left out never had an id
+
+
+def test_kind_that_was_left_out_is_taken_again_later() -> None:
+    ring = Ring()
+    assert sum(ring.add(event(), 0.0, 0) for _ in range(BURST + 50)) == BURST
+    assert sum(ring.add(event(), 0.0, SECOND_MS) for _ in range(50)) == PER_SECOND
+
+
+def test_large_events_are_bounded_in_bytes() -> None:
+    ring = Ring()
+    for number in range(BURST):
+        name = "\ud800" * 32_767  # as long as a client id may be, and escaped to six times that
+        ring.add(Event("client_waits", "\0" * 100_000, {"client_id": name}), 0.0, number)
+    portion = ring.after(0, 1000)
+    assert 0 < sum(map(len, portion.events)) <= KIND_BYTES_MAX
+    assert portion.lost == BURST - len(portion.events)
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "\x1b[2J", '"}]', "\ud800", "ü\n"])
+def test_names_are_kept_as_they_are(name: str) -> None:
+    ring = Ring()
+    ring.add(event(client_id=name), 0.0, 0)
+    assert read(ring.after(0, 1))[0]["client_id"] == name
+    assert ring.after(0, 1).events[0].isascii()

@@ -1,0 +1,179 @@
+"""/v1/status, /v1/events and the switch of all enforcement: what is served, and to which requests."""
+
+import asyncio
+import ipaddress
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from proxy.admin import Facts, Request, State
+from proxy.admin.http import RefusedError, parse
+from proxy.admin.state import EVENTS_MAX
+from proxy.config import AdminOptions, Network
+from proxy.enforcement import Switched
+from proxy.events import Events
+from proxy.events.kinds import By, broker_lost
+
+FACTS = Facts("1.2.3", "gw-1", "enforce", True, "kip13", "broker", 2, "")
+
+
+class Switch:
+    """A switch that remembers."""
+
+    def __init__(self) -> None:
+        self.on = True
+        self.switched: Switched | None = None
+        self.problem = ""
+
+    async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
+        changed, self.on = enforcing != self.on, enforcing
+        self.switched = Switched(enforcing, 0.0, by, why)
+        return changed
+
+
+class Rig:
+    """The pages of one process."""
+
+    def __init__(self, actions_from: tuple[Network, ...] = AdminOptions().actions_from) -> None:
+        self.events = Events(Counter(), lambda: 0.0)
+        self.switch = Switch()
+        self.state = State(lambda: FACTS, self.events, self.switch, actions_from)
+
+    def get(self, target: str) -> dict[str, Any]:
+        request = parse(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        page = asyncio.run(self._call(self.state.handlers()[request.path], request))
+        found: dict[str, Any] = json.loads(page)
+        return found
+
+    def post(self, query: str, *headers: str, peer: str = "127.0.0.1") -> dict[str, Any]:
+        lines = "".join(f"{header}\r\n" for header in ("Host: localhost", *headers))
+        request = parse(f"POST /v1/enforcement?{query} HTTP/1.1\r\n{lines}\r\n".encode())
+        handler = self.state.actions()["/v1/enforcement"]
+        found: dict[str, Any] = json.loads(asyncio.run(self._call(handler, request._replace(peer=peer))))
+        return found
+
+    async def _call(self, handler: Any, request: Request) -> bytes:
+        page = await handler(request)
+        assert (page.status, page.content_type) == (200, "application/json")
+        body: bytes = page.body
+        return body
+
+
+ACTION = "Sluice-Action: enforcement"
+
+
+def test_status_says_what_runs() -> None:
+    found = Rig().get("/v1/status")
+    assert found.pop("started_at").endswith("Z")
+    assert found == {
+        "version": "1.2.3",
+        "member": "gw-1",
+        "mode": "enforce",
+        "enforcing": True,
+        "policy": "kip13",
+        "scope": "broker",
+        "workers": 2,
+        "ready": "",
+        "switched": None,
+    }
+
+
+def test_events_are_paged_by_id() -> None:
+    rig = Rig()
+    assert rig.get("/v1/events")["events"] == []
+    for broker in range(5):
+        rig.events.tell(broker_lost(broker))
+    found = rig.get("/v1/events?after=2&limit=2")
+    assert [one["broker"] for one in found["events"]] == [2, 3]
+    assert (found["last"], found["lost"], found["left_out"]) == (5, 0, {})
+    assert found["run"] == rig.events.run
+    assert [one["id"] for one in rig.get("/v1/events?limit=1")["events"]] == [5]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("after=x", "after=-1", "after=", "after=1&after=2", "other=1", "after=" + "9" * 400),
+        *("limit=0", f"limit={EVENTS_MAX + 1}", "limit=²"),
+    ],
+)
+def test_wrong_query_of_events_is_refused(query: str) -> None:
+    request = Request("GET", "/v1/events", "", False, query=query)
+    with pytest.raises(RefusedError) as caught:
+        asyncio.run(Rig().state.handlers()["/v1/events"](request))  # type: ignore[arg-type]
+    assert caught.value.status == 400
+
+
+def test_switch_is_taken_with_its_reason_and_where_it_came_from() -> None:
+    rig = Rig()
+    found = rig.post("enforcing=false&reason=on+fire&by=ops", ACTION)
+    assert (found["changed"], found["kept"], found["problem"]) == (True, True, "")
+    assert found["switched"] == {
+        "enforcing": False,
+        "at": "1970-01-01T00:00:00.000Z",
+        "by": "ops",
+        "from": "127.0.0.1",
+        "reason": "on fire",
+    }
+    assert not rig.switch.on
+    assert not rig.post("enforcing=false", ACTION)["changed"]
+
+
+def test_what_is_not_kept_is_said() -> None:
+    rig = Rig()
+    rig.switch.problem = "the disk is full"
+    found = rig.post("enforcing=false", ACTION)
+    assert (found["kept"], found["problem"]) == (False, "the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("headers", "peer"),
+    [
+        ((), "127.0.0.1"),
+        (("Sluice-Action: 1",), "127.0.0.1"),
+        ((ACTION, "Origin: http://localhost:19080"), "127.0.0.1"),
+        ((ACTION, "Origin: null"), "127.0.0.1"),
+        ((ACTION, "Sec-Fetch-Site: same-origin"), "127.0.0.1"),
+        ((ACTION, "X-Forwarded-For: 127.0.0.1"), "127.0.0.1"),
+        ((ACTION, "Forwarded: for=127.0.0.1"), "127.0.0.1"),
+        ((ACTION, "Via: 1.1 proxy"), "127.0.0.1"),
+        ((ACTION,), "10.0.0.4"),
+        ((ACTION,), "::ffff:10.0.0.4"),
+        ((ACTION,), "fe80::1%eth0"),
+        ((ACTION,), ""),
+    ],
+)
+def test_request_from_elsewhere_switches_nothing(headers: tuple[str, ...], peer: str) -> None:
+    rig = Rig()
+    with pytest.raises(RefusedError) as caught:
+        rig.post("enforcing=false", *headers, peer=peer)
+    assert caught.value.status == 403
+    assert rig.switch.on
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+def test_loopback_may_switch(peer: str) -> None:
+    assert Rig().post("enforcing=false", ACTION, peer=peer)["changed"]
+
+
+def test_configured_addresses_may_switch_and_no_other() -> None:
+    networks = (ipaddress.ip_network("10.0.0.0/30"),)
+    assert Rig(networks).post("enforcing=false", ACTION, peer="10.0.0.2")["changed"]
+    for rig, peer in ((Rig(networks), "127.0.0.1"), (Rig(()), "127.0.0.1")):
+        with pytest.raises(RefusedError):
+            rig.post("enforcing=false", ACTION, peer=peer)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("", "enforcing=", "enforcing=off", "enforcing=true&enforcing=false", "enforcing=true&x=1"),
+        "enforcing=true&reason=" + "a" * 201,
+    ],
+)
+def test_wrong_query_of_the_switch_is_refused(query: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        Rig().post(query, ACTION)
+    assert caught.value.status == 400
