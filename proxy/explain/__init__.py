@@ -4,6 +4,7 @@
     windows      sums over the last 10 s, minute and quarter of an hour
     condition    what a connection does at an instant, as the shell tells it
     watch        visits connections in turn, and attributes their time
+    waiting      clients that begin to wait for more than half of their time, and end
     latencies    brokers' response times, from probes
     waits        how long clients have waited for quotas, as sums that never fall
     wait_views   the same for metrics

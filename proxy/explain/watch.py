@@ -7,6 +7,7 @@ itself asked for.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from proxy.explain import parts
@@ -99,6 +100,7 @@ class Watch:
         self.clients: dict[tuple[str, str], Client] = {}
         self.latencies = Latencies()
         self._meters: dict[Hashable, Meter] = {}
+        self._throttled: dict[tuple[str, str], Client] = {}  # since they were last taken
 
     def visit(
         self, connection: Hashable, condition: Condition, peer: str, interval_ms: int, now_ms: int
@@ -145,6 +147,13 @@ class Watch:
                 del self.clients[key]
             yield
 
+    def take_throttled(self, count: int) -> dict[tuple[str, str], Client]:
+        """Return clients that were held or muted since they were last taken, at most so many."""
+        if len(self._throttled) <= count:
+            taken, self._throttled = self._throttled, {}
+            return taken
+        return {key: self._throttled.pop(key) for key in list(islice(self._throttled, count))}
+
     def __len__(self) -> int:
         """Return the number of connections that have been visited."""
         return len(self._meters)
@@ -172,6 +181,7 @@ class Watch:
     def _add_waits(
         self, client: Client, meter: Meter, condition: Condition, held_ms: int, muted_ms: int, now_ms: int
     ) -> None:
+        self._throttled[client.user, client.client_id] = client
         for part, ms in ((parts.HELD, held_ms), (parts.MUTED, muted_ms)):
             if ms > 0:
                 _add(client, meter, part, ms, now_ms)

@@ -13,6 +13,7 @@ from proxy.channel import Forward, Question, ShownMove
 from proxy.cluster import KnownBrokers
 from proxy.config import Address, Config
 from proxy.explain.seen import Query, Seen
+from proxy.explain.waiting import Judgement
 from proxy.metrics.merging import Part
 from proxy.metrics.quota_series import Chosen, Weights
 from quotas.sharing.lease_values import Grants, LeaseTerms, Report
@@ -31,6 +32,7 @@ __all__ = [
     "Failed",
     "Figures",
     "Granted",
+    "Judged",
     "Look",
     "Moves",
     "QuotaBatch",
@@ -199,6 +201,12 @@ class Withdraw(NamedTuple):
     number: int
 
 
+class Judged(NamedTuple):
+    """Clients have begun or ended to wait for much of their time."""
+
+    judgement: Judgement
+
+
 class BrokersSeen(NamedTuple):
     """Addresses of brokers from responses to clients."""
 
@@ -232,6 +240,7 @@ MESSAGES: Final = (
         Ask,
         Withdraw,
         BrokersSeen,
+        Judged,
         TopicsWanted,
         Figures,
     ),

@@ -6,7 +6,7 @@ ten times a second, more of them less often. The pauses are random, so that no c
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -16,6 +16,7 @@ from proxy.explain.report import brokers_of, report
 from proxy.explain.rules import Rule
 from proxy.explain.seen import Query, Seen
 from proxy.explain.wait_views import wait_views
+from proxy.explain.waiting import Judgement, Waiting
 from proxy.explain.watch import Client, Watch
 from proxy.net import Connection, Connections, condition_of
 from quotas.engine import Engine, QuotaView
@@ -28,6 +29,7 @@ VISITS_MAX: Final = 100
 TIMED_PART: Final = 0.125  # of the time, a connection's requests are timed
 _NS_PER_MS: Final = 1_000_000
 _EXPIRE_TICKS: Final = 100
+JUDGE_MS: Final = 5_000
 _PORTION: Final = 50  # clients looked at in one turn of the loop
 _VIEWS_PORTION: Final = 500
 
@@ -37,12 +39,18 @@ class Watching:
 
     Args:
         connections: all that are open.
+
+    Attributes:
+        judged: called with the clients that have begun or ended to wait for much of their time.
     """
 
     def __init__(self, connections: Connections, engine: Engine) -> None:
         self._connections = connections
         self._engine = engine
         self._watch = Watch()
+        self._waiting = Waiting()
+        self._judged_ms = 0
+        self.judged: Callable[[Judgement], object] = _ignore
         self._round: list[Connection] = []
         self._round_began_ms = 0
         self._round_ms = int(TICK_SECONDS * 1000)
@@ -54,6 +62,7 @@ class Watching:
             pause = TICK_SECONDS if self._connections else IDLE_SECONDS
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             self._visit_some(clock_ns() // _NS_PER_MS)
+            await self._judge(clock_ns() // _NS_PER_MS)
             ticks += 1
             if ticks % _EXPIRE_TICKS == 0:
                 for index, _ in enumerate(self._watch.expire(clock_ns() // _NS_PER_MS)):
@@ -91,6 +100,17 @@ class Watching:
                 return sharers.found()
             await asyncio.sleep(0)
 
+    async def _judge(self, now_ms: int) -> None:
+        """Judge which clients wait for much of their time, if it is due."""
+        if now_ms - self._judged_ms < JUDGE_MS:
+            return
+        self._judged_ms = now_ms
+        for _ in self._waiting.judge(self._watch, now_ms):
+            await asyncio.sleep(0)
+        judgement = self._waiting.take(now_ms)
+        if judgement is not None:
+            self.judged(judgement)
+
     def _visit_some(self, now_ms: int) -> None:
         """Visit the next connections, at most as many as there are."""
         if not self._round:
@@ -110,3 +130,6 @@ class Watching:
             self._round_ms = now_ms - self._round_began_ms
         self._round_began_ms = now_ms
         self._watch.keep(self._round)
+
+
+def _ignore(_: Judgement) -> None: ...

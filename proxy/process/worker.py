@@ -186,6 +186,9 @@ class Worker:
             relay.watching.answer,
             relay.watching.waits,
         )
+        relay.watching.judged = lambda judgement: self._supervisor.run_once(
+            "judged", self._send_all(messages.Judged(judgement))
+        )
         self._relay = relay
         self._started.set()
 

@@ -38,6 +38,7 @@ from proxy.process.part import part_of
 from proxy.process.restarts import Restarts
 from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
+from proxy.process.waits import Waits
 from proxy.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
 from quotas.engine import QuotaView
@@ -68,7 +69,8 @@ class Workers:
     Attributes:
         names: the names of topics that traffic has asked for, for all workers.
         scraped: the workers that responded to the last scrape.
-        tell: takes events; set before `start`.
+        tell: takes events; set before `start`, as `waits`.
+        waits: is told which clients wait.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Workers:
         self._shares = shares
         self._lives: dict[int, Life] = {}
         self.tell: Tell = untold
+        self.waits: Waits | None = None
         self._restarts = {number: Restarts() for number in range(1, workers + 1)}
         self._exits: Counter[str] = Counter()
         self._doomed: dict[int, str] = {}  # why a life was killed, by its run
@@ -269,6 +272,8 @@ class Workers:
             feeding.cancel()
             self._shares.ended(life.number, life.run)
             self._ended(life.run)
+            if self.waits is not None:
+                self.waits.ended(life.run)
         cause = self._doomed.pop(life.run, _KILLED if code < 0 else "failed")
         if self._draining and code == 0:
             return
@@ -293,6 +298,8 @@ class Workers:
         self._restarts[life.number].heard()
         if isinstance(message, messages.Reported):
             self._reported(life, message.report)
+        elif isinstance(message, messages.Judged) and self.waits is not None:
+            self.waits.heard(life.run, message.judgement)
         elif isinstance(message, messages.BrokersSeen):
             for broker, address in message.addresses.items():
                 self._brokers.learn(broker, *address)

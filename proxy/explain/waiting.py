@@ -1,0 +1,117 @@
+"""Clients that begin to wait for more than half of their time, and end: judged now and then, with hysteresis.
+
+A client waits for the part of the last minute that its worst connection was held or muted, or all its connections
+together: the latter counts where a client connects anew again and again. Waits of less than WAITED_MS_MIN are none. It
+begins above BEGIN, and ends below END, so that a client at the edge makes no stream of events. Only clients that were
+throttled since the last time are judged, and those that have begun.
+"""
+
+from collections.abc import Iterator
+from heapq import nlargest
+from itertools import islice
+from typing import Final, NamedTuple
+
+from proxy.explain import parts
+from proxy.explain.report import waited_part
+from proxy.explain.rules import Rule
+from proxy.explain.watch import Client, Watch
+from proxy.explain.windows import MINUTE
+
+__all__ = ["BEGIN", "END", "NAMED_MAX", "WAITED_MS_MIN", "Judgement", "Waiter", "Waiting", "part_waited"]
+
+BEGIN: Final = 0.5
+END: Final = 0.25
+WAITED_MS_MIN: Final = 10_000
+NAMED_MAX: Final = 10  # that begin in one judgement: those that wait longest
+_CLIENTS_MAX: Final = 2_000  # of those that were throttled, in one judgement
+_CONNECTIONS_MAX: Final = 100  # of one client
+_PORTION: Final = 200  # windows added up in one turn of the loop, about 1 ms
+
+_Key = tuple[str, str]
+
+
+class Waiter(NamedTuple):
+    """A client that has begun or ended.
+
+    Args:
+        part: of its time.
+        rule: the one that it waits for most; None if none is known.
+    """
+
+    user: str
+    client_id: str
+    part: float
+    rule: Rule | None
+
+
+class Judgement(NamedTuple):
+    """What has changed.
+
+    Args:
+        others: how many more have begun.
+    """
+
+    begun: tuple[Waiter, ...]
+    ended: tuple[Waiter, ...]
+    others: int
+
+
+class Waiting:
+    """The clients of one process that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[_Key, tuple[Client, bool]] = {}  # and whether the client was named
+        self._begun: dict[_Key, tuple[Client, float]] = {}
+        self._ended: list[Waiter] = []
+
+    def judge(self, watch: Watch, now_ms: int) -> Iterator[None]:
+        """Judge clients; iterate over the result in portions, then `take` what has changed."""
+        looked = 0
+        candidates = {key: client for key, (client, _) in self._waiting.items()}
+        candidates.update(watch.take_throttled(_CLIENTS_MAX))
+        for key, client in candidates.items():
+            self._judge(key, client, now_ms)
+            looked += 1 + min(len(client.meters), _CONNECTIONS_MAX)
+            if looked >= _PORTION:
+                looked = 0
+                yield
+
+    def take(self, now_ms: int) -> Judgement | None:
+        """Return what has changed; None if nothing has."""
+        begun, ended = self._begun, self._ended
+        if not begun and not ended:
+            return None
+        self._begun, self._ended = {}, []
+        named = nlargest(NAMED_MAX, begun, key=lambda key: begun[key][1])
+        for key, (client, _) in begun.items():
+            self._waiting[key] = client, False
+        for key in named:
+            self._waiting[key] = begun[key][0], True
+        waiters = tuple(Waiter(*key, begun[key][1], _rule(begun[key][0], now_ms)) for key in named)
+        return Judgement(waiters, tuple(ended), len(begun) - len(named))
+
+    def _judge(self, key: _Key, client: Client, now_ms: int) -> None:
+        part = part_waited(client, now_ms)
+        if key not in self._waiting:
+            if part > BEGIN:
+                self._begun[key] = client, part
+        elif part < END:
+            _, named = self._waiting.pop(key)
+            if named:
+                self._ended.append(Waiter(*key, part, None))
+
+
+def part_waited(client: Client, now_ms: int) -> float:
+    """Return the part of the last minute that a client has waited: of its worst connection, or of all together."""
+    meters = islice(client.meters, _CONNECTIONS_MAX)
+    windows = (client.windows, *(meter.windows for meter in meters if meter.windows is not None))
+    found = (one.sums(MINUTE, now_ms) for one in windows)
+    return max(
+        (waited_part(times) for times in found if times[parts.HELD] + times[parts.MUTED] >= WAITED_MS_MIN),
+        default=0.0,
+    )
+
+
+def _rule(client: Client, now_ms: int) -> Rule | None:
+    rules = client.rules
+    return max(rules, key=lambda rule: rules[rule].sums(MINUTE, now_ms)[0], default=None)
