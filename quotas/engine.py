@@ -184,7 +184,7 @@ class Engine:
         return (
             self._names_bytes
             + len(self._clients) * footprint.CLIENT_BYTES
-            + len(self._limiters) * footprint.LIMITER_BYTES
+            + len(self._limiters) * footprint.limiter_bytes(self.enforcing)
             + len(self.requests) * footprint.REQUEST_LIMITER_BYTES
             + len(self.mutations) * footprint.MUTATION_LIMITER_BYTES
         )

@@ -29,7 +29,7 @@ from protocol import api
 from protocol import throttle as throttle_time
 from protocol.errors import WireError
 from protocol.header import RequestHead
-from proxy.channel.direction import UNDECIDED, ChannelDirection
+from proxy.channel.direction import NS_PER_MS, UNDECIDED, ChannelDirection
 from proxy.channel.fetch_wait import FETCHES, read_wait
 from proxy.channel.in_flight import Buffer, Entry, LocalResponse, Owed, PendingResponse
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
@@ -232,14 +232,12 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
         spent_us -= measured.wait_us
     throttle = measured.throttle
     muted_ms = state.muted_by(throttle, now_ms) if state.mute_until_ms > now_ms else 0
-    throttle_ms = throttle.record(max(0, spent_us), now_ms, muted_ms)
-    measured.throttle_ms = throttle_ms
-    if throttle_ms and not throttle.enforcing:
-        # Overlapping mutes of one channel count once.
-        until_ms = now_ms + throttle_ms
-        throttle.count_throttle(max(0, until_ms - max(now_ms, state.would_mute_until_ms)))
-        state.would_mute_until_ms = max(state.would_mute_until_ms, until_ms)
+    if throttle.enforcing:
+        measured.throttle_ms = throttle.record(max(0, spent_us), now_ms, muted_ms)
+    else:
         measured.throttle_ms = 0
+        state.virtual_time.weigh_again(measured.sent_ns // NS_PER_MS, now_ms)
+        throttle.predict(max(0, spent_us), now_ms, state.virtual_time)
 
 
 def _other_throttle(measured: Measured) -> Throttle | MutationThrottle | None:

@@ -32,6 +32,7 @@ from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.walks import Charges, TopicWalks, Walks
 from proxy.stats import Stats
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, ClientQuota, Engine
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.bandwidth import Throttle
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
@@ -72,7 +73,7 @@ class ChannelState:
         unmeasured_version: the engine's version for which it is known that the current identity has no request quota.
         request_throttle, request_throttle_version: the current identity's request quota, and the engine's version then.
         measured: the last measured request, until its response arrives.
-        would_mute_until_ms: the end of the mute for a request quota that is not enforced.
+        virtual_time: the connection's waits if quotas were enforced; used while they are not.
         charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
         walks: creates the walks.
         probe: the last timed request (`proxy.channel.probe`); None before the first.
@@ -132,8 +133,8 @@ class ChannelState:
         "unmeasured_version",
         "user",
         "uses_share_fetch",
+        "virtual_time",
         "walks",
-        "would_mute_until_ms",
     )
 
     def __init__(
@@ -167,7 +168,7 @@ class ChannelState:
         self.request_throttle: RequestThrottle | None = None
         self.request_throttle_version: object = None
         self.measured: Timed | None = None
-        self.would_mute_until_ms = 0
+        self.virtual_time = ConnectionTime(self.in_flight)
         self.uses_share_fetch = False
         self.share_held_until_ms = 0
         self.user = settings.user
@@ -202,6 +203,7 @@ class ChannelState:
             self._client_ids_bytes += len(key) + _IDENTITY_BYTES
             self.kept_bytes += len(key) + _IDENTITY_BYTES
         identity = self._identities[key] = Identity(quota)
+        identity.produce.connection = identity.fetch.connection = self.virtual_time
         identity.produce.hold_ms_max = self.mute_limits.hold_ms_max
         return identity
 
@@ -223,7 +225,7 @@ class ChannelState:
         self._limit_holds()
 
     def _limit_holds(self) -> None:
-        hold_ms_max = self.mute_limits.hold_ms_max
+        hold_ms_max = self.virtual_time.mute_ms_max = self.mute_limits.hold_ms_max
         for identity in self._identities.values():
             identity.produce.hold_ms_max = hold_ms_max
 
@@ -232,6 +234,7 @@ class ChannelState:
         for identity in self._identities.values():
             identity.leave(now_ms)
         self._identities.clear()
+        self.virtual_time.settle(now_ms)
         self.kept_bytes -= self._client_ids_bytes
         self._client_ids_bytes = 0
         self.identity = None

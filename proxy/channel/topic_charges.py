@@ -65,5 +65,5 @@ def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
             state.stats.topic_bytes_uncharged += size
         elif name:
             found[name] = found.get(name, 0) + size
-    longest = topics.charge(key, broker, found, now_ms)
+    longest = topics.charge(key, broker, found, now_ms, state.virtual_time)
     return 0 if longest is None else now_ms + state.mute(*longest, now_ms)

@@ -88,6 +88,10 @@ class TokenBucket:
         self._filled_ms += elapsed_ms
         return self._tokens
 
+    def elapse(self, ms: int) -> None:
+        """Be as if so much more time had passed."""
+        self._filled_ms -= ms
+
     def overdrawn(self, now_ms: int) -> bool:
         """Whether the number of tokens is negative; 0 is not overdrawn."""
         return self.tokens(now_ms) < 0

@@ -7,7 +7,9 @@ it. The rules are in `throttles.bandwidth` and in the policies.
 from typing import Final, Protocol
 
 from quotas.decisions import Decision
+from quotas.limiters.backlog import Backlog
 from quotas.limiters.lending import Lendable
+from quotas.limiters.virtual_time import BudgetTime, ConnectionTime
 from quotas.options import EngineOptions
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
@@ -23,6 +25,7 @@ class Flow:
         "admitted",
         "announced",
         "announced_ms",
+        "connection",
         "due_ms",
         "expected",
         "exposed",
@@ -42,7 +45,6 @@ class Flow:
         "start",
         "tag",
         "trusted",
-        "unenforced_until_ms",
         "until_ms",
         "wait_ms_max",
         "waited",
@@ -50,7 +52,7 @@ class Flow:
 
     def __init__(self) -> None:
         self.limiter: Limiter | None = None  # the owner of the other attributes
-        self.unenforced_until_ms = 0  # observe: the end of the mute that was not enforced
+        self.connection: ConnectionTime | None = None  # its time, as it would be if quotas were enforced
         self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
         self.expected = 0  # bytes of the last Fetch response: the estimate for the next one
         self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
@@ -99,6 +101,7 @@ class Limiter(Lendable, Protocol):
     throttles: set[Counted]  # the attached ones
     version: object  # the engine's version when it was last configured
     enforced: bool  # whether the engine enforced at that time
+    virtual_time: BudgetTime | None  # None before the first bytes that are only observed
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit or new options live; what was recorded stays."""
@@ -125,7 +128,26 @@ class Limiter(Lendable, Protocol):
         """As `Throttle.delivered`."""
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
-        """Record bytes that pass without enforcement; returns the throttle time in ms that would have applied."""
+        """Record bytes that pass whatever the limit is; returns the throttle time in ms for what is over."""
+
+    @property
+    def rate(self) -> float:
+        """The share of the limit, in bytes/s."""
+
+    def new_backlog(self) -> Backlog:
+        """Return the backlog of clients that do not wait for their responses."""
+
+    def room_in_ms(self, size: int, now_ms: int, consumes: bool) -> int:
+        """Return how long it is until a request of this size may pass, at least."""
+
+    def muted_until_next(self, consumes: bool) -> bool:
+        """Whether a channel that has passed is muted until its next request may pass."""
+
+    def free_ms(self, now_ms: int) -> int:
+        """Return for how long it has been within its limit, after all charges; 0 if it is not."""
+
+    def elapse(self, ms: int) -> None:
+        """Be as if so much more time had passed."""
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
         """As `Throttle.announce`."""

@@ -12,7 +12,9 @@ between processes, and add up to at most 1, make no credit.
 from collections.abc import Iterable
 from math import ceil
 
+from quotas.limiters.backlog import Backlog, PacedBacklog
 from quotas.limiters.flow import Flow
+from quotas.limiters.virtual_time import BudgetTime
 
 __all__ = ["VirtualSchedule"]
 
@@ -32,7 +34,7 @@ class VirtualSchedule:
     (250000.0, 1000000.0)
     """
 
-    __slots__ = ("_burst_ms", "_paid_ms", "_rate", "_returned_ms", "_share", "limit")
+    __slots__ = ("_burst_ms", "_paid_ms", "_rate", "_returned_ms", "_share", "limit", "virtual_time")
 
     def __init__(self, limit: float, burst_ms: int, now_ms: int) -> None:
         assert limit > 0, "a definition checks this"
@@ -41,6 +43,7 @@ class VirtualSchedule:
         self._rate = limit / 1000.0  # bytes per ms
         self._burst_ms = burst_ms
         self._paid_ms = float(now_ms)
+        self.virtual_time: BudgetTime | None = None
         self._returned_ms = 0.0  # how much of the schedule was given back so far
 
     def limit_to(self, limit: float, now_ms: int) -> None:
@@ -59,9 +62,27 @@ class VirtualSchedule:
         """The bytes that may pass at once; negative: what is owed beyond the burst."""
         return (self._burst_ms + now_ms - max(self._paid_ms, now_ms)) * self._rate
 
+    def elapse(self, ms: int) -> None:
+        """Be as if so much more time had passed (`virtual_time`)."""
+        self._paid_ms -= ms
+
+    def free_ms(self, now_ms: int) -> int:
+        """Return for how long the burst has not been used up; 0 if it is."""
+        return max(0, int(now_ms + self._burst_ms - self._paid_ms))
+
+    @property
+    def rate(self) -> float:
+        """The share of the limit, in bytes/s."""
+        return self._rate * 1000
+
+    def new_backlog(self) -> Backlog:
+        """Return the backlog of clients that do not wait."""
+        return PacedBacklog(self._burst_ms)
+
     def settle(self, now_ms: int) -> None:
         """Enforcement begins: what passed before is no debt, but no more of the burst is left than it left."""
         self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
+        self.virtual_time = None
 
     def use_up_burst(self, now_ms: int) -> None:
         """Begin without a burst at this time, since what passed before is not known here; it is no debt."""

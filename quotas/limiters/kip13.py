@@ -17,6 +17,7 @@ from typing import Final
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
+from quotas.limiters.backlog import Backlog, SampledBacklog
 from quotas.limiters.flow import Counted, Flow
 from quotas.limiters.rate import NEVER_MS
 from quotas.limiters.sampled import SampledLimit
@@ -74,9 +75,6 @@ class SampledThrottle(SampledLimit):
     def used(self) -> int:
         """The bytes of all attached clients."""
         return sum(throttle.bytes_total for throttle in self.throttles)
-
-    def settle(self, now_ms: int) -> None:
-        """Do nothing: debt leaves the window by itself."""
 
     def use_up_burst(self, now_ms: int) -> None:
         """Do nothing: the window is empty at the start, as in Kafka."""
@@ -281,20 +279,38 @@ class SampledThrottle(SampledLimit):
             return ADMITTED
         return self._throttled(now_ms)
 
-    def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
-        """Record and compare in Kafka's order, since nothing is withheld here; a Fetch over the quota is subtracted
-        again.
-        """
+    @property
+    def rate(self) -> float:
+        """The share of the limit, in bytes/s."""
+        return self._limit
+
+    def new_backlog(self) -> Backlog:
+        """Return the backlog of clients that do not wait."""
+        return SampledBacklog(self._samples, self.window_ms)
+
+    def room_in_ms(self, size: int, now_ms: int, consumes: bool) -> int:
+        """Return how long it is until a Fetch has room, or until what others have produced is paid for, at least."""
+        rate = self._rate
+        if not consumes:
+            return rate.throttle_ms(self._limit, now_ms)
+        rate.record(size, now_ms)
+        wait_ms = rate.throttle_ms(self._limit, now_ms)
+        rate.record(-size, now_ms)
+        return min(wait_ms, rate.empty_in_ms(now_ms))
+
+    def muted_until_next(self, consumes: bool) -> bool:
+        """A Fetch that has no room gets an empty response; before it is sent, its channel is not muted."""
+        return not consumes
+
+    def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
+        """Record and compare."""
         if flow.admitted >= 0:
             self._release_fetch(flow)
         self._release(flow)
         self._announcements.dequeue(flow)
         flow.expected = size
         self._rate.record(size, now_ms)
-        throttle_ms = self._rate.throttle_ms(self._limit, now_ms)
-        if throttle_ms > 0 and consumes:
-            self._rate.record(-size, now_ms)
-        return min(throttle_ms, self._mute_ms_max)
+        return min(self._rate.throttle_ms(self._limit, now_ms), self._mute_ms_max)
 
     def leave(self, flow: Flow, now_ms: int) -> None:
         """Remove a closed channel: its Fetch at the broker counts as delivered; bytes that did not arrive do not

@@ -103,6 +103,41 @@ class SampledRate:
             self._sums[place] -= taken
             self.total -= taken
 
+    def elapse(self, ms: int) -> None:
+        """Move all records back, as if so much more time had passed.
+
+        >>> rate = SampledRate(11, 1000)
+        >>> rate.record(22_000, 0)
+        >>> rate.throttle_ms(2_000, 0)  # 22 / 2 - 10 s
+        1000
+        >>> rate.elapse(600)
+        >>> rate.throttle_ms(2_000, 0)
+        400
+        """
+        self._starts = [start_ms - ms for start_ms in self._starts]
+        self._lasts = [last_ms - ms for last_ms in self._lasts]
+        self._next_ms -= ms
+        self._oldest_ms -= ms
+        self.purge_at_ms -= ms
+
+    def trim(self, limit: float, now_ms: int) -> None:
+        """Take back what exceeds the limit, the latest first.
+
+        >>> rate = SampledRate(11, 1000)
+        >>> rate.record(22_000, 0)
+        >>> rate.trim(2_000, 0)
+        >>> rate.left(2_000, 0)
+        0
+        """
+        excess = -self.left(limit, now_ms)
+        for place in sorted(range(len(self._lasts)), key=self._lasts.__getitem__, reverse=True):
+            if excess <= 0:
+                return
+            taken = min(excess, max(0, self._sums[place]))
+            self._sums[place] -= taken
+            self.total -= taken
+            excess -= taken
+
     def spread(self, per_second: float, now_ms: int) -> None:
         """Record a rate as if it had been there for the whole window; a negative one takes recorded bytes back.
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from quotas.limiters.lending import LimiterKey
 from quotas.limiters.rate import SampledRate
+from quotas.limiters.virtual_time import BudgetTime
 
 __all__ = ["SampledLimit"]
 
@@ -33,10 +34,21 @@ class SampledLimit:
     (0, 10000)
     """
 
-    __slots__ = ("_limit", "_rate", "_safe", "_samples", "_share", "limit", "limiter_key", "window_ms")
+    __slots__ = (
+        "_limit",
+        "_rate",
+        "_safe",
+        "_samples",
+        "_share",
+        "limit",
+        "limiter_key",
+        "virtual_time",
+        "window_ms",
+    )
 
     def __init__(self, limit: float, samples: int, window_ms: int) -> None:
         self.limiter_key: LimiterKey | None = None
+        self.virtual_time: BudgetTime | None = None
         self.window_ms = window_ms  # of one sample
         self._samples = samples
         self._share = 1.0
@@ -56,6 +68,7 @@ class SampledLimit:
         self._samples, self.window_ms = samples, window_ms
         self._rate = SampledRate(samples, window_ms)
         self._rate.record(recorded, now_ms)
+        self.virtual_time = None  # its backlog has other windows
         self._update()
         return True
 
@@ -69,6 +82,19 @@ class SampledLimit:
         """Begin with full windows, if they began at that time."""
         if now_ms < since_ms + self._rate.keep_ms:
             self._rate.begin_full(self._limit, since_ms)
+
+    def elapse(self, ms: int) -> None:
+        """Be as if so much more time had passed (`virtual_time`)."""
+        self._rate.elapse(ms)
+
+    def free_ms(self, now_ms: int) -> int:
+        """Return for how long the windows have been within the limit, if they move evenly; 0 if they are not."""
+        return max(0, int(self.room(now_ms) * 1000 / self._limit))
+
+    def settle(self, now_ms: int) -> None:
+        """Enforcement begins: what passed before is no debt, but the windows are as full as it left them."""
+        self._rate.trim(self._limit, now_ms)
+        self.virtual_time = None
 
     @property
     def decides_again(self) -> bool:

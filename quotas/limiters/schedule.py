@@ -269,7 +269,16 @@ class ScheduledThrottle(VirtualSchedule):
 
     # -- both
 
-    def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
+    def room_in_ms(self, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - kip13 needs it
+        """Return how long it is until the schedule is free."""
+        ahead_ms = self._fetch_ahead_ms if consumes else self._burst_ms
+        return max(0, ceil(self._paid_ms - ahead_ms - now_ms))
+
+    def muted_until_next(self, consumes: bool) -> bool:  # noqa: ARG002 - both have slots
+        """A channel that has passed is muted until its next slot."""
+        return True
+
+    def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(flow)
         self._fetches.remove(flow)
@@ -279,7 +288,8 @@ class ScheduledThrottle(VirtualSchedule):
         self._charge(size, now_ms)
         ceiling_ms = now_ms + self._burst_ms + self._hold_ms_max + self._mute_ms_max
         self._paid_ms = min(self._paid_ms, float(ceiling_ms))
-        return max(0, ceil(self._paid_ms - self._burst_ms - now_ms))
+        ahead_ms = self._fetch_ahead_ms if consumes else self._burst_ms
+        return min(max(0, ceil(self._paid_ms - ahead_ms - now_ms)), self._hold_ms_max + self._mute_ms_max)
 
     def leave(self, flow: Flow, now_ms: int) -> None:
         """The channel is gone: its place, and what it announced and did not send, go back.

@@ -13,6 +13,7 @@ from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RAT
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ThrottleSource
+from quotas.throttles.prediction import predict
 from quotas.throttles.windowed import WindowedCounters
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
@@ -165,6 +166,8 @@ class Throttle(WindowedCounters):
         if flow.limiter is not limiter:
             self._rehome(flow, limiter, now_ms)
         if limiter is None or not source.enforcing:
+            if flow.connection is not None:
+                flow.connection.arrive(now_ms)
             return ADMITTED
         decision = limiter.fetch(flow, now_ms)
         if decision is not ADMITTED:
@@ -172,6 +175,28 @@ class Throttle(WindowedCounters):
                 decision = source.budgets.waits(limiter, flow, decision, now_ms)
             self.count(decision.throttle_ms, enforced=True)
         return decision
+
+    def asked(self, flow: Flow, now_ms: int) -> bool:
+        """Note that a Fetch has arrived; returns as `limits`."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        if self._limiter is None:
+            return False
+        if self._source.enforcing:
+            return True
+        if flow.connection is not None:
+            flow.connection.arrive(now_ms)
+        return False
+
+    def backlog_bytes(self, now_ms: int) -> float:
+        """The bytes that clients of this identity would have left to send, if they sent at their rate whatever happens;
+        0 while quotas are enforced.
+        """
+        limiter = self._limiter
+        if limiter is None or limiter.virtual_time is None or self._source.enforcing:
+            return 0.0
+        backlog = limiter.virtual_time.backlog
+        return 0.0 if backlog is None else backlog.bytes(limiter.rate, now_ms)
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
         """Return the max_bytes of an admitted Fetch: at most `requested`, at least 1."""
@@ -266,13 +291,7 @@ class Throttle(WindowedCounters):
         flow.limiter = limiter
 
     def _observe(self, limiter: Limiter, flow: Flow, size: int, now_ms: int, consumes: bool) -> Decision:
-        """Count the throttle that would have applied with enforcement; overlapping mutes of one channel count once."""
+        """Count the throttle that would have applied with enforcement."""
         self.bytes_total += size
-        would_ms = limiter.observe(flow, size, now_ms, consumes)
-        if would_ms > 0:
-            self.would_throttled_total += 1
-            until_ms = now_ms + would_ms
-            if until_ms > flow.unenforced_until_ms:
-                self.would_throttle_ms_total += until_ms - max(now_ms, flow.unenforced_until_ms)
-                flow.unenforced_until_ms = until_ms
+        predict(limiter, flow, self, size, now_ms, consumes)
         return ADMITTED

@@ -20,6 +20,7 @@ from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.bucket import TokenBucket
 from quotas.limiters.lending import ThrottleSource
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
 from quotas.throttles.counters import ThrottleCounters
 
@@ -176,8 +177,18 @@ class MutationThrottle(ThrottleCounters):
         self.mutations_total += partitions
 
     def count_throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time of a response; with `observe`, the one that would have applied."""
-        self.count(throttle_ms, enforced=self.enforcing)
+        """Count the throttle time of a response."""
+        self.count(throttle_ms, enforced=True)
+
+    def predict(self, throttle_ms: int, now_ms: int, connection: ConnectionTime) -> None:
+        """Count the throttle time that would have applied; then it is over for connection and buckets."""
+        self.would_throttled_total += 1
+        connection.weigh(now_ms)
+        connection.hold(throttle_ms)
+        connection.count(self, throttle_ms)
+        for bucket in (self._bucket, self._cluster):
+            if bucket is not None:
+                bucket.elapse(throttle_ms)
 
     def rate(self) -> float | None:
         """The smaller of the rates in force, in mutations/s; None: unlimited."""

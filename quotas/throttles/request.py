@@ -17,7 +17,9 @@ from quotas.decisions import Decision
 from quotas.definitions.definitions import REQUEST_PERCENTAGE
 from quotas.limiters.lending import ThrottleSource
 from quotas.limiters.sampled import SampledLimit
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
+from quotas.throttles.prediction import predict_afterwards
 from quotas.throttles.windowed import WindowedCounters
 
 __all__ = ["MICROSECONDS_PER_PERCENT", "Limiters", "RequestLimiter", "RequestThrottle"]
@@ -36,7 +38,7 @@ class RequestLimiter(SampledLimit):
     210
     """
 
-    __slots__ = ("_used_us", "users", "version")
+    __slots__ = ("_used_us", "enforced", "users", "version")
 
     def __init__(self, percent: float, options: EngineOptions) -> None:
         window_ms = int(options.window_seconds * 1000)
@@ -44,6 +46,7 @@ class RequestLimiter(SampledLimit):
         self.users = 0  # the number of attached throttles
         self.version: object = None  # the engine's version when it was last configured
         self._used_us = 0
+        self.enforced = True
 
     def configure(self, percent: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; recorded time stays, unless the windows have changed."""
@@ -155,9 +158,24 @@ class RequestThrottle(WindowedCounters):
             throttle_ms = budgets.waits(limiter, self, Decision(throttle_ms=throttle_ms), now_ms).throttle_ms
         return throttle_ms
 
+    def predict(self, spent_us: int, now_ms: int, connection: ConnectionTime) -> None:
+        """Count a request's time at its response, and the mute that it would have begun if quotas were enforced."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        limiter = self._limiter
+        if limiter is None:  # it was sent while there was a quota
+            return
+        self.spent_us_total += spent_us
+
+        def charge() -> int:
+            limiter.record(spent_us, now_ms)
+            return min(limiter.exceeded_ms(now_ms), connection.muted_ms(now_ms) + limiter.window_ms)
+
+        predict_afterwards(limiter, connection, self, charge, now_ms)
+
     def count_throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time of a request; with `observe`, the one that would have applied."""
-        self.count(throttle_ms, enforced=self.enforcing)
+        """Count the throttle time of a request."""
+        self.count(throttle_ms, enforced=True)
 
     def percentage(self, now_ms: int) -> float:
         """The share of broker time over the quota's windows, in percent."""

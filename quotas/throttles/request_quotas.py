@@ -59,6 +59,9 @@ class RequestQuotas:
             limiter.configure(limit, source.options, now_ms)
             if source.budgets is not None:
                 source.budgets.lend(limiter, limiter_key, now_ms)
+            if source.enforcing and not limiter.enforced:
+                limiter.settle(now_ms)
+        limiter.enforced = source.enforcing
         limiter.version = source.version
         limiter.users += 1
         return limit, limiter

@@ -29,7 +29,9 @@ from quotas.definitions.entities import BucketKey
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ALL_BROKERS, LimiterKey
 from quotas.limiters.policy import Rules, limiter_in_force
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.counters import ThrottleCounters
+from quotas.throttles.prediction import predict_afterwards
 from quotas.throttles.topic_names import TopicNames
 
 __all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
@@ -82,8 +84,12 @@ class TopicThrottle(ThrottleCounters):
         self.last_active_ms = 0
         self.bytes_total = 0
 
-    def charge(self, size: int, now_ms: int) -> int:
-        """Charge bytes that have passed; returns the mute of the channel, in ms."""
+    def charge(self, size: int, now_ms: int, connection: ConnectionTime | None = None) -> int:
+        """Charge bytes that have passed; returns the mute of the channel, in ms.
+
+        Args:
+            connection: the channel's time if quotas were enforced; None for bytes of several channels.
+        """
         source = self._source
         if self._version is not source.version or (
             source.lease_until_ms is not None and now_ms >= source.lease_until_ms
@@ -93,6 +99,9 @@ class TopicThrottle(ThrottleCounters):
         self.last_active_ms = now_ms
         if self._limiter is None:
             return 0
+        if not source.enforcing:
+            self._predict(self._limiter, size, now_ms, connection or ConnectionTime())
+            return 0
         wait_ms = self._limiter.observe(self._flow, size, now_ms, consumes=False)
         if wait_ms <= 0:
             return 0
@@ -100,9 +109,18 @@ class TopicThrottle(ThrottleCounters):
         if source.budgets is not None:
             # Its bytes have passed: the mute stays as long as it is.
             source.budgets.waits(self._limiter, self._flow, Decision(throttle_ms=wait_ms), now_ms)
-        enforced = source.enforcing
-        self.count(wait_ms, enforced=enforced)
-        return wait_ms if enforced else 0
+        self.count(wait_ms, enforced=True)
+        return wait_ms
+
+    def _predict(self, limiter: Limiter, size: int, now_ms: int, connection: ConnectionTime) -> None:
+        """Count the mute that would have begun if quotas were enforced."""
+        mute_ms_max = int(self._source.options.mute_seconds_max * 1000)
+        connection.weigh_part(now_ms)
+
+        def charge() -> int:
+            return min(limiter.observe(self._flow, size, now_ms, consumes=False), mute_ms_max)
+
+        predict_afterwards(limiter, connection, self, charge, now_ms)
 
     def idle(self, now_ms: int) -> bool:
         """Whether it has no debt and no recent traffic, so that a new throttle would be in the same state."""
@@ -169,7 +187,12 @@ class TopicQuotas:
         self._unnamed: dict[tuple[str, int, bytes], tuple[int, int]] = {}
 
     def charge(
-        self, key: str, broker: int, sizes: Mapping[str, int], now_ms: int
+        self,
+        key: str,
+        broker: int,
+        sizes: Mapping[str, int],
+        now_ms: int,
+        connection: ConnectionTime | None = None,
     ) -> tuple[TopicThrottle, int] | None:
         """Charge several topics; returns the throttle with the longest mute and the mute in ms, or None.
 
@@ -188,7 +211,7 @@ class TopicQuotas:
             throttle = self._throttle(key, topic, broker, now_ms)
             if throttle is None:
                 continue
-            wait_ms = throttle.charge(size, now_ms)
+            wait_ms = throttle.charge(size, now_ms, connection)
             if wait_ms > 0 and (longest is None or wait_ms > longest[1]):
                 longest = throttle, wait_ms
         return longest

@@ -17,6 +17,7 @@ from typing import Protocol
 from quotas.decisions import Decision
 from quotas.engine import Engine
 from quotas.limiters.flow import Flow
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.mute import capped
 
 
@@ -205,12 +206,15 @@ class Channel:
     in_flight: int = 0
     quiet_until_ms: int = 0  # the client obeys a throttle time
     muted_until_ms: int = 0
+    waited_ms: int = 0  # held and muted
+    owed: deque[Request] = field(default_factory=deque)  # Produces that are with the broker
     busy: bool = False  # a request is held, or a Fetch is with the broker
     open: bool = True
 
     def __post_init__(self) -> None:
         self.throttle = self.world.gates(self.options)
         self.flow = self.throttle.flow()
+        self.flow.connection = ConnectionTime(self.owed)
 
     # -- the client
 
@@ -228,13 +232,13 @@ class Channel:
                 world.now_ms + world.latency_ms(), partial(self.arrives, Request(options.size, world.now_ms))
             )
 
-    def answered(self, request: Request, throttle_ms: int) -> None:
-        """The answer is at the client."""
+    def answered(self, request: Request, throttle_ms: int, *, empty: bool = False) -> None:
+        """The answer is at the client; to an empty one it does not give a thought."""
         world = self.world
         self.in_flight -= 1
         world.waits.latency_ms = max(world.waits.latency_ms, world.now_ms - request.sent_ms)
         self.quiet_until_ms = max(self.quiet_until_ms, world.now_ms + throttle_ms)
-        if self.options.think_ms:
+        if self.options.think_ms and not empty:
             world.timer(world.now_ms + self.options.think_ms, self.client_sends)
         else:
             self.client_sends()
@@ -276,15 +280,24 @@ class Channel:
             world.timer(decision.hold_until_ms, lambda: self.produce(request))
             return
         self.busy = False
+        self.waited_ms += world.now_ms - request.first_try_ms
         world.waits.hold_ms = max(world.waits.hold_ms, world.now_ms - request.first_try_ms)
         if decision.refused:
             self.refused(request)
             return
         world.records.append(Record(world.now_ms, request.size, self.number))
         self.mute(decision.throttle_ms)
-        answered_ms = world.now_ms + world.latency_ms() + world.latency_ms()
-        world.at(answered_ms, lambda: self.answered(request, decision.throttle_ms))
+        self.owed.append(request)
+        world.at(world.now_ms + world.latency_ms(), partial(self.produced, request))
         self.read()
+
+    def produced(self, request: Request) -> None:
+        """The broker's answer to a Produce passes, with what is left of the mute."""
+        world = self.world
+        if self.owed:
+            self.owed.popleft()
+        throttle_ms = max(0, self.muted_until_ms - world.now_ms)
+        world.at(world.now_ms + world.latency_ms(), partial(self.answered, request, throttle_ms))
 
     def refused(self, request: Request) -> None:
         """The channel is closed; the client connects anew and sends what was not answered again."""
@@ -313,7 +326,8 @@ class Channel:
         if decision.throttle_ms:
             world.waits.empty_answers += 1
             self.mute(decision.throttle_ms)
-            world.at(world.now_ms + world.latency_ms(), lambda: self.answered(request, decision.throttle_ms))
+            answered = partial(self.answered, request, decision.throttle_ms, empty=True)
+            world.at(world.now_ms + world.latency_ms(), answered)
             return
         limit = self.throttle.fetch_max_bytes(self.flow, self.options.max_bytes, world.now_ms)
         size = max(1, limit // self.options.size) * self.options.size
@@ -342,5 +356,6 @@ class Channel:
         world = self.world
         muted_ms = capped(throttle_ms, world.mute_ms_max, self.options.group_session_timeout_ms)
         world.waits.mute_ms = max(world.waits.mute_ms, muted_ms)
+        self.waited_ms += max(0, world.now_ms + muted_ms - max(world.now_ms, self.muted_until_ms))
         self.muted_until_ms = world.now_ms + muted_ms
         world.timer(self.muted_until_ms, self.read)

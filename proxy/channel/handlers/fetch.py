@@ -113,7 +113,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     identity = state.identity
     assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
-    limited = throttle.limits(now_ms)
+    limited = throttle.asked(identity.fetch, now_ms)
     if not limited and not state.sessions.has_shifted:
         owed = identity.fetched or _unlimited_response(identity)
         if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic

@@ -101,7 +101,7 @@ def fetch_request(
     identity = state.identity
     assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
-    limited = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
+    limited = throttle.asked(identity.fetch, now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
         return _owe(state, head, may_acquire=False)
     length = head[0]

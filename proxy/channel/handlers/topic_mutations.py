@@ -97,7 +97,7 @@ class _ChargedMutation(Owed):
         state.kept_bytes -= self.kept_bytes
         throttle_ms = throttle.throttle_ms(now_ms) if rejected or not self.strict else 0
         if throttle_ms and not throttle.enforcing:
-            throttle.count_throttle(throttle_ms)
+            throttle.predict(throttle_ms, now_ms, state.virtual_time)
             throttle_ms = 0
         reported_ms = _mute(state, throttle, throttle_ms, now_ms)
         if reported_ms:
@@ -211,7 +211,7 @@ def _charge(
         rejected = refused
         state.stats.topics_rejected[API_NAMES[key]] += len(refused)
     elif refused:
-        throttle.count_throttle(throttle.throttle_ms(now_ms))
+        throttle.predict(throttle.throttle_ms(now_ms), now_ms, state.virtual_time)
         state.stats.topics_would_reject[API_NAMES[key]] += len(refused)
     return _ChargedMutation(key, throttle, asked, costs, refused, rejected, strict)
 

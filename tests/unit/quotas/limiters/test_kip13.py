@@ -228,9 +228,30 @@ def test_debt_is_the_windows_excess() -> None:
     assert throttle.debt_bytes(60_000) == 0
 
 
-def test_observed_fetch_is_taken_back_as_kafka_does() -> None:
+def test_bytes_that_cannot_be_withheld_are_recorded_and_compared() -> None:
     throttle, flow = sampled(), Flow()
     assert throttle.observe(flow, 22 * MB, 0, consumes=True) == 1000
-    assert throttle.debt_bytes(0) == 0
-    assert throttle.observe(flow, 22 * MB, 0, consumes=False) == 1000
     assert throttle.debt_bytes(0) == 2 * MB
+
+
+def test_fetch_has_room_when_it_and_the_window_are_within_the_quota() -> None:
+    throttle, flow = sampled(), Flow()
+    throttle.observe(flow, 20 * MB, 0, consumes=True)
+    assert throttle.room_in_ms(MB, 0, consumes=True) == 500  # 21 / 2 - 10 s
+    assert throttle.debt_bytes(0) == 0  # a look records nothing
+    throttle.elapse(500)
+    assert throttle.room_in_ms(MB, 0, consumes=True) == 0
+
+
+def test_produce_has_room_when_what_passed_is_paid_for() -> None:
+    throttle, flow = sampled(), Flow()
+    throttle.observe(flow, 22 * MB, 0, consumes=False)
+    assert throttle.room_in_ms(MB, 0, consumes=False) == 1000  # 22 / 2 - 10 s
+
+
+def test_enforcement_begins_with_full_windows_and_no_debt() -> None:
+    throttle, flow = sampled(), Flow()
+    throttle.observe(flow, 60 * MB, 0, consumes=False)
+    throttle.settle(0)
+    assert throttle.debt_bytes(0) == 0
+    assert throttle.room(0) == 0

@@ -7,6 +7,7 @@ import pytest
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_MS, Engine, EngineOptions
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.mutation import MutationThrottle
 from tests.support.engines import engine_with, limits_of
 
@@ -136,7 +137,9 @@ def test_counters_tell_throttled_from_would_have_been() -> None:
     throttle.count_throttle(500)
     throttle.count_mutations(7)
     quotas.update(options(mode="observe"), quotas.definitions, 0)
-    throttle.count_throttle(300)
+    connection = ConnectionTime()
+    throttle.predict(300, 0, connection)
+    connection.settle(1000)
     (view,) = quotas.mutation_views(0)
     assert (view.type, view.user, view.client_id, view.quota, view.tokens) == (
         "ControllerMutation",
@@ -146,7 +149,8 @@ def test_counters_tell_throttled_from_would_have_been() -> None:
         20,
     )
     assert (view.bytes_total, view.throttled_total, view.throttle_ms_total) == (7, 1, 500)
-    assert (view.would_throttled_total, view.would_throttle_ms_total) == (1, 300)
+    assert (view.would_throttled_total, view.would_throttle_ms_total) == (1, 1000 * 300 // 1300)
+    assert connection.lag_ms == 300  # it would have come so much later
 
 
 def test_bucket_ends_with_its_last_client_but_not_in_debt() -> None:

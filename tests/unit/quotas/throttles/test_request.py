@@ -9,6 +9,7 @@ import pytest
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_MS, Engine, EngineOptions
+from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.request import RequestThrottle
 from tests.support.engines import engine_with, limits_of
 
@@ -141,7 +142,9 @@ def test_nothing_is_counted_while_everything_passes_unseen() -> None:
 def test_observed_throttle_is_counted_separately() -> None:
     requests = throttle(mode="observe")
     assert not requests.enforcing
-    requests.count_throttle(requests.record(500_000, 0))
+    connection = ConnectionTime()
+    requests.predict(500_000, 0, connection)
+    connection.settle(5000)
     assert (requests.would_throttled_total, requests.would_throttle_ms_total) == (1, 1000)
     assert (requests.throttled_total, requests.throttle_ms_total) == (0, 0)
 

@@ -302,6 +302,7 @@ def test_observed_fetch_is_counted_as_one_that_would_be_muted() -> None:
     talk.client(0, fetch(11), Pass(fetch(11)))
     answered = fetch_answer(11, OVER)
     talk.broker(0, answered, Pass(answered))
+    list(channel.close(3000))
     assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.would_throttle_ms_total == 2000
 
 

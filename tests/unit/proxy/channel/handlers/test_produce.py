@@ -194,6 +194,7 @@ def test_observed_request_is_counted_as_one_that_would_be_muted() -> None:
     channel = channel_machine(producer_default=1000, options=EngineOptions(mode="observe"))
     asked = produce(9, OVER)
     Playbook(channel).client(0, asked, Pass(asked))
+    list(channel.close(3000))
     assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.would_throttle_ms_total == 2000
 
 

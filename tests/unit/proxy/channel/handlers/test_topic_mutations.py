@@ -360,7 +360,9 @@ def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
     talk.client(0, asked, Pass(asked))
     answered = answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)], partitions=30)
     talk.broker(0, answered, Pass(answered))
-    assert tokens(talk) == -10  # what would have been rejected is not charged
+    assert (
+        tokens(talk) == 0
+    )  # -10, but the 5 s that the client would have waited are over; "two" is not charged
     stats = talk.stats
     assert (stats.topics_rejected, stats.topics_would_reject) == ({}, {"CreateTopics": 1})
     old = create(OLD, {"three": 2}, correlation_id=2)
@@ -369,7 +371,9 @@ def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
     talk.broker(0, answered, Pass(answered))
     throttle = throttle_of(talk)
     assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
-    assert throttle.would_throttle_ms_total == 5000 + 6000  # 10 / 2 per s; 12 / 2 per s
+    list(talk.channel.close(20_000))
+    # 10 / 2 per s, and 2 / 2 per s: 6 s of the 26 s that it would have taken.
+    assert throttle.would_throttle_ms_total == 20_000 * 6_000 // 26_000
 
 
 def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:

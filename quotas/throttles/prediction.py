@@ -1,0 +1,119 @@
+"""What a quota that is not enforced would do: the waits of clients that wait for their responses (*closed loop*), and
+the backlog of those that send at their rate whatever happens (*open loop*).
+
+A charge has the order that it has with enforcement, in virtual time (`limiters.virtual_time`):
+
+    kip13 Produce    passes, is recorded, and what is over mutes its connection: until others' are paid for as well
+    kip13 Fetch      waits until there is room for it (empty responses), then passes
+    schedule         waits for its slot; its connection is muted until the next one, while others have theirs
+    topics           pass, are charged, and mute the connection, under both policies
+    request time     the same
+
+Nothing here is called while quotas are enforced.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from quotas.limiters.flow import Flow, Limiter
+from quotas.limiters.virtual_time import BudgetTime, ConnectionTime
+from quotas.throttles.counters import ThrottleCounters
+
+__all__ = ["predict", "predict_afterwards"]
+
+# Old windows leave one by one while a Fetch waits: it looks again, at most so often.
+_LOOKS_MAX: Final = 4
+
+
+class Budget(Protocol):
+    """A limiter of any kind."""
+
+    virtual_time: BudgetTime | None
+
+    def elapse(self, ms: int) -> None:
+        """Be as if so much more time had passed."""
+
+    def free_ms(self, now_ms: int) -> int:
+        """Return for how long it has been within its limit, after all charges; 0 if it is not."""
+
+
+def predict(
+    limiter: Limiter, flow: Flow, throttle: ThrottleCounters, size: int, now_ms: int, consumes: bool
+) -> None:
+    """Charge a Produce or Fetch, and count what it would have waited."""
+    connection = flow.connection
+    if connection is None:
+        connection = flow.connection = ConnectionTime()
+    connection.weigh(now_ms)
+    before_ms = connection.waited_ms
+    held_ms, budget, turn = _catch_up(limiter, connection, now_ms)
+    for _ in range(_LOOKS_MAX):
+        wait_ms = limiter.room_in_ms(size, now_ms, consumes)
+        if wait_ms <= 0:
+            break
+        _elapse(limiter, budget, wait_ms)
+        held_ms += wait_ms
+    if held_ms:
+        connection.hold(held_ms, budget.rounds_ms(now_ms) if limiter.muted_until_next(consumes) else 0)
+    mute_ms = limiter.observe(flow, size, now_ms, consumes)
+    connection.mute(mute_ms, now_ms)
+    connection.take_place(budget, turn)
+    if budget.backlog is None:
+        budget.backlog = limiter.new_backlog()
+    budget.backlog.add(size, limiter.rate, now_ms)
+    _count(throttle, connection, connection.waited_ms - before_ms)
+
+
+def predict_afterwards(
+    limiter: Budget,
+    connection: ConnectionTime,
+    throttle: ThrottleCounters,
+    charge: Callable[[], int],
+    now_ms: int,
+) -> None:
+    """Charge what passes first and is paid afterwards.
+
+    Args:
+        charge: records it, and returns the mute in ms.
+    """
+    before_ms = connection.waited_ms
+    behind_ms, budget, turn = _catch_up(limiter, connection, now_ms)
+    mute_ms = charge()
+    connection.mute(_mute_ms(limiter, mute_ms, behind_ms, now_ms), now_ms)
+    connection.take_place(budget, turn)
+    _count(throttle, connection, connection.waited_ms - before_ms)
+
+
+def _catch_up(limiter: Budget, connection: ConnectionTime, now_ms: int) -> tuple[int, BudgetTime, int]:
+    """Bring the budget to the connection's time; return how far the connection is behind others, the budget's time,
+    and the round.
+    """
+    budget = limiter.virtual_time
+    if budget is None:
+        budget = limiter.virtual_time = BudgetTime()
+    place = connection.place(budget)
+    if place is None:
+        return 0, budget, budget.turn(-1, now_ms)
+    lag_ms, last_ms, turn = place
+    if lag_ms > budget.lag_ms:
+        _elapse(limiter, budget, lag_ms - budget.lag_ms)
+    turn = budget.turn(turn, now_ms)
+    return budget.behind_ms(max(lag_ms, last_ms)), budget, turn
+
+
+def _elapse(limiter: Budget, budget: BudgetTime, ms: int) -> None:
+    limiter.elapse(ms)
+    budget.lag_ms += ms
+
+
+def _mute_ms(limiter: Budget, mute_ms: int, behind_ms: int, now_ms: int) -> int:
+    """Return the mute of a connection that has charged before what others have brought: it ends at the same time."""
+    if behind_ms and not mute_ms:
+        return max(0, behind_ms - limiter.free_ms(now_ms))
+    return mute_ms + behind_ms
+
+
+def _count(throttle: ThrottleCounters, connection: ConnectionTime, waited_ms: int) -> None:
+    if waited_ms > 0:
+        throttle.would_throttled_total += 1
+        connection.count(throttle, waited_ms)
