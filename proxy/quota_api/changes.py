@@ -81,7 +81,7 @@ class Changers:
     def take(self, entity: Entity) -> Changer:
         """Return the author of the last record of an entity, and forget it."""
         author = self._authors.pop(entity, None)
-        if author is None:
+        if author is None or not author.name:
             return self._topic
         return by_client(author.name, author.address, audited=author == self._own)
 

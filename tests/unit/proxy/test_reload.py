@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, load
+from proxy.events import Event
 from proxy.files import Signature
 from proxy.logs import FIELDS
 from proxy.quota_api import FileStore, QuotaService
@@ -36,7 +37,8 @@ class Site:
         self.told = asyncio.Event()
         config = load(self.config_file, {})
         self.desk = desk(config, self.stats)
-        self.reloader = Reloader(config, self.desk, self.stats, self.apply)
+        self.events: list[Event] = []
+        self.reloader = Reloader(config, self.desk, self.stats, self.apply, self.events.append)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Note what is to apply."""
@@ -258,3 +260,20 @@ async def test_file_changed_under_another_clock_applies_once(site: Site, hours: 
     os.utime(site.quotas_file, (changed, changed))
     await site.steps(4)
     assert (site.rates(), site.stats.reloads) == ([2222], {"ok": 1})
+
+
+async def test_reloads_are_told_with_the_mode(site: Site) -> None:
+    site.config_file.write_text(SMALL + '[quotas]\nfile = "quotas.toml"\nmode = "observe"\n')
+    await site.steps()
+    site.config_file.write_text(SMALL + "[quotas\n")
+    await site.steps()
+    reloaded, mode, rejected = site.events
+    assert (reloaded.kind, reloaded.fields["ok"], reloaded.fields["keys"]) == (
+        "config_reloaded",
+        True,
+        "quotas.mode",
+    )
+    assert (mode.kind, mode.fields) == ("mode_changed", {"old": "enforce", "new": "observe"})
+    assert (rejected.kind, rejected.fields["ok"]) == ("config_reloaded", False)
+    assert rejected.fields["problem"]
+    assert not any(event.line for event in site.events)  # the reload has logged them

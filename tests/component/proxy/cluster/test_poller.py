@@ -6,11 +6,14 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka_client.metadata import Broker
 from proxy.cluster import BrokerClient, BrokerMap, MapFile, Poller
 from proxy.config import Address
+from proxy.events import Event
 from proxy.stats import Stats
 from tests.support.frames import frame
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
@@ -223,3 +226,36 @@ async def test_answer_that_is_too_long_is_refused() -> None:
         asked, _ = poller(address)
         await asked.poll()
     assert "a response of 2097153 bytes to Metadata" in asked.problem
+
+
+class Scripted(BrokerClient):
+    """Brokers that answer as they are told; None: no one answers."""
+
+    def __init__(self) -> None:
+        super().__init__(BrokerMap((Address(HOST, 1),), Stats()))
+        self.live: list[int] | None = []
+
+    async def ask(self, target: object, request: object) -> Any:
+        if self.live is None:
+            raise OSError("refused")
+        return [Broker(node, "10.0.0.1", 9000 + node) for node in self.live]
+
+
+async def test_brokers_and_cluster_that_are_lost_and_back_are_told() -> None:
+    told: list[Event] = []
+    client = Scripted()
+    asked = Poller(client, None, follow=True, tell=told.append)
+    rounds = ([1, 2], [1], [1, 2], [1], [1], [1], None, None, [1, 2], [1, 2])
+    for client.live in rounds:
+        await asked.poll()
+    assert [event.kind for event in told] == ["broker_lost", "cluster_lost", "cluster_back", "broker_back"]
+    assert [event.fields.get("broker") for event in told] == [2, None, None, 2]
+
+
+async def test_fixed_upstreams_are_never_lost() -> None:
+    told: list[Event] = []
+    client = Scripted()
+    asked = Poller(client, None, follow=False, tell=told.append)
+    for client.live in ([1, 2], [1], [1]):
+        await asked.poll()
+    assert told == []

@@ -11,9 +11,11 @@ from aiokafka import errors
 
 from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
+from proxy.events import Event
 from proxy.fleet.elected import TENURE_MS, Elected
 from proxy.fleet.fleet import fleet_terms
 from proxy.fleet.port import HolderPort
+from proxy.fleet.standing import Ruling
 from proxy.metrics.fleet import FleetFigures
 from proxy.topic_log.access import Access
 from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId, Report
@@ -150,3 +152,21 @@ async def test_holder_that_ends_leaves_word_of_its_leases(kafka: Callable[[str |
     assert coordinator.committed is not None
     left_ms = int(coordinator.committed.removeprefix("leases_ms=").removesuffix(" holder=a"))
     assert 0 < left_ms < LASTING_MS
+
+
+async def test_holder_that_moves_is_told_and_the_first_is_not() -> None:
+    told: list[Event] = []
+    port = HolderPort(OPTIONS.members_max, None, now_ms, FleetFigures())
+    access = Access([("127.0.0.1", 1)])  # no broker, so that nothing else rules
+    terms = fleet_terms(OPTIONS)
+    found = Elected(OPTIONS, access, port, lambda: terms, now_ms, FleetFigures(), told.append)
+    try:
+        for name in ("b", "b", "c", ""):
+            found.ruled(Ruling(name, Address("10.0.0.2", 1) if name else None, 1), mine=False)
+        await until(lambda: len(told) == 2)
+    finally:
+        await found.close()
+    assert [event.text for event in told] == [
+        "c is the fleet's holder now, after b.",
+        "The fleet has no holder, after c.",
+    ]

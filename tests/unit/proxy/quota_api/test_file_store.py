@@ -7,6 +7,7 @@ import pytest
 
 from proxy.config import QuotaSettings
 from proxy.errors import ConfigError
+from proxy.events import Event
 from proxy.files import signature
 from proxy.quota_api import FileStore, StoreError
 from proxy.quota_api import file_store as module
@@ -309,3 +310,62 @@ def test_alteration_is_noted_with_its_client(path: Path) -> None:
     kept.alter([rate("a", 2000.0)], client, validate_only=True)
     kept.alter([rate("a", 2000.0), rate("b", -1.0)], client, validate_only=False)
     assert noted == [(A, Author("ops", "10.0.0.4:51000", ""))]
+
+
+def told_by(kept: FileStore) -> list[tuple[object, ...]]:
+    """What is told of each change: key, old and new value, who and from where, and whether it has a line."""
+    found: list[tuple[object, ...]] = []
+
+    def tell(event: Event) -> None:
+        fields = event.fields
+        who = fields["by"], fields["from"]
+        found.append((fields["entity"], fields["old"], fields["new"], *who, bool(event.line)))
+
+    kept.report_to(tell)
+    return found
+
+
+def test_alteration_and_edit_are_told_with_what_was_before(path: Path) -> None:
+    kept = store(path)
+    found = told_by(kept)
+    client = Client("ops", "[::1]:51000")
+    kept.alter([rate("a", 2000.0)], client, validate_only=True)
+    kept.alter([rate("a", 2000.0), rate("b", -1.0)], client, validate_only=False)
+    assert found == [("client-id 'a'", 1000, 2000, "User:ops", "[::1]", False)]  # the audit log has its line
+    found.clear()
+    edit(path, FILE.replace("1000", "3000") + GIVEN)
+    kept.read(QuotaSettings(file=path))
+    kept.read(QuotaSettings(file=path))
+    assert found == [
+        ("client-id 'a'", 2000, 3000, "quotas.toml", "", True),
+        ("client-id 'b'", None, 7, "quotas.toml", "", True),
+    ]
+    found.clear()
+    kept.read(QuotaSettings())
+    assert [(entity, new) for entity, _, new, *_ in found] == [
+        ("client-id 'a'", None),
+        ("client-id 'b'", None),
+    ]
+
+
+def test_edit_that_an_alteration_reads_first_is_the_files(path: Path) -> None:
+    kept = store(path)
+    found = told_by(kept)
+    edit(path, FILE.replace("1000", "3000"))
+    kept.alter([rate("b", 5.0)], Client("ops", "10.0.0.4:1"), validate_only=False)
+    assert [(entity, by) for entity, _, _, by, *_ in found] == [
+        ("client-id 'a'", "quotas.toml"),
+        ("client-id 'b'", "User:ops"),
+    ]
+
+
+def test_brokers_quotas_are_told_from_the_second_time_on() -> None:
+    kept = store(None)
+    found = told_by(kept)
+    ann = [("user", "ann")]
+    kept.mirror([(ann, {RATE: 5.0})])
+    assert found == []
+    kept.mirror([(ann, {RATE: 6.0})])
+    kept.mirror([])
+    by = ("the brokers' own quotas", "", True)
+    assert found == [("user 'ann'", 5, 6, *by), ("user 'ann'", 6, None, *by)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import QuotaSettings
+from proxy.events import Event
 from proxy.quota_api.snapshot import Snapshot
 from proxy.quota_api.store import Client, StoreError
 from proxy.quota_api.topic_store import TopicStore
@@ -358,3 +359,50 @@ def test_snapshot_that_cannot_be_written_costs_a_line(
     store.save()
     assert dict(store.snapshots) == {"failed": 1}
     assert "snapshot not written" in caplog.text
+
+
+def told_by(store: TopicStore) -> list[tuple[object, ...]]:
+    """What is told of each change: entity, old and new value, who and from where, and whether it has a line."""
+    found: list[tuple[object, ...]] = []
+
+    def tell(event: Event) -> None:
+        fields = event.fields
+        who = fields["by"], fields["from"]
+        found.append((fields["entity"], fields["old"], fields["new"], *who, bool(event.line)))
+
+    store.report_to(tell)
+    return found
+
+
+def test_changes_are_told_with_their_author_wherever_they_are_made() -> None:
+    log = FakeLog()
+    store = TopicStore(QuotaSettings(store="topic"), log)
+    found = told_by(store)
+    log.deliver(rate(ANN, 5), begins=True)
+    store.drain()
+    assert found == []  # they are read for the first time
+    alter(store, asked("ann", (RATE, 8.0)))
+    alter(store, asked("ann", (RATE, 8.0)))
+    alter(store, asked("ann", (RATE, None)))
+    own = ("User:admin", "10.0.0.4", False)  # the audit log has its line
+    assert found == [("user 'ann'", 5, 8, *own), ("user 'ann'", 8, None, *own)]
+    found.clear()
+    log.deliver(Record(key_of(ANN, RATE), value_of(9.0, Author("eve", "10.0.0.9:1", ""))))
+    log.deliver(Record(key_of(ANN, RATE), None))
+    log.deliver(Record(key_of(ANN, RATE), b'{"v":1,"value":4}'))
+    store.drain()
+    topic = ("topic __sluice-quotas", "", True)
+    assert found == [
+        ("user 'ann'", None, 9, "User:eve", "10.0.0.9", True),
+        ("user 'ann'", 9, None, *topic),
+        ("user 'ann'", None, 4, *topic),
+    ]
+
+
+def test_topic_that_is_read_again_tells_what_differs() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    found = told_by(store)
+    log.deliver(rate(ANN, 6), begins=True)
+    store.drain()
+    assert found == [("user 'ann'", 5, 6, "topic __sluice-quotas", "", True)]
