@@ -97,12 +97,14 @@ class Explanations:
             lambda rule: seen.neighbours.get(rule, ()),
             seen.brokers,
         )
-        return await asyncio.to_thread(_page, 200, explain(seen.clients[0], context))
+        document = {**explain(seen.clients[0], context), "enforcing": self._quotas.enforcing}
+        return await asyncio.to_thread(_page, 200, document)
 
     async def _brokers(self, request: Request) -> Page:
         fields_of(request.query, ())
         seen = await self._source.seen(Query(MINUTE, ("", "")))
-        return _page(200, {"brokers": [broker_document(broker) for broker in seen.brokers]})
+        brokers = [broker_document(broker) for broker in seen.brokers]
+        return _page(200, {"enforcing": self._quotas.enforcing, "brokers": brokers})
 
     async def _name(self, fields: Mapping[str, str], window: int) -> tuple[str, str] | None:
         """Return the client that is meant: without a user, the one of this client id that waits longest."""

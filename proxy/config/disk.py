@@ -18,7 +18,7 @@ def unwritable(config: Config) -> Iterator[str]:
     if state is not None and (problem := _problem(state)):
         yield (
             f"state.directory: {problem}: the broker map is not kept, so a restarted Sluice serves brokers' ports only "
-            "once it has reached the cluster"
+            "once it has reached the cluster, and enforces quotas even if that was switched off"
         )
     quotas = config.quotas.file
     may_alter = config.quotas.alter_principals or any(map(config.trusts, config.listeners))

@@ -6,8 +6,9 @@ after that; those above are left out and counted.
 
 import json
 from collections import Counter, deque
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from heapq import merge
+from itertools import chain, islice, takewhile
 from typing import Final, NamedTuple
 
 from proxy.events.event import Event, Field
@@ -60,6 +61,10 @@ class _Kind:
         self.room -= 1
         return True
 
+    def later(self, number: int) -> Iterator[tuple[int, str]]:
+        """Return the events after an id, the latest first."""
+        return takewhile(lambda event: event[0] > number, reversed(self.events))
+
     def add(self, number: int, text: str) -> None:
         """Add an event, and drop what is too much."""
         self.events.append((number, text))
@@ -110,15 +115,15 @@ class Ring:
 
         An id that was not given out here belongs to an earlier start of the process: it counts as 0.
         """
-        kept = list(merge(*(kind.events for kind in self._kinds.values())))
         if number is None:
-            chosen = kept[-limit:]
-            lost = 0
+            latest = chain.from_iterable(
+                islice(reversed(kind.events), limit) for kind in self._kinds.values()
+            )
+            chosen, lost = sorted(latest)[-limit:], 0
         else:
-            number = number if number <= self.last else 0
-            later = [one for one in kept if one[0] > number]
-            lost = self.last - number - len(later)
-            chosen = later[:limit]
+            first = number if number <= self.last else 0
+            later = sorted(chain.from_iterable(kind.later(first) for kind in self._kinds.values()))
+            chosen, lost = later[:limit], self.last - first - len(later)
         return Portion(self.last, lost, dict(self._left_out), [text for _, text in chosen])
 
 
