@@ -64,6 +64,9 @@ def test_moves_are_carried_out(tmp_path: Path, kind: str) -> None:
     assert_moved(world.cluster)
     assert copied_once(world.cluster) == WANTED_COPIES
     assert world.stats.reassignment_ends == {"done": 2}
+    told = [event.kind for event in world.events]
+    assert told.count("reassignment_ended") == 2
+    assert told.count("reassignment_step") == world.stats.reassignment_steps["submitted"]
 
 
 def test_total_of_the_status_stays_while_moves_end(tmp_path: Path, kind: str) -> None:

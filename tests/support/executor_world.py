@@ -21,6 +21,7 @@ from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, O
 from protocol.messages.reassignments import Ongoing
 from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
+from proxy.events import Event
 from proxy.reassign.api import ReassignmentApi
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
@@ -90,6 +91,7 @@ class World:
         self.conflict_wait_seconds_max = 0.0
         self.now_ms = 1_000_000
         self.stats = Stats()
+        self.events: list[Event] = []
         self.topic_ids: dict[str, str] = {}
         self.processes = self.woken = 0
         self.sent: dict[TopicPartition, Target] = {}
@@ -114,6 +116,7 @@ class World:
             lambda: self.settings,
             lambda: self.now_ms,
             self.stats,
+            self.events.append,
         )
 
     def kill(self) -> None:
