@@ -90,6 +90,7 @@ class Stats:
         "session_translations",
         "spliced_bytes",
         "task_failures",
+        "throttle_times_untold",
         "topic_bytes_uncharged",
         "topic_lookups",
         "topics_rejected",
@@ -126,6 +127,7 @@ class Stats:
         self.client_closed_muted = 0
         # Produce requests whose slot did not come within the longest hold: "acks", "acks0", or "late" in mid-frame.
         self.produce_refused: Counter[str] = Counter()
+        self.throttle_times_untold = 0  # waited for, and not in the response
         self.fetches_answered = 0  # Fetches that got an empty response here, and that no broker saw
         self.session_translations = 0
         self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API

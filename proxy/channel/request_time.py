@@ -215,7 +215,9 @@ def _enforce(
     mute_ms = state.mute(measured.throttle, throttle_ms, now_ms)
     if mute_ms:
         direction.verdict.signal = True
-        _write_throttle_time(direction, buf, pos, end, order, key, version, mute_ms)
+        told_ms = state.told(mute_ms, now_ms)
+        if told_ms:
+            _write_throttle_time(direction, buf, pos, end, order, key, version, told_ms)
     return order
 
 

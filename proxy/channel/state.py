@@ -28,6 +28,7 @@ from proxy.channel.observer import Muting, Observer
 from proxy.channel.probe import Probe
 from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
+from proxy.channel.told_times import is_told
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.walks import Charges, TopicWalks, Walks
 from proxy.stats import Stats
@@ -74,6 +75,7 @@ class ChannelState:
         request_throttle, request_throttle_version: the current identity's request quota, and the engine's version then.
         measured: the last measured request, until its response arrives.
         virtual_time: the connection's waits if quotas were enforced; used while they are not.
+        told_at_ms: when a response has last told the client a throttle time; 0 for never.
         charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
         walks: creates the walks.
         probe: the last timed request (`proxy.channel.probe`); None before the first.
@@ -130,6 +132,7 @@ class ChannelState:
         "settings",
         "share_held_until_ms",
         "stats",
+        "told_at_ms",
         "unmeasured_version",
         "user",
         "uses_share_fetch",
@@ -169,6 +172,7 @@ class ChannelState:
         self.request_throttle_version: object = None
         self.measured: Timed | None = None
         self.virtual_time = ConnectionTime(self.in_flight)
+        self.told_at_ms = 0
         self.uses_share_fetch = False
         self.share_held_until_ms = 0
         self.user = settings.user
@@ -248,6 +252,17 @@ class ChannelState:
             self._muted_at = self._limit(throttle)
         if self.observer is not None:
             self.observer.muted(throttle, throttle_ms, mute_ms)
+        return mute_ms
+
+    def told(self, mute_ms: int, now_ms: int) -> int:
+        """Return the throttle time that a response tells of a mute: all of it, or 0 if it is only waited for."""
+        if not mute_ms:
+            return 0
+        schedule = self.engine.options.policy == "schedule"
+        if schedule and not is_told(mute_ms, self.told_at_ms, now_ms):
+            self.stats.throttle_times_untold += 1
+            return 0
+        self.told_at_ms = now_ms
         return mute_ms
 
     def count_connection(self, now_ms: int) -> None:

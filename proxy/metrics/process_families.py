@@ -112,6 +112,11 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         ),
         ("sluice_clients_closed_muted", "Clients that closed while muted", stats.client_closed_muted),
         (
+            "sluice_throttle_times_untold",
+            "Throttle times that were waited for, and not told in the response (policy schedule)",
+            stats.throttle_times_untold,
+        ),
+        (
             "sluice_fetches_answered",
             "Fetches above the quota with a local response of Sluice",
             stats.fetches_answered,

@@ -151,10 +151,16 @@ class Consumer:
             self.offsets[partition] = 0
 
 
+def throttled_fetches(sluice: SluiceProcess) -> float:
+    """Return how many Fetches were throttled so far."""
+    return sluice.metric("sluice_client_throttled_requests_total", type="Fetch")
+
+
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
 def test_throttled_sessions_lose_nothing(sluice: SluiceProcess, topic: Topic, version: int) -> None:
     seed = 20_000 + version
     choose = random.Random(seed)
+    before = throttled_fetches(sluice)
     consumers = [Consumer(sluice, topic, version, choose) for _ in range(2)]
     try:
         for turn in range(FETCHES):
@@ -167,5 +173,7 @@ def test_throttled_sessions_lose_nothing(sluice: SluiceProcess, topic: Topic, ve
     for consumer in consumers:
         told = f"seed {seed}, {consumer.throttled} throttled, {consumer.emptied} empty"
         assert consumer.received > FETCHES // 20, told
-        assert consumer.throttled > FETCHES // 20, told
+        assert consumer.throttled > 0, told
         assert consumer.emptied > 0, told
+    # Under schedule not each short time is told.
+    assert throttled_fetches(sluice) - before > 2 * (FETCHES // 20)

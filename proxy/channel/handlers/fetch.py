@@ -80,9 +80,11 @@ class Fetched(Owed):
             mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
             direction.verdict.signal = True
             if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
+                told_ms = state.told(mute_ms, now_ms)
                 (broker_ms,) = unpack_from(">i", buf, throttle_at)
-                pack_into(">i", buf, throttle_at, max(mute_ms, broker_ms))
-                direction.verdict.patches += 1
+                if told_ms > broker_ms:
+                    pack_into(">i", buf, throttle_at, told_ms)
+                    direction.verdict.patches += 1
         if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
             error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
             if error_code or response_id != session_id:

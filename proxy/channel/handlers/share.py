@@ -81,9 +81,11 @@ class _ShareResponse(Owed):
             if decision is not ADMITTED:
                 mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
                 direction.verdict.signal = True
+                told_ms = state.told(mute_ms, now_ms)
                 (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
-                pack_into(">i", buf, pos + _THROTTLE_AT, max(mute_ms, broker_ms))
-                direction.verdict.patches += 1
+                if told_ms > broker_ms:
+                    pack_into(">i", buf, pos + _THROTTLE_AT, told_ms)
+                    direction.verdict.patches += 1
         charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
         if state.settings.address_map is None and not charges:
             return 0
