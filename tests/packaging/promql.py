@@ -1,4 +1,4 @@
-"""As much of PromQL as is needed to say which metrics an expression reads, and that it is not cut short."""
+"""As much of PromQL as is needed to say which metrics and functions an expression has, and that it is not cut short."""
 
 import re
 from typing import Final
@@ -6,6 +6,27 @@ from typing import Final
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _LABELS: Final = re.compile(r"\{[^{}]*\}|\b(?:by|without|on|ignoring)\s*\([^()]*\)|\[[^\[\]]*\]")
 _NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(?!\w)(?!\s*\()")
+_CALLED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*\(")
+_GROUPED: Final = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(")
+_BEFORE_BRACKETS: Final = frozenset({"and", "or", "unless", "bool", "offset"})
+# Those that the rules and the dashboard need.
+FUNCTIONS: Final = frozenset(
+    {
+        "sum",
+        "min",
+        "max",
+        "count",
+        "topk",
+        "rate",
+        "increase",
+        "changes",
+        "histogram_quantile",
+        "vector",
+        "time",
+    }
+    | {"max_over_time"}
+)
+_OF_RANGES: Final = frozenset({"rate", "increase", "changes", "max_over_time"})
 _OPERATORS: Final = frozenset({"and", "or", "unless", "bool"})
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 
@@ -18,6 +39,29 @@ def metrics(expression: str) -> set[str]:
     """
     bare = _LABELS.sub(" ", _STRING.sub('""', expression))
     return {name for name in _NAME.findall(bare) if name not in _OPERATORS}
+
+
+def functions(expression: str) -> set[str]:
+    """Return the names of the functions and aggregations that an expression calls.
+
+    >>> sorted(functions('sum by (le) (rate(a_total{b="max(c)"}[5m])) and on (job) d'))
+    ['rate', 'sum']
+    """
+    bare = _GROUPED.sub(" (", _STRING.sub('""', expression))
+    return {name for name in _CALLED.findall(bare) if name not in _BEFORE_BRACKETS}
+
+
+def ranged(expression: str) -> bool:
+    """Return whether each function of a range has one, and nothing else has.
+
+    >>> [ranged(text) for text in ("rate(a[5m])", "sum(rate(a))", "sum(a[5m])", 'max(increase(a{b="c"}[$__range]))')]
+    [True, False, False, True]
+    """
+    bare = re.sub(r"\{[^{}]*\}", "", _STRING.sub('""', expression))
+    calls = re.findall(r"(\w+)\(\s*[A-Za-z_:][\w:]*+(?!\s*\()\s*(\[)?", bare)
+    return all((name in _OF_RANGES) == bool(bracket) for name, bracket in calls) and (
+        bare.count("[") == sum(bool(bracket) for _, bracket in calls)
+    )
 
 
 def balanced(expression: str) -> bool:
