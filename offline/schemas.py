@@ -54,7 +54,11 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("response_bytes", "bigint", "what a Fetch is charged with; -1: no response"),
         Column("service_us", "bigint", "the broker's time; -1: no broker's response"),
         Column("delay_ms", "int", "how long before `at_us` it had come"),
-        Column("throttle_ms", "int", "what it was told"),
+        Column(
+            "throttle_ms",
+            "int",
+            "the throttle time that was decided; with `schedule` a short one is not always told",
+        ),
         Column("mutations", "int", "partition mutations"),
     ),
     "ingest/processes": (
