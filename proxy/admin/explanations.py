@@ -96,13 +96,14 @@ class Explanations:
             self._origin,
             lambda rule: seen.neighbours.get(rule, ()),
             seen.brokers,
+            seen.own,
         )
         document = {**explain(seen.clients[0], context), "enforcing": self._quotas.enforcing}
         return await asyncio.to_thread(_page, 200, document)
 
     async def _brokers(self, request: Request) -> Page:
         fields_of(request.query, ())
-        seen = await self._source.seen(Query(MINUTE, ("", "")))
+        seen = await self._source.seen(Query(MINUTE, brokers_only=True))
         brokers = [broker_document(broker) for broker in seen.brokers]
         return _page(200, {"enforcing": self._quotas.enforcing, "brokers": brokers})
 

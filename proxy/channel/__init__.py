@@ -36,8 +36,9 @@ from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, complete_frame
 from proxy.channel.observer import Muting
 from proxy.channel.parsing import AGAIN, Job
-from proxy.channel.probe import Probe
+from proxy.channel.probe import NONE_PROBED, Probe, Probed
 from proxy.channel.reassignments import OngoingMoves, ShownMove
+from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings
 from proxy.channel.verdict import MORE, PASS, REFUSE, REPLACE, WAIT, Verdict
 
@@ -48,6 +49,7 @@ __all__ = [
     "BATCH_WEIGHT",
     "KEEP",
     "MORE",
+    "NONE_PROBED",
     "NOT_KEPT",
     "PASS",
     "REFUSE",
@@ -64,8 +66,10 @@ __all__ = [
     "OngoingMoves",
     "PeerError",
     "Probe",
+    "Probed",
     "Question",
     "Recorder",
+    "ReplicaThrottle",
     "Row",
     "RowOrigin",
     "SharedResponse",

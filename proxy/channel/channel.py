@@ -27,7 +27,8 @@ from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, Forward, LocalResponse, Question, SharedResponse
 from proxy.channel.intake import Intake
 from proxy.channel.observer import Muting
-from proxy.channel.probe import Probe
+from proxy.channel.probe import Probe, Probed
+from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.request_header import RequestReader
 from proxy.channel.requests import RequestDirection
 from proxy.channel.responses import ResponseDirection
@@ -90,15 +91,24 @@ class Channel:
         return self.state.muting
 
     @property
+    def follower(self) -> int:
+        """The id of the broker that fetches as a follower; -1 for a client."""
+        return -1
+
+    @property
+    def leaving_out(self) -> ReplicaThrottle | None:
+        """The limit for which the present Fetch of a follower leaves replicas out."""
+        return None
+
+    @property
     def probe(self) -> Probe | None:
         """The last timed request."""
         return self.state.probe
 
     @property
     def asked_ns(self) -> int:
-        """When its only owed response was asked for; 0 if there is another number of them."""
-        state = self.state
-        return state.now_ns if len(state.in_flight) == 1 else 0
+        """When its only owed response was asked for; of several, when bytes last moved; 0 without any."""
+        return self.state.now_ns if self.state.in_flight else 0
 
     def time_requests(self, on: bool) -> None:
         """Time each request from now on, or none."""
@@ -106,12 +116,9 @@ class Channel:
         if on:
             self.state.unmeasured_version = None
 
-    def take_probed(self) -> list[Probe]:
+    def take_probed(self) -> Probed:
         """Return the timed requests whose responses have begun, once."""
-        probed = self.state.probed
-        if probed:
-            self.state.probed = []
-        return probed
+        return self.state.probed.take()
 
     @property
     def acks_zero(self) -> bool:

@@ -17,7 +17,8 @@ from typing import Protocol
 from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.observer import Muting
 from proxy.channel.parsing import Job
-from proxy.channel.probe import Probe
+from proxy.channel.probe import Probe, Probed
+from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.verdict import Verdict
 from quotas.engine import ClientQuota
 
@@ -92,17 +93,25 @@ class Machine(Protocol):
         """The throttle of the present or last mute."""
 
     @property
+    def follower(self) -> int:
+        """The id of the broker that fetches as a follower; -1 for a client."""
+
+    @property
+    def leaving_out(self) -> ReplicaThrottle | None:
+        """The limit for which the present Fetch of a follower leaves replicas out."""
+
+    @property
     def probe(self) -> Probe | None:
         """The last timed request."""
 
     @property
     def asked_ns(self) -> int:
-        """When its only owed response was asked for; 0 if there is another number of them."""
+        """When its only owed response was asked for; of several, when bytes last moved; 0 without any."""
 
     def time_requests(self, on: bool) -> None:
         """Time each request from now on, or none."""
 
-    def take_probed(self) -> list[Probe]:
+    def take_probed(self) -> Probed:
         """Return the timed requests whose responses have begun, once."""
 
     @property

@@ -5,14 +5,14 @@ While `Channel.time_requests` says so, `unmeasured_version` differs from the eng
 of its response, divided by the number of responses owed then: a broker handles one request of a connection at a time.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.channel.in_flight import Buffer, Entry, Owed
 
 if TYPE_CHECKING:
     from proxy.channel.direction import ChannelDirection
 
-__all__ = ["ANY_WAIT", "Probe"]
+__all__ = ["ANY_WAIT", "NONE_PROBED", "Probe", "Probed", "ProbedLog"]
 
 PROBED_MAX: Final = 64  # kept until they are taken
 ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other
@@ -92,5 +92,43 @@ class Probe(Owed):
             self.waited_ns = min(took_ns, self.wait_ns)
         self.took_ns = took_ns // self._depth
         self.waited_ns //= self._depth
-        if len(state.probed) < PROBED_MAX:
-            state.probed.append(self)
+        state.probed.add(self)
+
+
+class Probed(NamedTuple):
+    """Timed requests whose responses have begun.
+
+    Args:
+        missed: how many more there were.
+    """
+
+    probes: list[Probe]
+    missed: int = 0
+
+
+NONE_PROBED: Final = Probed([])
+
+
+class ProbedLog:
+    """Keeps the first PROBED_MAX timed requests whose responses have begun, until they are taken."""
+
+    __slots__ = ("_missed", "_probes")
+
+    def __init__(self) -> None:
+        self._probes: list[Probe] = []
+        self._missed = 0
+
+    def add(self, probe: Probe) -> None:
+        """Note that a response has begun."""
+        if len(self._probes) < PROBED_MAX:
+            self._probes.append(probe)
+        else:
+            self._missed += 1
+
+    def take(self) -> Probed:
+        """Return what has been noted, once."""
+        if not self._probes:
+            return NONE_PROBED
+        taken = Probed(self._probes, self._missed)
+        self._probes, self._missed = [], 0
+        return taken

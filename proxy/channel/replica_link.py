@@ -23,7 +23,7 @@ from proxy.stats import Stats
 from quotas.replication.claims import Claim, Sharing
 from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
 
-__all__ = ["FetchDecision", "ReplicaLink"]
+__all__ = ["FetchDecision", "ReplicaLink", "ReplicaThrottle"]
 
 # The limit for a replica that may be in sync: the response has its high watermark and hardly any bytes.
 _PROBE_BYTES: Final = 1
@@ -50,6 +50,20 @@ class FetchDecision(NamedTuple):
     empty: bool = False
 
 
+class ReplicaThrottle(NamedTuple):
+    """The limit that leaves replicas out.
+
+    Args:
+        side: leader or follower.
+        broker: whose limit it is.
+        limit: in bytes/s, for all processes of Sluice together.
+    """
+
+    side: str
+    broker: int
+    limit: float
+
+
 class ReplicaLink:
     """The fetch session and claims of one connection.
 
@@ -69,6 +83,7 @@ class ReplicaLink:
     __slots__ = (
         "_claimed",
         "_claims",
+        "_left_out",
         "_quotas",
         "_replicas_counted",
         "_stats",
@@ -95,6 +110,7 @@ class ReplicaLink:
         self.now_ms = 0
         self._waits_until_ms = 0
         self._claims: Claims | None = None
+        self._left_out: Claim | None = None  # one of those that the last decision left out
         self._claimed: dict[TopicPartition, Claim] = {}  # the least recently granted claim is first
         self._replicas_counted = 0
         # New replicas for which a poll of the cluster must show whether they are throttled: the number of polls before,
@@ -127,6 +143,7 @@ class ReplicaLink:
         quotas = self._quotas
         yield from self._claim()
         limits: dict[TopicPartition, int] = {}
+        self._left_out = None
         if not quotas.enforcing:
             return FetchDecision(limits)
         waiting = (yield from self._limit_unchecked(limits)) if self._unchecked else 0
@@ -137,6 +154,7 @@ class ReplicaLink:
             sharing = quotas.begin_sharing(len(behind))
             yield from for_each(behind, partial(self._share_out, sharing, limits, left_out))
             self._stats.replicas_left_out += len(left_out)
+            self._left_out = left_out[0] if left_out else None
         if not (waiting or left_out):
             return FetchDecision(limits)
         now_ms = self.now_ms
@@ -146,6 +164,19 @@ class ReplicaLink:
         return FetchDecision(
             limits, now_ms + ready_in_ms, waiting + len(left_out) == len(self.session.replicas)
         )
+
+    def leaving_out(self) -> ReplicaThrottle | None:
+        """Return the limit for which the present Fetch, or the one that waits, leaves replicas out."""
+        claim = self._left_out
+        if claim is None or not (self.waits or self.fetch_in_flight):
+            return None
+        now_ms, quotas = self.now_ms, self._quotas
+        rate = max(claim.reservation.rates, key=lambda rate: rate.ready_in_ms(claim.least, now_ms))
+        if rate is quotas.follower(self.follower, now_ms):
+            limit = quotas.follower_limits.limit(self.follower)
+            return None if limit is None else ReplicaThrottle("follower", self.follower, limit)
+        limit = quotas.leader_limits.limit(self.leader)
+        return None if limit is None else ReplicaThrottle("leader", self.leader, limit)
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
         """Return when an empty request stops waiting; 0 if it has waited long enough."""

@@ -34,7 +34,7 @@ from proxy.channel.direction import NS_PER_MS, WALK, ChannelDirection, copied, s
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.observer import ObservedDirection, Observer
-from proxy.channel.replica_link import ReplicaLink
+from proxy.channel.replica_link import ReplicaLink, ReplicaThrottle
 from proxy.channel.request_header import HEAD_BYTES, RequestReader
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
@@ -280,6 +280,16 @@ class ReplicationChannel(Channel):
         self.link.unthrottled = settings.broker == ANY_BROKER
         self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
         self.state.observer = _LinkObserver(self.link)
+
+    @property
+    def follower(self) -> int:
+        """The id of the broker that fetches; -1 before its first Fetch."""
+        return self.link.follower
+
+    @property
+    def leaving_out(self) -> ReplicaThrottle | None:
+        """The limit for which the present Fetch leaves replicas out."""
+        return self.link.leaving_out()
 
     def reconsider(self) -> None:
         """Apply changed quotas, or switched enforcement."""

@@ -25,7 +25,7 @@ from proxy.channel.in_flight import (
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
-from proxy.channel.probe import Probe
+from proxy.channel.probe import Probe, ProbedLog
 from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.told_times import is_told
@@ -150,7 +150,7 @@ class ChannelState:
         self.observer: Observer | None = None
         self.probe: Probe | None = None
         self.probe_armed = False
-        self.probed: list[Probe] = []
+        self.probed = ProbedLog()
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()

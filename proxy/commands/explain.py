@@ -16,8 +16,8 @@ from commandline.arguments import add_format
 from commandline.exit_codes import NEGATIVE, OK
 from commandline.printable import printable
 from proxy.commands.admin_page import ADMIN, Document, read_document
+from proxy.explain.amounts import amount
 from proxy.explain.parts import NAMES
-from proxy.explain.sentence import amount
 from proxy.explain.windows import SECONDS
 
 __all__ = ["DESCRIPTION", "add_arguments", "run", "table"]

@@ -1,14 +1,14 @@
 """What a connection does at an instant: the shell's and the channel's part, as one value."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from proxy.channel import Muting, Probe
+from proxy.channel import NONE_PROBED, Muting, Probe, Probed, ReplicaThrottle
 from quotas.engine import ClientQuota
 
-__all__ = ["ASKED", "AT_BROKER", "AT_CLIENT", "IN_SLUICE", "UNASKED", "Condition"]
+__all__ = ["ASKED", "AT_BROKER", "AT_CLIENT", "IN_SLUICE", "UNASKED", "UNREAD", "Condition"]
 
-AT_CLIENT: Final = "client"  # it does not read, or a request of it is partly here
+UNREAD: Final = "unread"  # the client does not read its responses
+AT_CLIENT: Final = "client"  # a request of it is partly here
 IN_SLUICE: Final = "sluice"  # a thread, or another process, has its request
 AT_BROKER: Final = "broker"  # the broker connection is being opened, or takes no bytes
 ASKED: Final = "asked"  # a broker owes a response
@@ -19,14 +19,16 @@ class Condition(NamedTuple):
     """One connection at one instant.
 
     Args:
-        quota: its client; None before the first request.
+        quota: its client; None before the first request, and for a follower.
         broker: the id of its broker; -1 if that is unknown.
         activity: what it does, holds and mutes apart.
         held_ms, muted_ms: how long it has been held and muted since it began.
         muting: the throttle of the present or last mute.
-        asked_ms: how long its broker has had its only request; -1 if that is unknown.
+        asked_ms: how long its broker has had its oldest request, at least; -1 without any.
         probe: the last timed request; None if there is none.
         probed: those whose responses have begun since the last visit.
+        follower: the id of the broker that fetches as a follower; -1 for a client.
+        leaving_out: the limit for which a follower's present Fetch leaves replicas out.
     """
 
     quota: ClientQuota | None
@@ -37,4 +39,6 @@ class Condition(NamedTuple):
     muting: Muting | None
     asked_ms: int = -1
     probe: Probe | None = None
-    probed: Sequence[Probe] = ()
+    probed: Probed = NONE_PROBED
+    follower: int = -1
+    leaving_out: ReplicaThrottle | None = None

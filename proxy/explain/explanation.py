@@ -4,16 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.explain import parts
+from proxy.explain.facts import Facts
 from proxy.explain.neighbours import Neighbour
-from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, part_of, waited_part
-from proxy.explain.rules import InForce, Rule, entity_text, in_force
-from proxy.explain.sentence import Facts, sentence
+from proxy.explain.own_time import OwnReport
+from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
+from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text, in_force
+from proxy.explain.sentence import sentence
 from proxy.explain.wants import Wants, wants
 from proxy.explain.windows import SECONDS
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 
-__all__ = ["Context", "Origin", "broker_document", "explain", "summary"]
+__all__ = ["Context", "Origin", "broker_document", "explain", "own_document", "summary"]
 
 # Less is the error of a clock, or of one request.
 _WAITED_MIN: Final = 0.002
@@ -31,6 +33,10 @@ class Origin(NamedTuple):
     at: str
 
 
+# Of replication: a setting, or a config of the cluster, which are not told apart here.
+_NO_ORIGIN: Final = Origin("", "")
+
+
 class Context(NamedTuple):
     """What an explanation needs beside the client's own report.
 
@@ -41,6 +47,7 @@ class Context(NamedTuple):
         origin: returns who has set an entity's limit; the entity is None for a setting.
         neighbours: the clients that share the budget of a rule, the largest first, with this one.
         brokers: all brokers' response times.
+        own: what Sluice needs itself.
     """
 
     window: int
@@ -50,6 +57,7 @@ class Context(NamedTuple):
     origin: Callable[[Entity | None, str], Origin]
     neighbours: Callable[[Rule], Sequence[Neighbour]]
     brokers: Sequence[BrokerReport]
+    own: OwnReport | None = None
 
 
 def explain(client: ClientReport, context: Context) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
     if rule is not None:
         found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
     neighbours = () if rule is None else context.neighbours(rule)
-    asked = None if found is None else _wants(client, found, neighbours, waited_part(times))
+    asked = None if found is None else _wants(client, neighbours, waited_part(times))
     broker = None if worst is None else _broker(worst, context.brokers)
     document: dict[str, Any] = {
         "user": client.user,
@@ -77,11 +85,16 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
         "neighbours": [neighbour._asdict() for neighbour in neighbours],
         "wants": None if asked is None else _wants_document(asked),
         "broker": None if broker is None else broker_document(broker),
-        "broker_ms_per_request": round(client.broker_ms / client.probes, 3) if client.probes else None,
+        "broker_ms_per_request": _mean(client.broker_ms, client.probes),
+        "brokers": [_at_broker(one) for one in client.brokers],
+        "sluice": None if context.own is None else own_document(context.own),
         "connections_total": client.connections_total,
         "connections": [_connection(connection) for connection in client.connections],
     }
-    document["sentence"] = sentence(Facts(client, times, context, found, document["rule"], asked, broker))
+    facts = Facts(
+        client, context.window, times, rule, found, document["rule"], asked, neighbours, broker, context.own
+    )
+    document["sentence"] = sentence(facts)
     return document
 
 
@@ -107,6 +120,20 @@ def broker_document(broker: BrokerReport) -> dict[str, Any]:
         "timed": broker.timed,
         "median_ms": round(broker.percentile_ms(0.5), 3),
         "p99_ms": round(broker.percentile_ms(0.99), 3),
+        "median_by_time_ms": round(broker.time_percentile_ms(0.5), 3),
+        "slowest_ms": round(broker.slowest_ms, 3),
+        "under_way": broker.under_way,
+        "oldest_ms": broker.oldest_ms,
+    }
+
+
+def own_document(own: OwnReport) -> dict[str, Any]:
+    """Return what Sluice needs itself."""
+    return {
+        "busy": round(own.busy, 4),
+        "cpu_ms_per_request": round(own.cpu_ms_per_request, 4),
+        "turn_median_ms": round(own.turn_ms(0.5), 3),
+        "turn_p99_ms": round(own.turn_ms(0.99), 3),
     }
 
 
@@ -117,20 +144,29 @@ def main_rule(client: ClientReport) -> Rule | None:
     return rule if whole and ms / whole >= _WAITED_MIN else None
 
 
-def _wants(
-    client: ClientReport, found: InForce, neighbours: Sequence[Neighbour], waited: float
-) -> Wants | None:
-    """Return what the client would take, of its part of the budget."""
-    total = sum(neighbour.rate for neighbour in neighbours)
+def _wants(client: ClientReport, neighbours: Sequence[Neighbour], waited: float) -> Wants | None:
+    """Return what the client would take; None if its rate is not known."""
     name = client.user, client.client_id
     own = sum(one.rate for one in neighbours if (one.user, one.client_id) == name)
-    if not own:
-        return None
-    return wants(own, found.value * own / total, waited)
+    return wants(own, waited) if own else None
 
 
 def _broker(connection: ConnectionReport, brokers: Sequence[BrokerReport]) -> BrokerReport | None:
     return next((one for one in brokers if one.broker == connection.broker), None)
+
+
+def _at_broker(one: OwnBroker) -> Mapping[str, Any]:
+    return {
+        "broker": one.broker,
+        "connections": one.connections,
+        "waited": round(waited_part(one.times), 4),
+        "at_broker": round(part_of(one.times, parts.BROKER), 4),
+        "ms_per_request": _mean(one.ms, one.requests),
+    }
+
+
+def _mean(ms: float, requests: float) -> float | None:
+    return round(ms / requests, 3) if requests else None
 
 
 def _times(times: Sequence[float]) -> dict[str, float]:
@@ -143,11 +179,11 @@ def _part(ms: float, times: Sequence[float]) -> float:
 
 
 def _rule_document(found: InForce, context: Context) -> Mapping[str, Any]:
-    origin = context.origin(found.entity, found.setting)
+    origin = _NO_ORIGIN if found.rule.kind == REPLICATION else context.origin(found.entity, found.setting)
     return {
         "kind": found.rule.kind,
         "key": found.rule.key,
-        "entity": entity_text(found.entity),
+        "entity": entity_text(found),
         "value": found.value,
         "setting": found.setting,
         "set_by": origin.by,

@@ -61,7 +61,7 @@ class Sharers:
         self._quotas = quotas
         self._rule = rule
         self._type = "" if rule.name else _TYPES.get(rule.key, "")
-        _, self._bucket = quotas.definitions.limit(rule.key, user, client_id)
+        self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if self._type else None
         self._rates: dict[tuple[str, str], float] = {}
 
     def look(self, now_ms: int) -> Iterator[None]:

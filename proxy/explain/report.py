@@ -1,20 +1,21 @@
 """What one process has seen of a client in one window: plain values, which those of other processes are added to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy.explain import parts
-from proxy.explain.latencies import Latencies, percentile_ms
+from proxy.explain.latencies import class_of, percentile_ms, slowest_ms, time_percentile_ms
 from proxy.explain.rules import Rule
-from proxy.explain.watch import Client, Meter
+from proxy.explain.watch import Client, Meter, Watch
 
 __all__ = [
     "CONNECTIONS_MAX",
     "BrokerReport",
     "ClientReport",
     "ConnectionReport",
+    "OwnBroker",
     "brokers_of",
     "merge",
     "report",
@@ -42,23 +43,57 @@ class ConnectionReport(NamedTuple):
 
 
 class BrokerReport(NamedTuple):
-    """One broker's response times over the last minute.
+    """One broker's response times over a window.
 
     Args:
-        classes: how many timed responses are in each class of `latencies`.
+        classes: about how many requests are in each class of `latencies`; those under way have their age.
+        timed: how many were timed.
+        ms: the time of those that are over, together.
+        under_way: how many requests it has had for longer than the time between visits.
+        oldest_ms: the age of the oldest of them.
     """
 
     broker: int
     classes: tuple[float, ...]
+    timed: int = 0
+    ms: float = 0.0
+    under_way: int = 0
+    oldest_ms: int = 0
 
     @property
-    def timed(self) -> int:
-        """How many responses were timed."""
-        return int(sum(self.classes))
+    def requests(self) -> float:
+        """About how many requests are over."""
+        return max(0.0, sum(self.classes) - self.under_way)
+
+    @property
+    def slowest_ms(self) -> float:
+        """The time of the slowest request."""
+        return slowest_ms(self.classes)
 
     def percentile_ms(self, part: float) -> float:
-        """The time that this part of the responses did not exceed, in ms."""
+        """The time that this part of the requests did not exceed, in ms."""
         return percentile_ms(self.classes, part)
+
+    def time_percentile_ms(self, part: float) -> float:
+        """The same by time: this part of all requests' time belongs to requests that did not take longer."""
+        return time_percentile_ms(self.classes, part)
+
+
+class OwnBroker(NamedTuple):
+    """One client at one broker.
+
+    Args:
+        connections: how many of its connections are open there.
+        times: of these, by part, in ms.
+        requests: about how many requests are over.
+        ms: the broker's time for them.
+    """
+
+    broker: int
+    connections: int
+    times: tuple[float, ...]
+    requests: float
+    ms: float
 
 
 class ClientReport(NamedTuple):
@@ -69,8 +104,10 @@ class ClientReport(NamedTuple):
         connections_total: all of them.
         times: of all connections together, in ms.
         waits: the time in ms by rule.
-        probes: how many requests were timed.
+        probes: about how many requests brokers have responded to.
         broker_ms: the brokers' time of these together.
+        brokers: it at each broker; empty in a list of clients.
+        unread_ms: of the part CLIENT, the time in which it did not read its responses.
     """
 
     user: str
@@ -81,13 +118,15 @@ class ClientReport(NamedTuple):
     waits: tuple[tuple[Rule, float], ...]
     probes: float
     broker_ms: float
+    brokers: tuple[OwnBroker, ...] = ()
+    unread_ms: float = 0.0
 
 
 def report(client: Client, window: int, now_ms: int, connections_max: int = CONNECTIONS_MAX) -> ClientReport:
     """Return what was seen of a client over a window (`windows`)."""
-    found = (_connection(meter, window, now_ms) for meter in islice(client.meters, LOOKED_AT_MAX))
+    found = [_connection(meter, window, now_ms) for meter in islice(client.meters, LOOKED_AT_MAX)]
     waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in client.rules.items())
-    probes, broker_ms = client.probes.sums(window, now_ms)
+    asked = {broker: sums.sums(window, now_ms) for broker, sums in client.brokers.items()}
     return ClientReport(
         client.user,
         client.client_id,
@@ -95,8 +134,10 @@ def report(client: Client, window: int, now_ms: int, connections_max: int = CONN
         len(client.meters),
         tuple(client.windows.sums(window, now_ms)),
         tuple((rule, ms) for rule, ms in waits if ms > 0),
-        probes,
-        broker_ms,
+        sum(requests for requests, _ in asked.values()),
+        sum(ms for _, ms in asked.values()),
+        _brokers(found, asked) if connections_max > 1 else (),
+        0.0 if client.unread is None else client.unread.sums(window, now_ms)[0],
     )
 
 
@@ -118,13 +159,23 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         tuple(waits.items()),
         sum(one.probes for one in found),
         sum(one.broker_ms for one in found),
+        _merge_own(broker for one in found for broker in one.brokers),
+        sum(one.unread_ms for one in found),
     )
 
 
-def brokers_of(latencies: Latencies, now_ms: int) -> list[BrokerReport]:
+def brokers_of(watch: Watch, window: int, now_ms: int) -> list[BrokerReport]:
     """Return all brokers' response times."""
-    found = ((broker, latencies.classes(broker, now_ms)) for broker in latencies.brokers())
-    return [BrokerReport(broker, tuple(classes)) for broker, classes in found if sum(classes)]
+    ages = watch.under_way.ages_ms()
+    found = []
+    for broker in sorted({*watch.latencies.brokers(), *ages}):
+        classes, timed, ms = watch.latencies.times(broker, window, now_ms)
+        aged = ages.get(broker, ())
+        for age_ms in aged:
+            classes[class_of(age_ms * 1000)] += 1
+        if sum(classes):
+            found.append(BrokerReport(broker, tuple(classes), timed, ms, len(aged), max(aged, default=0)))
+    return found
 
 
 def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
@@ -133,8 +184,14 @@ def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
     for one in reports:
         other = found.setdefault(one.broker, one)
         if other is not one:
-            classes = tuple(map(sum, zip(one.classes, other.classes, strict=True)))
-            found[one.broker] = BrokerReport(one.broker, classes)
+            found[one.broker] = BrokerReport(
+                one.broker,
+                tuple(map(sum, zip(one.classes, other.classes, strict=True))),
+                one.timed + other.timed,
+                one.ms + other.ms,
+                one.under_way + other.under_way,
+                max(one.oldest_ms, other.oldest_ms),
+            )
     return sorted(found.values())
 
 
@@ -152,6 +209,33 @@ def part_of(times: Sequence[float], part: int) -> float:
     """The part of the whole that one part is; 0 of nothing."""
     whole = sum(times)
     return times[part] / whole if whole > 0 else 0.0
+
+
+def _brokers(
+    connections: Sequence[ConnectionReport], asked: Mapping[int, Sequence[float]]
+) -> tuple[OwnBroker, ...]:
+    open_ones = (OwnBroker(one.broker, 1, one.times, 0.0, 0.0) for one in connections)
+    nothing = (0.0,) * len(parts.NAMES)
+    asked_ones = (OwnBroker(broker, 0, nothing, *sums) for broker, sums in asked.items() if sums[0])
+    return _merge_own((*open_ones, *asked_ones))
+
+
+def _merge_own(brokers: Iterable[OwnBroker]) -> tuple[OwnBroker, ...]:
+    """Add up a client's parts at the same brokers."""
+    found: dict[int, OwnBroker] = {}
+    for one in brokers:
+        other = found.get(one.broker)
+        if other is not None:
+            times = tuple(map(sum, zip(one.times, other.times, strict=True)))
+            sums = (
+                one.connections + other.connections,
+                times,
+                one.requests + other.requests,
+                one.ms + other.ms,
+            )
+            one = OwnBroker(one.broker, *sums)  # noqa: PLW2901 - the sum takes its place
+        found[one.broker] = one
+    return tuple(sorted(found.values()))
 
 
 def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:

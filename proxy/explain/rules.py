@@ -1,8 +1,8 @@
 """The rule that makes a client wait: a kind of quota, the entity whose limit applies, and its value."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from proxy.channel import Muting
+from proxy.channel import Muting, ReplicaThrottle
 from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import CONNECTION_CREATION_RATE, CONTROLLER_MUTATION_RATE, Definitions
 from quotas.definitions.entities import DEFAULT, Entity
@@ -11,28 +11,32 @@ from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 from quotas.throttles.topic_quotas import TopicThrottle
 from quotas.throttles.user_connections import UserThrottle
 
-__all__ = ["InForce", "Rule", "entity_text", "in_force", "rule_of"]
+__all__ = ["REPLICATION", "InForce", "Rule", "entity_text", "in_force", "rule_of"]
+
+REPLICATION: Final = "replication"
 
 
 class Rule(NamedTuple):
     """A quota as it was met; which entity it belongs to follows from the definitions in force.
 
     Args:
-        kind: produce, fetch, request, mutation, topic or connection.
+        kind: produce, fetch, request, mutation, topic, connection or replication.
         key: the quota key.
-        name: the topic, or the user whose connections are counted; else "".
+        name: the topic, the user whose connections are counted, or the id of the throttled broker; else "".
+        limit: of replication, as it was met: no entry has it.
     """
 
     kind: str
     key: str
     name: str = ""
+    limit: float | None = None
 
 
 class InForce(NamedTuple):
     """A rule with what is in force for one client.
 
     Args:
-        entity: None for the limit of all clients' partition mutations, which is a setting.
+        entity: None for replication, and for the limit of all clients' partition mutations, which is a setting.
         value: the limit, in the key's unit.
         setting: the setting that has the limit, "" if an entry has it.
     """
@@ -43,8 +47,11 @@ class InForce(NamedTuple):
     setting: str = ""
 
 
-def rule_of(throttle: Muting) -> Rule:
-    """Return the rule of a throttle that has muted a channel."""
+def rule_of(throttle: Muting | ReplicaThrottle) -> Rule:
+    """Return the rule of a throttle that has muted a channel, or left replicas out."""
+    if isinstance(throttle, ReplicaThrottle):
+        key = f"{throttle.side}.replication.throttled.rate"
+        return Rule(REPLICATION, key, str(throttle.broker), throttle.limit)
     if isinstance(throttle, TopicThrottle):
         return Rule(TOPIC, throttle.key, throttle.topic)
     if isinstance(throttle, UserThrottle):
@@ -60,6 +67,8 @@ def in_force(
     Args:
         mutations_rate: `quotas.partition_mutations_rate`, the limit of all clients together.
     """
+    if rule.kind == REPLICATION:
+        return None if rule.limit is None else InForce(rule, None, rule.limit)
     if rule.kind == TOPIC:
         own = Entity(topic=rule.name)
         value = definitions.topic_limit(rule.key, rule.name)
@@ -79,6 +88,8 @@ def in_force(
     return None
 
 
-def entity_text(entity: Entity | None) -> str:
+def entity_text(found: InForce) -> str:
     """Return the entity of a rule for people."""
-    return "all clients together" if entity is None else text_of(entity)
+    if found.rule.kind == REPLICATION:
+        return f"broker {found.rule.name} as a {found.rule.key.partition('.')[0]}"
+    return "all clients together" if found.entity is None else text_of(found.entity)

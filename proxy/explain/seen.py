@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from proxy.explain.neighbours import Neighbour, largest
+from proxy.explain.own_time import OwnReport, merge_own
 from proxy.explain.report import BrokerReport, ClientReport, merge, merge_brokers
 from proxy.explain.rules import Rule
 
@@ -16,10 +17,12 @@ class Query(NamedTuple):
     Args:
         window: TEN_SECONDS, MINUTE or QUARTER.
         client: a user and client id; None for all clients, each with its worst connection only.
+        brokers_only: whether brokers' response times are asked for, and no client.
     """
 
     window: int
     client: tuple[str, str] | None = None
+    brokers_only: bool = False
 
 
 class Seen(NamedTuple):
@@ -27,11 +30,13 @@ class Seen(NamedTuple):
 
     Args:
         neighbours: of one client, by the rules that it waits for.
+        own: what Sluice needs itself.
     """
 
     clients: tuple[ClientReport, ...]
     neighbours: Mapping[Rule, tuple[Neighbour, ...]]
     brokers: tuple[BrokerReport, ...]
+    own: OwnReport | None = None
 
 
 NOTHING: Final = Seen((), {}, ())
@@ -54,4 +59,5 @@ def merge_seen(answers: Iterable[Seen]) -> Seen:
         tuple(client for client in clients if client is not None),
         {rule: largest(some) for rule, some in neighbours.items()},
         tuple(merge_brokers(broker for one in found for broker in one.brokers)),
+        merge_own(one.own for one in found),
     )

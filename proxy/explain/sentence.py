@@ -1,81 +1,79 @@
-"""An explanation in one or two sentences of plain English."""
+"""An explanation in a few sentences of plain English: who waits, for what, since when; or what it is instead.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, set … by User:ops.
+It asks for about 4.3 MB/s.                     what it would take (`wants`)
+web-2 takes 25% of that budget.                 if others share it
+It also waited for request_percentage.          if another rule matters
+But 70% of the time …                           if something else takes longer (`causes`)
+The broker takes 3.0 ms of 140 ms per request.
+"""
 
-from commandline.amounts import rate as byte_rate
+from collections.abc import Iterable, Sequence
+from typing import Final
+
 from proxy.explain import parts
-from proxy.explain.report import BrokerReport, ClientReport, part_of, waited_part
-from proxy.explain.rules import InForce
-from proxy.explain.wants import Wants
+from proxy.explain.amounts import amount, part_text, time_text
+from proxy.explain.causes import busiest, causes
+from proxy.explain.facts import Facts
+from proxy.explain.report import part_of, waited_part
+from proxy.explain.rules import Rule
+from proxy.explain.watch import FOLLOWERS
 from proxy.explain.windows import SECONDS
 
-__all__ = ["Facts", "amount", "sentence"]
+__all__ = ["sentence"]
 
 _WINDOWS: Final = {10: "the last 10 s", 60: "the last minute", 900: "the last quarter of an hour"}
-_BYTES: Final = frozenset(("produce", "fetch", "topic"))
-_MOSTLY: Final = 0.5
-_SLOW_MS: Final = 100.0
-
-
-class Window(Protocol):
-    """The window of the report."""
-
-    @property
-    def window(self) -> int:
-        """Its place in `windows.SECONDS`."""
-
-
-class Facts(NamedTuple):
-    """What the sentence is about.
-
-    Args:
-        times: of the connection that waits longest, by part.
-        rule: the rule's document.
-        broker: the connection's broker.
-    """
-
-    client: ClientReport
-    times: Sequence[float]
-    context: Window
-    found: InForce | None
-    rule: Mapping[str, Any] | None
-    asked: Wants | None
-    broker: BrokerReport | None
+_SHARES_MIN: Final = 0.1  # of a budget
+_ALSO_MIN: Final = 0.2  # of all waits
+_ANONYMOUS: Final = ("", "ANONYMOUS")
+_NAME_MAX: Final = 100
 
 
 def sentence(facts: Facts) -> str:
     """Return the sentence."""
-    name = facts.client.client_id or "(no client id)"
-    if facts.client.user not in ("", "ANONYMOUS"):
-        name = f"{name} of {facts.client.user}"
+    name = _name(facts)
+    if not sum(facts.times):
+        return f"{name}: nothing was seen of it in {_window(facts)}."
+    if facts.found is not None:
+        return " ".join(filter(None, _throttled(name, facts)))
     waited = waited_part(facts.times)
-    if facts.found is not None and facts.rule is not None:
-        return " ".join(filter(None, (_throttled(name, waited, facts), _asks(facts), _broker(facts))))
-    return f"{name} is not throttled: {_not_throttled(facts)}"
+    if facts.waited_for is not None and waited >= part_of(facts.times, busiest(facts)):
+        limit = _limit_name(facts.waited_for)
+        return f"{name} waited {part_text(waited)} of {_window(facts)} for {limit}; that limit is gone now."
+    return f"{name} is not throttled: {causes(facts)}."
 
 
-def amount(kind: str, value: float) -> str:
-    """Return a limit or rate with its unit.
+def _throttled(name: str, facts: Facts) -> Iterable[str]:
+    yield _waited(name, facts)
+    yield _of_all_connections(facts)
+    yield _asks(facts)
+    yield _shared(facts)
+    yield _also(facts)
+    if part_of(facts.times, busiest(facts)) > waited_part(facts.times):
+        yield f"But {causes(facts)}."
+    else:
+        yield _broker(facts)
 
-    >>> amount("produce", 2e6), amount("request", 12.5), amount("mutation", 5)
-    ('2.0 MB/s', '12.5 %', '5 partitions/s')
-    """
-    if kind in _BYTES:
-        return byte_rate(value)
-    unit = {"request": " %", "mutation": " partitions/s", "connection": " connections/s"}[kind]
-    return f"{value:.3g}{unit}" if kind != "request" else f"{value:g}{unit}"
 
-
-def _throttled(name: str, waited: float, facts: Facts) -> str:
+def _waited(name: str, facts: Facts) -> str:
     found, rule = facts.found, facts.rule
     assert found is not None, "the caller has looked"
-    assert rule is not None, "the caller has looked"
-    when = _WINDOWS[SECONDS[facts.context.window]]
+    assert rule is not None, "its document is made with it"
     limit = f"{found.rule.key} {amount(found.rule.kind, found.value)} of {rule['entity']}"
     by = f" by {rule['set_by']}" if rule["set_by"] else ""
     at = f" {rule['set_at']}" if rule["set_at"] else ""
-    return f"{name} waited {waited:.0%} of {when} for {limit}{f', set{at}{by}' if at or by else ''}."
+    origin = f", set{at}{by}" if at or by else ""
+    return f"{name} waited {part_text(waited_part(facts.times))} of {_window(facts)} for {limit}{origin}."
+
+
+def _of_all_connections(facts: Facts) -> str:
+    """Say that the others wait much less than the one that waits longest, idle ones apart."""
+    client = facts.client
+    of_all = waited_part(client.times)
+    worst = _of_asked(waited_part(facts.times), facts.times)
+    if client.connections_total < 2 or 2 * _of_asked(of_all, client.times) > worst:
+        return ""
+    return f"That is one connection; all {client.connections_total} together waited {part_text(of_all)}."
 
 
 def _asks(facts: Facts) -> str:
@@ -85,39 +83,63 @@ def _asks(facts: Facts) -> str:
     return f"It asks for {about} {amount(facts.found.rule.kind, facts.asked.rate)}."
 
 
+def _shared(facts: Facts) -> str:
+    """Name the largest other client of the budget."""
+    own = facts.client.user, facts.client.client_id
+    whole = sum(one.rate for one in facts.neighbours)
+    others = [one for one in facts.neighbours if (one.user, one.client_id) != own]
+    if not others or not whole or others[0].rate < _SHARES_MIN * whole:
+        return ""
+    first = max(others, key=lambda one: one.rate)
+    more = f" ({len(others)} others share it)" if len(others) > 1 else ""
+    return (
+        f"{_of_user(first.user, first.client_id)} takes {part_text(first.rate / whole)} of that budget{more}."
+    )
+
+
+def _also(facts: Facts) -> str:
+    """Name a second rule that matters."""
+    waits = sorted(facts.client.waits, key=lambda wait: -wait[1])
+    whole = sum(ms for _, ms in waits)
+    if len(waits) < 2 or waits[1][1] < _ALSO_MIN * whole:
+        return ""
+    return f"{part_text(waits[1][1] / whole)} of its waits are for {_limit_name(waits[1][0])}."
+
+
 def _broker(facts: Facts) -> str:
     """Say what part of a request's time is the broker's."""
     client = facts.client
-    part = part_of(facts.times, parts.BROKER)
+    part = _of_asked(part_of(facts.times, parts.BROKER), facts.times)
     if not client.probes or part <= 0:
         return ""
     broker_ms = client.broker_ms / client.probes
-    return f"The broker takes {_ms(broker_ms)} of {_ms(broker_ms / part)} per request."
+    return f"The broker takes {time_text(broker_ms)} of {time_text(broker_ms / part)} per request."
 
 
-def _not_throttled(facts: Facts) -> str:
-    times = facts.times
-    if not sum(times):
-        return "nothing was seen of it yet."
-    index = max(range(len(parts.NAMES)), key=lambda part: times[part])
-    asked = [part for part in range(len(parts.NAMES)) if part != parts.IDLE]
-    busiest = max(asked, key=lambda part: times[part])
-    if index == parts.IDLE and part_of(times, busiest) >= (1 - _MOSTLY) / 2:
-        index = busiest
-    share = f"{part_of(times, index):.0%} of the time"
-    if index == parts.BROKER and facts.broker is not None:
-        broker = facts.broker
-        return f"{share} is broker {broker.broker}, whose p99 is {_ms(broker.percentile_ms(0.99))} for all clients."
-    return {
-        parts.BROKER: f"{share} is the broker.",
-        parts.POLL: f"{share} its Fetches wait for records, or its group for members.",
-        parts.CLIENT: f"{share} the client is slow: it does not read its responses, or sends requests slowly.",
-        parts.SLUICE: f"{share} its requests are in Sluice.",
-        parts.IDLE: f"{share} it asks for nothing.",
-    }.get(index, f"{share} it waited, and the limit is gone now.")
+def _of_asked(part: float, times: Sequence[float]) -> float:
+    """Return what a part is of the time in which anything was asked."""
+    idle = part_of(times, parts.IDLE)
+    return part / (1 - idle) if idle < 1 else 0.0
 
 
-def _ms(ms: float) -> str:
-    if ms >= 1000:
-        return f"{ms / 1000:.1f} s"
-    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
+def _limit_name(rule: Rule) -> str:
+    return f"{rule.key} of {rule.kind} {rule.name!r}" if rule.name else rule.key
+
+
+def _window(facts: Facts) -> str:
+    return _WINDOWS[SECONDS[facts.window]]
+
+
+def _name(facts: Facts) -> str:
+    if facts.client.user == FOLLOWERS:
+        return f"Follower {facts.client.client_id}"
+    return _of_user(facts.client.user, facts.client.client_id)
+
+
+def _of_user(user: str, client_id: str) -> str:
+    name = _shortened(client_id) or "(no client id)"
+    return name if user in _ANONYMOUS else f"{name} of user {_shortened(user)}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[:_NAME_MAX]}…"

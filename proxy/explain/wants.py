@@ -1,8 +1,9 @@
 """What a throttled client would take, and how long it would wait with another limit.
 
 Most clients wait for their responses, and send the next request then. Such a client, which waits for a part w of its
-time and takes the rate r, would take r / (1 - w) without a limit: the rest of its time per byte stays as it is. With a
-limit L below that it waits for 1 - L / wants of its time.
+time and takes the rate r, would take r / (1 - w) without a limit: the rest of its time per byte stays as it is. While
+it is throttled, r is its part of the budget, whatever others take; so with n times the limit it has n r, and waits for
+1 - n r / wants = 1 - n (1 - w) of its time.
 """
 
 from typing import Final, NamedTuple
@@ -29,16 +30,12 @@ class Wants(NamedTuple):
     waits: dict[float, float]
 
 
-def wants(rate: float, limit: float, waited: float) -> Wants:
+def wants(rate: float, waited: float) -> Wants:
     """Return what a client would take that waits for this part of its time.
 
-    >>> found = wants(2e6, 2e6, waited=0.5)
+    >>> found = wants(2e6, waited=0.5)
     >>> found.rate, found.waits
     (4000000.0, {1.0: 30.0, 1.5: 15.0, 2.0: 0.0})
     """
-    whole = rate / (1 - min(waited, _WAITED_MAX))
-    waits = {
-        times: round(_MINUTE_SECONDS * max(0.0, 1 - limit * times / whole), 1) if whole > 0 else 0.0
-        for times in TIMES
-    }
-    return Wants(whole, waited > _WAITED_MAX, waits)
+    waits = {times: round(_MINUTE_SECONDS * max(0.0, 1 - times * (1 - waited)), 1) for times in TIMES}
+    return Wants(rate / (1 - min(waited, _WAITED_MAX)), waited > _WAITED_MAX, waits)

@@ -3,24 +3,30 @@
 A visit costs a few microseconds, whatever the connection has moved; `process.watching` decides how many there are. A
 connection's holds and mutes are exact: they are subtracted first, and only the rest of the time is sampled. While a
 broker owes a response, the last probe says how the time divides into the broker's, and the wait that the request
-itself asked for.
+itself asked for. A follower is a client too, of the user FOLLOWERS; while its Fetch leaves out replicas for a limit,
+its time counts as held: those replicas wait.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+from proxy.channel import Probe
 from proxy.explain import parts
-from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, Condition
+from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
 from proxy.explain.latencies import Latencies
 from proxy.explain.rules import Rule, rule_of
+from proxy.explain.under_way import UnderWay
 from proxy.explain.waits import ConnectionWaits, Waits
 from proxy.explain.windows import QUARTER, Windows
 
-__all__ = ["CLIENTS_MAX", "Client", "Meter", "Watch"]
+__all__ = ["CLIENTS_MAX", "FOLLOWERS", "TIMED_PART", "Client", "Meter", "Watch"]
 
 CLIENTS_MAX: Final = 20_000  # further ones share one entry
 OTHER: Final = "<other>"  # as in the engine
+FOLLOWERS: Final = "<replication>"
+TIMED_PART: Final = 0.125  # of the time, a connection's requests are timed
+BROKERS_MAX: Final = 64  # of one client; further ones share the entry of an unknown one
 RULES_MAX: Final = 16  # of one client: five kinds, and topics; the one it has waited least for makes room
 _NS_PER_MS: Final = 1_000_000
 _FORGET_MS: Final = 900_000  # a client without a connection
@@ -58,11 +64,12 @@ class Client:
         rules: the rules that have made it wait, with the time in ms; the index 0 of their windows.
         waits: the sums of these times that never fall, by kind of quota.
         meters: its connections that are open.
-        probes: how many requests were timed, and the broker's time of them in ms, over the windows.
+        brokers: by broker, about how many requests it had, and its time for them in ms.
+        unread: the time in ms in which it did not read its responses; None before the first.
         seen_ms: when it last had a connection.
     """
 
-    __slots__ = ("client_id", "meters", "probes", "rules", "seen_ms", "user", "waits", "windows")
+    __slots__ = ("brokers", "client_id", "meters", "rules", "seen_ms", "unread", "user", "waits", "windows")
 
     def __init__(self, user: str, client_id: str) -> None:
         self.user = user
@@ -71,7 +78,8 @@ class Client:
         self.rules: dict[Rule, Windows] = {}
         self.waits = Waits()
         self.meters: set[Meter] = set()
-        self.probes = Windows(2)
+        self.brokers: dict[int, Windows] = {}
+        self.unread: Windows | None = None
         self.seen_ms = 0
 
     def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int) -> None:
@@ -87,6 +95,16 @@ class Client:
             found = self.rules[rule] = Windows(1)
         found.add(0, ms, now_ms)
 
+    def asked(self, broker: int, took_ns: int, weight: float, now_ms: int) -> None:
+        """Note that a broker has responded to a request of this client."""
+        found = self.brokers.get(broker)
+        if found is None:
+            if len(self.brokers) >= BROKERS_MAX:
+                broker = -1
+            found = self.brokers.setdefault(broker, Windows(2, "f"))
+        found.add(0, weight, now_ms)
+        found.add(1, weight * took_ns / _NS_PER_MS, now_ms)
+
 
 class Watch:
     """The time of all connections of one process, by client.
@@ -94,11 +112,13 @@ class Watch:
     Attributes:
         clients: by user and client id.
         latencies: brokers' response times.
+        under_way: the requests that brokers have had for long.
     """
 
     def __init__(self) -> None:
         self.clients: dict[tuple[str, str], Client] = {}
         self.latencies = Latencies()
+        self.under_way = UnderWay()
         self._meters: dict[Hashable, Meter] = {}
         self._throttled: dict[tuple[str, str], Client] = {}  # since they were last taken
 
@@ -126,11 +146,15 @@ class Watch:
         rest_ms = elapsed_ms - held_ms - muted_ms
         if rest_ms > 0:
             self._add_rest(client, meter, condition, rest_ms, now_ms)
-        if condition.probed:
-            self._count_probes(client, condition, now_ms)
+        ended = self.under_way.visit(connection, condition, interval_ms, now_ms)
+        if ended is not None:
+            self._count(client, ended.broker, ended.took_ns, 1.0, now_ms)
+        if condition.probed.probes:
+            self._count_probes(client, condition, None if ended is None else ended.probe, now_ms)
 
     def end(self, connection: Hashable) -> None:
         """Note that a connection has ended."""
+        self.under_way.end(connection)
         meter = self._meters.pop(connection, None)
         if meter is not None and meter.client is not None:
             meter.client.meters.discard(meter)
@@ -160,14 +184,16 @@ class Watch:
 
     def _client_of(self, meter: Meter, condition: Condition, now_ms: int) -> Client | None:
         """Return the client that the connection belongs to now."""
-        quota = condition.quota
-        if quota is None:
+        if condition.follower >= 0:
+            key = FOLLOWERS, f"broker-{condition.follower}"
+        elif condition.quota is None:
             return meter.client
+        else:
+            key = condition.quota.user, condition.quota.client_id
         client = meter.client
-        if client is None or (client.user, client.client_id) != (quota.user, quota.client_id):
+        if client is None or (client.user, client.client_id) != key:
             if client is not None:
                 client.meters.discard(meter)
-            key = quota.user, quota.client_id
             client = self.clients.get(key)
             if client is None:
                 if len(self.clients) >= CLIENTS_MAX:
@@ -186,8 +212,11 @@ class Watch:
             if ms > 0:
                 _add(client, meter, part, ms, now_ms)
         quota = condition.quota
-        if held_ms > 0 and quota is not None:  # only a Produce is held
-            client.waited(rule_of(quota.produce), meter, held_ms, now_ms)
+        if held_ms > 0:
+            if condition.leaving_out is not None:
+                client.waited(rule_of(condition.leaving_out), meter, held_ms, now_ms)
+            elif quota is not None:  # only a Produce is held
+                client.waited(rule_of(quota.produce), meter, held_ms, now_ms)
         if muted_ms > 0 and condition.muting is not None:
             client.waited(rule_of(condition.muting), meter, muted_ms, now_ms)
 
@@ -195,21 +224,40 @@ class Watch:
         self, client: Client, meter: Meter, condition: Condition, rest_ms: int, now_ms: int
     ) -> None:
         """Attribute the time without holds and mutes."""
+        if condition.activity == UNREAD:
+            _add(client, meter, parts.CLIENT, rest_ms, now_ms)
+            client.unread = client.unread or Windows(1)
+            client.unread.add(0, rest_ms, now_ms)
+            return
         if condition.activity != ASKED:
             _add(client, meter, _SINGLE.get(condition.activity, parts.IDLE), rest_ms, now_ms)
+            return
+        if condition.leaving_out is not None:
+            _add(client, meter, parts.HELD, rest_ms, now_ms)
+            client.waited(rule_of(condition.leaving_out), meter, rest_ms, now_ms)
+            return
+        if condition.follower >= 0:  # it waits for records that are not written yet, as a rule
+            _add(client, meter, parts.POLL, rest_ms, now_ms)
             return
         poll = _poll_part(condition)
         for part, share in ((parts.POLL, poll), (parts.BROKER, 1 - poll)):
             if share > 0:
                 _add(client, meter, part, share * rest_ms, now_ms)
 
-    def _count_probes(self, client: Client, condition: Condition, now_ms: int) -> None:
-        for probe in condition.probed:
+    def _count_probes(self, client: Client, condition: Condition, counted: Probe | None, now_ms: int) -> None:
+        """Count timed requests, but for one that is counted already; each stands for all that were not timed."""
+        probes, missed = condition.probed
+        weight = (len(probes) + missed) / len(probes) / TIMED_PART
+        for probe in probes:
             took_ns = probe.took_ns - probe.waited_ns
-            if took_ns > 0:  # a Fetch that may have waited says nothing of its broker
-                self.latencies.add(condition.broker, took_ns, now_ms)
-                client.probes.add(0, 1.0, now_ms)
-                client.probes.add(1, took_ns / _NS_PER_MS, now_ms)
+            if (
+                took_ns > 0 and probe is not counted
+            ):  # a Fetch that may have waited says nothing of its broker
+                self._count(client, condition.broker, took_ns, weight, now_ms)
+
+    def _count(self, client: Client, broker: int, took_ns: int, weight: float, now_ms: int) -> None:
+        self.latencies.add(broker, took_ns, now_ms, weight)
+        client.asked(broker, took_ns, weight, now_ms)
 
 
 def _poll_part(condition: Condition) -> float:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, Condition
+from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, UNREAD, Condition
 from proxy.net.connection import Connection
 from proxy.net.ends import unread_bytes
 from proxy.net.pump import Pump
@@ -27,6 +27,8 @@ def condition_of(connection: Connection, now: int) -> Condition:
         max(0, now - asked_ns // _NS_PER_MS) if asked_ns else -1,
         channel.probe,
         channel.take_probed(),
+        channel.follower,
+        channel.leaving_out,
     )
 
 
@@ -36,7 +38,7 @@ def _activity(connection: Connection) -> str:
     if connection.waiting.kind in (HELD, MUTED):
         return ASKED if connection.channel.owed else UNASKED
     if responses.blocked:
-        return AT_CLIENT
+        return UNREAD
     if connection.work:
         return IN_SLUICE
     if connection.dial is not None or requests.blocked:

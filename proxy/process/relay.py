@@ -62,7 +62,7 @@ class Relay:
         self.shared.broker_tls = certificates.brokers
         self.shared.ask = ask
         self.connections = Connections()
-        self.watching = Watching(self.connections, self.engine)
+        self.watching = Watching(self.connections, self.engine, self.stats)
         self.replication = ReplicationQuotas(config.replication.options)
         self._listeners: list[Listener] = []
         self._capture = start_capture(config.capture, stats, self.engine.topics.names, loop, now_ms)

@@ -6,19 +6,22 @@ ten times a second, more of them less often. The pauses are random, so that no c
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
 from proxy.clock import clock_ns
 from proxy.explain.neighbours import Neighbour, Sharers
+from proxy.explain.own_time import OwnTime
 from proxy.explain.report import brokers_of, report
 from proxy.explain.rules import Rule
 from proxy.explain.seen import Query, Seen
 from proxy.explain.wait_views import wait_views
 from proxy.explain.waiting import Judgement, Waiting
-from proxy.explain.watch import Client, Watch
+from proxy.explain.watch import TIMED_PART, Client, Watch
 from proxy.net import Connection, Connections, condition_of
+from proxy.stats import Stats
 from quotas.engine import Engine, QuotaView
 
 __all__ = ["VISITS_MAX", "Watching"]
@@ -26,7 +29,6 @@ __all__ = ["VISITS_MAX", "Watching"]
 TICK_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 1.0  # without connections
 VISITS_MAX: Final = 100
-TIMED_PART: Final = 0.125  # of the time, a connection's requests are timed
 _NS_PER_MS: Final = 1_000_000
 _EXPIRE_TICKS: Final = 100
 JUDGE_MS: Final = 5_000
@@ -44,8 +46,10 @@ class Watching:
         judged: called with the clients that have begun or ended to wait for much of their time.
     """
 
-    def __init__(self, connections: Connections, engine: Engine) -> None:
+    def __init__(self, connections: Connections, engine: Engine, stats: Stats) -> None:
         self._connections = connections
+        self._stats = stats
+        self._own = OwnTime()
         self._engine = engine
         self._watch = Watch()
         self._waiting = Waiting()
@@ -62,6 +66,7 @@ class Watching:
             pause = TICK_SECONDS if self._connections else IDLE_SECONDS
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             self._visit_some(clock_ns() // _NS_PER_MS)
+            await self._note_own_time()
             await self._judge(clock_ns() // _NS_PER_MS)
             ticks += 1
             if ticks % _EXPIRE_TICKS == 0:
@@ -73,19 +78,22 @@ class Watching:
         """Answer a question, in portions: traffic goes first."""
         watch = self._watch
         now_ms = clock_ns() // _NS_PER_MS
-        brokers = tuple(brokers_of(watch.latencies, now_ms))
+        brokers = tuple(brokers_of(watch, query.window, now_ms))
+        own = self._own.report(query.window, now_ms)
+        if query.brokers_only:
+            return Seen((), {}, brokers, own)
         if query.client is None:
             reports = []
             for index, client in enumerate(list(watch.clients.values())):
                 reports.append(report(client, query.window, now_ms, connections_max=1))
                 if index % _PORTION == _PORTION - 1:
                     await asyncio.sleep(0)
-            return Seen(tuple(reports), {}, brokers)
+            return Seen(tuple(reports), {}, brokers, own)
         found = watch.clients.get(query.client)
         if found is None:
-            return Seen((), {}, brokers)
+            return Seen((), {}, brokers, own)
         neighbours = {rule: await self._neighbours(found, rule, now_ms) for rule in list(found.rules)}
-        return Seen((report(found, query.window, now_ms),), neighbours, brokers)
+        return Seen((report(found, query.window, now_ms),), neighbours, brokers, own)
 
     def waits(self) -> Iterator[QuotaView]:
         """Yield a view for each client and kind of quota that it has waited for."""
@@ -99,6 +107,19 @@ class Watching:
             if seen < _VIEWS_PORTION:
                 return sharers.found()
             await asyncio.sleep(0)
+
+    async def _note_own_time(self) -> None:
+        """Note how long a full turn of the loop takes; this task goes first in its turn, so the second one is full."""
+        await asyncio.sleep(0)
+        began_ns = clock_ns()
+        await asyncio.sleep(0)
+        now_ns = clock_ns()
+        self._own.tick(
+            turn_ns=now_ns - began_ns,
+            cpu_ns=time.process_time_ns(),
+            requests=sum(self._stats.requests),
+            now_ms=now_ns // _NS_PER_MS,
+        )
 
     async def _judge(self, now_ms: int) -> None:
         """Judge which clients wait for much of their time, if it is due."""

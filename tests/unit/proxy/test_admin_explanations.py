@@ -9,9 +9,9 @@ from proxy.admin import Explanations, Request
 from proxy.admin.http import RefusedError
 from proxy.explain import parts
 from proxy.explain.explanation import Origin
-from proxy.explain.latencies import Latencies
 from proxy.explain.report import ClientReport, ConnectionReport, brokers_of
 from proxy.explain.seen import Query, Seen
+from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
@@ -33,12 +33,12 @@ class Source:
 
     async def seen(self, query: Query) -> Seen:
         self.asked.append(query)
-        latencies = Latencies()
-        latencies.add(2, 3_000_000, 0)
         found = [
             one for one in self.clients if query.client is None or query.client == (one.user, one.client_id)
         ]
-        return Seen(tuple(found), {}, tuple(brokers_of(latencies, 0)))
+        watch = Watch()
+        watch.latencies.add(2, 3_000_000, 0)
+        return Seen(tuple(found), {}, tuple(brokers_of(watch, query.window, 0)))
 
 
 async def page(source: Source, path: str, query: str = "") -> tuple[int, dict[str, Any]]:
@@ -80,9 +80,24 @@ async def test_client_that_was_not_seen(query: str) -> None:
 
 
 async def test_brokers() -> None:
-    _, document = await page(Source(), "/v1/brokers")
-    assert document["brokers"] == [{"broker": 2, "timed": 1, "median_ms": 3.072, "p99_ms": 3.072}]
-    assert document["enforcing"]
+    source = Source()
+    _, document = await page(source, "/v1/brokers")
+    assert source.asked == [Query(MINUTE, brokers_only=True)]
+    assert document == {
+        "enforcing": True,
+        "brokers": [
+            {
+                "broker": 2,
+                "timed": 1,
+                "median_ms": 3.072,
+                "p99_ms": 3.072,
+                "median_by_time_ms": 3.072,
+                "slowest_ms": 3.072,
+                "under_way": 0,
+                "oldest_ms": 0,
+            }
+        ]
+    }
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def test_requests_are_timed_while_it_is_asked_for() -> None:
     channel.time_requests(False)
     send(channel, produce(9, 100, correlation_id=4), 500)
     respond(channel, produce_answer(9, correlation_id=4), 600)
-    assert [one.took_ns for one in channel.take_probed()] == [7 * MS, 4 * MS]
-    assert channel.take_probed() == []
+    assert [one.took_ns for one in channel.take_probed().probes] == [7 * MS, 4 * MS]
+    assert channel.take_probed().probes == []
 
 
 def test_requests_that_are_not_timed_are_not_looked_at() -> None:
@@ -73,16 +73,18 @@ def test_timed_requests_that_are_not_taken_are_bounded() -> None:
     for number in range(10 * PROBED_MAX):
         send(channel, produce(9, 100, correlation_id=number), number)
         respond(channel, produce_answer(9, correlation_id=number), number)
-    assert len(channel.take_probed()) == PROBED_MAX
+    taken = channel.take_probed()
+    assert (len(taken.probes), taken.missed) == (PROBED_MAX, 9 * PROBED_MAX)
+    assert channel.take_probed().probes == []
 
 
-def test_age_of_the_only_request_is_known() -> None:
+def test_age_of_the_only_request_is_known_and_of_several_since_when_nothing_moved() -> None:
     channel = channel_machine()
     assert channel.asked_ns == 0
     send(channel, produce(9, 100, correlation_id=1), 10)
     assert channel.asked_ns == 10 * MS
     send(channel, produce(9, 100, correlation_id=2), 20)
-    assert channel.asked_ns == 0
+    assert channel.asked_ns == 20 * MS
 
 
 def test_fetch_that_waited_for_records_is_told_apart() -> None:

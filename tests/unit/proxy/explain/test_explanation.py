@@ -11,6 +11,7 @@ from proxy.explain.neighbours import Neighbour
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, brokers_of
 from proxy.explain.rules import Rule
 from proxy.explain.seen import NOTHING, Seen, merge_seen
+from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
@@ -53,7 +54,13 @@ def brokers(took_ms: int = 1900, count: int = 50) -> list[BrokerReport]:
     latencies = Latencies()
     for _ in range(count):
         latencies.add(2, took_ms * 1_000_000, 0)
-    return brokers_of(latencies, 0)
+    return _reports(latencies)
+
+
+def _reports(latencies: Latencies) -> list[BrokerReport]:
+    watch = Watch()
+    watch.latencies = latencies
+    return brokers_of(watch, MINUTE, 0)
 
 
 def context(definitions: Definitions = DEFINITIONS, **fields: Any) -> Context:
@@ -74,7 +81,7 @@ def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
     assert found["sentence"] == (
         "web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, "
         "set 2026-11-22T10:31:00Z by User:ops from 10.0.0.4. It asks for about 3.9 MB/s. "
-        "The broker takes 3.0 ms of 150 ms per request."
+        "web-2 takes 25% of that budget. The broker takes 3.0 ms of 96 ms per request."
     )
     assert found["rule"] == {
         "kind": "produce",
@@ -125,7 +132,7 @@ def test_users_own_level_is_named() -> None:
     found = explain(report({PRODUCE: 900}, user="ann", held=0.9, idle=0.1), context())
     assert found["rule"]["entity"] == "user 'ann', client-id <default>"
     assert found["sentence"].startswith(
-        "web-1 of ann waited 90% of the last minute for producer_byte_rate 3.0"
+        "web-1 of user ann waited 90% of the last minute for producer_byte_rate 3.0"
     )
 
 
@@ -141,18 +148,21 @@ def test_static_setting_is_named() -> None:
         ({"broker": 0.96, "idle": 0.04}, "96% of the time is broker 2, whose p99 is 2.1 s for all clients."),
         (
             {"poll": 0.9, "idle": 0.1},
-            "90% of the time its Fetches wait for records, or its group for members.",
+            "90% of the time its Fetches wait for new records, or its group for members, as they ask to.",
         ),
         ({"client": 0.9, "idle": 0.1}, "90% of the time the client is slow"),
-        ({"sluice": 0.9, "idle": 0.1}, "90% of the time its requests are in Sluice."),
+        ({"sluice": 0.9, "idle": 0.1}, "90% of the time its requests wait in Sluice."),
         ({"idle": 0.99, "broker": 0.01}, "99% of the time it asks for nothing."),
-        ({}, "nothing was seen of it yet."),
     ],
 )
 def test_client_that_is_not_throttled(named: dict[str, float], text: str) -> None:
     found = explain(report({}, "", (0, 0), **named), context())
     assert found["rule"] is None
     assert found["sentence"].startswith(f"web-1 is not throttled: {text}")
+
+
+def test_client_without_a_visit_in_the_window() -> None:
+    assert explain(report(), context())["sentence"] == "web-1: nothing was seen of it in the last minute."
 
 
 def test_wait_below_a_clocks_error_has_no_rule() -> None:
@@ -163,7 +173,7 @@ def test_limit_that_is_gone_meanwhile() -> None:
     found = explain(report({PRODUCE: 900}, muted=0.9, idle=0.1), context(Definitions()))
     assert found["rule"] is None
     assert found["sentence"] == (
-        "web-1 is not throttled: 90% of the time it waited, and the limit is gone now."
+        "web-1 waited 90% of the last minute for producer_byte_rate; that limit is gone now."
     )
 
 

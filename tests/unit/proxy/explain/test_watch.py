@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.channel import Probed, ReplicaThrottle
 from proxy.explain import parts
-from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, Condition
+from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, UNREAD, Condition
 from proxy.explain.rules import Rule
-from proxy.explain.watch import OTHER, RULES_MAX, Client, Meter, Watch
+from proxy.explain.watch import BROKERS_MAX, FOLLOWERS, OTHER, RULES_MAX, TIMED_PART, Client, Meter, Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import ClientQuota, Engine, EngineOptions
@@ -40,6 +41,7 @@ def only(**named: float) -> list[float]:
     ("activity", "part"),
     [
         (AT_CLIENT, "client"),
+        (UNREAD, "client"),
         (IN_SLUICE, "sluice"),
         (AT_BROKER, "broker"),
         (ASKED, "broker"),
@@ -94,10 +96,11 @@ def test_time_between_probes_divides_as_in_the_last_one() -> None:
 def test_every_probe_that_is_over_is_counted() -> None:
     watch = Watch()
     probed = [finished(took_ns=took_ms * MS) for took_ms in (8, 3)]
-    watch.visit("c", condition(probe=probed[1], probed=probed), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(probe=probed[1], probed=Probed(probed)), "peer", TICK_MS, 1000)
     watch.visit("c", condition(probe=probed[1]), "peer", TICK_MS, 1100)
-    assert sum(watch.latencies.classes(1, 1200)) == 2
-    assert watch.clients["", "a"].probes.sums(MINUTE, 1200) == [2.0, 11.0]
+    times = watch.latencies.times(1, MINUTE, 1200)
+    assert (times.timed, sum(times.classes), times.ms) == (2, 2 / TIMED_PART, 11 / TIMED_PART)
+    assert watch.clients["", "a"].brokers[1].sums(MINUTE, 1200) == [2 / TIMED_PART, 11 / TIMED_PART]
 
 
 def test_fetch_that_takes_longer_than_it_may_wait_is_the_brokers_time() -> None:
@@ -111,7 +114,7 @@ def test_fetch_that_takes_longer_than_it_may_wait_is_the_brokers_time() -> None:
 def test_fetch_that_only_waited_says_nothing_of_its_broker() -> None:
     watch = Watch()
     fetched = finished(took_ns=400 * MS, waited_ns=400 * MS)
-    watch.visit("c", condition(probed=[fetched]), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(probed=Probed([fetched])), "peer", TICK_MS, 1000)
     assert watch.latencies.brokers() == []
 
 
@@ -154,6 +157,38 @@ def test_clients_beyond_the_most_share_one_entry(monkeypatch: pytest.MonkeyPatch
         watch.visit(name, condition(AT_BROKER, quota=quota(name)), "peer", TICK_MS, 1000)
     assert set(watch.clients) == {("", "a"), ("", "b"), (OTHER, OTHER)}
     assert watch.clients[OTHER, OTHER].windows.sums(MINUTE, 1000) == only(broker=200)
+
+
+def test_responses_that_are_not_read_are_told_from_requests_that_arrive_slowly() -> None:
+    watch = Watch()
+    watch.visit("c", condition(AT_CLIENT), "peer", TICK_MS, 1000)
+    watch.visit("c", condition(UNREAD), "peer", TICK_MS, 1030)
+    unread = watch.clients["", "a"].unread
+    assert unread is not None
+    assert unread.sums(MINUTE, 1030) == [30]
+
+
+def test_follower_is_a_client_that_waits_while_replicas_are_left_out() -> None:
+    watch = Watch()
+    follower = condition(quota=None, broker=1, follower=3)
+    leaving_out = follower._replace(leaving_out=ReplicaThrottle("leader", 1, 2e6))
+    watch.visit("c", follower._replace(activity=ASKED), "peer", TICK_MS, 1000)  # as it pleases
+    watch.visit(
+        "c", leaving_out._replace(activity=ASKED), "peer", TICK_MS, 1100
+    )  # others are fetched meanwhile
+    watch.visit("c", leaving_out._replace(held_ms=70), "peer", TICK_MS, 1200)  # all are left out
+    client = watch.clients[FOLLOWERS, "broker-3"]
+    assert client.windows.sums(MINUTE, 1200) == only(poll=100, held=170, idle=30)
+    rule = Rule("replication", "leader.replication.throttled.rate", "1", 2e6)
+    assert client.rules[rule].sums(MINUTE, 1200) == [170]
+
+
+def test_brokers_of_one_client_are_bounded() -> None:
+    client = Client("", "a")
+    for broker in range(10 * BROKERS_MAX):
+        client.asked(broker, 1_000_000, 1.0, 0)
+    assert len(client.brokers) == BROKERS_MAX + 1
+    assert client.brokers[-1].sums(MINUTE, 0) == [9 * BROKERS_MAX, 9 * BROKERS_MAX]
 
 
 def test_rules_of_one_client_are_bounded() -> None:

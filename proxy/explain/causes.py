@@ -1,0 +1,95 @@
+"""Where the time goes that no quota takes, in words: the broker, the client, its own wish, Sluice."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from proxy.explain import parts
+from proxy.explain.amounts import part_text, time_text
+from proxy.explain.facts import Facts
+from proxy.explain.report import BrokerReport, OwnBroker, part_of
+
+__all__ = ["busiest", "causes"]
+
+_NAMED_MIN: Final = 0.2  # a smaller part is not worth a clause, unless nothing is larger
+_NAMED_MAX: Final = 2
+_SLOW_MS: Final = 100.0  # a broker below that is not what makes a client slow
+_STALLED_MS: Final = 1000.0
+_COMPARED_MIN: Final = 20  # requests of other clients
+_UNLIKE_TIMES: Final = 3.0
+_STANDS_STILL_TIMES: Final = 4.0
+_NEARLY_ALL: Final = 0.8
+
+
+def busiest(facts: Facts) -> int:
+    """Return the largest part of the time in which no quota is waited for, but for IDLE."""
+    return max((parts.SLUICE, parts.BROKER, parts.POLL, parts.CLIENT), key=lambda part: facts.times[part])
+
+
+def causes(facts: Facts) -> str:
+    """Say where most of the time goes, the largest part first."""
+    largest = sorted(_CLAUSES, key=lambda part: -facts.times[part])
+    named = [part for part in largest if part_of(facts.times, part) >= _NAMED_MIN][:_NAMED_MAX]
+    texts = []
+    for number, part in enumerate(named or largest[:1]):
+        share = part_text(part_of(facts.times, part))
+        texts.append(f"{share}{'' if number else ' of the time'} {_CLAUSES[part](facts)}")
+    return "; ".join(texts)
+
+
+def _of_broker(facts: Facts) -> str:
+    broker = facts.broker
+    if broker is None or not broker.classes:
+        worst = facts.client.connections[0].broker if facts.client.connections else -1
+        return "is the broker" if worst < 0 else f"is broker {worst}, of which no request was timed"
+    own = next((one for one in facts.client.brokers if one.broker == broker.broker), None)
+    text = f"is broker {broker.broker}, {_speed(broker, own)}"
+    if broker.oldest_ms >= max(_STALLED_MS, broker.percentile_ms(0.5)):
+        text += f", and has had a request for {time_text(broker.oldest_ms)}"
+    return text
+
+
+def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
+    """Say how fast a broker is: for this client, for others, and by time."""
+    p99_ms, by_time_ms = broker.percentile_ms(0.99), broker.time_percentile_ms(0.5)
+    own_ms = own.ms / own.requests if own is not None and own.requests else None
+    others = broker.requests - (0.0 if own is None else own.requests)
+    others_ms = max(0.0, broker.ms - (0.0 if own is None else own.ms)) / others if others > 0 else 0.0
+    if others >= _COMPARED_MIN and own_ms is not None and own_ms >= max(10.0, _UNLIKE_TIMES * others_ms):
+        return (
+            f"which takes {time_text(own_ms)} for a request of this client and {time_text(others_ms)} for others': "
+            "compare size, acks and partitions"
+        )
+    if by_time_ms >= max(_SLOW_MS, _STANDS_STILL_TIMES * p99_ms):
+        return (
+            f"which stands still at times: half of the wait is in requests of {time_text(by_time_ms)} or more, "
+            f"though p99 is {time_text(p99_ms)}"
+        )
+    if p99_ms < _SLOW_MS:
+        mean = "" if own_ms is None else f"{time_text(own_ms)} per request, "
+        return f"which is quick ({mean}p99 {time_text(p99_ms)}): the client sends one request after the other"
+    alone = "for all clients" if others >= _COMPARED_MIN else "(no other client to compare with)"
+    return f"whose p99 is {time_text(p99_ms)} {alone}"
+
+
+def _of_client(facts: Facts) -> str:
+    of_all = facts.client.times[parts.CLIENT]
+    unread = facts.client.unread_ms / of_all if of_all else 0.0
+    if unread >= _NEARLY_ALL:
+        return "the client does not read its responses"
+    if unread <= 1 - _NEARLY_ALL:
+        return "the client is slow to send its requests"
+    return "the client is slow to read its responses and to send its requests"
+
+
+def _of_sluice(facts: Facts) -> str:
+    busy = "" if facts.own is None else f", which uses {part_text(facts.own.busy)} of a core"
+    return f"its requests wait in Sluice{busy}"
+
+
+_CLAUSES: Final[Mapping[int, Callable[[Facts], str]]] = {
+    parts.BROKER: _of_broker,
+    parts.POLL: lambda _: "its Fetches wait for new records, or its group for members, as they ask to",
+    parts.CLIENT: _of_client,
+    parts.SLUICE: _of_sluice,
+    parts.IDLE: lambda _: "it asks for nothing",
+}

@@ -1,0 +1,38 @@
+"""What the sentence about one client is made of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from proxy.explain.neighbours import Neighbour
+from proxy.explain.own_time import OwnReport
+from proxy.explain.report import BrokerReport, ClientReport
+from proxy.explain.rules import InForce, Rule
+from proxy.explain.wants import Wants
+
+__all__ = ["Facts"]
+
+
+class Facts(NamedTuple):
+    """The facts.
+
+    Args:
+        window: the window of the report (`windows`).
+        times: of the connection that waits longest, by part.
+        waited_for: the rule that the client has waited for most; None without any.
+        found: what is in force of that rule; None if its limit is gone.
+        rule: its document.
+        neighbours: the clients that share its budget, with this one.
+        broker: the connection's broker.
+        own: what Sluice needs itself.
+    """
+
+    client: ClientReport
+    window: int
+    times: Sequence[float]
+    waited_for: Rule | None = None
+    found: InForce | None = None
+    rule: Mapping[str, Any] | None = None
+    asked: Wants | None = None
+    neighbours: Sequence[Neighbour] = ()
+    broker: BrokerReport | None = None
+    own: OwnReport | None = None
