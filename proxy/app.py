@@ -146,8 +146,8 @@ class App:
         state = None if self._fleet is None else self._fleet.state
         figures: Figures = OwnFigures(metrics, relay.engine, now_ms, relay.watching.answer)
         if self._workers is not None:
-            figures = self._workers.figures(metrics, relay.engine, series_max, waits)
-        explanations = Explanations(figures, relay.engine, origins)
+            figures = self._workers.figures(metrics, relay.engine, series_max, relay.watching.answer, waits)
+        explanations = Explanations(figures, relay.engine, origins, member=config.fleet.configured)
         site = Site(figures, self.not_ready, page, state, explanations, self._enforcement.notice)
         status = State(self._facts, events, self._enforcement, config.admin.actions_from)
         self._admin = AdminServer(

@@ -55,11 +55,18 @@ class Explanations:
 
     Args:
         origin: returns who has set an entity's limit, or a setting, and when.
+        member: whether the process is a member of a fleet.
     """
 
     def __init__(
-        self, source: Source, quotas: Quotas, origin: Callable[[Entity | None, str], Origin]
+        self,
+        source: Source,
+        quotas: Quotas,
+        origin: Callable[[Entity | None, str], Origin],
+        *,
+        member: bool = False,
     ) -> None:
+        self._member = member
         self._source = source
         self._quotas = quotas
         self._origin = origin
@@ -97,6 +104,7 @@ class Explanations:
             lambda rule: seen.neighbours.get(rule, ()),
             seen.brokers,
             seen.own,
+            self._member,
         )
         document = {**explain(seen.clients[0], context), "enforcing": self._quotas.enforcing}
         return await asyncio.to_thread(_page, 200, document)

@@ -18,7 +18,7 @@ def amount(kind: str, value: float) -> str:
     """
     if kind in _BYTES:
         return byte_rate(value)
-    return f"{value:.3g}{_UNITS[kind]}" if kind in _UNITS else f"{value:g} %"
+    return f"{value:.3g}{_UNITS[kind]}" if kind in _UNITS else f"{value:.3g} %"
 
 
 def time_text(ms: float) -> str:

@@ -7,8 +7,9 @@ from proxy.explain import parts
 from proxy.explain.amounts import part_text, time_text
 from proxy.explain.facts import Facts
 from proxy.explain.report import BrokerReport, OwnBroker, part_of
+from proxy.explain.watch import FOLLOWERS
 
-__all__ = ["busiest", "causes"]
+__all__ = ["busiest", "causes", "elsewhere"]
 
 _NAMED_MIN: Final = 0.2  # a smaller part is not worth a clause, unless nothing is larger
 _NAMED_MAX: Final = 2
@@ -18,6 +19,7 @@ _COMPARED_MIN: Final = 20  # requests of other clients
 _UNLIKE_TIMES: Final = 3.0
 _STANDS_STILL_TIMES: Final = 4.0
 _NEARLY_ALL: Final = 0.8
+_BUSY: Final = 0.8  # of a core, which is all that one process can use
 
 
 def busiest(facts: Facts) -> int:
@@ -36,16 +38,27 @@ def causes(facts: Facts) -> str:
     return "; ".join(texts)
 
 
+def elsewhere(facts: Facts) -> str:
+    """Say what other connections spend their time on, if it is something else; "" if not."""
+    times = facts.client.times
+    found = [
+        f"{part_text(part_of(times, part))} {_PLACES[part]}"
+        for part in sorted(_PLACES, key=lambda part: -times[part])
+        if part_of(times, part) >= _NAMED_MIN > part_of(facts.times, part)
+    ]
+    return ", ".join(found)
+
+
 def _of_broker(facts: Facts) -> str:
-    broker = facts.broker
+    broker, client = facts.broker, facts.client
     if broker is None or not broker.classes:
-        worst = facts.client.connections[0].broker if facts.client.connections else -1
-        return "is the broker" if worst < 0 else f"is broker {worst}, of which no request was timed"
-    own = next((one for one in facts.client.brokers if one.broker == broker.broker), None)
-    text = f"is broker {broker.broker}, {_speed(broker, own)}"
-    if broker.oldest_ms >= max(_STALLED_MS, broker.percentile_ms(0.5)):
-        text += f", and has had a request for {time_text(broker.oldest_ms)}"
-    return text
+        worst = client.connections[0].broker if client.connections else -1
+        if worst >= 0:
+            return f"is broker {worst}; none of its requests was timed yet"
+        mean = f", at {time_text(client.broker_ms / client.probes)} per request" if client.probes else ""
+        return f"is the broker{mean}"
+    own = next((one for one in client.brokers if one.broker == broker.broker), None)
+    return f"is broker {broker.broker}, {_speed(broker, own)}"
 
 
 def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
@@ -54,19 +67,21 @@ def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
     own_ms = own.ms / own.requests if own is not None and own.requests else None
     others = broker.requests - (0.0 if own is None else own.requests)
     others_ms = max(0.0, broker.ms - (0.0 if own is None else own.ms)) / others if others > 0 else 0.0
+    if broker.oldest_ms >= max(_STALLED_MS, _UNLIKE_TIMES * p99_ms):
+        return f"which has not responded to a request for {time_text(broker.oldest_ms)}"
     if others >= _COMPARED_MIN and own_ms is not None and own_ms >= max(10.0, _UNLIKE_TIMES * others_ms):
         return (
-            f"which takes {time_text(own_ms)} for a request of this client and {time_text(others_ms)} for others': "
-            "compare size, acks and partitions"
+            f"which takes {time_text(own_ms)} per request of this client, and {time_text(others_ms)} per request of "
+            "others: compare size, acks and partitions"
         )
     if by_time_ms >= max(_SLOW_MS, _STANDS_STILL_TIMES * p99_ms):
         return (
-            f"which stands still at times: half of the wait is in requests of {time_text(by_time_ms)} or more, "
-            f"though p99 is {time_text(p99_ms)}"
+            f"which is slow at times only: half of that is requests of {time_text(by_time_ms)} or more, though p99 is "
+            f"{time_text(p99_ms)}"
         )
     if p99_ms < _SLOW_MS:
-        mean = "" if own_ms is None else f"{time_text(own_ms)} per request, "
-        return f"which is quick ({mean}p99 {time_text(p99_ms)}): the client sends one request after the other"
+        mean = "" if own_ms is None else f"at {time_text(own_ms)} per request, "
+        return f"{mean}p99 {time_text(p99_ms)}: no request is slow, the client sends one after the other"
     alone = "for all clients" if others >= _COMPARED_MIN else "(no other client to compare with)"
     return f"whose p99 is {time_text(p99_ms)} {alone}"
 
@@ -82,13 +97,27 @@ def _of_client(facts: Facts) -> str:
 
 
 def _of_sluice(facts: Facts) -> str:
-    busy = "" if facts.own is None else f", which uses {part_text(facts.own.busy)} of a core"
-    return f"its requests wait in Sluice{busy}"
+    if facts.own is None:
+        return "its requests wait in Sluice"
+    advice = ": give it more workers" if facts.own.busy >= _BUSY else ""
+    return f"its requests wait in Sluice, which uses {part_text(facts.own.busy)} of a core{advice}"
 
 
+def _of_wish(facts: Facts) -> str:
+    if facts.client.user == FOLLOWERS:
+        return "it waits for new records"
+    return "its Fetches wait for new records, or its group for members, as they ask to"
+
+
+_PLACES: Final = {
+    parts.BROKER: "at brokers",
+    parts.POLL: "waiting for new records, or for members",
+    parts.CLIENT: "on the client",
+    parts.SLUICE: "in Sluice",
+}
 _CLAUSES: Final[Mapping[int, Callable[[Facts], str]]] = {
     parts.BROKER: _of_broker,
-    parts.POLL: lambda _: "its Fetches wait for new records, or its group for members, as they ask to",
+    parts.POLL: _of_wish,
     parts.CLIENT: _of_client,
     parts.SLUICE: _of_sluice,
     parts.IDLE: lambda _: "it asks for nothing",

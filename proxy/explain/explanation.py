@@ -48,6 +48,7 @@ class Context(NamedTuple):
         neighbours: the clients that share the budget of a rule, the largest first, with this one.
         brokers: all brokers' response times.
         own: what Sluice needs itself.
+        member: whether this is one member of a fleet.
     """
 
     window: int
@@ -58,6 +59,7 @@ class Context(NamedTuple):
     neighbours: Callable[[Rule], Sequence[Neighbour]]
     brokers: Sequence[BrokerReport]
     own: OwnReport | None = None
+    member: bool = False
 
 
 def explain(client: ClientReport, context: Context) -> dict[str, Any]:
@@ -92,7 +94,17 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
         "connections": [_connection(connection) for connection in client.connections],
     }
     facts = Facts(
-        client, context.window, times, rule, found, document["rule"], asked, neighbours, broker, context.own
+        client,
+        context.window,
+        times,
+        rule,
+        found,
+        document["rule"],
+        asked,
+        neighbours,
+        broker,
+        context.own,
+        context.member,
     )
     document["sentence"] = sentence(facts)
     return document

@@ -24,6 +24,7 @@ class Facts(NamedTuple):
         neighbours: the clients that share its budget, with this one.
         broker: the connection's broker.
         own: what Sluice needs itself.
+        member: whether this is one member of a fleet, which has a part of the limit.
     """
 
     client: ClientReport
@@ -36,3 +37,4 @@ class Facts(NamedTuple):
     neighbours: Sequence[Neighbour] = ()
     broker: BrokerReport | None = None
     own: OwnReport | None = None
+    member: bool = False

@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.explain import parts
 from proxy.explain.amounts import amount, part_text, time_text
-from proxy.explain.causes import busiest, causes
+from proxy.explain.causes import busiest, causes, elsewhere
 from proxy.explain.facts import Facts
 from proxy.explain.report import part_of, waited_part
 from proxy.explain.rules import Rule
@@ -25,7 +25,9 @@ __all__ = ["sentence"]
 _WINDOWS: Final = {10: "the last 10 s", 60: "the last minute", 900: "the last quarter of an hour"}
 _SHARES_MIN: Final = 0.1  # of a budget
 _ALSO_MIN: Final = 0.2  # of all waits
+_HOLDERS: Final = {"connection": "user", "replication": "broker"}
 _ANONYMOUS: Final = ("", "ANONYMOUS")
+_HARDLY: Final = 0.05
 _NAME_MAX: Final = 100
 
 
@@ -34,21 +36,27 @@ def sentence(facts: Facts) -> str:
     name = _name(facts)
     if not sum(facts.times):
         return f"{name}: nothing was seen of it in {_window(facts)}."
-    if facts.found is not None:
+    if facts.found is not None and facts.waited_for is not None:
+        if waited_part(facts.times) < _HARDLY < part_of(facts.times, busiest(facts)):
+            part = part_text(waited_part(facts.times))
+            limit = _limit_name(facts.waited_for)
+            return f"{name} is hardly throttled ({part} of {_window(facts)}, for {limit}): {causes(facts)}."
         return " ".join(filter(None, _throttled(name, facts)))
     waited = waited_part(facts.times)
     if facts.waited_for is not None and waited >= part_of(facts.times, busiest(facts)):
         limit = _limit_name(facts.waited_for)
         return f"{name} waited {part_text(waited)} of {_window(facts)} for {limit}; that limit is gone now."
-    return f"{name} is not throttled: {causes(facts)}."
+    others = elsewhere(facts)
+    more = f" All {facts.client.connections_total} connections together were {others}." if others else ""
+    return f"{name} is not throttled: {causes(facts)}.{more}"
 
 
 def _throttled(name: str, facts: Facts) -> Iterable[str]:
     yield _waited(name, facts)
+    yield _of_member(facts)
     yield _of_all_connections(facts)
     yield _asks(facts)
     yield _shared(facts)
-    yield _also(facts)
     if part_of(facts.times, busiest(facts)) > waited_part(facts.times):
         yield f"But {causes(facts)}."
     else:
@@ -63,7 +71,14 @@ def _waited(name: str, facts: Facts) -> str:
     by = f" by {rule['set_by']}" if rule["set_by"] else ""
     at = f" {rule['set_at']}" if rule["set_at"] else ""
     origin = f", set{at}{by}" if at or by else ""
-    return f"{name} waited {part_text(waited_part(facts.times))} of {_window(facts)} for {limit}{origin}."
+    part = part_text(waited_part(facts.times))
+    if not (second := _second(facts)):
+        return f"{name} waited {part} of {_window(facts)} for {limit}{origin}."
+    return f"{name} waited {part} of {_window(facts)}, most of it for {limit}{origin}; {second}."
+
+
+def _of_member(facts: Facts) -> str:
+    return "This member of the fleet has a part of that limit." if facts.member else ""
 
 
 def _of_all_connections(facts: Facts) -> str:
@@ -73,7 +88,9 @@ def _of_all_connections(facts: Facts) -> str:
     worst = _of_asked(waited_part(facts.times), facts.times)
     if client.connections_total < 2 or 2 * _of_asked(of_all, client.times) > worst:
         return ""
-    return f"That is one connection; all {client.connections_total} together waited {part_text(of_all)}."
+    others = elsewhere(facts)
+    text = f"That is one connection: all {client.connections_total} together waited {part_text(of_all)}"
+    return f"{text}, and were {others}." if others else f"{text}."
 
 
 def _asks(facts: Facts) -> str:
@@ -97,13 +114,13 @@ def _shared(facts: Facts) -> str:
     )
 
 
-def _also(facts: Facts) -> str:
+def _second(facts: Facts) -> str:
     """Name a second rule that matters."""
     waits = sorted(facts.client.waits, key=lambda wait: -wait[1])
     whole = sum(ms for _, ms in waits)
     if len(waits) < 2 or waits[1][1] < _ALSO_MIN * whole:
         return ""
-    return f"{part_text(waits[1][1] / whole)} of its waits are for {_limit_name(waits[1][0])}."
+    return f"{part_text(waits[1][1] / whole)} of the wait was for {_limit_name(waits[1][0])}"
 
 
 def _broker(facts: Facts) -> str:
@@ -123,7 +140,7 @@ def _of_asked(part: float, times: Sequence[float]) -> float:
 
 
 def _limit_name(rule: Rule) -> str:
-    return f"{rule.key} of {rule.kind} {rule.name!r}" if rule.name else rule.key
+    return f"{rule.key} of {_HOLDERS.get(rule.kind, rule.kind)} {rule.name!r}" if rule.name else rule.key
 
 
 def _window(facts: Facts) -> str:

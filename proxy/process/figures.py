@@ -90,6 +90,7 @@ class MergedFigures:
     Args:
         metrics: of the control process.
         quotas: the control process's engine, which has no clients.
+        seen: answers a query about the time of its own connections: followers.
         waits: yields the waits of followers, whose connections are control's own.
     """
 
@@ -100,8 +101,10 @@ class MergedFigures:
         quotas: Quotas,
         series_max: int,
         now_ms: Callable[[], int],
+        seen: Callable[[Query], Awaitable[Seen]],
         waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
+        self._seen = seen
         self._workers = workers
         self._metrics = metrics
         self._quotas = quotas
@@ -122,7 +125,8 @@ class MergedFigures:
     async def seen(self, query: Query) -> Seen:
         """Return what all processes know of clients' time."""
         found = await self._workers.scrape(lambda number: Look(number, query))
-        return merge_seen(part for part in found.values() if isinstance(part, Seen))
+        own = await self._seen(query)
+        return merge_seen([own, *(part for part in found.values() if isinstance(part, Seen))])
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes."""

@@ -8,7 +8,7 @@ use, a wrong certificate) ends the control process, as it would end a single one
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -22,6 +22,7 @@ from proxy.config import Config
 from proxy.errors import StartError, reason
 from proxy.events import Tell, untold
 from proxy.events.kinds import worker_ended
+from proxy.explain.seen import Query, Seen
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
@@ -209,10 +210,15 @@ class Workers:
         return found
 
     def figures(
-        self, metrics: Metrics, quotas: Quotas, series_max: int, waits: Callable[[], Iterable[QuotaView]]
+        self,
+        metrics: Metrics,
+        quotas: Quotas,
+        series_max: int,
+        seen: Callable[[Query], Awaitable[Seen]],
+        waits: Callable[[], Iterable[QuotaView]],
     ) -> MergedFigures:
         """Return the figures of all processes; the arguments are control's own."""
-        figures = MergedFigures(self, metrics, quotas, series_max, now_ms, waits)
+        figures = MergedFigures(self, metrics, quotas, series_max, now_ms, seen, waits)
         self._ended = figures.ended
         return figures
 

@@ -164,7 +164,7 @@ def _of_entities() -> Iterator[Situation]:
     yield "quotas in a file", file, context(origin=Origin("quotas.toml", "2026-11-22T09:00:00Z"))
     yield "the brokers' own quotas", file, context(origin=Origin("the brokers' own quotas", ""))
     share = client(connection(held=0.5), waits=waits)
-    yield "a member with 40 % of a fleet's budget", share, context(neighbours=taking(8e5))
+    yield "a member with 40 % of a fleet's budget", share, context(neighbours=taking(8e5), member=True)
     yield "a rule that is gone", share, context(definitions=Definitions())
     nameless = client(connection(held=0.5), waits=waits, name=("ann", ""))
     yield "no client id", nameless, context()
