@@ -59,4 +59,4 @@ class Waits:
         found = in_force(rule, self._definitions, user, client_id, self._mutations_rate)
         if found is None:
             return Waiting(user, client_id, part, rule.key)
-        return Waiting(user, client_id, part, rule.key, entity_text(found.entity), found.value)
+        return Waiting(user, client_id, part, rule.key, entity_text(found), found.value)

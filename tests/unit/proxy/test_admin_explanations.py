@@ -96,7 +96,7 @@ async def test_brokers() -> None:
                 "under_way": 0,
                 "oldest_ms": 0,
             }
-        ]
+        ],
     }
 
 
