@@ -108,6 +108,10 @@ hostile: jars ## Every attack in its long form, half an hour; writes the table i
 demo: jars ## Three brokers, the proxy, three clients with quotas: watch them for half a minute
 	@$(BIN)/python -m tests.demo $(ARGS)
 
+.PHONY: console-demo
+console-demo: jars ## The console in front of a cluster with five clients in trouble: prints the page's address
+	@$(BIN)/python -m tests.demo.console $(ARGS)
+
 .PHONY: bench
 bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -12,7 +12,7 @@ from commandline import completion
 from commandline.arguments import Parser, add_format
 from commandline.exit_codes import FAILED, USAGE
 from commandline.output import run_quietly
-from proxy.commands import capture, check, enforcement, explain, fleet, quotas, reassign, serve
+from proxy.commands import capture, check, console, enforcement, explain, fleet, quotas, reassign, serve
 from proxy.config import AdminOptions, LogOptions, ProcessOptions, QuotaSettings
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
@@ -64,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser(
             "enforcement", help="switch all enforcement off or on", description=enforcement.DESCRIPTION
         )
+    )
+    console.add_arguments(
+        commands.add_parser("console", help="show clients on a web page", description=console.DESCRIPTION)
     )
     completion.add_command(commands, program, "command")
     return program

@@ -1,0 +1,220 @@
+"""All members: who responds, and what they say together.
+
+Every member is probed for as long as the console runs; lists are asked for when a page wants them, and for the history.
+Members that a fleet names are added by themselves. Nothing here knows pages.
+"""
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from proxy.console.detail import Detail, detail
+from proxy.console.documents import (
+    Broker,
+    ClientList,
+    Event,
+    EventList,
+    RuleRow,
+    brokers,
+    clients,
+    events,
+    rules,
+)
+from proxy.console.history import SLOT_SECONDS, History
+from proxy.console.member import LIST_SECONDS_MAX, Look, Member, MemberError, new_client
+from proxy.console.merging import merge_brokers, merge_clients, merge_rules
+from proxy.console.options import LIST_BYTES_MAX, MEMBERS_MAX, ConsoleOptions
+
+__all__ = ["Board", "Happened"]
+
+LOG: Final = logging.getLogger(__name__)
+EVENTS_MAX: Final = 500
+_EVENTS_ASKED: Final = 200
+_UNSEEN_SECONDS: Final = 30.0  # without a page, members are asked less often
+_UNSEEN_REFRESH_SECONDS: Final = 10.0
+_RULES_SECONDS: Final = 5.0
+_Value = TypeVar("_Value")
+
+
+class Happened(NamedTuple):
+    """An event with the member that has told it."""
+
+    event: Event
+    member: str
+
+
+class Board:
+    """What is known of all members.
+
+    Args:
+        options: with the members that the operator has named.
+    """
+
+    def __init__(self, options: ConsoleOptions) -> None:
+        self._options = options
+        self._client = new_client()
+        self._members: dict[str, Member] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._read_up_to: dict[str, tuple[str, int]] = {}
+        self._merged: dict[int, tuple[tuple[ClientList | None, ...], ClientList]] = {}
+        self._looked_at = time.monotonic()
+        self.history = History()
+        self.not_asked = 0  # members beyond MEMBERS_MAX
+        self.events_lost = 0
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """All members, those that the operator has named first."""
+        return tuple(self._members.values())
+
+    @property
+    def failures(self) -> int:
+        """How many questions got no usable response."""
+        return sum(member.failures for member in self.members)
+
+    async def run(self) -> None:
+        """Ask members, until cancelled."""
+        for admin in self._options.admins:
+            self._add(admin, "", given=True)
+        try:
+            while True:
+                await asyncio.gather(asyncio.sleep(SLOT_SECONDS), self._note_history())
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await self._client.aclose()
+
+    def look(self) -> None:
+        """Note that a page is open."""
+        self._looked_at = time.monotonic()
+
+    async def clients(self, window: int) -> ClientList:
+        """Return all members' clients; window in seconds."""
+        path = f"/v1/clients?window={window}"
+        lists = tuple(
+            await asyncio.gather(
+                *(
+                    member.read(
+                        Look(
+                            path,
+                            partial(clients, member=member.name),
+                            self._options.refresh_seconds * 0.9,
+                            LIST_BYTES_MAX,
+                            LIST_SECONDS_MAX,
+                        )
+                    )
+                    for member in self.members
+                )
+            )
+        )
+        known, merged = self._merged.get(window, ((), None))
+        if (
+            merged is None
+            or len(known) != len(lists)
+            or any(a is not b for a, b in zip(known, lists, strict=True))
+        ):
+            merged = await asyncio.to_thread(merge_clients, [one for one in lists if one is not None])
+            self._merged[window] = lists, merged
+        return merged
+
+    async def brokers(self) -> tuple[Broker, ...]:
+        """Return the brokers' response times."""
+        return merge_brokers(await self._read("/v1/brokers", brokers, self._options.refresh_seconds * 0.9))
+
+    async def rules(self) -> tuple[RuleRow, ...] | None:
+        """Return all quotas with their use; None if no member offers that."""
+        found = await self._read("/v1/rules", rules, _RULES_SECONDS)
+        return merge_rules(found) if found else None
+
+    async def client(self, user: str, client_id: str, window: int) -> list[Detail]:
+        """Return what each member knows of a client."""
+        path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
+        age = self._options.refresh_seconds * 0.9
+        looks = (member.read(Look(path, partial(detail, member=member.name), age)) for member in self.members)
+        return [one for one in await asyncio.gather(*looks) if one is not None]
+
+    def events(self, at_most: int) -> list[Happened]:
+        """Return the last events of all members, the newest first."""
+        found = (Happened(one, name) for name, kept in self._events.items() for one in kept)
+        return heapq.nlargest(at_most, found, key=lambda happened: happened.event.at)
+
+    def offers(self, path: str) -> bool:
+        """Whether a member that responds offers a document."""
+        return any(member.silent_since is None and path not in member.absent for member in self.members)
+
+    async def _read(self, path: str, read: Callable[[Any], _Value], age: float) -> list[_Value]:
+        """Return one document of each member that has it."""
+        found = await asyncio.gather(*(member.read(Look(path, read, age)) for member in self.members))
+        return [one for one in found if one is not None]
+
+    def _add(self, admin: str, name: str, *, given: bool) -> None:
+        if len(self._members) >= MEMBERS_MAX:
+            self.not_asked += 1
+            return
+        member = self._members[admin] = Member(admin, self._client, given=given)
+        member.told_name = name
+        self._tasks[admin] = asyncio.create_task(self._watch(member), name=f"member {admin}")
+
+    async def _watch(self, member: Member) -> None:
+        """Probe one member for ever."""
+        while True:
+            try:
+                await member.probe()
+                await self._read_events(member)
+                self._discover(member)
+            except MemberError:
+                pass  # the member has noted it
+            except Exception:  # the edge of a task: one member must not end the console
+                LOG.exception("internal error: member %s", member.admin)
+            unseen = time.monotonic() - self._looked_at > _UNSEEN_SECONDS
+            await asyncio.sleep(
+                max(_UNSEEN_REFRESH_SECONDS, self._options.refresh_seconds)
+                if unseen
+                else self._options.refresh_seconds
+            )
+
+    async def _read_events(self, member: Member) -> None:
+        run, after = self._read_up_to.get(member.admin, ("", 0))
+        path = f"/v1/events?after={after}&limit={_EVENTS_ASKED}"
+        found: EventList | None = await member.ask(Look(path, events, 0.0))
+        if found is None:
+            return
+        if run and found.run != run:  # the member has been started anew
+            self._read_up_to[member.admin] = found.run, 0
+            return
+        kept = self._events.setdefault(member.name, [])
+        kept += [one for one in found.events if one.id > after]
+        del kept[:-EVENTS_MAX]
+        self.events_lost += found.lost
+        newest = max([after, *(one.id for one in found.events)])
+        self._read_up_to[member.admin] = found.run, newest
+
+    def _discover(self, member: Member) -> None:
+        """Add the members that this one's fleet has, and the operator did not name."""
+        if member.fleet is None:
+            return
+        known = {one.fleet.name for one in self.members if one.fleet} | {
+            one.told_name for one in self.members
+        }
+        for other in member.fleet.members:
+            if other.name not in known and other.admin not in self._members and _is_url(other.admin):
+                self._add(other.admin, other.name, given=False)
+                known.add(other.name)
+
+    async def _note_history(self) -> None:
+        found, times = await asyncio.gather(self.clients(10), self.brokers())
+        self.history.add(found.clients, times, time.monotonic())
+
+
+def _is_url(admin: str) -> bool:
+    try:
+        parts = urlsplit(admin)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,208 @@
+"""One member, asked over HTTP: bounded in time and bytes, and each document once for all pages that are open.
+
+A member that does not respond, or with something that is not Sluice's JSON, is silent: it says since when and why, and
+is asked again by `probe` alone, so that no page waits for it.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import httpx
+
+from proxy.console.documents import Fleet, Status, fleet, status
+from proxy.console.fields import DocumentError
+from proxy.console.options import RESPONSE_BYTES_MAX
+from proxy.logs import event
+
+__all__ = ["Look", "Member", "MemberError", "new_client"]
+
+LOG: Final = logging.getLogger(__name__)
+SECONDS_MAX: Final = 3.0  # for a response
+LIST_SECONDS_MAX: Final = 15.0  # for 10,000 clients
+_IDLE_SECONDS_MAX: Final = 5.0  # the admin port closes a connection after 10
+_CACHED_MAX: Final = 64
+_PARSED_HERE_MAX: Final = 64 * 1024  # a larger document is parsed in a thread
+_LOAD_MAX: Final = 0.05  # a document is asked for no more than this part of the time that it takes
+_PROBLEM_CHARACTERS_MAX: Final = 200
+_Value = TypeVar("_Value")
+
+
+class MemberError(Exception):
+    """A member does not respond, or not with Sluice's JSON."""
+
+
+class Look(NamedTuple, Generic[_Value]):
+    """How a document is read.
+
+    Args:
+        path: with its query.
+        read: makes the value of the parsed JSON.
+        age: how old it may be, in seconds.
+    """
+
+    path: str
+    read: Callable[[Any], _Value]
+    age: float
+    bytes_max: int = RESPONSE_BYTES_MAX
+    seconds_max: float = SECONDS_MAX
+
+
+class _Kept:
+    """A document that was read; `value` is None where the member does not offer it."""
+
+    __slots__ = ("at", "lock", "took", "value")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.value: Any = None
+        self.at: float | None = None
+        self.took = 0.0
+
+
+def new_client() -> httpx.AsyncClient:
+    """Create the client for all members: no proxies of the environment, no redirects, nothing compressed."""
+    return httpx.AsyncClient(
+        trust_env=False,
+        follow_redirects=False,
+        headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "sluice-console"},
+        limits=httpx.Limits(
+            max_connections=256, max_keepalive_connections=128, keepalive_expiry=_IDLE_SECONDS_MAX
+        ),
+        timeout=httpx.Timeout(None),  # each request has a time for the whole of it
+    )
+
+
+class Member:
+    """One Sluice.
+
+    Args:
+        admin: its admin port, a URL without a final slash.
+        given: whether the operator named it; else the fleet did.
+    """
+
+    def __init__(self, admin: str, client: httpx.AsyncClient, *, given: bool) -> None:
+        self.admin = admin
+        self.given = given
+        self.status: Status | None = None
+        self.fleet: Fleet | None = None
+        self.told_name = ""  # by the fleet
+        self.silent_since: datetime | None = None
+        self.problem = ""
+        self.responds = False  # has responded at all
+        self.failures = 0
+        self.absent: set[str] = set()  # documents that its version does not offer
+        self._client = client
+        self._broken: Look[Any] | None = None  # which was asked for when it fell silent
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        """Its name in the fleet, or its address."""
+        own = self.status.member if self.status else ""
+        return own or self.told_name or self.admin.partition("://")[2]
+
+    async def probe(self) -> None:
+        """Ask for what it is, also while it is silent.
+
+        Raises:
+            MemberError: it does not respond.
+        """
+        self.status = await self.ask(Look("/v1/status", status, 0.0))
+        self.fleet = await self.ask(Look("/v1/fleet", fleet, 0.0))
+        if self._broken is not None:
+            await self.ask(self._broken)  # what responds, and fails in one document, is not well yet
+        if self.silent_since is not None:
+            event(LOG, logging.INFO, "a member responds again", admin=self.admin)
+        self.silent_since, self.problem, self.responds, self._broken = None, "", True, None
+
+    async def read(self, look: Look[_Value]) -> _Value | None:
+        """Return a document, which may be as old as the look says; None if it is not offered, or nothing is.
+
+        It is asked for once at a time, and rarely if it takes long.
+        """
+        kept = self._keep(look.path)
+        async with kept.lock:
+            age = max(look.age, kept.took / _LOAD_MAX)
+            if self.silent_since is None and (kept.at is None or time.monotonic() - kept.at >= age):
+                began = time.monotonic()
+                try:
+                    kept.value = await self.ask(look)
+                except MemberError:
+                    kept.value = None
+                kept.at = time.monotonic()
+                kept.took = kept.at - began
+            value: _Value | None = kept.value if self.silent_since is None else None
+        return value
+
+    def _keep(self, path: str) -> _Kept:
+        kept = self._kept.get(path)
+        if kept is None:
+            while len(self._kept) >= _CACHED_MAX:
+                self._kept.popitem(last=False)
+            kept = self._kept[path] = _Kept()
+        self._kept.move_to_end(path)
+        return kept
+
+    async def ask(self, look: Look[_Value]) -> _Value | None:
+        """Ask for a document; None if it is not offered.
+
+        Raises:
+            MemberError: the member does not respond, or with something else; it is silent now.
+        """
+        name = look.path.partition("?")[0]
+        try:
+            code, body = await asyncio.wait_for(self._get_again(look), look.seconds_max)
+            if code == HTTPStatus.NOT_FOUND:
+                if not body.lstrip().startswith(b"{"):  # a document says itself what it does not have
+                    self.absent.add(name)
+                return None
+            if code != HTTPStatus.OK:
+                raise MemberError(f"{name}: HTTP status {code}")
+            self.absent.discard(name)
+            if len(body) <= _PARSED_HERE_MAX:
+                return look.read(json.loads(body))
+            return await asyncio.to_thread(lambda: look.read(json.loads(body)))
+        except TimeoutError:
+            raise self._failed(look, f"no response within {look.seconds_max:g} s") from None
+        except httpx.HTTPError as error:
+            raise self._failed(look, str(error) or type(error).__name__) from None
+        except (DocumentError, ValueError, RecursionError) as error:
+            problem = str(error) if isinstance(error, DocumentError) else "it is not JSON"
+            raise self._failed(look, f"{name} is not Sluice's: {problem}") from None
+        except MemberError as error:
+            raise self._failed(look, str(error)) from None
+
+    async def _get_again(self, look: Look[Any]) -> tuple[int, bytes]:
+        """Ask once more where the connection, kept since the last request, is gone."""
+        try:
+            return await self._get(look)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return await self._get(look)
+
+    async def _get(self, look: Look[Any]) -> tuple[int, bytes]:
+        """Return the status and the body, which is bounded."""
+        body = bytearray()
+        async with self._client.stream("GET", self.admin + look.path) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise MemberError("it compresses its response, which was not asked for")
+            async for portion in response.aiter_raw():
+                body += portion
+                if len(body) > look.bytes_max:
+                    raise MemberError(f"{look.path.partition('?')[0]} is larger than {look.bytes_max} bytes")
+        return response.status_code, bytes(body)
+
+    def _failed(self, look: Look[Any], problem: str) -> MemberError:
+        """Count a failure, and note since when it is silent."""
+        self.failures += 1
+        self.problem = problem[:_PROBLEM_CHARACTERS_MAX]
+        if self.silent_since is None:
+            self.silent_since, self._broken = datetime.now(UTC), look
+            event(LOG, logging.WARNING, "a member does not respond", admin=self.admin, reason=self.problem)
+        return MemberError(self.problem)

@@ -1,0 +1,108 @@
+"""Rows of several members, made one row for each client. Pure.
+
+A client is shown by the member where it waits longest, as one member shows it by its worst connection. Its rates are
+added up: in a fleet a limit is one budget for all members.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from proxy.console.detail import CONNECTIONS_MAX, Connection, Detail
+from proxy.console.documents import Broker, Client, ClientList, Quota, RuleRow, waited
+from proxy.explain.parts import IDLE
+
+__all__ = ["merge_brokers", "merge_clients", "merge_connections", "merge_rules", "worst"]
+
+
+def merge_clients(lists: Sequence[ClientList]) -> ClientList:
+    """Return all members' clients, each once, those that wait longest first."""
+    found: dict[tuple[str, str], Client] = {}
+    for one in lists:
+        for client in one.clients:
+            key = client.user, client.client_id
+            other = found.get(key)
+            found[key] = client if other is None else _sum(other, client)
+    rows = tuple(sorted(found.values(), key=waiting_order, reverse=True))
+    return ClientList(max([len(rows), *(one.total for one in lists)]), rows)
+
+
+def waiting_order(client: Client) -> tuple[float, float]:
+    """Sort key: how much of its time it waits for quotas, then how little it is idle."""
+    return waited(client.times), -client.times[IDLE]
+
+
+def merge_brokers(lists: Iterable[Sequence[Broker]]) -> tuple[Broker, ...]:
+    """Return each broker once: the median weighted by responses, the p99 that is highest at a member."""
+    found: dict[int, Broker] = {}
+    for broker in (broker for brokers in lists for broker in brokers):
+        other = found.get(broker.broker)
+        if other is None:
+            found[broker.broker] = broker
+            continue
+        timed = max(1, broker.timed + other.timed)
+        median = (broker.median_ms * broker.timed + other.median_ms * other.timed) / timed
+        found[broker.broker] = Broker(
+            broker.broker, broker.timed + other.timed, median, max(broker.p99_ms, other.p99_ms)
+        )
+    return tuple(found[broker] for broker in sorted(found))
+
+
+def merge_rules(lists: Iterable[Sequence[RuleRow]]) -> tuple[RuleRow, ...]:
+    """Return each rule once; numbers of clients are of the member that has most, rates are added up."""
+    found: dict[tuple[str, str, str], RuleRow] = {}
+    for rule in (rule for rules in lists for rule in rules):
+        key = rule.kind, rule.key, rule.entity
+        other = found.get(key)
+        found[key] = (
+            rule
+            if other is None
+            else other._replace(
+                clients=max(rule.clients, other.clients),
+                waiting=max(rule.waiting, other.waiting),
+                rate=None
+                if rule.rate is None and other.rate is None
+                else (rule.rate or 0) + (other.rate or 0),
+                enforced=rule.enforced and other.enforced,
+            )
+        )
+    return tuple(sorted(found.values(), key=lambda rule: (-rule.waiting, -rule.clients, rule.entity)))
+
+
+def worst(details: Sequence[Detail]) -> Detail:
+    """Return the member's view where the client waits longest; if it waits at none, where it is idle least."""
+    return max(details, key=lambda one: (waited(one.times), -one.times[IDLE]))
+
+
+def merge_connections(details: Sequence[Detail]) -> tuple[Connection, ...]:
+    """Return all members' connections of a client, those that wait longest first."""
+    found = (connection for one in details for connection in one.connections)
+    order = sorted(found, key=lambda one: (waited(one.times), -one.times[IDLE]), reverse=True)
+    return tuple(order[:CONNECTIONS_MAX])
+
+
+def _sum(one: Client, other: Client) -> Client:
+    first = max(one, other, key=waiting_order)
+    rule = first.rule or one.rule or other.rule
+    connections = max(1, one.connections + other.connections)
+    times = tuple(
+        (own * one.connections + its * other.connections) / connections
+        for own, its in zip(one.all_times, other.all_times, strict=True)
+    )
+    return Client(
+        one.user,
+        one.client_id,
+        one.connections + other.connections,
+        first.times,
+        times,
+        rule,
+        _quotas(one.quotas, other.quotas),
+        (*one.members, *other.members),
+    )
+
+
+def _quotas(one: Sequence[Quota], other: Sequence[Quota]) -> tuple[Quota, ...]:
+    found = {(quota.kind, quota.entity): quota for quota in one}
+    for quota in other:
+        key = quota.kind, quota.entity
+        own = found.get(key)
+        found[key] = quota if own is None else own._replace(rate=own.rate + quota.rate)
+    return tuple(found.values())

@@ -1,0 +1,275 @@
+"""What each page shows: panels by name, with the values for their templates.
+
+A page and the stream of its changes are the same panels, so what is pushed cannot differ from what a reload shows.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from proxy.console.board import Board
+from proxy.console.cause import SLOW_MS, WAITS_MIN, cause, heaviest, trouble
+from proxy.console.detail import Detail
+from proxy.console.documents import Broker, Client, Quota, RuleRow, waited
+from proxy.console.history import SLOT_SECONDS
+from proxy.console.merging import merge_connections, worst
+from proxy.console.tables import Asked, choose
+from proxy.explain.parts import BROKER
+
+__all__ = ["VIEWS", "View"]
+
+_TOLD_MAX: Final = 6  # clients with their sentence on the first screen
+_HEAVIEST_MAX: Final = 8
+_EVENTS_SHOWN: Final = 8
+_EVENTS_PAGE: Final = 200
+_ROWS_SPARK_SLOTS: Final = 60  # five minutes
+_TIMELINE_SLOTS_MIN: Final = 36  # three minutes
+
+
+class View(NamedTuple):
+    """A page.
+
+    Args:
+        title: of the document.
+        panels: names of templates, in order.
+        side: more panels, in a column of their own.
+        values: for all of them.
+        found: False for what no member knows.
+    """
+
+    name: str
+    title: str
+    panels: tuple[str, ...]
+    values: Mapping[str, Any]
+    side: tuple[str, ...] = ()
+    found: bool = True
+
+
+class Told(NamedTuple):
+    """A client in trouble, with its sentence."""
+
+    client: Client
+    kind: str
+    part: float
+    sentence: str
+    samples: Sequence[tuple[float, ...] | None]
+
+
+class Use(NamedTuple):
+    """A client beside the limit that it is closest to."""
+
+    client: Client
+    quota: Quota
+
+
+async def overview(board: Board, asked: Asked) -> View:
+    """The first screen: who waits and why, and all clients."""
+    found, brokers = await asyncio.gather(board.clients(asked.window), board.brokers())
+    worst_first = sorted(found.clients, key=lambda client: trouble(client, brokers), reverse=True)
+    told = await _tell(board, asked, worst_first, brokers)
+    uses = [Use(client, quota) for client in found.clients if (quota := heaviest(client)) is not None]
+    uses.sort(key=lambda use: use.quota.rate / use.quota.value, reverse=True)
+    chosen = choose(found.clients, asked, brokers)
+    kinds = [cause(client, brokers).kind for client in found.clients]
+    return View(
+        "overview",
+        "Sluice",
+        ("banners", "told", "clients"),
+        {
+            **_common(board, asked),
+            "told": told,
+            "counts": {
+                kind: kinds.count(kind) for kind in ("quota", "observed", "broker", "client", "sluice")
+            },
+            "total": found.total,
+            "chosen": chosen,
+            "rows": [_row(board, client, brokers) for client in chosen.rows],
+            "has_rates": bool(uses) or any(client.quotas for client in found.clients),
+            "uses": uses[:_HEAVIEST_MAX],
+            "brokers": [
+                (broker, board.history.broker(broker.broker, time.monotonic())) for broker in brokers
+            ],
+            "slow_ms": SLOW_MS,
+            "events": board.events(_EVENTS_SHOWN),
+        },
+        side=("uses", "brokers", "members", "events"),
+    )
+
+
+async def client(board: Board, asked: Asked) -> View:
+    """One client: the sentence, where its time goes, and what could be done."""
+    found, brokers = await asyncio.gather(
+        board.client(asked.user, asked.client_id, asked.window), board.brokers()
+    )
+    title = asked.client_id or "(no client id)"
+    common = _common(board, asked)
+    if not found:
+        return View("client", title, ("banners", "unknown_client"), common, found=False)
+    first = worst(found)
+    now = time.monotonic()
+    slots = max(_TIMELINE_SLOTS_MIN, board.history.seconds(now) // SLOT_SECONDS)
+    return View(
+        "client",
+        title,
+        ("banners", "verdict", "timeline", "rule", "wants", "neighbours", "connections"),
+        {
+            **common,
+            "one": first,
+            "others": [one for one in found if one is not first],
+            "samples": board.history.client((asked.user, asked.client_id), now, slots),
+            "samples_seconds": slots * SLOT_SECONDS,
+            "connections": merge_connections(found),
+            "connections_total": sum(one.connections_total for one in found),
+            "neighbours": _neighbours(found),
+            "slow": next((broker for broker in brokers if _is_slow(first, broker)), None),
+        },
+    )
+
+
+async def rule(board: Board, asked: Asked) -> View:
+    """One rule, and all clients under it."""
+    found, brokers, rules = await asyncio.gather(board.clients(asked.window), board.brokers(), board.rules())
+    under = [one for one in found.clients if _is_under(one, asked)]
+    chosen = choose(under, asked, brokers)
+    row = next((one for one in rules or () if _is_same(one, asked)), None)
+    return View(
+        "rule",
+        f"{asked.key or asked.kind} of {asked.entity}",
+        ("banners", "rule_head", "clients"),
+        {
+            **_common(board, asked),
+            "row": row,
+            "shown_rule": next((one.rule for one in under if _names(one, asked)), None),
+            "waiting": sum(waited(one.times) >= WAITS_MIN for one in under),
+            "total": len(under),
+            "chosen": chosen,
+            "rows": [_row(board, one, brokers) for one in chosen.rows],
+            "has_rates": True,
+        },
+    )
+
+
+async def rules(board: Board, asked: Asked) -> View:
+    """All rules with their use."""
+    found = await board.rules()
+    return View("rules", "Quotas", ("banners", "rules"), {**_common(board, asked), "rules": found})
+
+
+async def events(board: Board, asked: Asked) -> View:
+    """What happened."""
+    values = {**_common(board, asked), "events": board.events(_EVENTS_PAGE), "all_events": True}
+    return View("events", "Events", ("banners", "events"), values)
+
+
+VIEWS: Final[Mapping[str, Callable[[Board, Asked], Awaitable[View]]]] = {
+    "overview": overview,
+    "client": client,
+    "rule": rule,
+    "rules": rules,
+    "events": events,
+}
+
+
+def _common(board: Board, asked: Asked) -> dict[str, Any]:
+    members = board.members
+    known = [member for member in members if member.status is not None and member.silent_since is None]
+    return {
+        "asked": asked,
+        "members": members,
+        "responding": sum(member.responds and member.silent_since is None for member in members),
+        "silent": [member for member in members if member.silent_since is not None],
+        "not_enforcing": [
+            m for m in known if m.status and not m.status.enforcing and m.status.mode != "observe"
+        ],
+        "observing": [m for m in known if m.status and m.status.mode == "observe"],
+        "not_ready": [m for m in known if m.status and m.status.ready],
+        "disagreements": sorted({text for m in members if m.fleet for text in m.fleet.disagreements}),
+        "has_status": bool(known),
+        "has_events": board.offers("/v1/events"),
+        "events_lost": board.events_lost,
+        "failures": board.failures,
+        "not_asked": board.not_asked,
+        "all_events": False,
+        "now": datetime.now(UTC),
+    }
+
+
+async def _tell(
+    board: Board, asked: Asked, clients: Sequence[Client], brokers: Sequence[Broker]
+) -> list[Told]:
+    """Return the clients with the most trouble, with their sentences."""
+    chosen = [(one, cause(one, brokers)) for one in clients[:_TOLD_MAX]]
+    chosen = [(one, found) for one, found in chosen if found.kind != "calm"]
+    details = await asyncio.gather(
+        *(board.client(one.user, one.client_id, asked.window) for one, _ in chosen)
+    )
+    now = time.monotonic()
+    told = []
+    for (one, found), known in zip(chosen, details, strict=True):
+        sentence = worst(known).sentence if known else found.text
+        if found.kind == "broker" and known and not _at_slow_broker(worst(known)):
+            continue  # another broker is slow
+        samples = board.history.client((one.user, one.client_id), now, _ROWS_SPARK_SLOTS)
+        told.append(Told(one, found.kind, found.part, sentence, samples))
+    return told
+
+
+def _at_slow_broker(one: Detail) -> bool:
+    return one.broker is None or one.broker.p99_ms >= SLOW_MS
+
+
+def _row(board: Board, one: Client, brokers: Sequence[Broker]) -> Mapping[str, Any]:
+    key = one.user, one.client_id
+    return {
+        "client": one,
+        "waited": waited(one.times),
+        "cause": cause(one, brokers),
+        "quota": heaviest(one),
+        "samples": board.history.client(key, time.monotonic(), _ROWS_SPARK_SLOTS),
+    }
+
+
+def _recent_p99(board: Board, broker: Broker) -> list[float | None]:
+    """Return its p99 of the last quarter of an hour, each as a part of the highest, or of SLOW_MS."""
+    values = board.history.broker(broker.broker, time.monotonic())
+    top = max([SLOW_MS, *(value for value in values if value is not None)])
+    return [None if value is None else value / top for value in values]
+
+
+def _neighbours(found: Sequence[Detail]) -> list[tuple[str, str, float]]:
+    """Add up the neighbours' rates of all members, the largest first."""
+    rates: dict[tuple[str, str], float] = {}
+    for one in (neighbour for known in found for neighbour in known.neighbours):
+        rates[one.user, one.client_id] = rates.get((one.user, one.client_id), 0.0) + one.rate
+    return sorted(((*name, rate) for name, rate in rates.items()), key=lambda row: -row[2])
+
+
+def _is_slow(one: Detail, broker: Broker) -> bool:
+    known = one.broker
+    return (
+        one.times[BROKER] > 0
+        and known is not None
+        and broker.broker == known.broker
+        and broker.p99_ms >= SLOW_MS
+    )
+
+
+def _names(one: Client, asked: Asked) -> bool:
+    """Whether the client waits for this rule."""
+    found = one.rule
+    if found is None or (found.kind, found.key) != (asked.kind, asked.key):
+        return False
+    return (found.entity or found.name) == asked.entity
+
+
+def _is_under(one: Client, asked: Asked) -> bool:
+    """Whether the rule limits the client."""
+    if _names(one, asked):
+        return True
+    return any((quota.kind, quota.entity) == (asked.kind, asked.entity) for quota in one.quotas)
+
+
+def _is_same(row: RuleRow, asked: Asked) -> bool:
+    return (row.kind, row.key, row.entity) == (asked.kind, asked.key, asked.entity)
