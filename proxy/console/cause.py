@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from commandline.amounts import duration
 from proxy.console.documents import Broker, Client, Quota, Rule, waited
+from proxy.explain.amounts import amount
 from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE
-from proxy.explain.sentence import amount
 
 __all__ = ["PART_NAMES", "SLOW_MS", "Cause", "amount_of", "cause", "heaviest", "limit_text", "trouble"]
 
