@@ -14,6 +14,7 @@ from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE
 __all__ = ["PART_NAMES", "SLOW_MS", "Cause", "amount_of", "cause", "heaviest", "limit_text", "trouble"]
 
 WAITS_MIN: Final = 0.01
+_KINDS: Final = frozenset(("produce", "fetch", "topic", "request", "mutation", "connection", "replication"))
 _MOSTLY: Final = 0.5
 _SLUICE_MIN: Final = 0.2
 SLOW_MS: Final = 100.0  # a broker's p99
@@ -88,10 +89,7 @@ def amount_of(kind: str, value: float) -> str:
     >>> amount_of("produce", 2e6), amount_of("new", 2.5)
     ('2.0 MB/s', '2.5')
     """
-    try:
-        return amount(kind, value)
-    except KeyError:
-        return f"{value:g}"
+    return amount(kind, value) if kind in _KINDS else f"{value:g}"
 
 
 def heaviest(client: Client) -> Quota | None:
