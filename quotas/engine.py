@@ -396,4 +396,5 @@ class Engine:
             *throttle.totals(),
             throttle.debt_bytes(now_ms),
             broker=throttle.broker,
+            backlog_bytes=throttle.backlog_bytes(now_ms),
         )

@@ -105,6 +105,7 @@ class Explanations:
             seen.brokers,
             seen.own,
             self._member,
+            seen.backlogs,
         )
         document = {**explain(seen.clients[0], context), "enforcing": self._quotas.enforcing}
         return await asyncio.to_thread(_page, 200, document)

@@ -36,6 +36,7 @@ from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState
 from proxy.stats import Stats
 from quotas.engine import ClientQuota, Engine
+from quotas.limiters.virtual_time import ConnectionTime
 
 __all__ = ["Channel"]
 
@@ -99,6 +100,11 @@ class Channel:
     def leaving_out(self) -> ReplicaThrottle | None:
         """The limit for which the present Fetch of a follower leaves replicas out."""
         return None
+
+    @property
+    def virtual_time(self) -> ConnectionTime:
+        """The waits that would have been while quotas were only observed."""
+        return self.state.virtual_time
 
     @property
     def probe(self) -> Probe | None:

@@ -21,6 +21,7 @@ from proxy.channel.probe import Probe, Probed
 from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.verdict import Verdict
 from quotas.engine import ClientQuota
+from quotas.limiters.virtual_time import ConnectionTime
 
 __all__ = ["Direction", "Machine"]
 
@@ -99,6 +100,10 @@ class Machine(Protocol):
     @property
     def leaving_out(self) -> ReplicaThrottle | None:
         """The limit for which the present Fetch of a follower leaves replicas out."""
+
+    @property
+    def virtual_time(self) -> ConnectionTime:
+        """The waits that would have been while quotas were only observed."""
 
     @property
     def probe(self) -> Probe | None:

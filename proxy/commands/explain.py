@@ -91,6 +91,12 @@ def table(document: Document) -> Iterator[str]:
     if rule is not None:
         yield ""
         yield from _rule(document, rule)
+    predicted = document["predicted"]
+    if predicted is not None:
+        yield ""
+        part = f"{predicted['throttled_part']:.0%}"
+        yield f"if quotas were enforced, it would wait {part} of its time ({predicted['assumed']})"
+        yield from _rule(document, predicted["rule"])
     if document["neighbours"]:
         kind = rule["kind"] if rule else "produce"
         yield ""

@@ -5,6 +5,7 @@
     condition    what a connection does at an instant, as the shell tells it
     watch        visits connections in turn, and attributes their time
     waiting      clients that begin to wait for more than half of their time, and end
+    predicted    the waits that would have been, while quotas are only observed
     latencies    brokers' response times, by requests and by time
     under_way    requests that brokers have had for long
     own_time     what Sluice needs itself

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from proxy.channel import NONE_PROBED, Muting, Probe, Probed, ReplicaThrottle
 from quotas.engine import ClientQuota
+from quotas.limiters.virtual_time import ConnectionTime
 
 __all__ = ["ASKED", "AT_BROKER", "AT_CLIENT", "IN_SLUICE", "UNASKED", "UNREAD", "Condition"]
 
@@ -29,6 +30,7 @@ class Condition(NamedTuple):
         probed: those whose responses have begun since the last visit.
         follower: the id of the broker that fetches as a follower; -1 for a client.
         leaving_out: the limit for which a follower's present Fetch leaves replicas out.
+        virtual_time: its waits if quotas were enforced; None for none.
     """
 
     quota: ClientQuota | None
@@ -42,3 +44,4 @@ class Condition(NamedTuple):
     probed: Probed = NONE_PROBED
     follower: int = -1
     leaving_out: ReplicaThrottle | None = None
+    virtual_time: ConnectionTime | None = None

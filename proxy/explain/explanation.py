@@ -7,6 +7,9 @@ from proxy.explain import parts
 from proxy.explain.facts import Facts
 from proxy.explain.neighbours import Neighbour
 from proxy.explain.own_time import OwnReport
+from proxy.explain.predicted import main_rule as predicted_rule
+from proxy.explain.predicted import open_loop
+from proxy.explain.prospect import would_wait
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text, in_force
 from proxy.explain.sentence import sentence
@@ -49,6 +52,7 @@ class Context(NamedTuple):
         brokers: all brokers' response times.
         own: what Sluice needs itself.
         member: whether this is one member of a fleet.
+        backlogs: the bytes that all clients of a rule would have left to send if it were enforced.
     """
 
     window: int
@@ -60,6 +64,7 @@ class Context(NamedTuple):
     brokers: Sequence[BrokerReport]
     own: OwnReport | None = None
     member: bool = False
+    backlogs: Mapping[Rule, float] = {}
 
 
 def explain(client: ClientReport, context: Context) -> dict[str, Any]:
@@ -107,6 +112,30 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
         context.member,
     )
     document["sentence"] = sentence(facts)
+    document["predicted"] = _predicted(client, context)
+    if document["predicted"] is not None:
+        document["sentence"] += " " + would_wait(client.client_id, document["predicted"])
+    return document
+
+
+def _predicted(client: ClientReport, context: Context) -> Mapping[str, Any] | None:
+    """Return what would be if quotas were enforced; None while they are, or if the client would not wait."""
+    rule = predicted_rule(client.predicted)
+    if context.enforcing or rule is None:
+        return None
+    found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
+    if found is None:
+        return None
+    document: dict[str, Any] = {
+        "throttled_part": round(client.predicted.part, 4),
+        "assumed": "it waits for its responses",
+        "rule": _rule_document(found, context),
+    }
+    neighbours = context.neighbours(rule)
+    own = _own_rate(client, neighbours)
+    if rule.kind in ("produce", "fetch") and own:
+        total = sum(neighbour.rate for neighbour in neighbours)
+        document |= open_loop(own, found.value, total, context.backlogs.get(rule, 0.0))
     return document
 
 
@@ -158,9 +187,13 @@ def main_rule(client: ClientReport) -> Rule | None:
 
 def _wants(client: ClientReport, neighbours: Sequence[Neighbour], waited: float) -> Wants | None:
     """Return what the client would take; None if its rate is not known."""
-    name = client.user, client.client_id
-    own = sum(one.rate for one in neighbours if (one.user, one.client_id) == name)
+    own = _own_rate(client, neighbours)
     return wants(own, waited) if own else None
+
+
+def _own_rate(client: ClientReport, neighbours: Sequence[Neighbour]) -> float:
+    name = client.user, client.client_id
+    return sum(one.rate for one in neighbours if (one.user, one.client_id) == name)
 
 
 def _broker(connection: ConnectionReport, brokers: Sequence[BrokerReport]) -> BrokerReport | None:

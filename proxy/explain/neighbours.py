@@ -63,6 +63,7 @@ class Sharers:
         self._type = "" if rule.name else _TYPES.get(rule.key, "")
         self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if self._type else None
         self._rates: dict[tuple[str, str], float] = {}
+        self._backlogs: dict[int, float] = {}  # by broker
 
     def look(self, now_ms: int) -> Iterator[None]:
         """Look at all clients; iterate over the result in portions."""
@@ -83,6 +84,12 @@ class Sharers:
         if bucket == self._bucket:
             name = view.user, view.client_id
             self._rates[name] = self._rates.get(name, 0.0) + view.byte_rate
+            self._backlogs[view.broker] = view.backlog_bytes
+
+    @property
+    def backlog_bytes(self) -> float:
+        """What they would have left to send, at all brokers (`QuotaView`)."""
+        return sum(self._backlogs.values())
 
 
 def largest(neighbours: Iterable[Neighbour]) -> tuple[Neighbour, ...]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from proxy.explain import parts
 from proxy.explain.latencies import class_of, percentile_ms, slowest_ms, time_percentile_ms
+from proxy.explain.predicted import NOTHING_PREDICTED, Predicted, merge_predicted
 from proxy.explain.rules import Rule
 from proxy.explain.watch import Client, Meter, Watch
 
@@ -108,6 +109,7 @@ class ClientReport(NamedTuple):
         broker_ms: the brokers' time of these together.
         brokers: it at each broker; empty in a list of clients.
         unread_ms: of the part CLIENT, the time in which it did not read its responses.
+        predicted: what it would wait for if quotas were enforced.
     """
 
     user: str
@@ -120,6 +122,7 @@ class ClientReport(NamedTuple):
     broker_ms: float
     brokers: tuple[OwnBroker, ...] = ()
     unread_ms: float = 0.0
+    predicted: Predicted = NOTHING_PREDICTED
 
 
 def report(client: Client, window: int, now_ms: int, connections_max: int = CONNECTIONS_MAX) -> ClientReport:
@@ -138,6 +141,7 @@ def report(client: Client, window: int, now_ms: int, connections_max: int = CONN
         sum(ms for _, ms in asked.values()),
         _brokers(found, asked) if connections_max > 1 else (),
         0.0 if client.unread is None else client.unread.sums(window, now_ms)[0],
+        _predicted(client, window, now_ms),
     )
 
 
@@ -161,6 +165,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         sum(one.broker_ms for one in found),
         _merge_own(broker for one in found for broker in one.brokers),
         sum(one.unread_ms for one in found),
+        merge_predicted(one.predicted for one in found),
     )
 
 
@@ -236,6 +241,12 @@ def _merge_own(brokers: Iterable[OwnBroker]) -> tuple[OwnBroker, ...]:
             one = OwnBroker(one.broker, *sums)  # noqa: PLW2901 - the sum takes its place
         found[one.broker] = one
     return tuple(sorted(found.values()))
+
+
+def _predicted(client: Client, window: int, now_ms: int) -> Predicted:
+    meters = (meter.predicted for meter in islice(client.meters, LOOKED_AT_MAX))
+    parts_of = (waits.part(window, now_ms) for waits in meters if waits is not None)
+    return client.predictions.report(parts_of, window, now_ms)
 
 
 def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:

@@ -29,14 +29,16 @@ class Seen(NamedTuple):
     """An answer.
 
     Args:
-        neighbours: of one client, by the rules that it waits for.
+        neighbours: of one client, by the rules that it waits for, or would wait for.
         own: what Sluice needs itself.
+        backlogs: the bytes that they would have left to send, by rule.
     """
 
     clients: tuple[ClientReport, ...]
     neighbours: Mapping[Rule, tuple[Neighbour, ...]]
     brokers: tuple[BrokerReport, ...]
     own: OwnReport | None = None
+    backlogs: Mapping[Rule, float] = {}
 
 
 NOTHING: Final = Seen((), {}, ())
@@ -60,4 +62,5 @@ def merge_seen(answers: Iterable[Seen]) -> Seen:
         {rule: largest(some) for rule, some in neighbours.items()},
         tuple(merge_brokers(broker for one in found for broker in one.brokers)),
         merge_own(one.own for one in found),
+        {rule: sum(one.backlogs.get(rule, 0.0) for one in found) for rule in neighbours},
     )

@@ -15,6 +15,7 @@ from proxy.channel import Probe
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
 from proxy.explain.latencies import Latencies
+from proxy.explain.predicted import PredictedWaits, Predictions
 from proxy.explain.rules import Rule, rule_of
 from proxy.explain.under_way import UnderWay
 from proxy.explain.waits import ConnectionWaits, Waits
@@ -41,9 +42,13 @@ class Meter:
         broker: the id of its broker.
         peer: the client's address and port.
         waits: what it has waited for quotas lately; None before the first wait.
+        predicted: its waits if quotas were enforced; None before the first.
     """
 
-    __slots__ = ("broker", "client", "held_ms", "muted_ms", "peer", "seen_ms", "since_ms", "waits", "windows")
+    __slots__ = (
+        *("broker", "client", "held_ms", "muted_ms", "peer", "predicted", "seen_ms", "since_ms"),
+        *("waits", "windows"),
+    )
 
     def __init__(self, peer: str, since_ms: int, seen_ms: int) -> None:
         self.peer = peer
@@ -54,6 +59,7 @@ class Meter:
         self.client: Client | None = None
         self.windows: Windows | None = None
         self.waits: ConnectionWaits | None = None
+        self.predicted: PredictedWaits | None = None
 
 
 class Client:
@@ -63,13 +69,17 @@ class Client:
         windows: the sums of its connections' parts, in ms.
         rules: the rules that have made it wait, with the time in ms; the index 0 of their windows.
         waits: the sums of these times that never fall, by kind of quota.
+        predictions: its waits if quotas were enforced.
         meters: its connections that are open.
         brokers: by broker, about how many requests it had, and its time for them in ms.
         unread: the time in ms in which it did not read its responses; None before the first.
         seen_ms: when it last had a connection.
     """
 
-    __slots__ = ("brokers", "client_id", "meters", "rules", "seen_ms", "unread", "user", "waits", "windows")
+    __slots__ = (
+        *("brokers", "client_id", "meters", "predictions", "rules", "seen_ms", "unread", "user"),
+        *("waits", "windows"),
+    )
 
     def __init__(self, user: str, client_id: str) -> None:
         self.user = user
@@ -77,6 +87,7 @@ class Client:
         self.windows = Windows(len(parts.NAMES))
         self.rules: dict[Rule, Windows] = {}
         self.waits = Waits()
+        self.predictions = Predictions()
         self.meters: set[Meter] = set()
         self.brokers: dict[int, Windows] = {}
         self.unread: Windows | None = None
@@ -151,6 +162,11 @@ class Watch:
             self._count(client, ended.broker, ended.took_ns, 1.0, now_ms)
         if condition.probed.probes:
             self._count_probes(client, condition, None if ended is None else ended.probe, now_ms)
+        time = condition.virtual_time
+        if time is not None and time.waited_ms:
+            if meter.predicted is None:
+                meter.predicted = PredictedWaits()
+            client.predictions.add(time, meter.predicted.update(time, elapsed_ms, now_ms), now_ms)
 
     def end(self, connection: Hashable) -> None:
         """Note that a connection has ended."""

@@ -29,6 +29,7 @@ def condition_of(connection: Connection, now: int) -> Condition:
         channel.take_probed(),
         channel.follower,
         channel.leaving_out,
+        channel.virtual_time,
     )
 
 

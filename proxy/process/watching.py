@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from proxy.clock import clock_ns
-from proxy.explain.neighbours import Neighbour, Sharers
+from proxy.explain.neighbours import Sharers
 from proxy.explain.own_time import OwnTime
 from proxy.explain.report import brokers_of, report
 from proxy.explain.rules import Rule
@@ -92,20 +92,27 @@ class Watching:
         found = watch.clients.get(query.client)
         if found is None:
             return Seen((), {}, brokers, own)
-        neighbours = {rule: await self._neighbours(found, rule, now_ms) for rule in list(found.rules)}
-        return Seen((report(found, query.window, now_ms),), neighbours, brokers, own)
+        rules = dict.fromkeys((*found.rules, *found.predictions.rules))
+        sharers = {rule: await self._sharers(found, rule, now_ms) for rule in rules}
+        return Seen(
+            (report(found, query.window, now_ms),),
+            {rule: some.found() for rule, some in sharers.items()},
+            brokers,
+            own,
+            {rule: some.backlog_bytes for rule, some in sharers.items()},
+        )
 
     def waits(self) -> Iterator[QuotaView]:
         """Yield a view for each client and kind of quota that it has waited for."""
         return wait_views(list(self._watch.clients.values()))
 
-    async def _neighbours(self, client: Client, rule: Rule, now_ms: int) -> tuple[Neighbour, ...]:
+    async def _sharers(self, client: Client, rule: Rule, now_ms: int) -> Sharers:
         sharers = Sharers(self._engine, rule, client.user, client.client_id)
         looking = sharers.look(now_ms)
         while True:
             seen = sum(1 for _ in islice(looking, _VIEWS_PORTION))
             if seen < _VIEWS_PORTION:
-                return sharers.found()
+                return sharers
             await asyncio.sleep(0)
 
     async def _note_own_time(self) -> None:

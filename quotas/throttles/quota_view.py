@@ -18,6 +18,8 @@ class QuotaView(NamedTuple):
         quota: the limit; None for unlimited.
         tokens: the tokens for partition mutations; None for unlimited.
         broker: the broker at which it is counted; GATEWAY for all brokers together.
+        backlog_bytes: what all clients of the budget would have left to send if quotas were enforced, and they sent at
+            their rate whatever happens; 0 while quotas are enforced.
         longest_wait_ms_total: of waits, the time of the connection that waits longest.
     """
 
@@ -34,4 +36,5 @@ class QuotaView(NamedTuple):
     debt_bytes: float
     tokens: float | None = None
     broker: int = GATEWAY
+    backlog_bytes: float = 0.0
     longest_wait_ms_total: int = 0

@@ -8,6 +8,7 @@ from proxy.explain import parts
 from proxy.explain.explanation import Context, Origin, explain, summary
 from proxy.explain.latencies import Latencies
 from proxy.explain.neighbours import Neighbour
+from proxy.explain.predicted import Predicted
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, brokers_of
 from proxy.explain.rules import Rule
 from proxy.explain.seen import NOTHING, Seen, merge_seen
@@ -74,6 +75,27 @@ def context(definitions: Definitions = DEFINITIONS, **fields: Any) -> Context:
         brokers(),
     )
     return found._replace(**fields)
+
+
+def test_observed_client_has_what_it_would_wait_for_and_what_would_pass() -> None:
+    client = report(broker=0.5, idle=0.5)._replace(predicted=Predicted(0.62, ((PRODUCE, 620.0),)))
+    found = explain(client, context(enforcing=False, backlogs={PRODUCE: 16_000_000.0}))
+    predicted = found["predicted"]
+    assert (found["rule"], predicted["rule"]["enforced"]) == (None, False)
+    assert (predicted["throttled_part"], predicted["assumed"]) == (0.62, "it waits for its responses")
+    # It sends 1.5 of 2.0 MB/s, so three quarters of the limit and of what is left.
+    assert (predicted["admitted_rate"], predicted["backlog_bytes"]) == (1_500_000, 12_000_000)
+    assert found["sentence"].endswith(
+        " If quotas were enforced, web-1 would wait 62% of its time for "
+        "producer_byte_rate 2.0 MB/s of client-id <default>, assuming that it waits for its responses. "
+        "If it sent at its rate whatever happens, 1.5 MB/s would pass, and 12.0 MB would be left so far."
+    )
+
+
+def test_nothing_is_predicted_while_quotas_are_enforced() -> None:
+    client = report(broker=0.5, idle=0.5)._replace(predicted=Predicted(0.62, ((PRODUCE, 620.0),)))
+    assert explain(client, context())["predicted"] is None
+    assert explain(report(idle=1), context(enforcing=False))["predicted"] is None
 
 
 def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
