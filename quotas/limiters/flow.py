@@ -137,8 +137,12 @@ class Limiter(Lendable, Protocol):
     def new_backlog(self) -> Backlog:
         """Return the backlog of clients that do not wait for their responses."""
 
-    def room_in_ms(self, size: int, now_ms: int, consumes: bool) -> int:
-        """Return how long it is until a request of this size may pass, at least."""
+    def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
+        """Return how long it is until a request of this size may pass, at least.
+
+        Args:
+            alone: whether no other connection has charged since this one did, so that its mute was for its own.
+        """
 
     def muted_until_next(self, consumes: bool) -> bool:
         """Whether a channel that has passed is muted until its next request may pass."""

@@ -288,11 +288,11 @@ class SampledThrottle(SampledLimit):
         """Return the backlog of clients that do not wait."""
         return SampledBacklog(self._samples, self.window_ms)
 
-    def room_in_ms(self, size: int, now_ms: int, consumes: bool) -> int:
+    def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
         """Return how long it is until a Fetch has room, or until what others have produced is paid for, at least."""
         rate = self._rate
         if not consumes:
-            return rate.throttle_ms(self._limit, now_ms)
+            return 0 if alone else rate.throttle_ms(self._limit, now_ms)
         rate.record(size, now_ms)
         wait_ms = rate.throttle_ms(self._limit, now_ms)
         rate.record(-size, now_ms)

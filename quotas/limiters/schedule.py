@@ -269,7 +269,7 @@ class ScheduledThrottle(VirtualSchedule):
 
     # -- both
 
-    def room_in_ms(self, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - kip13 needs it
+    def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:  # noqa: ARG002 - kip13 needs all
         """Return how long it is until the schedule is free."""
         ahead_ms = self._fetch_ahead_ms if consumes else self._burst_ms
         return max(0, ceil(self._paid_ms - ahead_ms - now_ms))

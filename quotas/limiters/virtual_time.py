@@ -46,6 +46,7 @@ class BudgetTime:
     Attributes:
         lag_ms: the time that has passed for it beyond real time.
         backlog: of clients that do not wait; None where it is not counted.
+        charged_last: the connection of the last charge.
     """
 
     __slots__ = (
@@ -55,11 +56,13 @@ class BudgetTime:
         "_began_ms",
         "_round",
         "backlog",
+        "charged_last",
         "lag_ms",
     )
 
     def __init__(self, backlog: Backlog | None = None) -> None:
         self.backlog = backlog
+        self.charged_last: ConnectionTime | None = None
         self.lag_ms = 0
         self._round = 0
         self._began_lag_ms = self._began_ms = 0  # of the present round

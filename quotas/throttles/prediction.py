@@ -47,8 +47,9 @@ def predict(
     connection.weigh(now_ms)
     before_ms = connection.waited_ms
     held_ms, budget, turn = _catch_up(limiter, connection, now_ms)
-    for _ in range(_LOOKS_MAX):
-        wait_ms = limiter.room_in_ms(size, now_ms, consumes)
+    alone = budget.charged_last is connection
+    for _ in range(_LOOKS_MAX if consumes else 1):
+        wait_ms = limiter.room_in_ms(size, now_ms, consumes, alone)
         if wait_ms <= 0:
             break
         _elapse(limiter, budget, wait_ms)
@@ -58,6 +59,7 @@ def predict(
     mute_ms = limiter.observe(flow, size, now_ms, consumes)
     connection.mute(mute_ms, now_ms)
     connection.take_place(budget, turn)
+    budget.charged_last = connection
     if budget.backlog is None:
         budget.backlog = limiter.new_backlog()
     budget.backlog.add(size, limiter.rate, now_ms)

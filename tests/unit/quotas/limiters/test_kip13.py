@@ -237,16 +237,17 @@ def test_bytes_that_cannot_be_withheld_are_recorded_and_compared() -> None:
 def test_fetch_has_room_when_it_and_the_window_are_within_the_quota() -> None:
     throttle, flow = sampled(), Flow()
     throttle.observe(flow, 20 * MB, 0, consumes=True)
-    assert throttle.room_in_ms(MB, 0, consumes=True) == 500  # 21 / 2 - 10 s
+    assert throttle.room_in_ms(MB, 0, consumes=True, alone=False) == 500  # 21 / 2 - 10 s
     assert throttle.debt_bytes(0) == 0  # a look records nothing
     throttle.elapse(500)
-    assert throttle.room_in_ms(MB, 0, consumes=True) == 0
+    assert throttle.room_in_ms(MB, 0, consumes=True, alone=False) == 0
 
 
-def test_produce_has_room_when_what_passed_is_paid_for() -> None:
+def test_produce_has_room_when_what_others_have_sent_is_paid_for() -> None:
     throttle, flow = sampled(), Flow()
     throttle.observe(flow, 22 * MB, 0, consumes=False)
-    assert throttle.room_in_ms(MB, 0, consumes=False) == 1000  # 22 / 2 - 10 s
+    assert throttle.room_in_ms(MB, 0, consumes=False, alone=False) == 1000  # 22 / 2 - 10 s
+    assert throttle.room_in_ms(MB, 0, consumes=False, alone=True) == 0  # its mute was for that
 
 
 def test_enforcement_begins_with_full_windows_and_no_debt() -> None:
