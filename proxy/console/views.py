@@ -25,6 +25,7 @@ _HEAVIEST_MAX: Final = 8
 _EVENTS_SHOWN: Final = 8
 _EVENTS_PAGE: Final = 200
 _ROWS_SPARK_SLOTS: Final = 60  # five minutes
+_BROKER_MIN: Final = 0.2  # of its time, before a slow broker is worth a line
 _TIMELINE_SLOTS_MIN: Final = 36  # three minutes
 
 
@@ -249,7 +250,7 @@ def _neighbours(found: Sequence[Detail]) -> list[tuple[str, str, float]]:
 def _is_slow(one: Detail, broker: Broker) -> bool:
     known = one.broker
     return (
-        one.times[BROKER] > 0
+        one.times[BROKER] >= _BROKER_MIN
         and known is not None
         and broker.broker == known.broker
         and broker.p99_ms >= SLOW_MS
