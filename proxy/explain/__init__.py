@@ -16,6 +16,7 @@
     explanation  one client's time, rule, neighbours and wants as a document
     facts        what the sentence is made of
     sentence     the document in a few sentences
+    prospect     what would be if quotas were enforced, in a sentence
     causes       of these, what no quota is to blame for
 
 Time is sampled: each visit attributes the time since the last one to what the connection does now. Holds and mutes are
