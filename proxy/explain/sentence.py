@@ -28,6 +28,7 @@ _ALSO_MIN: Final = 0.2  # of all waits
 _HOLDERS: Final = {"connection": "user", "replication": "broker"}
 _ANONYMOUS: Final = ("", "ANONYMOUS")
 _HARDLY: Final = 0.05
+_PART_MIN: Final = 0.01  # a smaller part has a large sampling error, and so has what is divided by it
 _NAME_MAX: Final = 100
 
 
@@ -130,6 +131,8 @@ def _broker(facts: Facts) -> str:
     if not client.probes or part <= 0:
         return ""
     broker_ms = client.broker_ms / client.probes
+    if part < _PART_MIN:
+        return f"The broker takes {time_text(broker_ms)} per request."
     return f"The broker takes {time_text(broker_ms)} of {time_text(broker_ms / part)} per request."
 
 

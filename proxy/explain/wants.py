@@ -12,7 +12,7 @@ __all__ = ["TIMES", "Wants", "wants"]
 
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
 # Beyond that, a small error of the waiting part is a large one of the result.
-_WAITED_MAX: Final = 0.98
+_WAITED_MAX: Final = 0.95
 _MINUTE_SECONDS: Final = 60.0
 
 
