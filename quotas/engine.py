@@ -216,7 +216,7 @@ class Engine:
                 throttle.user,
                 throttle.client_id,
                 "ControllerMutation",
-                0.0,
+                throttle.mutation_rate(now_ms),
                 throttle.limit,
                 throttle.mutations_total,
                 *throttle.totals(),

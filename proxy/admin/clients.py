@@ -185,8 +185,9 @@ def _sum(one: QuotaView, other: QuotaView) -> QuotaView:
 def _is_over(view: QuotaView) -> bool:
     if view.quota is None:
         return False
-    owes = view.debt_bytes > 0 or (view.tokens is not None and view.tokens < 0)
-    return owes or view.byte_rate > view.quota
+    if view.type == _MUTATIONS:
+        return view.tokens is not None and view.tokens < 0  # a burst may be faster than the quota
+    return view.debt_bytes > 0 or view.byte_rate > view.quota
 
 
 def _weight(view: QuotaView) -> tuple[bool, float, float]:

@@ -2,21 +2,27 @@
 
 /v1/clients?window=60                                     all clients
 /v1/client?client_id=web-1&user=alice&window=60           one client, with the sentence
+/v1/rules?window=60                                       all limits, and how many clients use them
 /v1/brokers                                               brokers' response times
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from itertools import islice
+from typing import Final, Protocol
 
+from proxy.admin.documents import page as _page
+from proxy.admin.documents import rows_page, sorted_in_turns
 from proxy.admin.http import Page, RefusedError, Request
 from proxy.admin.query import fields_of
 from proxy.admin.server import Handler
-from proxy.explain.explanation import Context, Origin, broker_document, explain, summary
+from proxy.explain.budgets import Budgets
+from proxy.explain.explanation import Context, Origin, broker_document, explain, origin_of, summary
 from proxy.explain.report import ClientReport, waited_part
+from proxy.explain.rule_table import RuleTable
 from proxy.explain.seen import Query, Seen
 from proxy.explain.windows import MINUTE, SECONDS
+from proxy.turns import in_turns
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
@@ -24,7 +30,6 @@ from quotas.options import EngineOptions
 __all__ = ["CLIENTS_MAX", "Explanations"]
 
 CLIENTS_MAX: Final = 10_000  # in one list
-_JSON: Final = "application/json"
 
 
 class Source(Protocol):
@@ -74,14 +79,53 @@ class Explanations:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by path."""
-        return {"/v1/clients": self._clients, "/v1/client": self._client, "/v1/brokers": self._brokers}
+        return {
+            "/v1/clients": self._clients,
+            "/v1/client": self._client,
+            "/v1/rules": self._rules,
+            "/v1/brokers": self._brokers,
+        }
 
     async def _clients(self, request: Request) -> Page:
         fields = fields_of(request.query, ("window",))
         window = _window(fields)
         async with self._one_at_a_time:
-            seen = await self._source.seen(Query(window))
-            return await asyncio.to_thread(self._clients_page, seen, window)
+            clients, budgets = await self._all(window)
+            document = {
+                "window_seconds": SECONDS[window],
+                "enforcing": self._quotas.enforcing,
+                "clients_total": len(clients),
+            }
+            order = await sorted_in_turns(clients, _waited)
+            rows = (
+                summary(client, budgets, enforcing=self._quotas.enforcing)
+                for client in islice(order, CLIENTS_MAX)
+            )
+            return await _and_free(await rows_page(document, "clients", rows), clients)
+
+    async def _rules(self, request: Request) -> Page:
+        window = _window(fields_of(request.query, ("window",)))
+        async with self._one_at_a_time:
+            clients, budgets = await self._all(window)
+            table = RuleTable(self._quotas.definitions, budgets)
+            async for client in in_turns(clients):
+                table.add(client)
+            document = {
+                "window_seconds": SECONDS[window],
+                "enforcing": self._quotas.enforcing,
+                "entities_total": len(self._quotas.definitions),
+            }
+            rows = table.rows(lambda found: origin_of(found, self._origin), enforced=self._quotas.enforcing)
+            return await _and_free(await rows_page(document, "rules", rows), clients)
+
+    async def _all(self, window: int) -> tuple[list[ClientReport], Budgets]:
+        """Return all clients, and what they use of each budget."""
+        seen = await self._source.seen(Query(window))
+        budgets = Budgets(self._quotas.definitions, self._quotas.options.partition_mutations_rate)
+        clients = list(seen.clients)
+        async for client in in_turns(clients):
+            budgets.add(client)
+        return clients, budgets
 
     async def _client(self, request: Request) -> Page:
         fields = fields_of(request.query, ("window", "user", "client_id"))
@@ -108,7 +152,7 @@ class Explanations:
             seen.backlogs,
         )
         document = {**explain(seen.clients[0], context), "enforcing": self._quotas.enforcing}
-        return await asyncio.to_thread(_page, 200, document)
+        return _page(200, document)
 
     async def _brokers(self, request: Request) -> Page:
         fields_of(request.query, ())
@@ -128,15 +172,12 @@ class Explanations:
         worst = max(found, key=lambda client: (_waited(client), sum(client.times)))
         return worst.user, worst.client_id
 
-    def _clients_page(self, seen: Seen, window: int) -> Page:
-        clients = sorted(seen.clients, key=_waited, reverse=True)
-        document = {
-            "window_seconds": SECONDS[window],
-            "enforcing": self._quotas.enforcing,
-            "clients_total": len(clients),
-            "clients": [summary(client) for client in clients[:CLIENTS_MAX]],
-        }
-        return _page(200, document)
+
+async def _and_free(page: Page, clients: list[ClientReport]) -> Page:
+    """Free the clients in turns: 10,000 at once would hold the loop."""
+    async for _ in in_turns(range(len(clients))):
+        clients.pop()
+    return page
 
 
 def _waited(client: ClientReport) -> float:
@@ -154,7 +195,3 @@ def _window(fields: Mapping[str, str]) -> int:
         if text == str(seconds):
             return index
     raise RefusedError(400, f"window must be one of {', '.join(map(str, SECONDS))} seconds")
-
-
-def _page(status: int, document: Mapping[str, Any]) -> Page:
-    return Page(status, _JSON, (json.dumps(document) + "\n").encode())

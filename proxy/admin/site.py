@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from proxy.admin import pages
+from proxy.admin.documents import page
 from proxy.admin.explanations import Explanations
 from proxy.admin.figures import Figures
 from proxy.admin.http import Page, Request
+from proxy.admin.members import fleet_document
 from proxy.admin.server import Handler
 from proxy.version import sluice_version
 
@@ -53,6 +55,7 @@ class Site:
             "/readyz": self._ready,
             "/reassignments": self._reassignments_page,
             "/fleet": self._fleet_page,
+            "/v1/fleet": self._members,
             **({} if self._explanations is None else self._explanations.handlers()),
         }
 
@@ -72,6 +75,9 @@ class Site:
     async def _fleet_page(self, _: Request) -> Page:
         found = {"member": False} if self._fleet is None else {"member": True, **self._fleet()}
         return await asyncio.to_thread(pages.document, found)
+
+    async def _members(self, _: Request) -> Page:
+        return page(200, fleet_document(None if self._fleet is None else self._fleet()))
 
     async def _clients(self, request: Request) -> Page:
         async with self._scrape:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.explain import parts
+from proxy.explain.budgets import Budgets
 from proxy.explain.facts import Facts
 from proxy.explain.neighbours import Neighbour
 from proxy.explain.own_time import OwnReport
@@ -18,7 +19,7 @@ from proxy.explain.windows import SECONDS
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 
-__all__ = ["Context", "Origin", "broker_document", "explain", "own_document", "summary"]
+__all__ = ["Context", "Origin", "broker_document", "explain", "origin_of", "own_document", "summary"]
 
 # Less is the error of a clock, or of one request.
 _WAITED_MIN: Final = 0.002
@@ -139,8 +140,12 @@ def _predicted(client: ClientReport, context: Context) -> Mapping[str, Any] | No
     return document
 
 
-def summary(client: ClientReport) -> dict[str, Any]:
-    """Return a client's row in the list of all."""
+def summary(client: ClientReport, budgets: Budgets, *, enforcing: bool) -> dict[str, Any]:
+    """Return a client's row in the list of all.
+
+    Args:
+        budgets: all clients were added to them.
+    """
     worst = client.connections[0] if client.connections else None
     times = client.times if worst is None else worst.times
     rule = main_rule(client)
@@ -150,7 +155,8 @@ def summary(client: ClientReport) -> dict[str, Any]:
         "connections": client.connections_total,
         "time": _times(times),
         "time_of_all_connections": _times(client.times),
-        "rule": None if rule is None else {"kind": rule.kind, "key": rule.key, "name": rule.name},
+        "rule": None if rule is None else _short_rule(rule, client, budgets, enforcing=enforcing),
+        "quotas": budgets.quotas(client),
     }
 
 
@@ -224,7 +230,7 @@ def _part(ms: float, times: Sequence[float]) -> float:
 
 
 def _rule_document(found: InForce, context: Context) -> Mapping[str, Any]:
-    origin = _NO_ORIGIN if found.rule.kind == REPLICATION else context.origin(found.entity, found.setting)
+    origin = origin_of(found, context.origin)
     return {
         "kind": found.rule.kind,
         "key": found.rule.key,
@@ -234,6 +240,23 @@ def _rule_document(found: InForce, context: Context) -> Mapping[str, Any]:
         "set_by": origin.by,
         "set_at": origin.at,
         "enforced": context.enforcing,
+    }
+
+
+def origin_of(found: InForce, origin: Callable[[Entity | None, str], Origin]) -> Origin:
+    """Return who has set a limit; replication's is no entry of ours."""
+    return _NO_ORIGIN if found.rule.kind == REPLICATION else origin(found.entity, found.setting)
+
+
+def _short_rule(rule: Rule, client: ClientReport, budgets: Budgets, *, enforcing: bool) -> Mapping[str, Any]:
+    found = budgets.in_force(rule, client)
+    return {
+        "kind": rule.kind,
+        "key": rule.key,
+        "name": rule.name,
+        "entity": "" if found is None else entity_text(found),
+        "value": None if found is None else found.value,
+        "enforced": enforcing,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from proxy.explain import parts
 from proxy.explain.latencies import class_of, percentile_ms, slowest_ms, time_percentile_ms
 from proxy.explain.predicted import NOTHING_PREDICTED, Predicted, merge_predicted
+from proxy.explain.rates import NO_RATES, Rates
 from proxy.explain.rules import Rule
 from proxy.explain.watch import Client, Meter, Watch
 
@@ -110,6 +111,7 @@ class ClientReport(NamedTuple):
         brokers: it at each broker; empty in a list of clients.
         unread_ms: of the part CLIENT, the time in which it did not read its responses.
         predicted: what it would wait for if quotas were enforced.
+        rates: by kind of quota.
     """
 
     user: str
@@ -123,9 +125,16 @@ class ClientReport(NamedTuple):
     brokers: tuple[OwnBroker, ...] = ()
     unread_ms: float = 0.0
     predicted: Predicted = NOTHING_PREDICTED
+    rates: Rates = NO_RATES
 
 
-def report(client: Client, window: int, now_ms: int, connections_max: int = CONNECTIONS_MAX) -> ClientReport:
+def report(
+    client: Client,
+    window: int,
+    now_ms: int,
+    connections_max: int = CONNECTIONS_MAX,
+    rates: Rates = NO_RATES,
+) -> ClientReport:
     """Return what was seen of a client over a window (`windows`)."""
     found = [_connection(meter, window, now_ms) for meter in islice(client.meters, LOOKED_AT_MAX)]
     waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in client.rules.items())
@@ -142,6 +151,7 @@ def report(client: Client, window: int, now_ms: int, connections_max: int = CONN
         _brokers(found, asked) if connections_max > 1 else (),
         0.0 if client.unread is None else client.unread.sums(window, now_ms)[0],
         _predicted(client, window, now_ms),
+        rates,
     )
 
 
@@ -166,6 +176,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         _merge_own(broker for one in found for broker in one.brokers),
         sum(one.unread_ms for one in found),
         merge_predicted(one.predicted for one in found),
+        Rates(*map(sum, zip(*(one.rates for one in found), strict=True))),
     )
 
 

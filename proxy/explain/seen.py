@@ -1,6 +1,6 @@
 """What one process answers to a question about its clients, and the sum of several processes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from proxy.explain.neighbours import Neighbour, largest
@@ -8,7 +8,7 @@ from proxy.explain.own_time import OwnReport, merge_own
 from proxy.explain.report import BrokerReport, ClientReport, merge, merge_brokers
 from proxy.explain.rules import Rule
 
-__all__ = ["NOTHING", "Query", "Seen", "merge_seen"]
+__all__ = ["NOTHING", "Query", "Seen", "SeenSum", "merge_seen"]
 
 
 class Query(NamedTuple):
@@ -44,23 +44,47 @@ class Seen(NamedTuple):
 NOTHING: Final = Seen((), {}, ())
 
 
+class SeenSum:
+    """Adds up what several processes have seen, as it comes in portions."""
+
+    def __init__(self) -> None:
+        self._reports: dict[tuple[str, str], list[ClientReport]] = {}
+        self._neighbours: dict[Rule, list[Neighbour]] = {}
+        self._brokers: list[BrokerReport] = []
+        self._own: list[OwnReport | None] = []
+        self._backlogs: dict[Rule, float] = {}
+
+    def add(self, seen: Seen) -> None:
+        """Add a portion."""
+        for report in seen.clients:
+            self._reports.setdefault((report.user, report.client_id), []).append(report)
+        for rule, some in seen.neighbours.items():
+            self._neighbours.setdefault(rule, []).extend(some)
+        self._brokers += seen.brokers
+        self._own.append(seen.own)
+        for rule, backlog in seen.backlogs.items():
+            self._backlogs[rule] = self._backlogs.get(rule, 0.0) + backlog
+
+    def clients(self) -> Iterator[ClientReport]:
+        """Yield each client once."""
+        for reports in self._reports.values():
+            merged = merge(reports)
+            if merged is not None:
+                yield merged
+
+    def sum(self, clients: Iterable[ClientReport]) -> Seen:
+        """Return everything, with these clients."""
+        neighbours = {rule: largest(some) for rule, some in self._neighbours.items()}
+        brokers = tuple(merge_brokers(self._brokers))
+        return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)
+
+
 def merge_seen(answers: Iterable[Seen]) -> Seen:
     """Add up what several processes have seen."""
     found = list(answers)
     if len(found) < 2:
         return found[0] if found else NOTHING
-    reports: dict[tuple[str, str], list[ClientReport]] = {}
-    neighbours: dict[Rule, list[Neighbour]] = {}
+    whole = SeenSum()
     for one in found:
-        for report in one.clients:
-            reports.setdefault((report.user, report.client_id), []).append(report)
-        for rule, some in one.neighbours.items():
-            neighbours.setdefault(rule, []).extend(some)
-    clients = (merge(some) for some in reports.values())
-    return Seen(
-        tuple(client for client in clients if client is not None),
-        {rule: largest(some) for rule, some in neighbours.items()},
-        tuple(merge_brokers(broker for one in found for broker in one.brokers)),
-        merge_own(one.own for one in found),
-        {rule: sum(one.backlogs.get(rule, 0.0) for one in found) for rule in neighbours},
-    )
+        whole.add(one)
+    return whole.sum(whole.clients())

@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from proxy.config import QuotaSettings, ReassignmentSettings
+from proxy.config import Address, FleetOptions, QuotaSettings, ReassignmentSettings
+from proxy.config.fleet_options import LOOPBACK, WILDCARDS
 from proxy.fleet.codec import FACT_BYTES_MAX, Facts
 from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 from quotas.options import EngineOptions
 
-__all__ = ["DIGEST", "QUOTAS", "facts_of"]
+__all__ = ["DIGEST", "QUOTAS", "addresses_of", "facts_of"]
 
 QUOTAS: Final = "quotas"
 DIGEST: Final = "quotas_digest"
@@ -43,6 +44,24 @@ def facts_of(
         QUOTAS: str(len(definitions)),
         DIGEST: definitions.digest,
     }
+
+
+def addresses_of(fleet: FleetOptions, admin: Address | None) -> Facts:
+    """Return where a member is reached, as facts that differ.
+
+    Args:
+        admin: the address of its admin port; one on loopback is of use to members on the same machine only.
+    """
+    own = fleet.own_address
+    found = {} if own is None else {"address": str(own)}
+    if admin is None:
+        return found
+    host = admin.host
+    if host in WILDCARDS:
+        host = fleet.own_name if own is None else own.host
+    if host not in LOOPBACK or (own is not None and own.host in LOOPBACK):
+        found["admin"] = f"http://{admin._replace(host=host)}"
+    return {name: value[:FACT_BYTES_MAX] for name, value in found.items()}
 
 
 def _journal(reassignment: ReassignmentSettings) -> str:

@@ -6,18 +6,19 @@ so that all processes show the same clients. A worker that does not respond with
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from proxy.admin import count_clients
 from proxy.admin.clients import ClientPart, ClientTable
-from proxy.explain.seen import Query, Seen, merge_seen
+from proxy.explain.seen import NOTHING, Query, Seen, SeenSum
 from proxy.metrics.exposition import Metrics, Snapshot
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.process_families import of_captures, of_proxy
 from proxy.metrics.quota_series import Quotas, QuotaSeries, no_waits
 from proxy.process.messages import Figures, Look, Scrape, TakeRows
 from proxy.stats import Stats
+from proxy.turns import in_turns
 from quotas.engine import QuotaView
 
 __all__ = ["RESPONSE_SECONDS_MAX", "MergedFigures", "WorkerFigures"]
@@ -32,7 +33,7 @@ class WorkerFigures:
     Args:
         send: sends the figures.
         now_ms: the clock of the quota engine.
-        seen: answers a query about clients' time.
+        seen: answers a query about clients' time, in portions.
         waits: yields clients' waits, as for `QuotaSeries`.
     """
 
@@ -43,7 +44,7 @@ class WorkerFigures:
         series_max: int,
         send: Callable[[object], Awaitable[bool]],
         now_ms: Callable[[], int],
-        seen: Callable[[Query], Awaitable[Seen]],
+        seen: Callable[[Query], AsyncIterator[Seen]],
         waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
         self._seen = seen
@@ -59,7 +60,12 @@ class WorkerFigures:
         async with self._one_at_a_time:
             now_ms = self._now_ms()
             if isinstance(request, Look):
-                await self._send(Figures(request.number, await self._seen(request.query)))
+                last = NOTHING
+                async for portion in self._seen(request.query):
+                    if last is not NOTHING:
+                        await self._send(Figures(request.number, last, more=True))
+                    last = portion
+                await self._send(Figures(request.number, last))
             elif isinstance(request, TakeRows):
                 for _ in self._series.take(request.chosen, now_ms):
                     await asyncio.sleep(0)
@@ -125,8 +131,14 @@ class MergedFigures:
     async def seen(self, query: Query) -> Seen:
         """Return what all processes know of clients' time."""
         found = await self._workers.scrape(lambda number: Look(number, query))
-        own = await self._seen(query)
-        return merge_seen([own, *(part for part in found.values() if isinstance(part, Seen))])
+        whole = SeenSum()
+        whole.add(await self._seen(query))
+        for response in found.values():
+            portions = response if isinstance(response, list) else [response]
+            async for portion in in_turns(portions):
+                if isinstance(portion, Seen):
+                    whole.add(portion)
+        return whole.sum([client async for client in in_turns(whole.clients())])
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes."""

@@ -21,6 +21,7 @@ from quotas.sharing.lease_values import Grants, LeaseTerms
 __all__ = ["QUESTIONS_MAX", "Life"]
 
 QUESTIONS_MAX: Final = 5_000  # of one worker at a time; each of its connections has one at most
+PORTIONS_MAX: Final = 1_000  # of one response; all clients of a worker are 400
 _RUN_BITS: Final = 62
 _END_SECONDS_MAX: Final = 5.0  # after the end of the link
 _LAST_SECONDS_MAX: Final = 1.0  # for its last messages
@@ -63,6 +64,7 @@ class Life:
         self._process: asyncio.subprocess.Process | None = None
         self._questions: dict[int, Withdraw] = {}
         self._figures: dict[int, asyncio.Future[object]] = {}
+        self._portions: dict[int, list[object]] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             messages.Ready: self._is_ready,
             messages.Failed: self._failed,
@@ -137,7 +139,10 @@ class Life:
             self._process.kill()
 
     async def figures(self, number: int, request: object) -> object:
-        """Send a scrape's request, and wait for the response; cancelled if the worker ends."""
+        """Send a scrape's request, and wait for the response; cancelled if the worker ends.
+
+        Returns: the figures; a list of them where they come in portions.
+        """
         response = self._figures[number] = asyncio.get_running_loop().create_future()
         try:
             if not self._send(request):
@@ -145,6 +150,7 @@ class Life:
             return await response
         finally:
             del self._figures[number]
+            self._portions.pop(number, None)
 
     def _link_lost(self) -> None:
         """Note the end of the link: the process ends by itself now, or is killed."""
@@ -184,8 +190,16 @@ class Life:
 
     def _take_figures(self, message: messages.Figures) -> None:
         response = self._figures.get(message.number)
-        if response is not None and not response.done():
-            response.set_result(message.figures)
+        if response is None or response.done():
+            return
+        portions = self._portions.get(message.number)
+        if portions is None:
+            portions = self._portions[message.number] = []
+        portions.append(message.figures)
+        if len(portions) > PORTIONS_MAX:
+            response.cancel()
+        elif not message.more:
+            response.set_result(message.figures if len(portions) == 1 else portions)
 
     def _send(self, message: object) -> bool:
         return self._link is not None and self._link.send(message)

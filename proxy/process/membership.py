@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.clock import now_ms
 from proxy.config import Config
-from proxy.fleet.facts import facts_of
+from proxy.fleet.facts import addresses_of, facts_of
 from proxy.fleet.fleet import Fleet, new_lessee
 from proxy.fleet.leasing import Leasing
 from proxy.process.relay import Relay
@@ -83,13 +83,21 @@ def _fleet(
 ) -> Fleet:
     engine = relay.engine
     engine.definitions.keep_digest()
+    addresses = addresses_of(config.fleet, config.admin.bind)
     return Fleet(
         config.fleet,
         lessee,
         leasing,
-        lambda: facts_of(
-            config.quotas, config.reassignment, lessee.terms.lessees_max, engine.options, engine.definitions
-        ),
+        lambda: {
+            **facts_of(
+                config.quotas,
+                config.reassignment,
+                lessee.terms.lessees_max,
+                engine.options,
+                engine.definitions,
+            ),
+            **addresses,
+        },
         access() if config.fleet.holder is None else None,
         tls,
     )

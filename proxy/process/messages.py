@@ -220,10 +220,15 @@ class TopicsWanted(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """The response to `Scrape`, `TakeRows` or `Look`."""
+    """The response to `Scrape`, `TakeRows` or `Look`, or a portion of it.
+
+    Args:
+        more: whether another portion follows.
+    """
 
     number: int
     figures: ClientPart | Weights | Part | Seen
+    more: bool = False
 
 
 MESSAGES: Final = (

@@ -7,24 +7,26 @@ ten times a second, more of them less often. The pauses are random, so that no c
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Final
 
 from proxy.clock import clock_ns
 from proxy.explain.neighbours import Sharers
 from proxy.explain.own_time import OwnTime
-from proxy.explain.report import brokers_of, report
+from proxy.explain.rates import ClientRates
+from proxy.explain.report import ClientReport, brokers_of, report
 from proxy.explain.rules import Rule
-from proxy.explain.seen import Query, Seen
+from proxy.explain.seen import NOTHING, Query, Seen, SeenSum
 from proxy.explain.wait_views import wait_views
 from proxy.explain.waiting import Judgement, Waiting
 from proxy.explain.watch import TIMED_PART, Client, Watch
 from proxy.net import Connection, Connections, condition_of
 from proxy.stats import Stats
+from proxy.turns import in_turns
 from quotas.engine import Engine, QuotaView
 
-__all__ = ["VISITS_MAX", "Watching"]
+__all__ = ["PORTION", "VISITS_MAX", "Watching"]
 
 TICK_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 1.0  # without connections
@@ -33,7 +35,7 @@ _NS_PER_MS: Final = 1_000_000
 _EXPIRE_TICKS: Final = 100
 _OWN_TICKS: Final = 5  # twice a second, which is enough for a percentile of a minute
 JUDGE_MS: Final = 5_000
-_PORTION: Final = 50  # clients looked at in one turn of the loop
+PORTION: Final = 50  # clients in one portion of an answer
 _VIEWS_PORTION: Final = 500
 
 
@@ -77,31 +79,53 @@ class Watching:
                         await asyncio.sleep(0)
 
     async def answer(self, query: Query) -> Seen:
-        """Answer a question, in portions: traffic goes first."""
-        watch = self._watch
+        """Answer a question; traffic goes first."""
+        whole = SeenSum()
+        async for portion in self.portions(query):
+            whole.add(portion)
+        return whole.sum([client async for client in in_turns(whole.clients())])
+
+    async def portions(self, query: Query) -> AsyncIterator[Seen]:
+        """Answer a question in portions of at most PORTION clients; at least one; traffic goes first."""
         now_ms = clock_ns() // _NS_PER_MS
-        brokers = tuple(brokers_of(watch, query.window, now_ms))
-        own = self._own.report(query.window, now_ms)
+        rest = Seen(
+            (),
+            {},
+            tuple(brokers_of(self._watch, query.window, now_ms)),
+            self._own.report(query.window, now_ms),
+        )
         if query.brokers_only:
-            return Seen((), {}, brokers, own)
-        if query.client is None:
-            reports = []
-            for index, client in enumerate(list(watch.clients.values())):
-                reports.append(report(client, query.window, now_ms, connections_max=1))
-                if index % _PORTION == _PORTION - 1:
-                    await asyncio.sleep(0)
-            return Seen(tuple(reports), {}, brokers, own)
-        found = watch.clients.get(query.client)
+            yield rest
+            return
+        if query.client is not None:
+            yield await self._one(query.client, query.window, rest, now_ms)
+            return
+        rates = ClientRates()
+        async for _ in in_turns(rates.look(self._engine, now_ms)):
+            pass
+        reports: list[ClientReport] = []
+        async for one in in_turns(self._reports(query.window, rates, now_ms)):
+            reports.append(one)
+            if len(reports) == PORTION:
+                yield NOTHING._replace(clients=tuple(reports))
+                reports.clear()
+        yield rest._replace(clients=tuple(reports))
+
+    def _reports(self, window: int, rates: ClientRates, now_ms: int) -> Iterator[ClientReport]:
+        for client in list(self._watch.clients.values()):
+            found = rates.of(client.user, client.client_id)
+            yield report(client, window, now_ms, connections_max=1, rates=found)
+
+    async def _one(self, name: tuple[str, str], window: int, rest: Seen, now_ms: int) -> Seen:
+        found = self._watch.clients.get(name)
         if found is None:
-            return Seen((), {}, brokers, own)
+            return rest
         rules = dict.fromkeys((*found.rules, *found.predictions.rules))
         sharers = {rule: await self._sharers(found, rule, now_ms) for rule in rules}
-        return Seen(
-            (report(found, query.window, now_ms),),
-            {rule: some.found() for rule, some in sharers.items()},
-            brokers,
-            own,
-            {rule: some.backlog_bytes for rule, some in sharers.items()},
+        return rest._replace(
+            clients=(report(found, window, now_ms),),
+            neighbours={rule: some.found() for rule, some in sharers.items()},
+            backlogs={rule: some.backlog_bytes for rule, some in sharers.items()},
         )
 
     def waits(self) -> Iterator[QuotaView]:

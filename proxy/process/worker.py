@@ -183,7 +183,7 @@ class Worker:
             config.limits.metric_series_max,
             self._send_all,
             now_ms,
-            relay.watching.answer,
+            relay.watching.portions,
             relay.watching.waits,
         )
         relay.watching.judged = lambda judgement: self._supervisor.run_once(

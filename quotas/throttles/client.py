@@ -85,6 +85,8 @@ class ClientQuota:
         self.fetch.mark(self.fetch.bytes_total, now_ms, windows_ms)
         if self._requests is not None:
             self._requests.mark(self._requests.spent_us_total, now_ms, windows_ms)
+        if self._mutations is not None:
+            self._mutations.mark(self._mutations.mutations_total, now_ms, windows_ms)
 
     def activity(self) -> int:
         """A number that changes with every counted byte, mutation or request."""

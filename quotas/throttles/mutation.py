@@ -22,7 +22,7 @@ from quotas.limiters.bucket import TokenBucket
 from quotas.limiters.lending import ThrottleSource
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
-from quotas.throttles.counters import ThrottleCounters
+from quotas.throttles.windowed import WindowedCounters
 
 __all__ = ["Buckets", "MutationThrottle", "SharedBucket", "Source"]
 
@@ -79,7 +79,7 @@ class Buckets(Protocol):
         """Return the bucket of all clients together, updated; None if it is not configured."""
 
 
-class MutationThrottle(ThrottleCounters):
+class MutationThrottle(WindowedCounters):
     """One client's partition mutations at all brokers."""
 
     __slots__ = (
@@ -200,6 +200,10 @@ class MutationThrottle(ThrottleCounters):
         """The tokens in the identity's bucket; None without one."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
+    def mutation_rate(self, now_ms: int) -> float:
+        """The partitions/s over about the quota's windows."""
+        return self.per_second(self.mutations_total, now_ms)
+
     def in_debt(self, now_ms: int) -> bool:
         """Whether the identity's bucket is overdrawn, so that this throttle must not be removed."""
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
@@ -222,6 +226,7 @@ class MutationThrottle(ThrottleCounters):
         source.end_lease(now_ms)
         if self._version is source.version:
             return
+        self.begin(now_ms)
         before = self._bucket
         self.limit, self._bucket = self._quotas.attach(self.user, self.client_id, now_ms)
         if before is not None:

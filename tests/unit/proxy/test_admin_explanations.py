@@ -14,7 +14,10 @@ from proxy.explain.seen import Query, Seen
 from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
+
+NO_QUOTAS = Definitions()
 
 
 def client(client_id: str, user: str = "", muted: float = 0.0) -> ClientReport:
@@ -41,10 +44,10 @@ class Source:
         return Seen(tuple(found), {}, tuple(brokers_of(watch, query.window, 0)))
 
 
-async def page(source: Source, path: str, query: str = "") -> tuple[int, dict[str, Any]]:
-    pages = Explanations(
-        source, Engine(EngineOptions(), Definitions()), lambda _entity, _name: Origin("", "")
-    )
+async def page(
+    source: Source, path: str, query: str = "", quotas: Definitions = NO_QUOTAS
+) -> tuple[int, dict[str, Any]]:
+    pages = Explanations(source, Engine(EngineOptions(), quotas), lambda _entity, _name: Origin("", ""))
     found = await pages.handlers()[path](Request("GET", path, "", False, query=query))
     assert found.content_type == "application/json"
     document: dict[str, Any] = json.loads(found.body)
@@ -77,6 +80,24 @@ async def test_client_that_was_not_seen(query: str) -> None:
     status, document = await page(Source(client("a", "ann")), "/v1/client", query)
     assert status == 404
     assert "was seen" in document["error"]
+
+
+async def test_rules_with_their_clients() -> None:
+    quotas = Definitions({Entity(client_id=DEFAULT): {"producer_byte_rate": 5}})
+    status, document = await page(Source(client("a"), client("b")), "/v1/rules", "window=10", quotas)
+    assert (status, document["entities_total"], document["window_seconds"]) == (200, 1, 10)
+    (rule,) = document["rules"]
+    assert (rule["entity"], rule["value"], rule["clients"], rule["waiting"]) == (
+        "client-id <default>",
+        5,
+        2,
+        0,
+    )
+
+
+async def test_no_rule_and_no_client() -> None:
+    assert (await page(Source(), "/v1/rules"))[1]["rules"] == []
+    assert (await page(Source(), "/v1/clients"))[1]["clients"] == []
 
 
 async def test_brokers() -> None:

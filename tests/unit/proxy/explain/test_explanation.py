@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.explain import parts
+from proxy.explain.budgets import Budgets
 from proxy.explain.explanation import Context, Origin, explain, summary
 from proxy.explain.latencies import Latencies
 from proxy.explain.neighbours import Neighbour
@@ -200,11 +201,16 @@ def test_limit_that_is_gone_meanwhile() -> None:
 
 
 def test_row_in_the_list_of_all() -> None:
-    assert summary(report({PRODUCE: 620}, muted=0.62, idle=0.38))["rule"] == {
+    row = summary(report({PRODUCE: 620}, muted=0.62, idle=0.38), Budgets(DEFINITIONS, None), enforcing=True)
+    assert row["rule"] == {
         "kind": "produce",
         "key": "producer_byte_rate",
         "name": "",
+        "entity": "client-id <default>",
+        "value": 2_000_000,
+        "enforced": True,
     }
+    assert [quota["kind"] for quota in row["quotas"]] == ["produce", "request"]
 
 
 def test_reports_of_several_processes_are_added_up() -> None:

@@ -1,0 +1,41 @@
+"""Large JSON documents, encoded row by row: traffic goes first."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import merge
+from typing import Any, Final, TypeVar
+
+from proxy.admin.http import Page
+from proxy.turns import in_turns
+
+__all__ = ["JSON", "page", "rows_page", "sorted_in_turns"]
+
+T = TypeVar("T")
+
+JSON: Final = "application/json"
+_SORTED_AT_ONCE: Final = 500  # well below a millisecond
+_encode: Final = json.JSONEncoder().encode
+
+
+def page(status: int, document: Mapping[str, Any]) -> Page:
+    """Return a small document."""
+    return Page(status, JSON, (_encode(document) + "\n").encode())
+
+
+async def rows_page(document: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]) -> Page:
+    """Return a document that has a list of rows, too, under this name; rows are made as they are encoded."""
+    body = bytearray((_encode(document)[:-1] + f', "{name}": [').encode())
+    separator = b""
+    async for row in in_turns(rows):
+        body += separator + _encode(row).encode()
+        separator = b",\n"
+    body += b"]}\n"
+    return Page(200, JSON, bytes(body))
+
+
+async def sorted_in_turns(items: list[T], key: Callable[[T], float]) -> Iterator[T]:
+    """Return an iterator over the items, those with the highest keys first."""
+    keyed = [(-key(items[place]), place) async for place in in_turns(range(len(items)))]
+    starts = range(0, len(keyed), _SORTED_AT_ONCE)
+    runs = [sorted(keyed[start : start + _SORTED_AT_ONCE]) async for start in in_turns(starts)]
+    return (items[place] for _, place in merge(*runs))

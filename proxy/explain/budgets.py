@@ -1,0 +1,90 @@
+"""The limits that match clients, with the clients' rates and their parts of what uses each budget."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from proxy.explain.rates import KEYS
+from proxy.explain.report import ClientReport
+from proxy.explain.rules import InForce, Rule, entity_text, in_force
+from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.definitions.entities import BucketKey
+from quotas.definitions.matching import match
+from quotas.throttles.kinds import KINDS
+
+__all__ = ["Budgets", "Limit"]
+
+_WHOLE: Final = "partition_mutations_rate"
+
+
+class Limit(NamedTuple):
+    """A limit that matches a client.
+
+    Args:
+        bucket: the budget that the client counts against; None: the one of all clients.
+        rate: the client's.
+    """
+
+    found: InForce
+    bucket: BucketKey | None
+    rate: float
+
+
+class Budgets:
+    """The rates of all budgets: `add` each client, then ask for the quotas of any.
+
+    Args:
+        mutations_rate: the limit of all clients' partition mutations.
+    """
+
+    def __init__(self, definitions: Definitions, mutations_rate: float | None) -> None:
+        self._definitions = definitions
+        self._mutations_rate = mutations_rate
+        self._used: dict[tuple[str, BucketKey | None], float] = {}
+
+    def add(self, client: ClientReport) -> None:
+        """Add a client's rates to its budgets."""
+        used = self._used
+        for key, rate in zip(KEYS, client.rates, strict=True):
+            if rate:
+                _, bucket = self._definitions.limit(key, client.user, client.client_id)
+                used[key, bucket] = used.get((key, bucket), 0.0) + rate
+        used[CONTROLLER_MUTATION_RATE, None] = (
+            used.get((CONTROLLER_MUTATION_RATE, None), 0.0) + client.rates.mutation
+        )
+
+    def used(self, limit: Limit) -> float:
+        """Return the rate of all clients that share the budget of a limit."""
+        return self._used.get((limit.found.rule.key, limit.bucket), 0.0)
+
+    def limits(self, client: ClientReport) -> Iterator[Limit]:
+        """Yield the limits that match a client, by kind."""
+        user, client_id = client.user, client.client_id
+        for key, rate in zip(KEYS, client.rates, strict=True):
+            value, bucket = self._definitions.limit(key, user, client_id)
+            found = None if value is None else match(self._definitions, key, user, client_id)
+            if found is not None and found.value is not None:
+                rule = Rule(KINDS[key], key)
+                yield Limit(InForce(rule, found.entity, found.value, found.static), bucket, rate)
+        if self._mutations_rate is not None:
+            rate = client.rates.mutation
+            rule = Rule(KINDS[CONTROLLER_MUTATION_RATE], CONTROLLER_MUTATION_RATE)
+            yield Limit(InForce(rule, None, self._mutations_rate, _WHOLE), None, rate)
+
+    def in_force(self, rule: Rule, client: ClientReport) -> InForce | None:
+        """Return the entity and value that a rule has for a client now; None if the limit is gone."""
+        return in_force(rule, self._definitions, client.user, client.client_id, self._mutations_rate)
+
+    def quotas(self, client: ClientReport) -> list[Mapping[str, Any]]:
+        """Return the limits that match a client, for JSON."""
+        return [self._document(limit) for limit in self.limits(client)]
+
+    def _document(self, limit: Limit) -> Mapping[str, Any]:
+        used = self.used(limit)
+        return {
+            "kind": limit.found.rule.kind,
+            "key": limit.found.rule.key,
+            "entity": entity_text(limit.found),
+            "value": limit.found.value,
+            "rate": round(limit.rate, 3),
+            "part": round(limit.rate / used, 4) if used else None,
+        }

@@ -1,0 +1,140 @@
+"""All limits with the clients under each: how many there are, how many wait for it, and their rates."""
+
+from collections.abc import Callable, Iterator, Mapping
+from heapq import nlargest
+from typing import Any, Final, NamedTuple, Protocol
+
+from proxy.explain.budgets import Budgets
+from proxy.explain.report import ClientReport
+from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text
+from quotas.definitions.definitions import CONNECTION_CREATION_RATE, Definitions
+from quotas.definitions.entities import Entity, entity_of
+from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
+
+__all__ = ["RULES_MAX", "RuleTable"]
+
+RULES_MAX: Final = 1_000  # in one list
+
+
+class _Place(NamedTuple):
+    """What tells limits apart.
+
+    Args:
+        name: the broker of a replication throttle; else "".
+    """
+
+    kind: str
+    key: str
+    entity: Entity | None
+    name: str
+
+
+class _Origin(Protocol):
+    @property
+    def by(self) -> str: ...
+
+    @property
+    def at(self) -> str: ...
+
+
+class _Rule:
+    """One limit.
+
+    Attributes:
+        rate: of all its clients together; None where none is measured.
+        highest: the highest rate of one budget.
+    """
+
+    __slots__ = ("clients", "found", "highest", "rate", "waiting")
+
+    def __init__(self, found: InForce, rate: float | None = None) -> None:
+        self.found = found
+        self.clients = self.waiting = 0
+        self.rate = rate
+        self.highest = rate
+
+
+class RuleTable:
+    """One response: `add` all clients, then `rows`.
+
+    Args:
+        budgets: all clients were added to them.
+    """
+
+    def __init__(self, definitions: Definitions, budgets: Budgets) -> None:
+        self._definitions = definitions
+        self._budgets = budgets
+        self._rules: dict[_Place, _Rule] = {}
+
+    def add(self, client: ClientReport) -> None:
+        """Count a client at each limit that matches it."""
+        here = set()
+        for limit in self._budgets.limits(client):
+            place = _place(limit.found)
+            rule = self._rules.get(place)
+            if rule is None:
+                rule = self._rules[place] = _Rule(limit.found, 0.0)
+            rule.clients += 1
+            rule.rate = (rule.rate or 0.0) + limit.rate
+            rule.highest = max(rule.highest or 0.0, self._budgets.used(limit))
+            here.add(place)
+        for place, found in self._waited(client).items():
+            rule = self._rules.setdefault(place, _Rule(found))
+            rule.waiting += 1
+            rule.clients += place not in here
+            here.add(place)
+
+    def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[Mapping[str, Any]]:
+        """Yield the limits: those that most clients wait for first, then those that most use, then the others."""
+        used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
+        for rule in (*used, *self._unused(RULES_MAX - len(used))):
+            of = rule.found
+            found = origin(of)
+            yield {
+                "kind": of.rule.kind,
+                "key": of.rule.key,
+                "entity": entity_text(of),
+                "value": of.value,
+                "setting": of.setting,
+                "set_by": found.by,
+                "set_at": found.at,
+                "enforced": enforced,
+                "clients": rule.clients,
+                "waiting": rule.waiting,
+                "rate": None if rule.rate is None else round(rule.rate, 3),
+                "highest": None if rule.highest is None else round(rule.highest, 3),
+            }
+
+    def _waited(self, client: ClientReport) -> Mapping[_Place, InForce]:
+        """Return the limits that a client has waited for, each once."""
+        found = (self._budgets.in_force(rule, client) for rule, _ in client.waits)
+        return {_place(limit): limit for limit in found if limit is not None}
+
+    def _unused(self, room: int) -> Iterator[_Rule]:
+        """Yield limits without a client, in the order in which they were defined."""
+        for code in self._definitions.codes():
+            entity = entity_of(code)
+            for key, value in self._definitions.limits(code).items():
+                found = InForce(Rule(kind_of(key, entity), key), entity, value)
+                if _place(found) in self._rules:
+                    continue
+                if room <= 0:
+                    return
+                room -= 1
+                yield _Rule(found, None if found.rule.kind in (TOPIC, CONNECTION) else 0.0)
+
+
+def _place(found: InForce) -> _Place:
+    kind, key, name, _ = found.rule
+    return _Place(kind, key, found.entity, name if kind == REPLICATION else "")
+
+
+def kind_of(key: str, entity: Entity) -> str:
+    """Return the kind of a limit that an entity has.
+
+    >>> kind_of("producer_byte_rate", Entity("ann")), kind_of("producer_byte_rate", Entity(topic="orders"))
+    ('produce', 'topic')
+    """
+    if entity.topic is not None:
+        return TOPIC
+    return CONNECTION if key == CONNECTION_CREATION_RATE else KINDS[key]

@@ -1,0 +1,140 @@
+"""The limits that match clients, with their rates; and the table of all limits."""
+
+from typing import Any
+
+from proxy.explain import parts
+from proxy.explain.budgets import Budgets
+from proxy.explain.explanation import Origin, summary
+from proxy.explain.rates import ClientRates, Rates
+from proxy.explain.report import ClientReport, ConnectionReport
+from proxy.explain.rule_table import RULES_MAX, RuleTable
+from proxy.explain.rules import Rule
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.engine import Engine, EngineOptions
+
+DEFINITIONS = Definitions(
+    {
+        Entity(client_id=DEFAULT): {"producer_byte_rate": 2000},
+        Entity("ann"): {"producer_byte_rate": 5000, "request_percentage": 50},
+        Entity("unused"): {"consumer_byte_rate": 7},
+        Entity(topic="orders"): {"producer_byte_rate": 1000},
+        Entity(ip="10.0.0.1"): {"connection_creation_rate": 3},
+    }
+)
+
+
+def client(user: str, client_id: str, rates: Rates, waits: dict[Rule, float] | None = None) -> ClientReport:
+    times = [0.0] * len(parts.NAMES)
+    times[parts.MUTED], times[parts.IDLE] = 600, 400
+    connection = ConnectionReport("10.0.0.9:1", 2, 1000, tuple(times))
+    return ClientReport(
+        user, client_id, (connection,), 1, tuple(times), tuple((waits or {}).items()), 0, 0, rates=rates
+    )
+
+
+def budgets(*clients: ClientReport, mutations_rate: float | None = None) -> Budgets:
+    found = Budgets(DEFINITIONS, mutations_rate)
+    for one in clients:
+        found.add(one)
+    return found
+
+
+def rules(*clients: ClientReport, definitions: Definitions = DEFINITIONS) -> list[dict[str, Any]]:
+    table = RuleTable(definitions, budgets(*clients))
+    for one in clients:
+        table.add(one)
+    return [dict(row) for row in table.rows(lambda _: Origin("ops", ""), enforced=True)]
+
+
+A = client("ann", "a", Rates(3000, 0, 10), {Rule("produce", "producer_byte_rate"): 600})
+B = client("ann", "b", Rates(1000))
+C = client("", "c", Rates(500, 100), {Rule("topic", "producer_byte_rate", "orders"): 600})
+
+
+def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
+    assert budgets(A, B, C).quotas(A) == [
+        {
+            "kind": "produce",
+            "key": "producer_byte_rate",
+            "entity": "user 'ann'",
+            "value": 5000,
+            "rate": 3000,
+            "part": 0.75,
+        },
+        {
+            "kind": "request",
+            "key": "request_percentage",
+            "entity": "user 'ann'",
+            "value": 50,
+            "rate": 10,
+            "part": 1.0,
+        },
+    ]
+
+
+def test_client_of_the_default_has_its_budget_for_itself() -> None:
+    (quota,) = budgets(A, B, C).quotas(C)
+    assert (quota["entity"], quota["rate"], quota["part"]) == ("client-id <default>", 500, 1.0)
+
+
+def test_part_is_unknown_while_nothing_moves() -> None:
+    idle = client("", "idle", Rates())
+    (quota,) = budgets(idle).quotas(idle)
+    assert (quota["rate"], quota["part"]) == (0, None)
+
+
+def test_limit_of_all_clients_mutations() -> None:
+    creates, other = client("", "x", Rates(mutation=3)), client("", "y", Rates(mutation=1))
+    found = budgets(creates, other, mutations_rate=10).quotas(creates)[-1]
+    assert (found["entity"], found["value"], found["part"]) == ("all clients together", 10, 0.75)
+
+
+def test_row_of_a_client_has_the_entity_of_its_rule() -> None:
+    row = summary(C, budgets(A, B, C), enforcing=False)
+    assert row["rule"] == {
+        "kind": "topic",
+        "key": "producer_byte_rate",
+        "name": "orders",
+        "entity": "topic 'orders'",
+        "value": 1000,
+        "enforced": False,
+    }
+
+
+def test_rules_that_most_clients_wait_for_come_first() -> None:
+    found = rules(A, B, C)
+    shown = [
+        (row["kind"], row["entity"], row["clients"], row["waiting"], row["rate"], row["highest"])
+        for row in found
+    ]
+    assert shown == [
+        ("produce", "user 'ann'", 2, 1, 4000, 4000),
+        ("topic", "topic 'orders'", 1, 1, None, None),
+        ("request", "user 'ann'", 2, 0, 10, 10),
+        ("produce", "client-id <default>", 1, 0, 500, 500),
+        ("fetch", "user 'unused'", 0, 0, 0, 0),
+        ("connection", "ip '10.0.0.1'", 0, 0, None, None),
+    ]
+    assert found[0]["set_by"] == "ops"
+
+
+def test_rules_are_bounded() -> None:
+    many = {Entity(client_id=str(number)): {"producer_byte_rate": 5.0} for number in range(RULES_MAX + 9)}
+    assert len(rules(definitions=Definitions(many))) == RULES_MAX
+
+
+def test_rates_are_of_all_brokers_and_kinds() -> None:
+    engine = Engine(EngineOptions(), DEFINITIONS)
+    for broker in (1, 2):
+        throttle = engine.client("ann", "a", broker).produce
+        flow = throttle.flow()
+        for second in range(6):
+            throttle.produce(flow, 1000 if second else 0, 1000 * second)
+    mutations = engine.client("ann", "a", 1).mutations
+    assert not mutations.limits(0)
+    mutations.count_mutations(20)
+    rates = ClientRates()
+    assert sum(1 for _ in rates.look(engine, 5000)) > 0
+    assert rates.of("ann", "a") == Rates(2000, 0, 0, 4)
+    assert rates.of("", "a") == Rates()
