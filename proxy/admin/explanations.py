@@ -7,7 +7,8 @@
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Final, Protocol
 
@@ -22,7 +23,7 @@ from proxy.explain.report import ClientReport, waited_part
 from proxy.explain.rule_table import RuleTable
 from proxy.explain.seen import Query, Seen
 from proxy.explain.windows import MINUTE, SECONDS
-from proxy.turns import in_turns
+from proxy.turns import in_turns, without_collections
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
@@ -89,34 +90,47 @@ class Explanations:
     async def _clients(self, request: Request) -> Page:
         fields = fields_of(request.query, ("window",))
         window = _window(fields)
-        async with self._one_at_a_time:
-            clients, budgets = await self._all(window)
-            document = {
-                "window_seconds": SECONDS[window],
-                "enforcing": self._quotas.enforcing,
-                "clients_total": len(clients),
-            }
-            order = await sorted_in_turns(clients, _waited)
-            rows = (
-                summary(client, budgets, enforcing=self._quotas.enforcing)
-                for client in islice(order, CLIENTS_MAX)
-            )
-            return await _and_free(await rows_page(document, "clients", rows), clients)
+        async with self._list_of_clients():
+            return await self._clients_page(window)
+
+    async def _clients_page(self, window: int) -> Page:
+        clients, budgets = await self._all(window)
+        document = {
+            "window_seconds": SECONDS[window],
+            "enforcing": self._quotas.enforcing,
+            "clients_total": len(clients),
+        }
+        order = await sorted_in_turns(clients, _waited)
+        rows = (
+            summary(client, budgets, enforcing=self._quotas.enforcing)
+            for client in islice(order, CLIENTS_MAX)
+        )
+        return await _and_free(await rows_page(document, "clients", rows), clients)
 
     async def _rules(self, request: Request) -> Page:
         window = _window(fields_of(request.query, ("window",)))
+        async with self._list_of_clients():
+            return await self._rules_page(window)
+
+    async def _rules_page(self, window: int) -> Page:
+        clients, budgets = await self._all(window)
+        table = RuleTable(self._quotas.definitions, budgets)
+        async for client in in_turns(clients):
+            table.add(client)
+        document = {
+            "window_seconds": SECONDS[window],
+            "enforcing": self._quotas.enforcing,
+            "entities_total": len(self._quotas.definitions),
+        }
+        rows = table.rows(lambda found: origin_of(found, self._origin), enforced=self._quotas.enforcing)
+        return await _and_free(await rows_page(document, "rules", rows), clients)
+
+    @asynccontextmanager
+    async def _list_of_clients(self) -> AsyncIterator[None]:
+        """One at a time, since each is large, and without collections of cycles, which would look at all of it."""
         async with self._one_at_a_time:
-            clients, budgets = await self._all(window)
-            table = RuleTable(self._quotas.definitions, budgets)
-            async for client in in_turns(clients):
-                table.add(client)
-            document = {
-                "window_seconds": SECONDS[window],
-                "enforcing": self._quotas.enforcing,
-                "entities_total": len(self._quotas.definitions),
-            }
-            rows = table.rows(lambda found: origin_of(found, self._origin), enforced=self._quotas.enforcing)
-            return await _and_free(await rows_page(document, "rules", rows), clients)
+            with without_collections():
+                yield
 
     async def _all(self, window: int) -> tuple[list[ClientReport], Budgets]:
         """Return all clients, and what they use of each budget."""
@@ -132,7 +146,7 @@ class Explanations:
         window = _window(fields)
         if "client_id" not in fields:
             raise RefusedError(400, "client_id is missing: /v1/client?client_id=NAME[&user=NAME][&window=60]")
-        async with self._one_at_a_time:
+        async with self._list_of_clients():
             name = await self._name(fields, window)
             if name is None:
                 return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen"})

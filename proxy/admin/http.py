@@ -29,11 +29,16 @@ REASONS: Final = {
 
 
 class Page(NamedTuple):
-    """A response: status, content type and body."""
+    """A response: status, content type and body.
+
+    Attributes:
+        more: what follows `body`, in portions that are sent one after the other.
+    """
 
     status: int
     content_type: str
     body: bytes
+    more: tuple[bytes, ...] = ()
 
 
 class Request(NamedTuple):
@@ -99,11 +104,11 @@ def parse(head: bytes) -> Request:
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:
-    """Encode a response."""
+    """Encode a response, without what is sent in portions (`Page.more`)."""
     head = (
         f"HTTP/1.1 {page.status} {REASONS[page.status]}\r\n"
         f"Content-Type: {page.content_type}\r\n"
-        f"Content-Length: {len(page.body)}\r\n"
+        f"Content-Length: {len(page.body) + sum(map(len, page.more))}\r\n"
         "Cache-Control: no-store\r\n"
         "X-Content-Type-Options: nosniff\r\n"
         "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"

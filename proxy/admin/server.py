@@ -161,22 +161,26 @@ class AdminServer:
             page = await self._page(request._replace(peer=connection.host))
         except RefusedError as error:
             page, close = pages.refusal(error.status, error.problem), True
-        await self._send(connection, write(page, head_only=head_only, close=close))
+        response = write(page, head_only=head_only, close=close)
+        await self._send(connection, response, () if head_only else page.more)
         # Hundreds of requests may be here at once, and since Python 3.12 nothing else of this waits for the loop.
         await asyncio.sleep(0)
         return not close
 
-    async def _send(self, connection: Connection, response: bytes) -> None:
-        """Write, and wait until the client has read it."""
+    async def _send(self, connection: Connection, response: bytes, more: tuple[bytes, ...]) -> None:
+        """Write portion by portion, and wait until the client has read them."""
+        size = len(response) + sum(map(len, more))
         while True:
             sending = [other for other in self._connections.values() if other.stage is Stage.SENDING]
-            if not sending or sum(other.unsent for other in sending) + len(response) <= UNSENT_BYTES_MAX:
+            if not sending or sum(other.unsent for other in sending) + size <= UNSENT_BYTES_MAX:
                 break
             self._close_one(sending)
         connection.set_stage(Stage.SENDING)
-        connection.unsent = len(response)
-        connection.writer.write(response)
-        await asyncio.wait_for(connection.writer.drain(), RESPONSE_SECONDS_MAX)
+        connection.unsent = size
+        async with asyncio.timeout(RESPONSE_SECONDS_MAX):
+            for portion in (response, *more):
+                connection.writer.write(portion)
+                await connection.writer.drain()
         connection.unsent = 0
 
     async def _request(self, reader: asyncio.StreamReader) -> Request:

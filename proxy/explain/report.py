@@ -1,7 +1,7 @@
 """What one process has seen of a client in one window: plain values, which those of other processes are added to."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from heapq import nlargest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappush, heappushpop, nlargest
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -17,15 +17,18 @@ __all__ = [
     "BrokerReport",
     "ClientReport",
     "ConnectionReport",
+    "ConnectionsSum",
     "OwnBroker",
     "brokers_of",
+    "connection_reports",
     "merge",
     "report",
+    "report_in_list",
 ]
 
 CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 
-LOOKED_AT_MAX: Final = 500  # connections of one client, about 2 ms
+LOOKED_AT_MAX: Final = 500  # connections of each client in a list, about 2 ms
 
 
 class ConnectionReport(NamedTuple):
@@ -128,27 +131,67 @@ class ClientReport(NamedTuple):
     rates: Rates = NO_RATES
 
 
+class ConnectionsSum:
+    """What was seen of a client's connections, added one by one: there may be 10,000.
+
+    Args:
+        most: how many are kept, those that wait longest.
+    """
+
+    def __init__(self, most: int = CONNECTIONS_MAX) -> None:
+        self._most = most
+        self._kept: list[tuple[tuple[float, float], int, ConnectionReport]] = []
+        self._added = 0
+        self._brokers: dict[int, list[float]] = {}
+
+    def add(self, one: ConnectionReport) -> None:
+        """Add one."""
+        self._added += 1
+        entry = (waiting_order(one), -self._added, one)
+        (heappush if len(self._kept) < self._most else heappushpop)(self._kept, entry)
+        if self._most > 1:
+            sums = self._brokers.setdefault(one.broker, [0.0] * (1 + len(parts.NAMES)))
+            for index, value in enumerate((1.0, *one.times)):
+                sums[index] += value
+
+    def worst(self) -> tuple[ConnectionReport, ...]:
+        """Return those that wait longest, the worst first."""
+        return tuple(one for _, _, one in sorted(self._kept, reverse=True))
+
+    def brokers(self) -> Iterator[OwnBroker]:
+        """Yield all of them by broker; nothing where only one is kept."""
+        for broker, (count, *times) in self._brokers.items():
+            yield OwnBroker(broker, int(count), tuple(times), 0.0, 0.0)
+
+
+def report_in_list(client: Client, window: int, now_ms: int, rates: Rates) -> ClientReport:
+    """Return what was seen of a client over a window, with its worst connection of the first LOOKED_AT_MAX."""
+    found = ConnectionsSum(most=1)
+    for one in islice(connection_reports(client, window, now_ms), LOOKED_AT_MAX):
+        found.add(one)
+    return report(client, window, now_ms, found, rates)
+
+
 def report(
-    client: Client,
-    window: int,
-    now_ms: int,
-    connections_max: int = CONNECTIONS_MAX,
-    rates: Rates = NO_RATES,
+    client: Client, window: int, now_ms: int, connections: ConnectionsSum, rates: Rates = NO_RATES
 ) -> ClientReport:
-    """Return what was seen of a client over a window (`windows`)."""
-    found = [_connection(meter, window, now_ms) for meter in islice(client.meters, LOOKED_AT_MAX)]
+    """Return what was seen of a client over a window (`windows`).
+
+    Args:
+        connections: what `connection_reports` has yielded.
+    """
     waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in client.rules.items())
     asked = {broker: sums.sums(window, now_ms) for broker, sums in client.brokers.items()}
     return ClientReport(
         client.user,
         client.client_id,
-        tuple(nlargest(connections_max, found, key=waiting_order)),
+        connections.worst(),
         len(client.meters),
         tuple(client.windows.sums(window, now_ms)),
         tuple((rule, ms) for rule, ms in waits if ms > 0),
         sum(requests for requests, _ in asked.values()),
         sum(ms for _, ms in asked.values()),
-        _brokers(found, asked) if connections_max > 1 else (),
+        _brokers(connections, asked),
         0.0 if client.unread is None else client.unread.sums(window, now_ms)[0],
         _predicted(client, window, now_ms),
         rates,
@@ -227,10 +270,10 @@ def part_of(times: Sequence[float], part: int) -> float:
     return times[part] / whole if whole > 0 else 0.0
 
 
-def _brokers(
-    connections: Sequence[ConnectionReport], asked: Mapping[int, Sequence[float]]
-) -> tuple[OwnBroker, ...]:
-    open_ones = (OwnBroker(one.broker, 1, one.times, 0.0, 0.0) for one in connections)
+def _brokers(connections: ConnectionsSum, asked: Mapping[int, Sequence[float]]) -> tuple[OwnBroker, ...]:
+    open_ones = tuple(connections.brokers())
+    if not open_ones:
+        return ()
     nothing = (0.0,) * len(parts.NAMES)
     asked_ones = (OwnBroker(broker, 0, nothing, *sums) for broker, sums in asked.items() if sums[0])
     return _merge_own((*open_ones, *asked_ones))
@@ -258,6 +301,11 @@ def _predicted(client: Client, window: int, now_ms: int) -> Predicted:
     meters = (meter.predicted for meter in islice(client.meters, LOOKED_AT_MAX))
     parts_of = (waits.part(window, now_ms) for waits in meters if waits is not None)
     return client.predictions.report(parts_of, window, now_ms)
+
+
+def connection_reports(client: Client, window: int, now_ms: int) -> Iterator[ConnectionReport]:
+    """Yield what was seen of each of a client's connections; others may come and go meanwhile."""
+    return (_connection(meter, window, now_ms) for meter in list(client.meters))
 
 
 def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import nlargest
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.explain.budgets import Budgets
@@ -87,7 +88,7 @@ class RuleTable:
     def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[Mapping[str, Any]]:
         """Yield the limits: those that most clients wait for first, then those that most use, then the others."""
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
-        for rule in (*used, *self._unused(RULES_MAX - len(used))):
+        for rule in chain(used, self._unused(RULES_MAX - len(used))):
             of = rule.found
             found = origin(of)
             yield {

@@ -15,7 +15,14 @@ from proxy.clock import clock_ns
 from proxy.explain.neighbours import Sharers
 from proxy.explain.own_time import OwnTime
 from proxy.explain.rates import ClientRates
-from proxy.explain.report import ClientReport, brokers_of, report
+from proxy.explain.report import (
+    ClientReport,
+    ConnectionsSum,
+    brokers_of,
+    connection_reports,
+    report,
+    report_in_list,
+)
 from proxy.explain.rules import Rule
 from proxy.explain.seen import NOTHING, Query, Seen, SeenSum
 from proxy.explain.wait_views import wait_views
@@ -46,6 +53,7 @@ class Watching:
         connections: all that are open.
 
     Attributes:
+        watch: where connections' time has gone.
         judged: called with the clients that have begun or ended to wait for much of their time.
     """
 
@@ -54,7 +62,7 @@ class Watching:
         self._stats = stats
         self._own = OwnTime()
         self._engine = engine
-        self._watch = Watch()
+        self.watch = Watch()
         self._waiting = Waiting()
         self._judged_ms = 0
         self.judged: Callable[[Judgement], object] = _ignore
@@ -74,7 +82,7 @@ class Watching:
             await self._judge(clock_ns() // _NS_PER_MS)
             ticks += 1
             if ticks % _EXPIRE_TICKS == 0:
-                for index, _ in enumerate(self._watch.expire(clock_ns() // _NS_PER_MS)):
+                for index, _ in enumerate(self.watch.expire(clock_ns() // _NS_PER_MS)):
                     if index % _VIEWS_PORTION == _VIEWS_PORTION - 1:
                         await asyncio.sleep(0)
 
@@ -91,7 +99,7 @@ class Watching:
         rest = Seen(
             (),
             {},
-            tuple(brokers_of(self._watch, query.window, now_ms)),
+            tuple(brokers_of(self.watch, query.window, now_ms)),
             self._own.report(query.window, now_ms),
         )
         if query.brokers_only:
@@ -112,25 +120,28 @@ class Watching:
         yield rest._replace(clients=tuple(reports))
 
     def _reports(self, window: int, rates: ClientRates, now_ms: int) -> Iterator[ClientReport]:
-        for client in list(self._watch.clients.values()):
-            found = rates.of(client.user, client.client_id)
-            yield report(client, window, now_ms, connections_max=1, rates=found)
+        for client in list(self.watch.clients.values()):
+            yield report_in_list(client, window, now_ms, rates.of(client.user, client.client_id))
 
     async def _one(self, name: tuple[str, str], window: int, rest: Seen, now_ms: int) -> Seen:
-        found = self._watch.clients.get(name)
+        found = self.watch.clients.get(name)
         if found is None:
             return rest
         rules = dict.fromkeys((*found.rules, *found.predictions.rules))
         sharers = {rule: await self._sharers(found, rule, now_ms) for rule in rules}
+        connections = ConnectionsSum()
+        async for one in in_turns(connection_reports(found, window, now_ms)):
+            connections.add(one)
+        await asyncio.sleep(0)
         return rest._replace(
-            clients=(report(found, window, now_ms),),
+            clients=(report(found, window, now_ms, connections),),
             neighbours={rule: some.found() for rule, some in sharers.items()},
             backlogs={rule: some.backlog_bytes for rule, some in sharers.items()},
         )
 
     def waits(self) -> Iterator[QuotaView]:
         """Yield a view for each client and kind of quota that it has waited for."""
-        return wait_views(list(self._watch.clients.values()))
+        return wait_views(list(self.watch.clients.values()))
 
     async def _sharers(self, client: Client, rule: Rule, now_ms: int) -> Sharers:
         sharers = Sharers(self._engine, rule, client.user, client.client_id)
@@ -159,7 +170,7 @@ class Watching:
         if now_ms - self._judged_ms < JUDGE_MS:
             return
         self._judged_ms = now_ms
-        for _ in self._waiting.judge(self._watch, now_ms):
+        for _ in self._waiting.judge(self.watch, now_ms):
             await asyncio.sleep(0)
         judgement = self._waiting.take(now_ms)
         if judgement is not None:
@@ -171,10 +182,10 @@ class Watching:
             self._begin_round(now_ms)
         for connection in self._round[-VISITS_MAX:]:
             if connection.closed:
-                self._watch.end(connection)
+                self.watch.end(connection)
                 continue
             condition = condition_of(connection, now_ms)
-            self._watch.visit(connection, condition, connection.peer, self._round_ms, now_ms)
+            self.watch.visit(connection, condition, connection.peer, self._round_ms, now_ms)
             # The first one is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
             unknown = condition.probe is None and not connection.channel.acks_zero
             connection.channel.time_requests(unknown or random.random() < TIMED_PART)
@@ -185,7 +196,7 @@ class Watching:
         if self._round_began_ms:
             self._round_ms = now_ms - self._round_began_ms
         self._round_began_ms = now_ms
-        self._watch.keep(self._round)
+        self.watch.keep(self._round)
 
 
 def _ignore(_: Judgement) -> None: ...
