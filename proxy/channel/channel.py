@@ -117,14 +117,15 @@ class Channel:
         return self.state.now_ns if self.state.in_flight else 0
 
     def time_requests(self, on: bool) -> None:
-        """Time each request from now on, or none."""
+        """Time requests from now on, a bounded number of them; or none."""
         self.state.probe_armed = on
         if on:
+            self.state.probed.arm()
             self.state.unmeasured_version = None
 
     def take_probed(self) -> Probed:
         """Return the timed requests whose responses have begun, once."""
-        return self.state.probed.take()
+        return self.state.probed.take(self.state.now_ns)
 
     @property
     def acks_zero(self) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANY_WAIT", "NONE_PROBED", "Probe", "Probed", "ProbedLog"]
 
-PROBED_MAX: Final = 64  # kept until they are taken
+PROBED_MAX: Final = 16  # requests timed between two visits: each costs a third more instructions than others
 ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other
 
 
@@ -99,7 +99,7 @@ class Probed(NamedTuple):
     """Timed requests whose responses have begun.
 
     Args:
-        missed: how many more there were.
+        missed: about how many more there were while requests were to be timed.
     """
 
     probes: list[Probe]
@@ -110,25 +110,45 @@ NONE_PROBED: Final = Probed([])
 
 
 class ProbedLog:
-    """Keeps the first PROBED_MAX timed requests whose responses have begun, until they are taken."""
+    """Keeps the timed requests whose responses have begun, until they are taken; times PROBED_MAX at most."""
 
-    __slots__ = ("_missed", "_probes")
+    __slots__ = ("_asked", "_began_ns", "_probes", "_stopped_ns")
 
     def __init__(self) -> None:
         self._probes: list[Probe] = []
-        self._missed = 0
+        self._asked = 0
+        self._began_ns = self._stopped_ns = 0
+
+    def arm(self) -> None:
+        """Begin to time requests."""
+        self._asked = self._stopped_ns = 0
+
+    def enough(self, now_ns: int) -> bool:
+        """Note that a request was to be timed; return whether it was the last one."""
+        if not self._asked:
+            self._began_ns = now_ns
+        self._asked += 1
+        if self._asked < PROBED_MAX:
+            return False
+        self._stopped_ns = now_ns
+        return True
 
     def add(self, probe: Probe) -> None:
         """Note that a response has begun."""
         if len(self._probes) < PROBED_MAX:
             self._probes.append(probe)
-        else:
-            self._missed += 1
 
-    def take(self) -> Probed:
+    def take(self, now_ns: int) -> Probed:
         """Return what has been noted, once."""
         if not self._probes:
             return NONE_PROBED
-        taken = Probed(self._probes, self._missed)
-        self._probes, self._missed = [], 0
+        taken = Probed(self._probes, self._missed(now_ns))
+        self._probes = []
         return taken
+
+    def _missed(self, now_ns: int) -> int:
+        """Return how many requests came after the last timed one, if they went on to come as quickly."""
+        stopped_ns, self._stopped_ns = self._stopped_ns, 0
+        if not stopped_ns:
+            return 0
+        return (self._asked - 1) * (now_ns - stopped_ns) // max(1, stopped_ns - self._began_ns)

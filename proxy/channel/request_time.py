@@ -129,7 +129,10 @@ def measure(
     state = direction.state
     if state.probe_armed and not order:
         begin_probe(direction, buf, pos, end, body, head)
-        state.unmeasured_version = None  # the next request comes here too
+        if state.probed.enough(state.now_ns):
+            state.probe_armed = False
+        else:
+            state.unmeasured_version = None  # the next request comes here too
     return order
 
 

@@ -4,7 +4,7 @@ By requests, a broker that stands still for 5 s and handles thousands of request
 By time it is slow: five sixths of the time that requests were with it belong to those of 5 s. Both are said.
 
 Times are counted in classes, each a quarter of a power of two wide, so a percentile is at most 19 % too high. A request
-counts with its weight: one that was chosen with a probability of an eighth stands for eight. At most BROKERS_MAX
+counts with its weight: one that was chosen with a probability of a sixteenth stands for sixteen. At most BROKERS_MAX
 brokers are kept; a client cannot name one.
 """
 

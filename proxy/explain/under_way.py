@@ -1,6 +1,6 @@
 """Requests that brokers have had for longer than the time between visits: each is seen, timed or not.
 
-Only an eighth of the requests is timed, and one that is never responded to is never over. So a visit notes a request
+Only few requests are timed, and one that is never responded to is never over. So a visit notes a request
 that is older than the visits' interval. While it is under way, its age counts among the response times; when it is
 over it counts as one request, and not again among the timed ones.
 """

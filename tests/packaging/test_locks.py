@@ -8,7 +8,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 
-_EXTRAS = ("capture", "completion", "fleet", "offline", "yaml")
+_EXTRAS = ("capture", "completion", "console", "fleet", "offline", "top", "yaml")
 _LOCKS = tuple(ROOT / "requirements" / f"{name}.txt" for name in ("run", "build", "dev", "fuzz", *_EXTRAS))
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
 
