@@ -1,5 +1,6 @@
 """Reads JSON documents from a Sluice's admin port, and has it do something."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -16,15 +17,19 @@ ADMIN: Final = "127.0.0.1:19080"
 SECONDS_MAX: Final = 10.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
 _REFUSAL_BYTES_MAX: Final = 1000
+_FAILURES: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)  # URLError is an OSError
 
 Document = Mapping[str, Any]
 
 
-def read_document(admin: str, path: str, *, absent: bool = False) -> Document:
+def read_document(
+    admin: str, path: str, *, absent: bool = False, seconds_max: float = SECONDS_MAX
+) -> Document:
     """Read a page of the admin port; HOST:PORT is read over HTTP.
 
     Args:
         absent: whether a page of status 404 is returned, which says what is not there.
+        seconds_max: how long the port may be silent.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
@@ -32,15 +37,15 @@ def read_document(admin: str, path: str, *, absent: bool = False) -> Document:
     """
     page = _url(admin, path)
     try:
-        with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
+        with urllib.request.urlopen(page, timeout=seconds_max) as response:
             document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
     except urllib.error.HTTPError as error:
         if absent and error.code == HTTPStatus.NOT_FOUND:
             missing: Document = json.loads(error.read(_PAGE_BYTES_MAX))
             return missing
-        raise ServerError(f"{page}: {reason(error, SECONDS_MAX)}") from None
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
+        raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
+    except _FAILURES as error:
+        raise ServerError(f"{page}: {reason(_unwrapped(error), seconds_max)}") from None
     return document
 
 
@@ -63,7 +68,7 @@ def send_action(admin: str, path: str, action: str) -> Document:
         with error:
             said = error.read(_REFUSAL_BYTES_MAX).decode("utf-8", "replace").strip()
         raise ServerError(f"{_url(admin, '')}: {printable(said)}") from None
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except _FAILURES as error:
         raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
     return document
 

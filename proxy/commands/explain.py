@@ -7,33 +7,18 @@ Exit code 3 if the client was not seen.
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from commandline.amounts import duration
 from commandline.arguments import add_format
 from commandline.exit_codes import NEGATIVE, OK
-from commandline.printable import printable
-from proxy.commands.admin_page import ADMIN, Document, read_document
-from proxy.explain.amounts import amount
-from proxy.explain.parts import NAMES
+from proxy.commands.admin_page import ADMIN, read_document
 from proxy.explain.windows import SECONDS
+from proxy.v1.verdict import verdict
 
-__all__ = ["DESCRIPTION", "add_arguments", "run", "table"]
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION: Final = "Show where a client's time goes, and which quota it waits for."
-_WORDS: Final = {
-    "held": "held before its payload is read",
-    "muted": "muted",
-    "sluice": "in Sluice",
-    "broker": "at the broker",
-    "poll": "waiting at the broker by its own wish",
-    "client": "on the client",
-    "idle": "nothing asked",
-}
-_CONNECTIONS_SHOWN: Final = 10
-_BAR: Final = 40
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -72,67 +57,5 @@ def run(options: argparse.Namespace) -> int:
     elif "error" in document:
         print(f"sluice: {document['error']}", file=sys.stderr)
     else:
-        print("\n".join(table(document)))
+        print("\n".join(verdict(document)))
     return NEGATIVE if "error" in document else OK
-
-
-def table(document: Document) -> Iterator[str]:
-    """Yield the lines for people."""
-    yield printable(document["sentence"])
-    yield ""
-    yield f"of the last {document['window_seconds']} s, of the connection that waits longest:"
-    times = document["time"]
-    width = max(map(len, _WORDS.values()))
-    for name in NAMES:
-        if times[name]:
-            bar = "#" * max(1, round(times[name] * _BAR))
-            yield f"  {_WORDS[name].ljust(width)}  {times[name]:>4.0%}  {bar}"
-    rule = document["rule"]
-    if rule is not None:
-        yield ""
-        yield from _rule(document, rule)
-    predicted = document["predicted"]
-    if predicted is not None:
-        yield ""
-        part = f"{predicted['throttled_part']:.0%}"
-        yield f"if quotas were enforced, it would wait {part} of its time ({predicted['assumed']})"
-        yield from _rule(document, predicted["rule"])
-    if document["neighbours"]:
-        kind = rule["kind"] if rule else "produce"
-        yield ""
-        yield "shares this budget:"
-        for one in document["neighbours"]:
-            yield f"  {printable(_name(one))}  {amount(kind, one['rate'])}"
-    yield ""
-    yield from _connections(document["connections"], document["connections_total"])
-
-
-def _rule(document: Document, rule: Document) -> Iterator[str]:
-    kind = rule["kind"]
-    enforced = "enforced" if rule["enforced"] else "not enforced"
-    yield f"rule: {rule['key']} {amount(kind, rule['value'])} of {printable(rule['entity'])}, {enforced}"
-    if rule["set_by"]:
-        yield f"  set by {printable(rule['set_by'])}{' at ' + rule['set_at'] if rule['set_at'] else ''}"
-    wants = document["wants"]
-    if wants is not None:
-        about = "at least" if wants["at_least"] else "about"
-        yield f"asks for {about} {amount(kind, wants['rate'])}, if {wants['assumed']}"
-        for times, seconds in wants["wait_seconds_per_minute"].items():
-            yield f"  with {times} times the limit it waits {duration(seconds)} of each minute"
-
-
-def _connections(connections: Sequence[Document], total: int) -> Iterator[str]:
-    yield f"connections: {total}"
-    for one in connections[:_CONNECTIONS_SHOWN]:
-        parts = ", ".join(
-            f"{name} {part:.0%}" for name, part in one["time"].items() if name != "idle" and part >= 0.005
-        )
-        broker = "any broker" if one["broker"] < 0 else f"broker {one['broker']}"
-        yield f"  {one['peer']}  {broker}  {parts or 'idle'}"
-    if total > _CONNECTIONS_SHOWN:
-        yield f"  and {total - _CONNECTIONS_SHOWN} more; --format json has up to {len(connections)}"
-
-
-def _name(one: Document) -> str:
-    user = f"{one['user']} " if one["user"] not in ("", "ANONYMOUS") else ""
-    return f"{user}{one['client_id'] or '(no client id)'}"

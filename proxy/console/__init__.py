@@ -1,13 +1,9 @@
 """`sluice console`: a web page over the members of a fleet, in a process of its own; read only.
 
     options     bounds and options
-    fields      JSON of members -> typed values, or a DocumentError
-    documents   the documents of /v1 as values
-    merging     rows of several members -> rows of clients
     history     the last quarter of an hour of each client and broker, bounded
     member      asks one member over HTTP, bounded in time and bytes
     board       all members: who responds, what they say, merged
-    cause       why a client waits, in a few words
     tables      sorted, filtered, paged
     drawing     numbers -> points of SVG
     views       what each page shows; also what a stream pushes
@@ -16,8 +12,9 @@
     site        paths and streams
     server      uvicorn, until a signal
 
-Data flows from `member` up to `site`. It imports no data path, and only `proxy.commands.console` imports it:
-Starlette, uvicorn, jinja2, sse-starlette and httpx are Sluice's extra `console` (docs/decisions/0015).
+Documents are read, merged and judged by `proxy.v1`. Data flows from `member` up to `site`. It imports no data path, and
+only `proxy.commands.console` imports it: Starlette, uvicorn, jinja2, sse-starlette and httpx are Sluice's extra
+`console` (docs/decisions/0015).
 """
 
 __all__: list[str] = []

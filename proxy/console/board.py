@@ -13,8 +13,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from proxy.console.detail import Detail, detail
-from proxy.console.documents import (
+from proxy.console.history import SLOT_SECONDS, History
+from proxy.console.member import LIST_SECONDS_MAX, Look, Member, MemberError, new_client
+from proxy.console.options import ConsoleOptions
+from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX
+from proxy.v1.detail import Detail, detail
+from proxy.v1.documents import (
     Broker,
     ClientList,
     Event,
@@ -25,10 +29,7 @@ from proxy.console.documents import (
     events,
     rules,
 )
-from proxy.console.history import SLOT_SECONDS, History
-from proxy.console.member import LIST_SECONDS_MAX, Look, Member, MemberError, new_client
-from proxy.console.merging import merge_brokers, merge_clients, merge_rules
-from proxy.console.options import LIST_BYTES_MAX, MEMBERS_MAX, ConsoleOptions
+from proxy.v1.merging import merge_brokers, merge_clients, merge_rules
 
 __all__ = ["Board", "Happened"]
 

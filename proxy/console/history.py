@@ -8,9 +8,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final
 
-from proxy.console.documents import Broker, Client
-from proxy.console.options import CLIENTS_MAX
 from proxy.explain.parts import NAMES
+from proxy.v1.bounds import CLIENTS_MAX
+from proxy.v1.documents import Broker, Client
 
 __all__ = ["SECONDS", "SLOT_SECONDS", "History", "Sample"]
 

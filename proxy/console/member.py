@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import httpx
 
-from proxy.console.documents import Fleet, Status, fleet, status
-from proxy.console.fields import DocumentError
-from proxy.console.options import RESPONSE_BYTES_MAX
 from proxy.logs import event
+from proxy.v1.bounds import RESPONSE_BYTES_MAX
+from proxy.v1.documents import Fleet, Status, fleet, status
+from proxy.v1.fields import DocumentError
 
 __all__ = ["Look", "Member", "MemberError", "new_client"]
 

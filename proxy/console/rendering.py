@@ -14,10 +14,10 @@ from markupsafe import Markup
 from commandline.amounts import duration, size
 from commandline.printable import printable
 from proxy.console import drawing
-from proxy.console.cause import PART_NAMES, amount_of, limit_text
 from proxy.console.tables import SHOWS, WINDOWS
 from proxy.console.views import View
 from proxy.explain.parts import NAMES
+from proxy.v1.cause import PART_NAMES, amount_of, limit_text
 
 __all__ = ["Renderer"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from proxy.console.cause import WAITS_MIN, heaviest, trouble
-from proxy.console.documents import Broker, Client, waited
+from proxy.v1.cause import WAITS_MIN, heaviest, trouble
+from proxy.v1.documents import Broker, Client, waited
 
 __all__ = ["ROWS_PER_PAGE", "SHOWS", "SORTS", "WINDOWS", "Asked", "Chosen", "choose"]
 

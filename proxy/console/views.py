@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from proxy.console.board import Board
-from proxy.console.cause import SLOW_MS, WAITS_MIN, cause, heaviest, trouble
-from proxy.console.detail import Detail
-from proxy.console.documents import Broker, Client, Quota, RuleRow, waited
 from proxy.console.history import SLOT_SECONDS
-from proxy.console.merging import merge_connections, worst
 from proxy.console.tables import Asked, choose
 from proxy.explain.parts import BROKER
+from proxy.v1.cause import SLOW_MS, WAITS_MIN, cause, heaviest, trouble
+from proxy.v1.detail import Detail
+from proxy.v1.documents import Broker, Client, Quota, RuleRow, waited
+from proxy.v1.merging import merge_connections, worst
 
 __all__ = ["VIEWS", "View"]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxy.console.documents import Client, ClientList, Quota, clients
-from proxy.console.fields import DocumentError
 from proxy.console.history import SECONDS, History
-from proxy.console.merging import merge_clients
 from proxy.console.tables import ROWS_PER_PAGE, Asked, choose
+from proxy.v1.documents import Client, ClientList, Quota, clients
+from proxy.v1.fields import DocumentError
+from proxy.v1.merging import merge_clients
 
 IDLE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 HALF_MUTED = (0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5)

@@ -2,9 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from proxy.console.fields import Fields
-from proxy.console.options import CLIENTS_MAX, MEMBERS_MAX
 from proxy.explain.parts import HELD, IDLE, MUTED, NAMES
+from proxy.v1.bounds import CLIENTS_MAX, MEMBERS_MAX
+from proxy.v1.fields import Fields
 
 __all__ = [
     "Broker",

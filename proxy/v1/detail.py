@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from proxy.console.documents import Broker, Rule, broker_of, rule_of, times_of
-from proxy.console.fields import Fields
+from proxy.v1.documents import Broker, Rule, broker_of, rule_of, times_of
+from proxy.v1.fields import Fields
 
 __all__ = ["Connection", "Detail", "Neighbour", "Wait", "Wants", "detail"]
 

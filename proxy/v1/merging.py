@@ -6,9 +6,9 @@ added up: in a fleet a limit is one budget for all members.
 
 from collections.abc import Iterable, Sequence
 
-from proxy.console.detail import CONNECTIONS_MAX, Connection, Detail
-from proxy.console.documents import Broker, Client, ClientList, Quota, RuleRow, waited
 from proxy.explain.parts import IDLE
+from proxy.v1.detail import CONNECTIONS_MAX, Connection, Detail
+from proxy.v1.documents import Broker, Client, ClientList, Quota, RuleRow, waited
 
 __all__ = ["merge_brokers", "merge_clients", "merge_connections", "merge_rules", "worst"]
 

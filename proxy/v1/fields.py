@@ -29,7 +29,7 @@ class Fields:
     (2.5, None, 1)
     >>> Fields({"rate": "<b>"}, "/v1/clients").number("rate")
     Traceback (most recent call last):
-    proxy.console.fields.DocumentError: /v1/clients.rate is not a number
+    proxy.v1.fields.DocumentError: /v1/clients.rate is not a number
     """
 
     __slots__ = ("content", "path")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from commandline.amounts import duration
-from proxy.console.documents import Broker, Client, Quota, Rule, waited
 from proxy.explain.amounts import amount
 from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE
+from proxy.v1.documents import Broker, Client, Quota, Rule, waited
 
 __all__ = ["PART_NAMES", "SLOW_MS", "Cause", "amount_of", "cause", "heaviest", "limit_text", "trouble"]
 
