@@ -12,7 +12,7 @@ from commandline import completion
 from commandline.arguments import Parser, add_format
 from commandline.exit_codes import FAILED, USAGE
 from commandline.output import run_quietly
-from proxy.commands import capture, check, console, enforcement, explain, fleet, quotas, reassign, serve
+from proxy.commands import capture, check, console, enforcement, explain, fleet, quotas, reassign, serve, top
 from proxy.config import AdminOptions, LogOptions, ProcessOptions, QuotaSettings
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     )
     console.add_arguments(
         commands.add_parser("console", help="show clients on a web page", description=console.DESCRIPTION)
+    )
+    top.add_arguments(
+        commands.add_parser("top", help="show all clients in the terminal, live", description=top.DESCRIPTION)
     )
     completion.add_command(commands, program, "command")
     return program

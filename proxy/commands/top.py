@@ -1,0 +1,145 @@
+"""`sluice top`: all clients in the terminal, live; plain output where it is piped.
+
+The live view is Textual's, which is Sluice's extra `top`; it is imported when it runs.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from commandline.arguments import add_format
+from commandline.exit_codes import OK
+from commandline.extras import not_installed
+from proxy.commands.admin_page import ADMIN, read_document
+from proxy.errors import ServerError, UsageError
+from proxy.top.members import Members
+from proxy.top.page import WINDOWS
+from proxy.top.rows import COLUMNS, choose, rows
+from proxy.top.table import document, lines
+
+if TYPE_CHECKING:
+    from proxy.top.screen import Live
+
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
+
+DESCRIPTION: Final = "Show all clients live: who waits, why, and for which limit."
+_SECONDS: Final = (0.5, 3600.0)
+_MEMBERS_MAX: Final = 64
+_SILENCE_SECONDS_MAX: Final = 3.0
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.set_defaults(command=run)
+    command.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        action="append",
+        help=f"the admin port of a member, or its URL; may be repeated (default: {ADMIN})",
+    )
+    command.add_argument(
+        "--window",
+        metavar="SECONDS",
+        type=int,
+        choices=tuple(WINDOWS),
+        default=60,
+        help="the last 10, 60 or 900 seconds (default: %(default)s)",
+    )
+    command.add_argument(
+        "--sort",
+        metavar="COLUMN",
+        choices=COLUMNS,
+        default="waits",
+        help=f"{', '.join(COLUMNS)} (default: %(default)s)",
+    )
+    command.add_argument("--filter", metavar="TEXT", default="", help="a part of a client id or user")
+    command.add_argument(
+        "-b", "--once", action="store_true", help="plain output, once unless -n says more; so is piped output"
+    )
+    command.add_argument(
+        "-n",
+        "--iterations",
+        metavar="NUMBER",
+        type=int,
+        help="end after so many pages; 0: do not end (default: 1 of plain output, else 0)",
+    )
+    command.add_argument(
+        "-d",
+        "--delay",
+        metavar="SECONDS",
+        type=float,
+        default=2.0,
+        help="time between pages (default: %(default)s)",
+    )
+    add_format(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    admins = options.admin or [ADMIN]
+    low, high = _SECONDS
+    if not low <= options.delay <= high:
+        raise UsageError(f"-d {options.delay:g}: must be from {low:g} to {high:g} seconds")
+    if options.iterations is not None and options.iterations < 0:
+        raise UsageError(f"-n {options.iterations}: must be 0 or more")
+    if len(admins) > _MEMBERS_MAX:
+        raise UsageError(f"--admin: there may be at most {_MEMBERS_MAX}")
+    members = Members(admins, partial(read_document, seconds_max=_SILENCE_SECONDS_MAX))
+    if not options.once and options.format == "table" and sys.stdout.isatty() and sys.stdin.isatty():
+        live = _live()
+        if live is not None:
+            return _run_live(live, options, members)
+    return _print(options, members, time.sleep)
+
+
+def _live() -> "type[Live] | None":
+    """Return the live view; None, with a hint, if Textual is not installed."""
+    try:
+        from proxy.top.screen import Live
+    except ModuleNotFoundError as error:
+        hint = not_installed(error.name or "textual", "top")
+        print(f"sluice: the live view is not available: {hint}", file=sys.stderr)
+        return None
+    return Live
+
+
+def _run_live(live: "type[Live]", options: argparse.Namespace, members: Members) -> int:
+    app = live(
+        members.page,
+        members.verdict,
+        window=options.window,
+        sort=options.sort,
+        text=options.filter,
+        seconds=options.delay,
+        iterations=options.iterations or 0,
+        several=len(options.admin or [ADMIN]) > 1,
+    )
+    code = app.run()
+    return app.return_code or OK if code is None else code
+
+
+def _print(options: argparse.Namespace, members: Members, sleep: Callable[[float], None]) -> int:
+    """Print pages: for people with a blank line between them, as JSON one document a line.
+
+    Raises:
+        ServerError: no member responds, at the last page.
+    """
+    iterations = 1 if options.iterations is None else options.iterations
+    number = 0
+    while True:
+        page = members.page(options.window)
+        if all(one.problem for one in page.members) and iterations == 1:
+            raise ServerError("; ".join(f"{one.admin}: {one.problem}" for one in page.members))
+        chosen = choose(rows(page), options.sort, options.filter)
+        if options.format == "json":
+            print(json.dumps(document(page, chosen)), flush=True)
+        else:
+            print(("\n" if number else "") + "\n".join(lines(page, chosen)), flush=True)
+        number += 1
+        if number == iterations:
+            return OK
+        sleep(options.delay)

@@ -1,0 +1,108 @@
+"""Asks members, each in a thread of its own: what is silent stalls no other.
+
+The threads are daemons, so that the end of the command waits for no member. A member that was silent is asked again,
+and not waited for; one whose question is still open is not asked a second time.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from proxy.errors import SluiceError
+from proxy.top.page import Page, Told, merge
+from proxy.v1.detail import detail
+from proxy.v1.documents import brokers, clients, status
+from proxy.v1.fields import DocumentError
+from proxy.v1.verdict import verdict
+
+__all__ = ["SECONDS_MAX", "Members", "Read"]
+
+SECONDS_MAX: Final = 5.0  # for all members together
+Read = Callable[[str, str], Mapping[str, Any]]
+
+
+class _Asked:
+    """One member, and what it said last."""
+
+    def __init__(self, admin: str) -> None:
+        self.admin = admin
+        self.told = Told(admin, None, None, (), "")
+        self.window = 0  # that `told` is of
+        self.done = threading.Event()
+        self.done.set()
+
+
+class Members:
+    """All members that the command names.
+
+    Args:
+        read: reads a page of an admin port; a SluiceError if it cannot.
+    """
+
+    def __init__(self, admins: Sequence[str], read: Read, seconds_max: float = SECONDS_MAX) -> None:
+        self._members = tuple(_Asked(admin) for admin in dict.fromkeys(admins))
+        self._read = read
+        self._seconds_max = seconds_max
+
+    def page(self, window: int) -> Page:
+        """Ask all members, and return what they say."""
+        deadline = time.monotonic() + self._seconds_max
+        for one in self._members:
+            if one.done.is_set():
+                one.done.clear()
+                threading.Thread(
+                    target=self._ask, args=(one, window), name=f"member {one.admin}", daemon=True
+                ).start()
+        for one in self._members:
+            silent = bool(one.told.problem) and any(not other.told.problem for other in self._members)
+            one.done.wait(0 if silent else max(0.0, deadline - time.monotonic()))
+        return merge([self._told(one, window) for one in self._members], datetime.now(UTC), window)
+
+    def verdict(self, user: str, client_id: str, window: int) -> list[str]:
+        """Return the verdict of a client as lines; of several members, the one where it waits longest."""
+        path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
+        found = []
+        problems = []
+        for one in self._members:
+            if one.told.problem:
+                continue
+            try:
+                content = self._read(one.admin, path)
+                if "error" in content:
+                    continue
+                seen = detail(content, one.told.name)
+                found.append((seen.times[0] + seen.times[1], -seen.times[-1], list(verdict(content))))
+            except (SluiceError, DocumentError) as error:
+                problems.append(f"{one.admin}: {error}")
+            except (LookupError, TypeError, ValueError, AttributeError):
+                problems.append(f"{one.admin}: /v1/client is not Sluice's")
+        if not found:
+            return problems or ["not seen in this window"]
+        others = (
+            [f"seen by {len(found)} members; this is where it waits longest", ""] if len(found) > 1 else []
+        )
+        return [*others, *max(found)[2]]
+
+    def _told(self, one: _Asked, window: int) -> Told:
+        if not one.done.is_set():
+            problem = one.told.problem or f"no response within {self._seconds_max:g} s"
+            one.told = Told(one.admin, one.told.status, None, (), problem)
+        elif one.window != window:  # asked before the window was changed
+            one.told = one.told._replace(clients=None)
+        return one.told
+
+    def _ask(self, one: _Asked, window: int) -> None:
+        told = Told(one.admin, None, None, (), "internal error")  # unless it is replaced below
+        try:
+            state = status(self._read(one.admin, "/v1/status"))
+            name = state.member or one.admin
+            found = clients(self._read(one.admin, f"/v1/clients?window={window}"), name)
+            told = Told(one.admin, state, found, brokers(self._read(one.admin, "/v1/brokers")), "")
+        except (SluiceError, DocumentError) as error:
+            told = Told(one.admin, None, None, (), str(error))
+        finally:
+            one.told, one.window = told, window
+            one.done.set()

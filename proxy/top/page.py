@@ -1,0 +1,84 @@
+"""What all members say at one moment. Pure."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from commandline.amounts import count
+from commandline.printable import printable
+from proxy.v1.documents import Broker, ClientList, Status
+from proxy.v1.merging import merge_brokers, merge_clients
+
+__all__ = ["WINDOWS", "Page", "Told", "heading", "merge", "warnings"]
+
+WINDOWS: Final = {10: "10 s", 60: "minute", 900: "15 min"}
+_PROBLEM_CHARACTERS_MAX: Final = 200
+
+
+class Told(NamedTuple):
+    """What one member says.
+
+    Args:
+        admin: its admin port, as given.
+        problem: why it says nothing; else "".
+    """
+
+    admin: str
+    status: Status | None
+    clients: ClientList | None
+    brokers: tuple[Broker, ...]
+    problem: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the fleet, or its address."""
+        return (self.status.member if self.status else "") or self.admin
+
+
+class Page(NamedTuple):
+    """All members' clients over a window that ends at a time."""
+
+    at: datetime
+    window: int
+    members: tuple[Told, ...]
+    clients: ClientList
+    brokers: tuple[Broker, ...]
+
+
+def merge(told: Sequence[Told], at: datetime, window: int) -> Page:
+    """Return what the members say together; what does not respond is left out of the clients."""
+    lists = [one.clients for one in told if one.clients is not None]
+    return Page(at, window, tuple(told), merge_clients(lists), merge_brokers(one.brokers for one in told))
+
+
+def heading(page: Page) -> str:
+    """Return the line above all: time, window, what quotas do, how many clients and members."""
+    known = [one.status for one in page.members if one.status is not None]
+    modes = " and ".join(sorted({_mode(status) for status in known})) or "no member responds"
+    members = f", {count(len(page.members), 'member')}" if len(page.members) > 1 else ""
+    return (
+        f"sluice top  {page.at:%H:%M:%S}  last {WINDOWS[page.window]}  "
+        f"{modes}  {count(page.clients.total, 'client')}{members}"
+    )
+
+
+def warnings(page: Page) -> Iterator[str]:
+    """Yield what an operator must not miss: quotas that are not enforced, members that are silent."""
+    for one in page.members:
+        name = printable(one.name)
+        if one.problem:
+            yield f"{name} does not respond: {printable(one.problem)[:_PROBLEM_CHARACTERS_MAX]}"
+        elif one.status is None:
+            continue
+        elif not one.status.enforcing and one.status.switched:
+            yield f"{name}: enforcement is OFF since {printable(one.status.switched)}"
+        elif not one.status.enforcing:
+            yield f"{name}: quotas are NOT enforced"
+        elif one.status.mode == "observe":
+            yield f"{name}: quotas are only observed"
+
+
+def _mode(status: Status) -> str:
+    if not status.enforcing:
+        return "NOT ENFORCING" if status.mode != "observe" else "observing"
+    return "observing" if status.mode == "observe" else "enforcing"

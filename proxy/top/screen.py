@@ -1,0 +1,297 @@
+"""The live view: Textual, which is imported here alone. Names that clients chose are text here, never markup.
+
+What is asked of members runs in daemon threads, so that neither a key nor the end of the program waits for a member.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from commandline.exit_codes import INTERRUPTED, TERMINATED
+from commandline.printable import printable
+from proxy.top.page import WINDOWS, Page, heading, warnings
+from proxy.top.rows import COLUMNS, Row, choose, rows
+from proxy.top.table import HEADS, cells
+
+__all__ = ["ROWS_SHOWN", "Live", "Verdict"]
+
+ROWS_SHOWN: Final = 500  # of the sorted; a filter finds the others
+_FILTER_CHARACTERS_MAX: Final = 200
+_WARNINGS_SHOWN: Final = 5
+_STYLES: Final = {
+    "quota": "bold red",
+    "observed": "yellow",
+    "broker": "magenta",
+    "client": "cyan",
+    "sluice": "blue",
+}
+
+
+class Verdict(ModalScreen[None]):
+    """One client: the sentence and its numbers."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,enter,q", "dismiss", "back")]
+    CSS = """
+    Verdict { align: center middle; }
+    Verdict VerticalScroll { width: 90%; height: 90%; border: round $primary; padding: 0 1; background: $surface; }
+    """
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
+        self.text = Static("asking …", markup=False, id="verdict")
+
+    def compose(self) -> ComposeResult:
+        """Show the text, which may be longer than the screen."""
+        name = printable(self.row.client.client_id) or "(no client id)"
+        with VerticalScroll() as scroll:
+            scroll.border_title = Text(f"{name[:60]}  (Esc: back)").markup
+            yield self.text
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Show the verdict."""
+        self.text.update("\n".join(lines))
+
+
+class Live(App[int]):
+    """All clients.
+
+    Args:
+        ask: returns the page of a window; may take its time.
+        verdict: returns the lines of a client, by user, client id and window.
+        iterations: ends after so many pages; 0 for never.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "end", "quit"),
+        Binding("ctrl+c", "interrupt", "quit", show=False, priority=True),
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("p", "pause", "pause"),
+        Binding("w", "window", "window"),
+        Binding("s", "sort", "sort by next"),
+        Binding("r", "reverse", "reverse"),
+        Binding("escape", "all", "all", show=False),
+        *(
+            Binding(str(number + 1), f"sort({name!r})", name, show=False)
+            for number, name in enumerate(COLUMNS)
+        ),
+    ]
+    CSS = """
+    #heading { text-style: bold; height: 1; background: $primary-darken-2; }
+    #warnings { color: $text-error; text-style: bold; }
+    #state { color: $text-muted; height: 1; }
+    #filter { display: none; height: 3; }
+    #filter.open { display: block; }
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[int], Page],
+        verdict: Callable[[str, str, int], list[str]],
+        *,
+        window: int = 60,
+        sort: str = "waits",
+        text: str = "",
+        seconds: float = 2.0,
+        iterations: int = 0,
+        several: bool = False,
+    ) -> None:
+        super().__init__(ansi_color=False)
+        self._ask, self._verdict = ask, verdict
+        self._seconds, self._iterations = seconds, iterations
+        self._window, self._sort, self._text = window, sort, text
+        self._several = several
+        self._reverse = self._paused = False
+        self._found: list[Row] = []
+        self._page: Page | None = None
+        self._shown: tuple[Row, ...] = ()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._loop_of_signals: asyncio.AbstractEventLoop | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out heading, warnings, table, filter and keys."""
+        yield Static("asking …", id="heading", markup=False)
+        yield Static("", id="warnings", markup=False)
+        yield DataTable[Text](cursor_type="row", zebra_stripes=True, id="clients")
+        yield Static("", id="state", markup=False)
+        yield Input(self._text, placeholder="part of a client id or user", id="filter")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to ask."""
+        table = self._table
+        table.add_columns(*(HEADS if self._several else HEADS[:-1]))
+        table.focus()
+        if threading.current_thread() is threading.main_thread():
+            self._loop_of_signals = asyncio.get_running_loop()
+            self._loop_of_signals.add_signal_handler(signal.SIGTERM, self.exit, TERMINATED)
+        threading.Thread(target=self._watch, name="top", daemon=True).start()
+
+    def on_unmount(self) -> None:
+        """Have the thread end, and leave signals as they were."""
+        if self._loop_of_signals is not None:
+            self._loop_of_signals.remove_signal_handler(signal.SIGTERM)
+        self._ended.set()
+        self._wake.set()
+
+    @property
+    def _table(self) -> DataTable[Text]:
+        table: DataTable[Text] = self.query_one("#clients", DataTable)
+        return table
+
+    def _watch(self) -> None:
+        """Ask for pages, and have each shown; in a thread."""
+        number = 0
+        while not self._ended.is_set():
+            self._wake.clear()
+            if not self._paused or self._page is None or self._page.window != self._window:
+                page = self._ask(self._window)
+                found = rows(page)
+                number += 1
+                if not self._call(partial(self._show, page, found)):
+                    return
+                if number == self._iterations:
+                    self._call(partial(self.exit, 0))
+                    return
+                self._ask_verdict()
+            self._wake.wait(self._seconds)
+
+    def _call(self, shown: Callable[[], object]) -> bool:
+        """Have the app's own thread do something; False if the app has ended."""
+        try:
+            self.call_from_thread(shown)
+        except (RuntimeError, asyncio.CancelledError):
+            return False
+        return True
+
+    def _ask_verdict(self) -> None:
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        if isinstance(screen, Verdict):
+            self._verdict_of(screen)
+
+    def _verdict_of(self, screen: Verdict) -> None:
+        lines = self._verdict(*screen.row.key, self._window)
+        self._call(lambda: screen.show(lines) if screen.is_attached else None)
+
+    def _show(self, page: Page, found: list[Row]) -> None:
+        self._page, self._found = page, found
+        self._draw()
+
+    def _draw(self) -> None:
+        """Show the page, with the cursor at the client where it was."""
+        page = self._page
+        if page is None or not self.is_running:
+            return
+        said = list(warnings(page))
+        more = [f"and {len(said) - _WARNINGS_SHOWN} more"] if len(said) > _WARNINGS_SHOWN else []
+        self.query_one("#heading", Static).update(heading(page) + ("  PAUSED" if self._paused else ""))
+        self.query_one("#warnings", Static).update("\n".join([*said[:_WARNINGS_SHOWN], *more]))
+        self.query_one("#warnings").display = bool(said)
+        chosen = choose(self._found, self._sort, self._text, reverse=self._reverse, at_most=ROWS_SHOWN)
+        self._fill(chosen.rows)
+        filtered = f" with {printable(self._text)!r}" if self._text else ""
+        self.query_one("#state", Static).update(
+            f"{len(chosen.rows)} of {chosen.matching} clients{filtered}, by {self._sort}"
+            f"{' reversed' if self._reverse else ''} (s, 1 to {len(COLUMNS)}: by another; Enter: why)"
+        )
+
+    def _fill(self, shown: tuple[Row, ...]) -> None:
+        table = self._table
+        at, top = table.cursor_row, table.scroll_y
+        key = self._shown[at].key if at < len(self._shown) else None
+        table.clear()
+        for row in shown:
+            style = _STYLES.get(row.kind, "")
+            # Text, since a string would be read as markup.
+            table.add_row(
+                *(
+                    Text(cell, style=style if number in (2, 3) else "", no_wrap=True)
+                    for number, cell in enumerate(cells(row, self._several))
+                )
+            )
+        self._shown = shown
+        same = next((number for number, row in enumerate(shown) if row.key == key), None)
+        if same is not None:
+            table.move_cursor(row=same, animate=False, scroll=False)
+            table.scroll_to(y=top, animate=False, force=True)
+
+    def action_end(self) -> None:
+        """End."""
+        self.exit(0)
+
+    def action_interrupt(self) -> None:
+        """End as an interrupt does."""
+        self.exit(INTERRUPTED)
+
+    def action_pause(self) -> None:
+        """Stop to ask, or go on."""
+        self._paused = not self._paused
+        self._wake.set()
+        self._draw()
+
+    def action_window(self) -> None:
+        """Look at the next window."""
+        known = list(WINDOWS)
+        self._window = known[(known.index(self._window) + 1) % len(known)]
+        self._wake.set()
+
+    def action_sort(self, column: str = "") -> None:
+        """Sort by a column, or by the next; by the same one again: reversed."""
+        if column == self._sort:
+            self._reverse = not self._reverse
+        else:
+            self._sort = column or COLUMNS[(COLUMNS.index(self._sort) + 1) % len(COLUMNS)]
+            self._reverse = False
+        self._draw()
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        self._reverse = not self._reverse
+        self._draw()
+
+    def action_filter(self) -> None:
+        """Open the filter."""
+        box = self.query_one("#filter", Input)
+        box.add_class("open")
+        box.focus()
+
+    def action_all(self) -> None:
+        """Close the filter, and show all."""
+        self.query_one("#filter", Input).value = ""
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter", Input).remove_class("open")
+        self._table.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while the text is typed."""
+        self._text = event.value[:_FILTER_CHARACTERS_MAX]
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter, and go back to the table."""
+        self._close_filter()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Sort by a column that is clicked."""
+        self.action_sort(COLUMNS[event.column_index])
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the verdict."""
+        if event.cursor_row < len(self._shown):
+            screen = Verdict(self._shown[event.cursor_row])
+            self.push_screen(screen)
+            threading.Thread(target=self._verdict_of, args=(screen,), name="verdict", daemon=True).start()

@@ -1,0 +1,115 @@
+"""`sluice top` in its plain form, against served admin ports."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from proxy import cli
+from tests.cluster import free_ports
+from tests.support.scripted_member import HOST, ScriptedMember, row, rule, times
+
+WAITS = row("web-1", "alice", connections=3, time=times(held=0.62), rule=rule())
+OTHER = row("batch", "bob", time=times(broker=0.3))
+
+
+@pytest.fixture
+def member() -> Iterator[ScriptedMember]:
+    with ScriptedMember("gw-1") as found:
+        found.set_clients(OTHER, WAITS)
+        yield found
+
+
+def test_plain_output_lists_clients_and_why(
+    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["top", "-b", "--admin", member.admin]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].endswith("last minute  enforcing  2 clients")
+    assert out[3].startswith("web-1   alice    62%  producer_byte_rate 2.0 MB/s of client-id <default>")
+    assert out[4].startswith("batch   bob       0%  at its broker")
+
+
+def test_piped_output_is_plain_and_filtered(
+    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["top", "--admin", member.admin, "--filter", "BOB", "--sort", "client"]) == 0
+    out = capsys.readouterr().out
+    assert "1 of them are listed" in out
+    assert "web-1" not in out
+
+
+def test_json_is_one_document_a_line(member: ScriptedMember, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["top", "--format", "json", "-n", "2", "-d", "0.5", "--window", "10", "--admin", member.admin]
+    assert cli.main(arguments) == 0
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["window_seconds"] for one in documents] == [10, 10]
+    assert [one["client_id"] for one in documents[0]["clients"]] == ["web-1", "batch"]
+
+
+def test_silent_member_is_said_and_the_others_are_shown(
+    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ScriptedMember("gw-2") as other:
+        other.freeze()
+        gone = f"{HOST}:{free_ports(1)[0]}"
+        assert cli.main(["top", "-b", "--admin", member.admin, "--admin", other.admin, "--admin", gone]) == 0
+        other.thaw()
+    out = capsys.readouterr().out
+    assert f"WARNING: {other.admin} does not respond: " in out
+    assert f"WARNING: {gone} does not respond: " in out
+    assert "web-1" in out
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff", b"[]", b"{}" * 2, b'{"clients": [{"connections": "many"}]}', b"[" * 100_000]
+)
+def test_member_that_is_not_sluice_is_said(
+    member: ScriptedMember, body: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member.bodies["/v1/clients"] = body
+    assert cli.main(["top", "--admin", member.admin]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"sluice: {member.admin}: ")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-d", "0"], "-d 0: must be from 0.5 to 3600 seconds"),
+        (["-n", "-1"], "-n -1: must be 0 or more"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["top", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_reader_that_closes_the_pipe_ends_it_quietly(member: ScriptedMember) -> None:
+    member.set_clients(*(row(f"client-{number}") for number in range(3000)))
+    command = [sys.executable, "-m", "proxy", "top", "-n", "0", "-d", "0.5", "--admin", member.admin]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"sluice top")
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_plain_output_needs_no_textual(member: ScriptedMember) -> None:
+    code = (
+        "import sys; from proxy import cli; "
+        f"cli.main(['top', '--admin', {member.admin!r}]); "
+        "print([name for name in sys.modules if name.split('.')[0] in ('textual', 'rich', 'httpx')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
