@@ -90,6 +90,7 @@ class Live(App[int]):
     CSS = """
     #heading { text-style: bold; height: 1; background: $primary-darken-2; }
     #warnings { color: $text-error; text-style: bold; }
+    #clients { height: 1fr; }
     #state { color: $text-muted; height: 1; }
     #filter { display: none; height: 3; }
     #filter.open { display: block; }

@@ -103,6 +103,21 @@ def test_reader_that_closes_the_pipe_ends_it_quietly(member: ScriptedMember) -> 
         assert process.stderr.read() == b""
 
 
+def test_terminal_without_textual_gets_plain_output_and_a_hint(
+    member: ScriptedMember, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "proxy.top.screen", raising=False)
+    for name in [name for name in sys.modules if name.split(".")[0] == "textual"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.main(["top", "--admin", member.admin]) == 0
+    captured = capsys.readouterr()
+    assert "requirements/top.txt" in captured.err
+    assert "web-1" in captured.out
+
+
 def test_plain_output_needs_no_textual(member: ScriptedMember) -> None:
     code = (
         "import sys; from proxy import cli; "

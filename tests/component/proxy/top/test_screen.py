@@ -69,7 +69,13 @@ async def test_filter_is_applied_while_typed_and_removed_by_escape() -> None:
         await until(pilot, lambda: len(names(app)) == 3)
         await pilot.press("slash", "b", "o", "b")
         await until(pilot, lambda: names(app) == ["batch"])
-        await pilot.press("enter", "escape")
+        await pilot.press("enter")  # keeps the filter
+        await until(pilot, lambda: app.focused is app.query_one("#clients"))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Verdict))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Verdict))
+        await pilot.press("escape")
         await until(pilot, lambda: len(names(app)) == 3)
 
 
@@ -104,6 +110,26 @@ async def test_window_changes_and_pause_stops_to_ask() -> None:
     assert asked == [60, 900]
 
 
+async def test_pages_and_verdict_follow_while_a_verdict_is_open() -> None:
+    asked: list[str] = []
+
+    def verdict(_user: str, client_id: str, _window: int) -> list[str]:
+        asked.append(client_id)
+        return [client_id]
+
+    app = Live(page, verdict, seconds=0.05)
+    async with app.run_test(size=(150, 30)) as pilot:
+        await until(pilot, lambda: len(names(app)) == 3)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(asked) > 5)
+        assert isinstance(app.screen, Verdict)
+        assert set(asked) == {"web-1"}
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(app.screen, Verdict))
+        await pilot.press("q")
+    assert app.return_value == 0
+
+
 async def test_missing_enforcement_is_shown() -> None:
     app = live(lambda window: page(window, enforcing=False))
     async with app.run_test(size=(150, 30)) as pilot:
@@ -120,6 +146,12 @@ async def test_of_10_000_clients_the_first_are_shown_and_all_are_found() -> None
         assert f"{ROWS_SHOWN} of 10000 clients" in text(app, "#state")
         await pilot.press("slash", *"00042")
         await until(pilot, lambda: names(app) == ["client-00042"])
+        await pilot.press(*["backspace"] * 5)
+        await until(pilot, lambda: len(names(app)) == ROWS_SHOWN)
+        for which in ("#heading", "#clients", "#state", "#filter"):  # a long table pushes none of them away
+            region = app.query_one(which).region
+            assert region.height > 0, which
+            assert region.bottom <= 29, which
 
 
 async def test_interrupt_has_its_exit_code() -> None:
