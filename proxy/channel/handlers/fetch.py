@@ -146,17 +146,17 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
         frame = read or bytes(buf[pos:frame_end])
+        mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+        direction.verdict.signal = True
         if must_forward(fields):
             return _end_session(direction, frame, fields_at - pos, head, fields)
         session_id = state.sessions.respond_locally(
             state.settings.broker, fields, frame, fields_at - pos, version, now_ms, state.settings.address
         )
-        mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
         response = fetch.empty_response(version, correlation_id, session_id, mute_ms)
         state.respond_locally(correlation_id, version, response)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
-        direction.verdict.signal = True
         return direction.replace(length + 4, b"")
     if limited:
         flow = identity.fetch
@@ -185,7 +185,11 @@ def _reduce_limits(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_
 def _end_session(
     direction: ChannelDirection, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields
 ) -> int:
-    """Forward a Fetch that ends its session without its topics, so that it returns no records over the quota."""
+    """Forward a Fetch that ends its session without its topics, so that it returns no records over the quota.
+
+    The channel is muted as after a local response: such a Fetch may ask for records too, and is repeated at once if it
+    gets none (franz-go, after its session was lost).
+    """
     length, _, version, correlation_id, _ = head
     state = direction.state
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])

@@ -272,7 +272,7 @@ def test_answer_to_a_fetch_that_ends_a_session_lets_no_other_pass() -> None:
     talk = muted(11)
     ends = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
     second, third = (fetch(11, correlation_id=one, max_bytes=1000) for one in (3, 4))
-    talk.client(2000, ends, Pass(ends))
+    talk.client(2000, ends, Pass(ends), Wait(11_000))
     talk.orders("client", 13_000, second)
     answered = fetch_answer(11, 50, correlation_id=2)
     talk.broker(13_000, answered, Pass(answered))
@@ -284,7 +284,8 @@ def test_fetch_that_ends_a_session_brings_no_records_over_the_quota() -> None:
     topics = bytes.fromhex("00000001 0001 74 00000001 00000003 ffffffff") + bytes(20) + bytes(4) + bytes(2)
     asked = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1, topics=topics)
     without = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
-    talk.client(2000, asked, Insert(without), Drop(len(asked)))
+    # Muted as after a local response: franz-go repeats such a Fetch at once if it gets no records.
+    talk.client(2000, asked, Insert(without), Drop(len(asked)), Wait(11_000))
 
 
 def test_observed_fetch_is_neither_capped_nor_muted() -> None:
@@ -410,7 +411,7 @@ def test_unlimited_fetch_is_looked_at_while_a_session_is_shifted() -> None:
 def test_session_that_ends_is_told_to_the_broker_over_the_quota() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
-    talk.client(2000, asked, Pass(asked))  # it names no topics, so nothing can come
+    talk.client(2000, asked, Pass(asked), Wait(11_000))  # it names no topics, so nothing can come
 
 
 def test_session_that_ends_after_an_answer_made_here_passes_untouched() -> None:
