@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from commandline.printable import printable
 from proxy.errors import ServerError, UsageError, reason
@@ -22,14 +22,27 @@ _FAILURES: Final = (OSError, ValueError, RecursionError, http.client.HTTPExcepti
 Document = Mapping[str, Any]
 
 
+class _Readable(Protocol):
+    """A response."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return so many bytes at most."""
+
+
 def read_document(
-    admin: str, path: str, *, absent: bool = False, seconds_max: float = SECONDS_MAX
+    admin: str,
+    path: str,
+    *,
+    absent: bool = False,
+    seconds_max: float = SECONDS_MAX,
+    bytes_max: int = _PAGE_BYTES_MAX,
 ) -> Document:
     """Read a page of the admin port; HOST:PORT is read over HTTP.
 
     Args:
         absent: whether a page of status 404 is returned, which says what is not there.
         seconds_max: how long the port may be silent.
+        bytes_max: of the page.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
@@ -38,15 +51,42 @@ def read_document(
     page = _url(admin, path)
     try:
         with urllib.request.urlopen(page, timeout=seconds_max) as response:
-            document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
+            document: Document = _read(response, bytes_max)
     except urllib.error.HTTPError as error:
         if absent and error.code == HTTPStatus.NOT_FOUND:
-            missing: Document = json.loads(error.read(_PAGE_BYTES_MAX))
-            return missing
+            return _missing(page, error, seconds_max, bytes_max)
         raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
     except _FAILURES as error:
         raise ServerError(f"{page}: {reason(_unwrapped(error), seconds_max)}") from None
     return document
+
+
+def _read(response: _Readable, bytes_max: int) -> Document:
+    """Return the response's JSON object.
+
+    Raises:
+        ValueError: it is larger, no JSON, or no object.
+    """
+    body = response.read(bytes_max + 1)
+    if len(body) > bytes_max:
+        raise ValueError(f"it is larger than {bytes_max} bytes")
+    document = json.loads(body)
+    if not isinstance(document, Mapping):
+        raise ValueError("it is not a JSON object")
+    return document
+
+
+def _missing(page: str, error: urllib.error.HTTPError, seconds_max: float, bytes_max: int) -> Document:
+    """Return what a page of status 404 says is not there.
+
+    Raises:
+        ServerError: it says nothing: the port has no such page.
+    """
+    try:
+        with error:
+            return _read(error, bytes_max)
+    except _FAILURES:
+        raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
 
 
 def send_action(admin: str, path: str, action: str) -> Document:

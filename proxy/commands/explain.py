@@ -1,24 +1,34 @@
 """`sluice explain`: why a client waits, in one sentence and its numbers.
 
-The admin port of any process of Sluice is asked; it knows the clients that pass through it, with all of its workers.
-Exit code 3 if the client was not seen.
+The admin port of a process of Sluice knows the clients that pass through it, with all of its workers. Members
+of a fleet are asked at once, and what they say is one verdict; one that does not respond is a line on standard error.
+Exit codes: 0 if a member knows the client, 3 if none does, 1 if that is not known, since one does not respond.
 """
 
 import argparse
 import json
 import sys
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from commandline.arguments import add_format
-from commandline.exit_codes import NEGATIVE, OK
-from proxy.commands.admin_page import ADMIN, read_document
+from commandline.exit_codes import FAILED, NEGATIVE, OK
+from commandline.printable import printable
+from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document
+from proxy.commands.member_pages import read_documents
+from proxy.errors import SluiceError, UsageError
 from proxy.explain.windows import SECONDS
+from proxy.v1.bounds import MEMBERS_MAX, RESPONSE_BYTES_MAX
+from proxy.v1.fields import DocumentError
+from proxy.v1.members import Told, merge_verdicts, told
+from proxy.v1.merging import worst
 from proxy.v1.verdict import verdict
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION: Final = "Show where a client's time goes, and which quota it waits for."
+_SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -39,23 +49,97 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--admin",
         metavar="HOST:PORT",
-        default=ADMIN,
-        help="the admin port, or its URL (default: %(default)s)",
+        action="append",
+        help=f"the admin port of a member, or its URL; may be repeated (default: {ADMIN})",
     )
     add_format(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    fields = {"client_id": options.client_id, "window": options.window}
-    if options.user is not None:
-        fields["user"] = options.user
-    document = read_document(options.admin, f"/v1/client?{urlencode(fields)}", absent=True)
+    admins = list(dict.fromkeys(options.admin or [ADMIN]))
+    if len(admins) > MEMBERS_MAX:
+        raise UsageError(f"--admin: there may be at most {MEMBERS_MAX}")
+    asked = _Asked(admins, options)
+    if not asked.found:
+        return _unknown(asked, options)
+    _say_missing(asked)
+    document = merge_verdicts(asked.found, list(asked.problems))
     if options.format == "json":
-        json.dump(document, sys.stdout, indent=2)
-        print()
-    elif "error" in document:
-        print(f"sluice: {document['error']}", file=sys.stderr)
+        _print_json(document)
     else:
         print("\n".join(verdict(document)))
-    return NEGATIVE if "error" in document else OK
+    return OK
+
+
+class _Asked:
+    """What the members say of the client: of one user, the one of this client id that waits longest.
+
+    Args:
+        admins: the members' admin ports.
+
+    Raises:
+        UsageError: an address is neither HOST:PORT nor a URL.
+    """
+
+    def __init__(self, admins: Sequence[str], options: argparse.Namespace) -> None:
+        self.found: list[Told] = []
+        self.unknown: Document = {}  # what a member says that does not know the client
+        self.problems: dict[str, str] = {}  # by admin port
+        self._fields = {"client_id": options.client_id, "window": options.window}
+        self._seconds_max = SECONDS_MAX if len(admins) == 1 else _SEVERAL_SECONDS_MAX
+        self._ask(admins, options.user)
+        if not self.found:
+            return
+        user = worst([one.seen for one in self.found]).user
+        others = [one.admin for one in self.found if one.seen.user != user]
+        if others:  # they have this client id of another user, and perhaps of this one too
+            self.found = [one for one in self.found if one.seen.user == user]
+            self._ask(others, user)
+        self.found.sort(key=lambda one: admins.index(one.admin))
+
+    def _ask(self, admins: Sequence[str], user: str | None) -> None:
+        fields = self._fields if user is None else {**self._fields, "user": user}
+        pages = read_documents(
+            admins,
+            f"/v1/client?{urlencode(fields)}",
+            seconds_max=self._seconds_max,
+            bytes_max=RESPONSE_BYTES_MAX,
+        )
+        for admin, page in pages.items():
+            self._add(admin, page)
+
+    def _add(self, admin: str, page: Document | SluiceError) -> None:
+        if isinstance(page, UsageError):
+            raise page
+        if isinstance(page, SluiceError):
+            self.problems[admin] = str(page)
+        elif "error" in page:
+            self.unknown = page
+        else:
+            try:
+                self.found.append(told(admin, page))
+            except DocumentError as error:
+                self.problems[admin] = f"{admin}: {error}"
+
+
+def _unknown(asked: _Asked, options: argparse.Namespace) -> int:
+    """Say that no member knows the client, or that one which may know it does not respond."""
+    _say_missing(asked)
+    if not asked.unknown:
+        return FAILED
+    if options.format == "json":
+        _print_json({**asked.unknown, "members": [], "members_missing": list(asked.problems)})
+    else:
+        print(f"sluice: {printable(str(asked.unknown['error']))}", file=sys.stderr)
+    return FAILED if asked.problems else NEGATIVE
+
+
+def _say_missing(asked: _Asked) -> None:
+    for problem in asked.problems.values():
+        print(f"sluice: {printable(problem)}", file=sys.stderr)
+
+
+def _print_json(document: Mapping[str, Any]) -> None:
+    json.dump(document, sys.stdout, indent=2)
+    print()

@@ -16,7 +16,7 @@ from proxy.explain.parts import BROKER
 from proxy.v1.cause import SLOW_MS, WAITS_MIN, cause, heaviest, trouble
 from proxy.v1.detail import Detail
 from proxy.v1.documents import Broker, Client, Quota, RuleRow, waited
-from proxy.v1.merging import merge_connections, worst
+from proxy.v1.merging import merge_connections, merge_neighbours, worst
 
 __all__ = ["VIEWS", "View"]
 
@@ -123,7 +123,7 @@ async def client(board: Board, asked: Asked) -> View:
             "samples_seconds": slots * SLOT_SECONDS,
             "connections": merge_connections(found),
             "connections_total": sum(one.connections_total for one in found),
-            "neighbours": _neighbours(found),
+            "neighbours": merge_neighbours(found),
             "slow": next((broker for broker in brokers if _is_slow(first, broker)), None),
         },
     )
@@ -237,14 +237,6 @@ def _recent_p99(board: Board, broker: Broker) -> list[float | None]:
     values = board.history.broker(broker.broker, time.monotonic())
     top = max([SLOW_MS, *(value for value in values if value is not None)])
     return [None if value is None else value / top for value in values]
-
-
-def _neighbours(found: Sequence[Detail]) -> list[tuple[str, str, float]]:
-    """Add up the neighbours' rates of all members, the largest first."""
-    rates: dict[tuple[str, str], float] = {}
-    for one in (neighbour for known in found for neighbour in known.neighbours):
-        rates[one.user, one.client_id] = rates.get((one.user, one.client_id), 0.0) + one.rate
-    return sorted(((*name, rate) for name, rate in rates.items()), key=lambda row: -row[2])
 
 
 def _is_slow(one: Detail, broker: Broker) -> bool:

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 from proxy.errors import SluiceError
 from proxy.top.page import Page, Told, merge
-from proxy.v1.detail import detail
 from proxy.v1.documents import brokers, clients, status
 from proxy.v1.fields import DocumentError
+from proxy.v1.members import merge_verdicts, told
 from proxy.v1.verdict import verdict
 
 __all__ = ["SECONDS_MAX", "Members", "Read"]
@@ -62,7 +62,7 @@ class Members:
         return merge([self._told(one, window) for one in self._members], datetime.now(UTC), window)
 
     def verdict(self, user: str, client_id: str, window: int) -> list[str]:
-        """Return the verdict of a client as lines; of several members, the one where it waits longest."""
+        """Return the verdict of a client as lines, of all members that respond."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         found = []
         problems = []
@@ -71,20 +71,13 @@ class Members:
                 continue
             try:
                 content = self._read(one.admin, path)
-                if "error" in content:
-                    continue
-                seen = detail(content, one.told.name)
-                found.append((seen.times[0] + seen.times[1], -seen.times[-1], list(verdict(content))))
+                if "error" not in content:
+                    found.append(told(one.told.name, content))
             except (SluiceError, DocumentError) as error:
                 problems.append(f"{one.admin}: {error}")
-            except (LookupError, TypeError, ValueError, AttributeError):
-                problems.append(f"{one.admin}: /v1/client is not Sluice's")
         if not found:
             return problems or ["not seen in this window"]
-        others = (
-            [f"seen by {len(found)} members; this is where it waits longest", ""] if len(found) > 1 else []
-        )
-        return [*others, *max(found)[2]]
+        return list(verdict(merge_verdicts(found, ())))
 
     def _told(self, one: _Asked, window: int) -> Told:
         if not one.done.is_set():

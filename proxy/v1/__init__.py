@@ -5,6 +5,7 @@
     documents   the documents of /v1 as values
     detail      /v1/client as a value
     merging     rows of several members -> rows of clients
+    members     /v1/client of several members -> one document
     cause       why a client waits, in a few words
     verdict     /v1/client as lines for people
 

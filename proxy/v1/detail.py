@@ -8,7 +8,7 @@ from proxy.v1.fields import Fields
 __all__ = ["Connection", "Detail", "Neighbour", "Wait", "Wants", "detail"]
 
 CONNECTIONS_MAX: Final = 100
-_NEIGHBOURS_MAX: Final = 20
+NEIGHBOURS_MAX: Final = 20
 _WAITS_MAX: Final = 50
 _TIMES_MAX: Final = 8
 
@@ -101,7 +101,7 @@ def detail(content: object, member: str) -> Detail:
         ),
         tuple(
             Neighbour(one.text("user"), one.text("client_id"), one.amount("rate"))
-            for one in fields.many("neighbours", _NEIGHBOURS_MAX)
+            for one in fields.many("neighbours", NEIGHBOURS_MAX)
         ),
         _wants(fields.one("wants")),
         None if broker is None else broker_of(broker),

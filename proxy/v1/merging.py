@@ -7,10 +7,18 @@ added up: in a fleet a limit is one budget for all members.
 from collections.abc import Iterable, Sequence
 
 from proxy.explain.parts import IDLE
-from proxy.v1.detail import CONNECTIONS_MAX, Connection, Detail
+from proxy.v1.detail import CONNECTIONS_MAX, NEIGHBOURS_MAX, Connection, Detail, Neighbour
 from proxy.v1.documents import Broker, Client, ClientList, Quota, RuleRow, waited
 
-__all__ = ["merge_brokers", "merge_clients", "merge_connections", "merge_rules", "worst"]
+__all__ = [
+    "connection_order",
+    "merge_brokers",
+    "merge_clients",
+    "merge_connections",
+    "merge_neighbours",
+    "merge_rules",
+    "worst",
+]
 
 
 def merge_clients(lists: Sequence[ClientList]) -> ClientList:
@@ -69,14 +77,39 @@ def merge_rules(lists: Iterable[Sequence[RuleRow]]) -> tuple[RuleRow, ...]:
 
 def worst(details: Sequence[Detail]) -> Detail:
     """Return the member's view where the client waits longest; if it waits at none, where it is idle least."""
-    return max(details, key=lambda one: (waited(one.times), -one.times[IDLE]))
+    return max(details, key=lambda one: connection_order(one.times))
+
+
+def connection_order(times: tuple[float, ...]) -> tuple[float, float]:
+    """Sort key: how much of its time a connection waits for quotas, then how little it is idle."""
+    return waited(times), -times[IDLE]
 
 
 def merge_connections(details: Sequence[Detail]) -> tuple[Connection, ...]:
     """Return all members' connections of a client, those that wait longest first."""
     found = (connection for one in details for connection in one.connections)
-    order = sorted(found, key=lambda one: (waited(one.times), -one.times[IDLE]), reverse=True)
+    order = sorted(found, key=lambda one: connection_order(one.times), reverse=True)
     return tuple(order[:CONNECTIONS_MAX])
+
+
+def merge_neighbours(details: Sequence[Detail]) -> tuple[Neighbour, ...]:
+    """Return who shares the budget that the client waits for most, the largest first; rates are added up.
+
+    A member where it waits for another rule has the neighbours of that rule: they are left out.
+    """
+    rule = worst(details).rule
+    if rule is None:
+        return ()
+    rates: dict[tuple[str, str], float] = {}
+    for one in details:
+        own = one.rule
+        if own is None or (own.kind, own.key, own.entity) != (rule.kind, rule.key, rule.entity):
+            continue
+        for neighbour in one.neighbours:
+            name = neighbour.user, neighbour.client_id
+            rates[name] = rates.get(name, 0.0) + neighbour.rate
+    order = sorted(rates.items(), key=lambda item: item[1], reverse=True)
+    return tuple(Neighbour(*name, rate) for name, rate in order[:NEIGHBOURS_MAX])
 
 
 def _sum(one: Client, other: Client) -> Client:

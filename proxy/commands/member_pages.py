@@ -1,0 +1,43 @@
+"""Reads one page of several members at once; one that is silent holds up no other."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from proxy.commands.admin_page import Document, read_document
+from proxy.errors import ServerError, SluiceError
+
+__all__ = ["read_documents"]
+
+_GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which says more
+
+
+def read_documents(
+    admins: Sequence[str], path: str, *, seconds_max: float, bytes_max: int
+) -> Mapping[str, Document | SluiceError]:
+    """Return each member's page, by its admin port as given; of status 404 what it says, or why it cannot be read.
+
+    The threads are daemons: the end of the command waits for no member that sends a byte now and then.
+
+    Args:
+        seconds_max: for all members together.
+        bytes_max: of each page.
+    """
+    found: dict[str, Document | SluiceError] = {}
+
+    def ask(admin: str) -> None:
+        try:
+            page = read_document(admin, path, absent=True, seconds_max=seconds_max, bytes_max=bytes_max)
+            found[admin] = page
+        except SluiceError as error:
+            found[admin] = error
+
+    threads = [threading.Thread(target=ask, args=(admin,), daemon=True) for admin in admins]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds_max + _GRACE_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    silent = f"no response within {seconds_max:g} s"
+    return {admin: found.get(admin, ServerError(f"{admin}: {silent}")) for admin in admins}

@@ -1,0 +1,152 @@
+"""`sluice explain` against served admin ports of several members."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from proxy import cli
+from tests.cluster import free_ports
+from tests.support.scripted_member import HOST, ScriptedMember, row, rule, times
+
+WAITS = row("web-1", "alice", connections=12, time=times(held=0.62), rule=rule())
+LITTLE = row("web-1", "alice", connections=4, time=times(held=0.03))
+BOB = row("web-1", "bob", time=times(held=0.3))
+
+
+@pytest.fixture
+def members() -> Iterator[tuple[ScriptedMember, ScriptedMember]]:
+    with ScriptedMember("gw-1") as first, ScriptedMember("gw-2") as second:
+        yield first, second
+
+
+def explain(*admins: str, more: tuple[str, ...] = ("--user", "alice")) -> int:
+    named = [text for admin in admins for text in ("--admin", admin)]
+    return cli.main(["explain", "--client-id", "web-1", *more, *named])
+
+
+def test_verdict_is_of_all_members(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    first.set_clients(WAITS)
+    second.set_clients(LITTLE)
+    assert explain(second.admin, first.admin, more=("--user", "alice", "--format", "json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentence"] == (
+        "web-1 waited 62% of the last minute. It has connections at 2 members: "
+        f"12 at {first.admin} (62% waited), 4 at {second.admin} (3%)."
+    )
+    assert found["connections_total"] == 16
+    assert [one["admin"] for one in found["members"]] == [second.admin, first.admin]
+    assert found["members_missing"] == []
+    assert {one["member"] for one in found["connections"]} == {first.admin, second.admin}
+
+
+def test_member_that_hangs_or_is_gone_is_said_and_the_others_are_shown(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    first.set_clients(WAITS)
+    second.freeze()
+    gone = f"{HOST}:{free_ports(1)[0]}"
+    code = explain(second.admin, gone, first.admin, more=("--user", "alice", "--format", "json"))
+    second.thaw()
+    assert code == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert sorted(found["members_missing"]) == sorted([second.admin, gone])
+    assert [one["admin"] for one in found["members"]] == [first.admin]
+    assert found["sentence"] == "web-1 waited 62% of the last minute."
+    said = captured.err.splitlines()
+    assert len(said) == 2
+    assert any(f"{second.admin}/v1/client" in line and "no response within 5 s" in line for line in said)
+
+
+def test_client_of_one_member_alone_is_shown_by_it(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    first.set_clients(WAITS)
+    assert explain(first.admin, second.admin) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("web-1 waited 62% of the last minute.\n")
+    assert captured.err == ""
+
+
+def test_client_that_no_member_knows_is_code_3(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    assert explain(first.admin, second.admin) == 3
+    assert capsys.readouterr().err == "sluice: not seen\n"
+
+
+def test_client_that_a_silent_member_may_know_is_code_1(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = f"{HOST}:{free_ports(1)[0]}"
+    assert explain(members[0].admin, gone, more=("--user", "alice", "--format", "json")) == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"error": "not seen", "members": [], "members_missing": [gone]}
+    assert captured.err.count("\n") == 1
+
+
+def test_members_of_which_none_responds_are_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    ports = free_ports(2)
+    assert explain(*(f"{HOST}:{port}" for port in ports)) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 2
+
+
+def test_documents_of_different_users_are_not_mixed(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --user each member says who waits longest at it: one user of them all is explained."""
+    first, second = members
+    first.set_clients(WAITS)
+    first.details["", "web-1"] = first.details["alice", "web-1"]
+    second.set_clients(BOB, LITTLE)
+    second.details["", "web-1"] = second.details["bob", "web-1"]
+    assert explain(first.admin, second.admin, more=("--format", "json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["user"] == "alice"
+    assert found["connections_total"] == 12 + 4
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff", b"[]", b"{}", b'{"sentence": 1}', b"[" * 100_000, b" " * 3_000_000]
+)
+def test_member_that_is_not_sluice_is_missing(
+    members: tuple[ScriptedMember, ScriptedMember], body: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    first.set_clients(WAITS)
+    second.bodies["/v1/client"] = body
+    assert explain(first.admin, second.admin) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("web-1 waited 62% of the last minute.\n")
+    assert captured.err.count("\n") == 1
+    assert second.admin in captured.err
+
+
+def test_port_that_is_silent_after_connecting_is_missing(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    members[0].set_clients(WAITS)
+    with socket.create_server((HOST, 0)) as silent:
+        admin = f"{HOST}:{silent.getsockname()[1]}"
+        assert explain(members[0].admin, admin) == 0
+    assert "no response within 5 s" in capsys.readouterr().err
+
+
+def test_too_many_members_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(*(f"{HOST}:{port}" for port in range(1, 66))) == 2
+    assert "--admin: there may be at most 64" in capsys.readouterr().err
+
+
+def test_address_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain("ftp://gw-1") == 2
+    assert "must be HOST:PORT" in capsys.readouterr().err

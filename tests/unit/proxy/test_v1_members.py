@@ -1,0 +1,176 @@
+"""`/v1/client` of several members as one document: exact numbers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from proxy.v1.fields import DocumentError
+from proxy.v1.members import Told, merge_verdicts, told
+from proxy.v1.verdict import verdict
+from tests.support.scripted_member import rule, times
+
+Document = dict[str, Any]
+
+
+def connection(peer: str, seconds: float, **parts: float) -> Document:
+    return {"peer": peer, "broker": 1, "seconds": seconds, "time": times(**parts)}
+
+
+def client(
+    connections: list[Document], of_all: Document | None = None, total: int | None = None, **fields: Any
+) -> Document:
+    """Return a /v1/client document; its time is that of the first connection."""
+    return {
+        "user": "alice",
+        "client_id": "web",
+        "window_seconds": 60,
+        "enforcing": True,
+        "sentence": "web of user alice waited.",
+        "time": connections[0]["time"] if connections else times(),
+        "time_of_all_connections": times() if of_all is None else of_all,
+        "rule": None,
+        "waits": [],
+        "neighbours": [],
+        "wants": None,
+        "predicted": None,
+        "broker": None,
+        "broker_ms_per_request": None,
+        "brokers": [],
+        "sluice": None,
+        "connections": connections,
+        "connections_total": len(connections) if total is None else total,
+        **fields,
+    }
+
+
+def merged(*documents: Document, missing: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    return merge_verdicts([told(f"gw-{n}", one) for n, one in enumerate(documents, 1)], missing)
+
+
+def test_document_of_one_member_is_as_it_was() -> None:
+    one = client([connection("a", 60, muted=0.5)])
+    found = merged(one, missing=("gw-2",))
+    assert found == {
+        **one,
+        "members": [{"admin": "gw-1", "connections_total": 1, "time": times(muted=0.5)}],
+        "members_missing": ["gw-2"],
+    }
+
+
+def test_client_is_shown_by_the_member_where_it_waits_longest() -> None:
+    limit = rule()
+    found = merged(
+        client([connection("a", 60, muted=0.03)], sentence="Here it waits little."),
+        client([connection("b", 60, held=0.62)] * 12, sentence="Here it waits.", rule=limit),
+    )
+    assert found["time"] == times(held=0.62)
+    assert found["rule"] == limit
+    assert found["sentence"] == (
+        "Here it waits. It has connections at 2 members: 12 at gw-2 (62% waited), 1 at gw-1 (3%)."
+    )
+    assert found["connections_total"] == 13
+    assert [one["connections_total"] for one in found["members"]] == [1, 12]
+
+
+def test_members_count_with_the_seconds_of_their_connections() -> None:
+    found = merged(
+        # 2 connections of 60 s in the window: 120 s, of which 0.5 are muted
+        client([connection("a", 60, muted=0.5), connection("b", 3600, muted=0.5)], times(muted=0.5)),
+        # one is listed of 4, of 10 s each: 40 s, of which 0.1 are muted
+        client([connection("c", 10, muted=0.1)], times(muted=0.1), total=4),
+    )
+    # 120 s and 40 s: three quarters of 0.5, and a quarter of 0.1
+    assert found["time_of_all_connections"] == times(muted=0.4)
+
+
+def test_waits_are_parts_of_all_members_time() -> None:
+    wait = {"kind": "produce", "key": "producer_byte_rate", "name": "", "part": 0.4}
+    other = {"kind": "request", "key": "request_percentage", "name": "", "part": 0.6}
+    found = merged(
+        client([connection("a", 60, muted=0.4)], waits=[wait]),
+        client([connection("b", 20, muted=0.8)], waits=[{**wait, "part": 0.2}, other]),
+    )
+    # 60 s and 20 s: 0.75 * 0.4 + 0.25 * 0.2, and 0.25 * 0.6
+    assert found["waits"] == [{**wait, "part": 0.35}, {**other, "part": 0.15}]
+
+
+def test_neighbours_of_the_same_rule_are_added_up_and_others_left_out() -> None:
+    def at(muted: float, key: str, **rates: float) -> Document:
+        rows = [{"user": "", "client_id": name, "rate": rate} for name, rate in rates.items()]
+        return client([connection("a", 60, muted=muted)], rule=rule(key), neighbours=rows)
+
+    found = merged(
+        at(0.6, "producer_byte_rate", web=3.0, batch=1.0),
+        at(0.5, "producer_byte_rate", batch=4.0),
+        at(0.4, "request_percentage", web=90.0),
+    )
+    assert [(one["client_id"], one["rate"]) for one in found["neighbours"]] == [("batch", 5.0), ("web", 3.0)]
+
+
+def test_brokers_are_weighted_by_connections() -> None:
+    def at(connections: int, waited: float, ms: float | None) -> Document:
+        one = {"broker": 2, "connections": connections, "waited": waited, "at_broker": 0.2}
+        return client([connection("a", 60)], brokers=[{**one, "ms_per_request": ms}])
+
+    found = merged(at(3, 0.4, 10.0), at(1, 0.8, 2.0), at(4, 0.5, None))
+    # (3 * 0.4 + 1 * 0.8) / 4 = 0.5; (3 * 10 + 1 * 2) / 4 = 8
+    expected = {"broker": 2, "connections": 8, "waited": 0.5, "at_broker": 0.2, "ms_per_request": 8.0}
+    assert found["brokers"] == [expected]
+
+
+def test_connections_are_the_longest_waiting_of_all_members() -> None:
+    rows = [connection(f"a{number}", 60, muted=number / 1000) for number in range(99, -1, -1)]
+    found = merged(client(rows), client([connection("b", 60, muted=0.0505), connection("c", 60)]))
+    assert found["connections_total"] == 102
+    assert len(found["connections"]) == 100
+    assert [one["peer"] for one in found["connections"][48:51]] == ["a51", "b", "a50"]
+    assert [one["member"] for one in found["connections"][48:51]] == ["gw-1", "gw-2", "gw-1"]
+
+
+def test_sentence_names_five_members() -> None:
+    many = [client([connection("a", 60, muted=(9 - number) / 10)]) for number in range(7)]
+    assert merged(*many)["sentence"].endswith(
+        "It has connections at 7 members: 1 at gw-1 (90% waited), 1 at gw-2 (80%), 1 at gw-3 (70%), "
+        "1 at gw-4 (60%), 1 at gw-5 (50%), 2 at 2 others."
+    )
+
+
+def test_client_whose_connections_have_ended_is_merged() -> None:
+    found = merged(client([], times(muted=0.2)), client([], times(muted=0.4)))
+    assert found["time_of_all_connections"] == times(muted=0.3)
+    assert found["connections"] == []
+
+
+def test_lines_for_people_name_the_member_of_each_connection() -> None:
+    lines = list(verdict(merged(client([connection("a", 60, muted=0.5)]), client([connection("b\x1b", 60)]))))
+    assert lines[-3:] == [
+        "connections: 2",
+        "  a  broker 1  muted 50%  at gw-1",
+        "  b\\x1b  broker 1  idle  at gw-2",
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sentence": 1},
+        {"connections": {}},
+        {"connections": [[]]},
+        {"connections": [{"peer": "a"}]},
+        {"neighbours": [{}]},
+        {"time": {"held": 1.0}},
+        {"rule": {"kind": "new"}},
+        {"connections_total": "many"},
+    ],
+)
+def test_document_that_is_none_is_refused(fields: Document) -> None:
+    with pytest.raises(DocumentError):
+        told("gw-1", {**client([]), **fields})
+
+
+def test_told_keeps_the_document() -> None:
+    document = client([connection("a", 60)])
+    found = told("gw-1", document)
+    assert isinstance(found, Told)
+    assert (found.admin, found.document, found.seen.member) == ("gw-1", document, "gw-1")
