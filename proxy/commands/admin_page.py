@@ -34,20 +34,21 @@ def read_document(
     path: str,
     *,
     absent: bool = False,
-    seconds_max: float = SECONDS_MAX,
+    seconds_max: float | None = None,
     bytes_max: int = _PAGE_BYTES_MAX,
 ) -> Document:
     """Read a page of the admin port; HOST:PORT is read over HTTP.
 
     Args:
         absent: whether a page of status 404 is returned, which says what is not there.
-        seconds_max: how long the port may be silent.
+        seconds_max: how long the port may be silent; ``SECONDS_MAX`` by default.
         bytes_max: of the page.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
         ServerError: the page cannot be read.
     """
+    seconds_max = SECONDS_MAX if seconds_max is None else seconds_max
     page = _url(admin, path)
     try:
         with urllib.request.urlopen(page, timeout=seconds_max) as response:
