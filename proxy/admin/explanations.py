@@ -7,8 +7,10 @@
 """
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from heapq import nlargest
 from itertools import islice
 from typing import Final, Protocol
 
@@ -31,6 +33,7 @@ from quotas.options import EngineOptions
 __all__ = ["CLIENTS_MAX", "Explanations"]
 
 CLIENTS_MAX: Final = 10_000  # in one list
+_USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 
 
 class Source(Protocol):
@@ -142,17 +145,16 @@ class Explanations:
         return clients, budgets
 
     async def _client(self, request: Request) -> Page:
-        fields = fields_of(request.query, ("window", "user", "client_id"))
+        fields = fields_of(request.query, ("window", "user", "client_id", "address"))
         window = _window(fields)
         if "client_id" not in fields:
             raise RefusedError(400, "client_id is missing: /v1/client?client_id=NAME[&user=NAME][&window=60]")
+        address = _address(fields)
         async with self._list_of_clients():
-            name = await self._name(fields, window)
-            if name is None:
-                return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen"})
-            seen = await self._source.seen(Query(window, name))
-        if not seen.clients:
-            return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen"})
+            seen = await self._seen_of(fields, window, address)
+        if seen is None:
+            where = f" at {address}" if address else ""
+            return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen{where}"})
         context = Context(
             window,
             self._quotas.definitions,
@@ -174,17 +176,23 @@ class Explanations:
         brokers = [broker_document(broker) for broker in seen.brokers]
         return _page(200, {"enforcing": self._quotas.enforcing, "brokers": brokers})
 
-    async def _name(self, fields: Mapping[str, str], window: int) -> tuple[str, str] | None:
-        """Return the client that is meant: without a user, the one of this client id that waits longest."""
+    async def _seen_of(self, fields: Mapping[str, str], window: int, address: str) -> Seen | None:
+        """Return what is known of the client that is meant: the first that has connections there; None for none."""
+        for name in await self._names(fields, window):
+            seen = await self._source.seen(Query(window, name, address=address))
+            if seen.clients:
+                return seen
+        return None
+
+    async def _names(self, fields: Mapping[str, str], window: int) -> list[tuple[str, str]]:
+        """Return the clients that may be meant: without a user, those of this client id, the longest wait first."""
         client_id, user = fields["client_id"], fields.get("user")
         if user is not None:
-            return user, client_id
+            return [(user, client_id)]
         seen = await self._source.seen(Query(window))
-        found = [client for client in seen.clients if client.client_id == client_id]
-        if not found:
-            return None
-        worst = max(found, key=lambda client: (_waited(client), sum(client.times)))
-        return worst.user, worst.client_id
+        found = (client for client in seen.clients if client.client_id == client_id)
+        order = nlargest(_USERS_MAX, found, key=lambda client: (_waited(client), sum(client.times)))
+        return [(client.user, client.client_id) for client in order]
 
 
 async def _and_free(page: Page, clients: list[ClientReport]) -> Page:
@@ -192,6 +200,19 @@ async def _and_free(page: Page, clients: list[ClientReport]) -> Page:
     async for _ in in_turns(range(len(clients))):
         clients.pop()
     return page
+
+
+def _address(fields: Mapping[str, str]) -> str:
+    """Return the address that is asked for, as it is written in `peer`; "" for all.
+
+    Raises:
+        RefusedError: it is not an IP address.
+    """
+    text = fields.get("address", "")
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError:
+        raise RefusedError(400, "address must be an IP address") from None
 
 
 def _waited(client: ClientReport) -> float:

@@ -39,6 +39,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--user", metavar="NAME", help="the user (default: the one of this client id that waits longest)"
     )
     command.add_argument(
+        "--address", metavar="IP", help="only its connections from this address (default: all)"
+    )
+    command.add_argument(
         "--window",
         metavar="SECONDS",
         type=int,
@@ -87,6 +90,8 @@ class _Asked:
         self.unknown: Document = {}  # what a member says that does not know the client
         self.problems: dict[str, str] = {}  # by admin port
         self._fields = {"client_id": options.client_id, "window": options.window}
+        if options.address:
+            self._fields["address"] = options.address
         self._seconds_max = SECONDS_MAX if len(admins) == 1 else _SEVERAL_SECONDS_MAX
         self._ask(admins, options.user)
         if not self.found:

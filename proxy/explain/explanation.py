@@ -82,6 +82,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
     document: dict[str, Any] = {
         "user": client.user,
         "client_id": client.client_id,
+        "address": client.address,
         "window_seconds": SECONDS[context.window],
         "time": _times(times),
         "time_of_all_connections": _times(client.times),

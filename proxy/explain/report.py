@@ -24,6 +24,7 @@ __all__ = [
     "merge",
     "report",
     "report_in_list",
+    "waited_ms",
 ]
 
 CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
@@ -115,6 +116,7 @@ class ClientReport(NamedTuple):
         unread_ms: of the part CLIENT, the time in which it did not read its responses.
         predicted: what it would wait for if quotas were enforced.
         rates: by kind of quota.
+        address: of which connections are meant; "" for all.
     """
 
     user: str
@@ -129,25 +131,29 @@ class ClientReport(NamedTuple):
     unread_ms: float = 0.0
     predicted: Predicted = NOTHING_PREDICTED
     rates: Rates = NO_RATES
+    address: str = ""
 
 
 class ConnectionsSum:
     """What was seen of a client's connections, added one by one: there may be 10,000.
 
     Args:
-        most: how many are kept, those that wait longest.
+        most: how many are kept, those that wait longest; where it is one, nothing is added up by broker.
+
+    Attributes:
+        total: how many were added.
     """
 
     def __init__(self, most: int = CONNECTIONS_MAX) -> None:
         self._most = most
         self._kept: list[tuple[tuple[float, float], int, ConnectionReport]] = []
-        self._added = 0
+        self.total = 0
         self._brokers: dict[int, list[float]] = {}
 
     def add(self, one: ConnectionReport) -> None:
         """Add one."""
-        self._added += 1
-        entry = (waiting_order(one), -self._added, one)
+        self.total += 1
+        entry = (waiting_order(one), -self.total, one)
         (heappush if len(self._kept) < self._most else heappushpop)(self._kept, entry)
         if self._most > 1:
             sums = self._brokers.setdefault(one.broker, [0.0] * (1 + len(parts.NAMES)))
@@ -157,6 +163,13 @@ class ConnectionsSum:
     def worst(self) -> tuple[ConnectionReport, ...]:
         """Return those that wait longest, the worst first."""
         return tuple(one for _, _, one in sorted(self._kept, reverse=True))
+
+    def times(self) -> tuple[float, ...]:
+        """Return the parts of all of them together, in ms; zeros where only one is kept."""
+        sums = (0.0,) * len(parts.NAMES)
+        for _, *times in self._brokers.values():
+            sums = tuple(map(float.__add__, sums, times))
+        return sums
 
     def brokers(self) -> Iterator[OwnBroker]:
         """Yield all of them by broker; nothing where only one is kept."""
@@ -220,6 +233,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         sum(one.unread_ms for one in found),
         merge_predicted(one.predicted for one in found),
         Rates(*map(sum, zip(*(one.rates for one in found), strict=True))),
+        found[0].address,
     )
 
 
@@ -257,6 +271,11 @@ def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
 def waiting_order(connection: ConnectionReport) -> tuple[float, float]:
     """Sort key: how much of its time a connection waits for a quota, then how little it is idle."""
     return waited_part(connection.times), -part_of(connection.times, parts.IDLE)
+
+
+def waited_ms(times: Sequence[float]) -> float:
+    """The time that was held or muted."""
+    return times[parts.HELD] + times[parts.MUTED]
 
 
 def waited_part(times: Sequence[float]) -> float:

@@ -18,11 +18,13 @@ class Query(NamedTuple):
         window: TEN_SECONDS, MINUTE or QUARTER.
         client: a user and client id; None for all clients, each with its worst connection only.
         brokers_only: whether brokers' response times are asked for, and no client.
+        address: of one client, that of the connections which are meant; "" for all.
     """
 
     window: int
     client: tuple[str, str] | None = None
     brokers_only: bool = False
+    address: str = ""
 
 
 class Seen(NamedTuple):

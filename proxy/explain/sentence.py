@@ -153,7 +153,8 @@ def _window(facts: Facts) -> str:
 def _name(facts: Facts) -> str:
     if facts.client.user == FOLLOWERS:
         return f"Follower {facts.client.client_id}"
-    return _of_user(facts.client.user, facts.client.client_id)
+    name = _of_user(facts.client.user, facts.client.client_id)
+    return f"{name} at {facts.client.address}" if facts.client.address else name
 
 
 def _of_user(user: str, client_id: str) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 
 from proxy.clock import clock_ns
 from proxy.explain.neighbours import Sharers
+from proxy.explain.one_address import from_address, of_address
 from proxy.explain.own_time import OwnTime
 from proxy.explain.rates import ClientRates
 from proxy.explain.report import (
@@ -106,7 +107,7 @@ class Watching:
             yield rest
             return
         if query.client is not None:
-            yield await self._one(query.client, query.window, rest, now_ms)
+            yield await self._one(query, query.client, rest, now_ms)
             return
         rates = ClientRates()
         async for _ in in_turns(rates.look(self._engine, now_ms)):
@@ -123,18 +124,22 @@ class Watching:
         for client in list(self.watch.clients.values()):
             yield report_in_list(client, window, now_ms, rates.of(client.user, client.client_id))
 
-    async def _one(self, name: tuple[str, str], window: int, rest: Seen, now_ms: int) -> Seen:
+    async def _one(self, query: Query, name: tuple[str, str], rest: Seen, now_ms: int) -> Seen:
         found = self.watch.clients.get(name)
         if found is None:
             return rest
         rules = dict.fromkeys((*found.rules, *found.predictions.rules))
         sharers = {rule: await self._sharers(found, rule, now_ms) for rule in rules}
         connections = ConnectionsSum()
-        async for one in in_turns(connection_reports(found, window, now_ms)):
+        reports = connection_reports(found, query.window, now_ms)
+        async for one in in_turns(from_address(reports, query.address)):
             connections.add(one)
         await asyncio.sleep(0)
+        if query.address and not connections.total:
+            return rest
+        client = report(found, query.window, now_ms, connections)
         return rest._replace(
-            clients=(report(found, window, now_ms, connections),),
+            clients=(of_address(client, connections, query.address) if query.address else client,),
             neighbours={rule: some.found() for rule, some in sharers.items()},
             backlogs={rule: some.backlog_bytes for rule, some in sharers.items()},
         )

@@ -118,6 +118,14 @@ def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
     assert [one["client_id"] for one in found["neighbours"]] == ["bytes"]
     assert found["sentence"].startswith("bytes waited ")
     assert "producer_byte_rate 100.0 kB/s of client-id 'bytes'" in found["sentence"]
+    status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.1")
+    assert status == 200
+    assert json.loads(text)["sentence"].startswith("bytes at 127.0.0.1 waited ")
+    status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.2")
+    assert (status, json.loads(text)) == (
+        404,
+        {"error": "no client with client id 'bytes' was seen at 127.0.0.2"},
+    )
 
 
 def test_topic_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
@@ -214,7 +222,7 @@ def test_request_that_is_never_responded_to_is_told(
 
             def is_told() -> bool:
                 told = explained(sluice, client_id)["broker"]
-                return told["under_way"] >= 1 and told["oldest_ms"] > 2000
+                return bool(told["under_way"] >= 1 and told["oldest_ms"] > 2000)
 
             until(is_told, "a request of 2 s is told", 20.0)
         finally:

@@ -73,6 +73,7 @@ class ScriptedMember:
         self.name = name
         self.port = port
         self.asked: dict[str, int] = dict.fromkeys(_PATHS, 0)
+        self.queries: dict[str, str] = {}  # the last of each path
         self.bodies: dict[str, bytes] = {}  # in place of a document
         self.documents: dict[str, _Document] = {}
         self.details: dict[tuple[str, str], _Document] = {}
@@ -157,6 +158,7 @@ class ScriptedMember:
     def _handler(self, path: str) -> Callable[[Request], Any]:
         async def handle(request: Request) -> Page:
             self.asked[path] += 1
+            self.queries[path] = request.query
             await self._thawed.wait()
             if path in self.bodies:
                 return Page(200, "application/json", self.bodies[path])

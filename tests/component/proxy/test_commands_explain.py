@@ -64,6 +64,16 @@ def test_member_that_hangs_or_is_gone_is_said_and_the_others_are_shown(
     assert any(f"{second.admin}/v1/client" in line and "no response within 5 s" in line for line in said)
 
 
+def test_address_is_passed_on(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = members
+    first.set_clients(WAITS)
+    assert explain(first.admin, more=("--user", "alice", "--address", "10.0.0.4")) == 0
+    assert capsys.readouterr().out.startswith("web-1 waited 62%")
+    assert "address=10.0.0.4" in first.queries["/v1/client"].split("&")
+
+
 def test_client_of_one_member_alone_is_shown_by_it(
     members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
 ) -> None:

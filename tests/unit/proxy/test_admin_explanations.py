@@ -69,6 +69,31 @@ async def test_one_client_by_user_and_client_id() -> None:
     assert source.asked == [Query(MINUTE, ("ann", "web 1"))]
 
 
+async def test_connections_of_one_address() -> None:
+    source = Source(client("web", "ann")._replace(address="::1"))
+    status, document = await page(source, "/v1/client", "client_id=web&user=ann&address=0:0::1")
+    assert (status, document["address"]) == (200, "::1")
+    assert document["sentence"].startswith("web of user ann at ::1 ")
+    assert source.asked == [Query(MINUTE, ("ann", "web"), address="::1")]
+
+
+async def test_without_a_user_a_client_at_the_address_is_looked_for() -> None:
+    class Elsewhere(Source):
+        async def seen(self, query: Query) -> Seen:
+            found = await super().seen(query)
+            return found if query.client != ("bob", "a") else found._replace(clients=())
+
+    source = Elsewhere(client("a", "ann", 0.1), client("a", "bob", 0.5))
+    _, document = await page(source, "/v1/client", "client_id=a&address=10.0.0.9")
+    assert document["user"] == "ann"
+    assert [query.client for query in source.asked] == [None, ("bob", "a"), ("ann", "a")]
+
+
+async def test_address_that_is_none() -> None:
+    with pytest.raises(RefusedError, match="address must be an IP address"):
+        await page(Source(client("a")), "/v1/client", "client_id=a&address=web-1")
+
+
 async def test_without_a_user_the_client_that_waits_longest_is_meant() -> None:
     source = Source(client("a", "ann", 0.1), client("a", "bob", 0.5), client("b", "cid", 0.9))
     _, document = await page(source, "/v1/client", "client_id=a")
