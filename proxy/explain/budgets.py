@@ -1,6 +1,8 @@
 """The limits that match clients, with the clients' rates and their parts of what uses each budget."""
 
 from collections.abc import Iterator, Mapping
+from heapq import nlargest
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from proxy.explain.rates import KEYS
@@ -9,10 +11,11 @@ from proxy.explain.rules import InForce, Rule, entity_text, in_force
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.matching import match
-from quotas.throttles.kinds import KINDS
+from quotas.throttles.kinds import KINDS, TOPIC
 
 __all__ = ["Budgets", "Limit"]
 
+_TOPICS_MAX: Final = 3  # in one row
 _WHOLE: Final = "partition_mutations_rate"
 
 
@@ -75,11 +78,19 @@ class Budgets:
         return in_force(rule, self._definitions, client.user, client.client_id, self._mutations_rate)
 
     def quotas(self, client: ClientReport) -> list[Mapping[str, Any]]:
-        """Return the limits that match a client, for JSON."""
-        return [self._document(limit) for limit in self.limits(client)]
+        """Return the limits that match a client, and those of topics that it has waited for, for JSON."""
+        return [self._document(limit) for limit in chain(self.limits(client), self._topics(client))]
+
+    def _topics(self, client: ClientReport) -> Iterator[Limit]:
+        """Yield the limits of topics that it has waited for longest, with the rate of all its topics."""
+        waits = (wait for wait in client.waits if wait[0].kind == TOPIC)
+        for rule, _ in nlargest(_TOPICS_MAX, waits, key=lambda wait: wait[1]):
+            found = self.in_force(rule, client)
+            if found is not None:
+                yield Limit(found, None, client.rates[KEYS.index(rule.key)])
 
     def _document(self, limit: Limit) -> Mapping[str, Any]:
-        used = self.used(limit)
+        used = 0.0 if limit.found.rule.kind == TOPIC else self.used(limit)
         return {
             "kind": limit.found.rule.kind,
             "key": limit.found.rule.key,

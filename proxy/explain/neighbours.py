@@ -1,6 +1,6 @@
 """The clients that share the budget of a rule, with their rates."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import Final, NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ from quotas.definitions.definitions import (
     REQUEST_PERCENTAGE,
     Definitions,
 )
+from quotas.throttles.kinds import TOPIC
 from quotas.throttles.quota_view import QuotaView
 
 __all__ = ["NEIGHBOURS_MAX", "Neighbour", "Quotas", "Sharers", "largest"]
@@ -51,17 +52,26 @@ class Quotas(Protocol):
 
 
 class Sharers:
-    """Finds the clients that share a client's budget; topics and users' connections have none.
+    """Finds the clients that share a client's budget.
+
+    A topic's are those that have waited for it, with the rates of all their topics: rates are not measured by client
+    and topic. Users' connections have none.
 
     Args:
         rule: what the client waits for.
+        waits: whether a client has waited for it.
     """
 
-    def __init__(self, quotas: Quotas, rule: Rule, user: str, client_id: str) -> None:
+    def __init__(
+        self, quotas: Quotas, rule: Rule, user: str, client_id: str, waits: Callable[[str, str], bool]
+    ) -> None:
         self._quotas = quotas
         self._rule = rule
-        self._type = "" if rule.name else _TYPES.get(rule.key, "")
-        self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if self._type else None
+        self._waits = waits
+        self._is_topic = rule.kind == TOPIC
+        self._type = "" if rule.name and not self._is_topic else _TYPES.get(rule.key, "")
+        limited = self._type and not self._is_topic
+        self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if limited else None
         self._rates: dict[tuple[str, str], float] = {}
         self._backlogs: dict[int, float] = {}  # by broker
 
@@ -80,11 +90,15 @@ class Sharers:
         return largest(Neighbour(*name, rate) for name, rate in self._rates.items())
 
     def _take(self, view: QuotaView) -> None:
-        _, bucket = self._quotas.definitions.limit(self._rule.key, view.user, view.client_id)
-        if bucket == self._bucket:
+        if self._shares(view):
             name = view.user, view.client_id
             self._rates[name] = self._rates.get(name, 0.0) + view.byte_rate
             self._backlogs[view.broker] = view.backlog_bytes
+
+    def _shares(self, view: QuotaView) -> bool:
+        if self._is_topic:
+            return self._waits(view.user, view.client_id)
+        return self._quotas.definitions.limit(self._rule.key, view.user, view.client_id)[1] == self._bucket
 
     @property
     def backlog_bytes(self) -> float:

@@ -11,6 +11,7 @@ The broker takes 3.0 ms of 140 ms per request.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from commandline.amounts import count
 from proxy.explain import parts
 from proxy.explain.amounts import amount, part_text, time_text
 from proxy.explain.causes import busiest, causes, elsewhere
@@ -19,6 +20,7 @@ from proxy.explain.report import part_of, waited_part
 from proxy.explain.rules import Rule
 from proxy.explain.watch import FOLLOWERS
 from proxy.explain.windows import SECONDS
+from quotas.throttles.kinds import TOPIC
 
 __all__ = ["sentence"]
 
@@ -98,7 +100,8 @@ def _asks(facts: Facts) -> str:
     if facts.asked is None or facts.found is None:
         return ""
     about = "at least" if facts.asked.at_least else "about"
-    return f"It asks for {about} {amount(facts.found.rule.kind, facts.asked.rate)}."
+    where = " in all its topics" if facts.found.rule.kind == TOPIC else ""
+    return f"It asks for {about} {amount(facts.found.rule.kind, facts.asked.rate)}{where}."
 
 
 def _shared(facts: Facts) -> str:
@@ -106,6 +109,9 @@ def _shared(facts: Facts) -> str:
     own = facts.client.user, facts.client.client_id
     whole = sum(one.rate for one in facts.neighbours)
     others = [one for one in facts.neighbours if (one.user, one.client_id) != own]
+    if others and facts.rule is not None and facts.rule["kind"] == TOPIC:
+        more = f", and so do {count(len(others) - 1, 'other')}" if len(others) > 1 else ""
+        return f"{_of_user(others[0].user, others[0].client_id)} waits for it too{more}."
     if not others or not whole or others[0].rate < _SHARES_MIN * whole:
         return ""
     first = max(others, key=lambda one: one.rate)

@@ -149,7 +149,11 @@ class Watching:
         return wait_views(list(self.watch.clients.values()))
 
     async def _sharers(self, client: Client, rule: Rule, now_ms: int) -> Sharers:
-        sharers = Sharers(self._engine, rule, client.user, client.client_id)
+        def waits(user: str, client_id: str) -> bool:
+            other = self.watch.clients.get((user, client_id))
+            return other is not None and (rule in other.rules or rule in other.predictions.rules)
+
+        sharers = Sharers(self._engine, rule, client.user, client.client_id, waits)
         looking = sharers.look(now_ms)
         while True:
             seen = sum(1 for _ in islice(looking, _VIEWS_PORTION))

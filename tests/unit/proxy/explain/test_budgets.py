@@ -74,8 +74,32 @@ def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
 
 
 def test_client_of_the_default_has_its_budget_for_itself() -> None:
-    (quota,) = budgets(A, B, C).quotas(C)
+    quota, _ = budgets(A, B, C).quotas(C)
     assert (quota["entity"], quota["rate"], quota["part"]) == ("client-id <default>", 500, 1.0)
+
+
+def test_topics_that_a_client_waits_for_have_its_whole_rate() -> None:
+    *_, topic = budgets(A, B, C).quotas(C)
+    assert topic == {
+        "kind": "topic",
+        "key": "producer_byte_rate",
+        "entity": "topic 'orders'",
+        "value": 1000,
+        "rate": 500,
+        "part": None,
+    }
+
+
+def test_topic_without_a_limit_any_more_is_left_out() -> None:
+    waits = {Rule("topic", "consumer_byte_rate", "orders"): 600.0}
+    assert [one["kind"] for one in budgets().quotas(client("", "d", Rates(1), waits))] == ["produce"]
+
+
+def test_three_topics_are_listed_those_that_it_waits_for_longest() -> None:
+    limits = Definitions({Entity(topic=DEFAULT): {"producer_byte_rate": 1000}})
+    waits = {Rule("topic", "producer_byte_rate", f"t{number}"): 100.0 + number for number in range(5)}
+    found = Budgets(limits, None).quotas(client("", "e", Rates(1), waits))
+    assert [one["entity"] for one in found] == ["topic <default>"] * 3
 
 
 def test_part_is_unknown_while_nothing_moves() -> None:

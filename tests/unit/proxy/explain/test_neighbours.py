@@ -27,7 +27,7 @@ def engine() -> Engine:
 
 
 def sharers(quotas: Engine, user: str, client_id: str, rule: Rule = PRODUCE) -> tuple[Neighbour, ...]:
-    found = Sharers(quotas, rule, user, client_id)
+    found = Sharers(quotas, rule, user, client_id, lambda user, _: user == "ann")
     list(found.look(5000))
     return found.found()
 
@@ -40,8 +40,12 @@ def test_client_of_the_default_has_a_budget_of_its_own() -> None:
     assert sharers(engine(), "bob", "a") == (Neighbour("bob", "a", 4000.0),)
 
 
-def test_topic_and_connection_rates_have_no_neighbours() -> None:
-    assert sharers(engine(), "ann", "a", Rule("topic", "producer_byte_rate", "orders")) == ()
+def test_clients_that_have_waited_for_a_topic_share_it() -> None:
+    found = sharers(engine(), "ann", "a", Rule("topic", "producer_byte_rate", "orders"))
+    assert found == (Neighbour("ann", "a", 4000.0), Neighbour("ann", "b", 2000.0))  # bob has not
+
+
+def test_connection_rates_have_no_neighbours() -> None:
     assert sharers(engine(), "ann", "a", Rule("connection", "connection_creation_rate", "ann")) == ()
 
 
