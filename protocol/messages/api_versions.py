@@ -1,23 +1,52 @@
-"""ApiVersions: the broker's version ranges, reduced to those that Sluice supports (KIP-35, KIP-511).
+"""ApiVersions: the client's software, and the broker's version ranges, reduced to those that Sluice supports
+(KIP-35, KIP-511).
 
 A key that is not in `protocol.api` is removed, and also one whose oldest version is newer than Sluice's newest. Oldest
 versions are not changed: brokers only advertise 0 for Produce because librdkafka decides by it whether it may compress
 (KAFKA-18659). Features and all later fields are not changed.
 """
 
+import re
 from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
 from protocol.api import API_VERSIONS, MAX_VERSION, flexible
-from protocol.header import response_body_start
-from protocol.primitives import count, count_bytes, int16, skip, skip_tags
+from protocol.errors import WireError
+from protocol.header import response_body_start, skip_header_tags
+from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_tags, string_span
 
 UNSUPPORTED_VERSION: Final = 35
 
 _INT32 = Struct(">i")
 _KEY = Struct(">hhh")
+# What brokers accept as a name or version (KIP-511), and a bound on their length.
+_SOFTWARE: Final = re.compile(rb"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,62}[a-zA-Z0-9])?")
+_SOFTWARE_SINCE: Final = 3
 _NOTHING: Final[Mapping[int, int]] = {}
+
+
+def software(buf: Buffer, body: int, end: int, version: int) -> str:
+    """Return the name and version of a client's software, such as "apache-kafka-java 4.0.0".
+
+    "" if the request does not say it, is not complete here, or says what brokers refuse.
+
+    Args:
+        body: where the header's client id ends.
+        end: of the request, or of the bytes that are here.
+    """
+    if version < _SOFTWARE_SINCE:
+        return ""
+    try:
+        start, after = string_span(buf, skip_header_tags(buf, body, end), end, True)
+        name = _SOFTWARE.fullmatch(buf, start, after)
+        start, after = string_span(buf, after, end, True)
+        its_version = _SOFTWARE.fullmatch(buf, start, after)
+    except WireError:
+        return ""
+    if name is None or its_version is None:
+        return ""
+    return f"{name[0].decode('ascii')} {its_version[0].decode('ascii')}"
 
 
 def rewrite(frame: bytes, version: int, offered: Mapping[int, int] = _NOTHING) -> bytes:

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import islice
 from typing import Final, Protocol
@@ -163,6 +164,7 @@ class Explanations:
             self._origin,
             lambda rule: seen.neighbours.get(rule, ()),
             seen.brokers,
+            datetime.now(UTC),
             seen.own,
             self._member,
             seen.backlogs,

@@ -87,6 +87,11 @@ class Channel:
         return None if self.state.identity is None else self.state.identity.quota
 
     @property
+    def library(self) -> str:
+        """The name and version of the client's software; "" if it has not said them (KIP-511)."""
+        return self.state.library
+
+    @property
     def muting(self) -> Muting | None:
         """The throttle of the present or last mute."""
         return self.state.muting

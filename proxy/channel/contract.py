@@ -90,6 +90,10 @@ class Machine(Protocol):
         """The quotas of its present client; None before the first request."""
 
     @property
+    def library(self) -> str:
+        """The name and version of the client's software; "" if it has not said them."""
+
+    @property
     def muting(self) -> Muting | None:
         """The throttle of the present or last mute."""
 

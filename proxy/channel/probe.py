@@ -23,6 +23,8 @@ class Probe(Owed):
 
     Attributes:
         key: its API.
+        request_bytes: the size of its frame.
+        response_bytes: the size of its response's frame, with the length; 0 before it begins.
         sent_ns: when its header was read.
         wait_ns: how long it may wait at the broker by its own wish; or ANY_WAIT.
         took_ns: the time at the broker, with that wait; -1 while the broker has it.
@@ -35,6 +37,8 @@ class Probe(Owed):
         "_owed",
         "_requests",
         "key",
+        "request_bytes",
+        "response_bytes",
         "sent_ns",
         "took_ns",
         "wait_ns",
@@ -45,6 +49,7 @@ class Probe(Owed):
         self,
         requests: "ChannelDirection",
         key: int,
+        request_bytes: int,
         owed: Owed | None,
         wait_ns: int = 0,
         no_wait_bytes: int = 0,
@@ -55,6 +60,8 @@ class Probe(Owed):
         self._depth = max(1, len(state.in_flight))
         self._no_wait_bytes = no_wait_bytes
         self.key = key
+        self.request_bytes = request_bytes
+        self.response_bytes = 0
         self.sent_ns = state.now_ns
         self.wait_ns = wait_ns
         self.took_ns = -1
@@ -83,6 +90,7 @@ class Probe(Owed):
     def _stop(self, direction: "ChannelDirection") -> None:
         state = direction.state
         since_ns = self.sent_ns
+        self.response_bytes = direction.frame_bytes
         if len(state.in_flight) == 1:  # no later request has moved it
             since_ns = max(since_ns, self._requests.moved_ns)
         took_ns = max(0, state.now_ns - since_ns)

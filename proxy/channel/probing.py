@@ -21,7 +21,7 @@ def begin_probe(
     """Time the request just handled, if the broker owes a response to it."""
     state = direction.state
     in_flight = state.in_flight
-    _, key, _, correlation_id, _ = head
+    length, key, _, correlation_id, _ = head
     if not in_flight:
         return
     owed_to, version, owed = in_flight[-1]
@@ -34,5 +34,5 @@ def begin_probe(
         if wait is None or wait.follower:
             return
         wait_ns, no_wait_bytes = wait.wait_ms * _NS_PER_MS, wait.no_wait_bytes
-    state.probe = Probe(direction, key, owed, wait_ns, no_wait_bytes)
+    state.probe = Probe(direction, key, 4 + length, owed, wait_ns, no_wait_bytes)
     in_flight[-1] = (correlation_id, version, state.probe)

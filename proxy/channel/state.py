@@ -83,6 +83,7 @@ class ChannelState:
         probed: timed requests whose responses have begun, since they were last taken.
         observer: the channel's observer; None without one.
         authenticated: whether `user` comes from a SASL exchange.
+        library: the name and version of the client's software, as far as ApiVersions said them.
         acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
         user: the principal's name; "" if it cannot be read. `set_user` changes it.
         sasl: the SASL exchange under way.
@@ -114,6 +115,7 @@ class ChannelState:
         "in_flight_max",
         "intake",
         "kept_bytes",
+        "library",
         "lookup",
         "measured",
         "mutations_owed",
@@ -161,6 +163,7 @@ class ChannelState:
         self._muted_at: float | None = None  # its limit at that time
         self.mute_limits = MuteLimits(engine)
         self.acks_zero = False
+        self.library = ""
         self.counted = False
         self.awaits_responses = False
         self.fetch_owed = False

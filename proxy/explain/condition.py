@@ -31,6 +31,9 @@ class Condition(NamedTuple):
         follower: the id of the broker that fetches as a follower; -1 for a client.
         leaving_out: the limit for which a follower's present Fetch leaves replicas out.
         virtual_time: its waits if quotas were enforced; None for none.
+        waits_until_ms: when the present hold or mute ends; 0 without one.
+        owed: how many responses are owed.
+        library: its client's software.
     """
 
     quota: ClientQuota | None
@@ -45,3 +48,6 @@ class Condition(NamedTuple):
     follower: int = -1
     leaving_out: ReplicaThrottle | None = None
     virtual_time: ConnectionTime | None = None
+    waits_until_ms: int = 0
+    owed: int = 0
+    library: str = ""

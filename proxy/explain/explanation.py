@@ -1,6 +1,7 @@
 """One client's explanation as a document for JSON: the sentence, its time, its rule, its neighbours, its wants."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from proxy.explain import parts
@@ -53,6 +54,7 @@ class Context(NamedTuple):
         brokers: all brokers' response times.
         own: what Sluice needs itself.
         member: whether this is one member of a fleet.
+        now: the time of the report.
         backlogs: the bytes that all clients of a rule would have left to send if it were enforced.
     """
 
@@ -63,6 +65,7 @@ class Context(NamedTuple):
     origin: Callable[[Entity | None, str], Origin]
     neighbours: Callable[[Rule], Sequence[Neighbour]]
     brokers: Sequence[BrokerReport]
+    now: datetime
     own: OwnReport | None = None
     member: bool = False
     backlogs: Mapping[Rule, float] = {}
@@ -98,7 +101,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
         "brokers": [_at_broker(one) for one in client.brokers],
         "sluice": None if context.own is None else own_document(context.own),
         "connections_total": client.connections_total,
-        "connections": [_connection(connection) for connection in client.connections],
+        "connections": [_connection(connection, context.now) for connection in client.connections],
     }
     facts = Facts(
         client,
@@ -270,10 +273,17 @@ def _wants_document(asked: Wants) -> Mapping[str, Any]:
     }
 
 
-def _connection(connection: ConnectionReport) -> Mapping[str, Any]:
+def _connection(connection: ConnectionReport, now: datetime) -> Mapping[str, Any]:
+    until = now + timedelta(milliseconds=connection.waits_ms) if connection.waits_ms else None
     return {
         "peer": connection.peer,
         "broker": connection.broker,
         "seconds": round(connection.open_ms / 1000, 1),
         "time": _times(connection.times),
+        "library": connection.library,
+        "batch_bytes": round(connection.batch_bytes) or None,
+        "in_flight": connection.in_flight,
+        "waits_until": None
+        if until is None
+        else until.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }

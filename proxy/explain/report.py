@@ -40,12 +40,17 @@ class ConnectionReport(NamedTuple):
         broker: its broker's id; -1: not known.
         open_ms: how long it has been watched.
         times: by part, in ms.
+        waits_ms: how much longer it is held or muted.
     """
 
     peer: str
     broker: int
     open_ms: int
     times: tuple[float, ...]
+    library: str = ""
+    batch_bytes: float = 0.0
+    in_flight: int = 0
+    waits_ms: int = 0
 
 
 class BrokerReport(NamedTuple):
@@ -333,4 +338,14 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
         times[parts.IDLE] = float(max(0, meter.seen_ms - meter.since_ms))
     else:
         times = meter.windows.sums(window, now_ms)
-    return ConnectionReport(meter.peer, meter.broker, now_ms - meter.since_ms, tuple(times))
+    library, batch_bytes, in_flight, until_ms = meter.particulars
+    return ConnectionReport(
+        meter.peer,
+        meter.broker,
+        now_ms - meter.since_ms,
+        tuple(times),
+        library,
+        batch_bytes,
+        in_flight,
+        max(0, until_ms - now_ms),
+    )

@@ -15,6 +15,7 @@ from proxy.channel import Probe
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
 from proxy.explain.latencies import Latencies
+from proxy.explain.particulars import NO_PARTICULARS
 from proxy.explain.predicted import PredictedWaits, Predictions
 from proxy.explain.rules import Rule, rule_of
 from proxy.explain.under_way import UnderWay
@@ -41,13 +42,14 @@ class Meter:
         windows: the sums of its parts, in ms; None while it has only been idle.
         broker: the id of its broker.
         peer: the client's address and port.
+        particulars: of its last visit.
         waits: what it has waited for quotas lately; None before the first wait.
         predicted: its waits if quotas were enforced; None before the first.
     """
 
     __slots__ = (
-        *("broker", "client", "held_ms", "muted_ms", "peer", "predicted", "seen_ms", "since_ms"),
-        *("waits", "windows"),
+        *("broker", "client", "held_ms", "muted_ms", "particulars", "peer", "predicted"),
+        *("seen_ms", "since_ms", "waits", "windows"),
     )
 
     def __init__(self, peer: str, since_ms: int, seen_ms: int) -> None:
@@ -57,6 +59,7 @@ class Meter:
         self.held_ms = self.muted_ms = 0
         self.broker = -1
         self.client: Client | None = None
+        self.particulars = NO_PARTICULARS
         self.windows: Windows | None = None
         self.waits: ConnectionWaits | None = None
         self.predicted: PredictedWaits | None = None
@@ -147,6 +150,7 @@ class Watch:
         elapsed_ms = max(0, now_ms - meter.seen_ms)
         meter.seen_ms = now_ms
         meter.broker = condition.broker
+        meter.particulars = meter.particulars.after(condition)
         client = self._client_of(meter, condition, now_ms)
         if client is None:
             return

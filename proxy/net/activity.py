@@ -30,6 +30,9 @@ def condition_of(connection: Connection, now: int) -> Condition:
         channel.follower,
         channel.leaving_out,
         channel.virtual_time,
+        waiting.until_ms(),
+        channel.owed,
+        channel.library,
     )
 
 

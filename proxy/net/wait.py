@@ -103,6 +103,10 @@ class Wait:
         """Return how long the present wait has lasted, if it is of this kind; else 0."""
         return max(0, now - self._since_ms) if self.kind == kind else 0
 
+    def until_ms(self) -> int:
+        """Return when the present hold or mute ends; 0 without one."""
+        return self._until_ms if self.kind in (HELD, MUTED) else 0
+
     def _time_is_over(self) -> None:
         self._timer = None
         now = now_ms()

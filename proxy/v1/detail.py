@@ -19,7 +19,7 @@ class Connection(NamedTuple):
     Args:
         broker: -1: any.
         seconds: since it was opened.
-        batch_bytes: mean bytes of a Produce or Fetch request with batches.
+        batch_bytes: mean bytes of its Produce requests, or of what it fetches.
         waits_until: ISO 8601; "" while it does not wait.
     """
 

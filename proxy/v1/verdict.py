@@ -77,8 +77,9 @@ def _connections(connections: Sequence[Document], total: int) -> Iterator[str]:
             f"{name} {part:.0%}" for name, part in one["time"].items() if name != "idle" and part >= 0.005
         )
         broker = "any broker" if one["broker"] < 0 else f"broker {one['broker']}"
+        library = f"  {printable(one['library'])}" if one.get("library") else ""
         member = f"  at {printable(one['member'])}" if "member" in one else ""
-        yield f"  {printable(one['peer'])}  {broker}  {parts or 'idle'}{member}"
+        yield f"  {printable(one['peer'])}  {broker}  {parts or 'idle'}{library}{member}"
     if total > _CONNECTIONS_SHOWN:
         yield f"  and {total - _CONNECTIONS_SHOWN} more; --format json has up to {len(connections)}"
 

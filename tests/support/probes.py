@@ -11,7 +11,7 @@ def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     """A request that the broker has."""
     channel = channel_machine()
     channel.state.now_ns = sent_ns
-    return Probe(channel.requests, FETCH, None, wait_ns)
+    return Probe(channel.requests, FETCH, 100, None, wait_ns)
 
 
 def finished(took_ns: int, waited_ns: int = 0, wait_ns: int = 1_000_000_000) -> Probe:

@@ -4,6 +4,7 @@ Each situation is what one process would have seen over the last minute. Times a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from proxy.explain import parts
@@ -101,6 +102,7 @@ def context(
         lambda *_: origin,
         lambda _: neighbours,
         brokers or (broker(ms2=9000),),
+        datetime(2026, 11, 22, 10, 40, tzinfo=UTC),
     )
     return found._replace(**fields)
 

@@ -11,6 +11,7 @@ offered it). ApiVersions of any version is forwarded: a broker responds to an un
 """
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Final
 
 from protocol.api import (
@@ -173,13 +174,14 @@ def describe_cluster_request(
 
 def api_versions_request(
     direction: ChannelDirection,
-    _buf: Buffer,
-    _pos: int,
-    _end: int,
-    _body: int,
+    buf: Buffer,
+    pos: int,
+    end: int,
+    body: int,
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe an ApiVersions response; it is reduced in a sidecar too."""
+    """Owe an ApiVersions response, which is reduced in a sidecar too; note the client's software."""
+    direction.state.library = intern(api_versions.software(buf, body, min(end, pos + 4 + head[0]), head[2]))
     direction.state.in_flight.append((head[3], head[2], _APIS))
     return 0

@@ -1,5 +1,6 @@
 """The document and the sentence of one client, by cause."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -74,8 +75,19 @@ def context(definitions: Definitions = DEFINITIONS, **fields: Any) -> Context:
         lambda _entity, _setting: Origin("User:ops from 10.0.0.4", "2026-11-22T10:31:00Z"),
         lambda _rule: [Neighbour("", "web-1", 1_500_000.0), Neighbour("", "web-2", 500_000.0)],
         brokers(),
+        datetime(2026, 11, 22, 10, 40, tzinfo=UTC),
     )
     return found._replace(**fields)
+
+
+def test_particulars_of_a_connection() -> None:
+    client = report(muted=0.5, idle=0.5)
+    first, second = client.connections
+    waits = first._replace(library="librdkafka 2.3.0", batch_bytes=20_480.4, in_flight=5, waits_ms=1_250)
+    found = explain(client._replace(connections=(waits, second)), context())["connections"]
+    names = ("library", "batch_bytes", "in_flight", "waits_until")
+    assert [found[0][name] for name in names] == ["librdkafka 2.3.0", 20_480, 5, "2026-11-22T10:40:01.250Z"]
+    assert [found[1][name] for name in names] == ["", None, 0, None]
 
 
 def test_observed_client_has_what_it_would_wait_for_and_what_would_pass() -> None:
