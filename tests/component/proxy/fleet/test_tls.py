@@ -61,7 +61,8 @@ async def test_shares_are_leased_over_tls(papers: Papers, tmp_path: Path, mutual
 async def test_member_that_leaves_says_so_within_tls(papers: Papers) -> None:
     async with fleet(tls=papers.mutual().between_members) as one:
         a = one.join("a")
-        await until(lambda: a.lessee.leased(now_ms()))
+        # Under load a lease may have been lost again: without a connection there is nothing to say.
+        await until(lambda: a.lessee.leased(now_ms()) and not a.client.problem)
         a.client.leave()
         await until(lambda: one.figures.received["left"] == 1)
 
