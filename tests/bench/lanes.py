@@ -205,8 +205,8 @@ class Lanes:
 
     def _capturing(self) -> tuple[list[str], int, int]:
         first = self._ports.unprivileged
-        capture = f'\n[capture]\ndirectory = "{self._directory / "capture"}"\nrotate_seconds = 5\n'
-        return self._sluice("capturing", first, more=capture), first + 1 + NODE, first
+        more = self._capture_config("capturing")
+        return self._sluice("capturing", first, more=more), first + 1 + NODE, first
 
     def _sidecar(self) -> tuple[list[str], int, int]:
         port = self._ports.sidecar
@@ -222,10 +222,14 @@ class Lanes:
         cluster = f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n'
         return self._write(name, cluster, listener, more=more, policy=policy)
 
-    def gateway_config(self, name: str, first: int, policy: str) -> Path:
+    def gateway_config(self, name: str, first: int, policy: str, *, captures: bool = False) -> Path:
         """Write the configuration of one more gateway, its ports from `first` on; return its path."""
-        self._sluice(name, first, policy=policy)
+        more = self._capture_config(name) if captures else ""
+        self._sluice(name, first, more=more, policy=policy)
         return self._directory / f"{name}.toml"
+
+    def _capture_config(self, name: str) -> str:
+        return f'\n[capture]\ndirectory = "{self._directory / f"{name}-capture"}"\nrotate_seconds = 5\n'
 
     def _write(
         self,

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -59,15 +59,24 @@ def _has(revision: str, package: str) -> bool:
 
 @contextmanager
 def opened(
-    stage: Stage, trees: Mapping[str, Path], policy: str, words: Sequence[str] = ()
+    stage: Stage,
+    trees: Mapping[str, Path],
+    policy: str,
+    words: Sequence[str] = (),
+    capturing: Collection[str] = (),
 ) -> Iterator[list[Lane]]:
-    """Start one gateway from each tree, by name, for the time of a `with` block; `words` stand before its command."""
+    """Start one gateway from each tree, by name, for the time of a `with` block.
+
+    Args:
+        words: what stands before its command.
+        capturing: the names of those that capture every request.
+    """
     lanes: list[Lane] = []
     children: list[subprocess.Popen[bytes]] = []
     try:
         for name, tree in trees.items():
             first = free_ports(3)[0]
-            config = stage.lanes.gateway_config(f"{name}-{policy}", first, policy)
+            config = stage.lanes.gateway_config(f"{name}-{policy}", first, policy, captures=name in capturing)
             log = stage.directory / f"{name}-{policy}.log"
             environment = _environment(tree)
             child = processes.start([*words, *sluice_command(config)], log=log, env=environment, cwd=tree)

@@ -31,6 +31,7 @@ class PriceLane:
 LANES: Final = (
     PriceLane("Produce, 100 bytes", "closed", 100),
     PriceLane("Fetch, 100 bytes", "fetch", 100),
+    PriceLane("Produce, 16 KiB", "closed", 16_384),
     PriceLane("Produce, 128 KiB", "closed", 131_072),
     PriceLane("Fetch, 128 KiB", "fetch", 131_072),
 )
