@@ -28,6 +28,7 @@ __all__ = [
     "CapturedProduceWalk",
     "PartitionRecords",
     "PartitionRows",
+    "records_in",
 ]
 
 UNCOUNTED: Final = -1
@@ -53,7 +54,7 @@ _INT32: Final = Struct(">i").unpack_from
 _INT32_MAX: Final = 0x7FFFFFFF
 
 
-def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
+def records_in(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
     """Return the number of records in buf[pos:stop], from the batch headers before `limit`."""
     total = 0
     for _ in range(_BATCHES_MAX):
@@ -101,7 +102,7 @@ class PartitionRows:
         """Add a partition of the frame (see `PartitionSink`)."""
         if size > 0:
             stop = records_at + size
-            self.add(topic, index, size, _records(buf, records_at, stop, min(stop, limit)))
+            self.add(topic, index, size, records_in(buf, records_at, stop, min(stop, limit)))
         else:
             self.add(topic, index, 0, 0)
 

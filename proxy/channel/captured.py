@@ -57,6 +57,7 @@ from proxy.channel.request_time import measure
 from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import Verdict
+from proxy.channel.walks import FetchedDirection
 from quotas.throttles.kinds import KINDS
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.user_connections import UserThrottle
@@ -263,9 +264,12 @@ class Capture(Observer):
             self._note_sent(self._incomplete)
         return self._walks.produce(buf, pos, end, body, head)
 
-    def fetch(self, version: int, length: int) -> Walk:
-        """Return a walk through a Fetch response."""
-        return self._walks.fetch(version, length)
+    def fetch(
+        self, direction: FetchedDirection, buf: Buffer, pos: int, end: int, version: int
+    ) -> Walk | None:
+        """Return a walk through a Fetch response, unless its partitions are read at once."""
+        gateway = self._state.settings.address_map is not None
+        return self._walks.fetch(buf, pos, end, direction.frame_bytes, version, gateway=gateway)
 
     # Kept requests.
 
@@ -324,6 +328,7 @@ class Capture(Observer):
             row[_PARTITIONS] = walk.partitions
             self._walked_row = row
         else:
+            row[_PARTITIONS] = self._walks.take_fetched()
             self._write(row)
 
     def _write_acks_zero(self) -> None:

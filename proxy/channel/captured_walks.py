@@ -1,9 +1,12 @@
 """The walks of a captured channel: every Produce and Fetch, for partitions, and for topics if these have quotas."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from protocol.header import RequestHead
 from protocol.walks.captured import REST_BYTES_MIN, CapturedFetchWalk, CapturedProduceWalk, PartitionRecords
+from protocol.walks.fetch import ENDPOINTS_SINCE
+from protocol.walks.plain_fetch import read_plain_fetch
 from protocol.walks.plain_produce import PlainProduce
 from protocol.walks.walk import Sizes
 from proxy.channel.capture_rows import Tap
@@ -22,7 +25,7 @@ class CapturedWalks:
         produced: the partitions of the last Produce; their number may still grow.
     """
 
-    __slots__ = ("_engine", "_plain_produce", "_sample", "_sample_position", "produced")
+    __slots__ = ("_engine", "_fetched", "_plain_produce", "_sample", "_sample_position", "produced")
 
     charges_produced_topics = True
     charges_fetched_topics = True
@@ -34,6 +37,7 @@ class CapturedWalks:
         # Connections start at different points of the sequence, so that many short ones also have their share.
         self._sample_position = tap.connection * _GOLDEN_RATIO % 1
         self.produced: list[PartitionRecords] = []
+        self._fetched: Sequence[PartitionRecords] = ()
 
     def produce(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
@@ -51,10 +55,27 @@ class CapturedWalks:
         self.produced = walk.partitions
         return walk
 
-    def fetch(self, version: int, length: int) -> CapturedFetchWalk:
-        """Return a walk through a Fetch response."""
+    def fetch(
+        self, buf: Buffer, pos: int, end: int, frame_bytes: int, version: int, *, gateway: bool
+    ) -> CapturedFetchWalk | None:
+        """Return a walk through a Fetch response, unless all partitions are in the buffer; see `produce`.
+
+        Args:
+            gateway: whether addresses at its end are rewritten.
+        """
         sizes: Sizes | None = {} if self._engine.charges_fetched_topics else None
-        return CapturedFetchWalk(version, length, sizes, whole=self._walks_whole(length))
+        frame_end = pos + frame_bytes
+        if sizes is None and (frame_end <= end or not gateway or version < ENDPOINTS_SINCE):
+            found = read_plain_fetch(buf, pos, end, frame_end, version)
+            if found is not None:
+                self._fetched = found
+                return None
+        return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=self._walks_whole(frame_bytes - 4))
+
+    def take_fetched(self) -> Sequence[PartitionRecords]:
+        """Return the partitions of a Fetch response that was not walked, once."""
+        found, self._fetched = self._fetched, ()
+        return found
 
     def _walks_whole(self, length: int) -> bool:
         """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""

@@ -8,7 +8,7 @@ from protocol.walks.produce import ProduceWalk
 from protocol.walks.walk import Walk
 from proxy.channel.in_flight import Buffer
 
-__all__ = ["Charges", "TopicWalks", "Walks"]
+__all__ = ["Charges", "FetchedDirection", "TopicWalks", "Walks"]
 
 
 class Charges(Protocol):
@@ -18,14 +18,22 @@ class Charges(Protocol):
     charges_fetched_topics: bool
 
 
+class FetchedDirection(Protocol):
+    """The part of the response direction that is read: `frame_bytes` is the response's size with its prefix."""
+
+    frame_bytes: int
+
+
 class Walks(Protocol):
     """Creates walks."""
 
     def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
         """Return a walk through a Produce; None if it need not be walked after all."""
 
-    def fetch(self, version: int, length: int) -> Walk:
-        """Return a walk through a Fetch response, with the addresses at its end."""
+    def fetch(
+        self, direction: FetchedDirection, buf: Buffer, pos: int, end: int, version: int
+    ) -> Walk | None:
+        """Return a walk through a Fetch response, with the addresses at its end; None if it need not be walked."""
 
 
 class TopicWalks:
@@ -37,6 +45,8 @@ class TopicWalks:
         """Return a walk through a Produce."""
         return ProduceWalk(head[2], head[0], {})
 
-    def fetch(self, version: int, length: int) -> Walk:
+    def fetch(
+        self, direction: FetchedDirection, _buf: Buffer, _pos: int, _end: int, version: int
+    ) -> Walk | None:
         """Return a walk through a Fetch response."""
-        return FetchWalk(version, length, {})
+        return FetchWalk(version, direction.frame_bytes - 4, {})

@@ -90,8 +90,8 @@ class Fetched(Owed):
             if error_code or response_id != session_id:
                 state.sessions.drop(state.settings.broker, session_id)
         if state.charges.charges_fetched_topics:
-            direction.walk = state.walks.fetch(version, length)
-            return WALK
+            direction.walk = state.walks.fetch(direction, buf, pos, end, version)
+            return 0 if direction.walk is None else WALK
         if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
             direction.walk = FetchWalk(version, length)
             return WALK
