@@ -1,7 +1,8 @@
 """Throttling never costs a group member its membership, and never desynchronises a fetch session.
 
-Every family's group of two runs throttled for 60 s under both policies, without one rebalance; beside them, in the
-same window, consumers with tiny fetches go through thousands of throttled ones (KIP-219, KIP-227).
+Every family's group of two runs throttled for 60 s under both policies, longer on a busy machine, without one
+rebalance; beside them, in the same window, consumers with tiny fetches go through thousands of throttled ones
+(KIP-219, KIP-227).
 """
 
 import itertools
@@ -23,6 +24,7 @@ from tests.support.tap import FETCH, Seen
 
 PARTITIONS = 6
 WINDOW_SECONDS = 60.0
+WINDOW_SECONDS_MAX = 180.0  # of a machine that has other things to do
 SHARED_SECONDS_MAX = 90.0
 END_SECONDS_MAX = 60.0
 BROKERS = 3
@@ -150,12 +152,22 @@ def _observe(found: Window, fronts: list[Front]) -> None:
     for group in found.groups.values():
         group.before = [list(events) for events in group.assignments()]
     time.sleep(WINDOW_SECONDS)
+    while time.monotonic() < started + WINDOW_SECONDS_MAX and not _enough(found.sessions):
+        time.sleep(1.0)
     for group in found.groups.values():
         group.after = [list(events) for events in group.assignments()]
     found.after = {place.policy: place.snapshot() for place in fronts}
-    for session in found.sessions.values():
-        session.count_throttled()
     found.seconds = time.monotonic() - started
+
+
+def _enough(sessions: dict[str, Watched]) -> bool:
+    for session in sessions.values():
+        session.count_throttled()
+    return all(session.throttled >= _least(name) for name, session in sessions.items())
+
+
+def _least(family: str) -> int:
+    return THROTTLED_FETCHES_KAFKA_PYTHON_MIN if family == "kafka-python" else THROTTLED_FETCHES_MIN
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -179,8 +191,7 @@ def test_thousands_of_throttled_fetches_keep_the_session(name: str, window: Wind
     available(next(family for family in FAMILIES if family.name == name))
     watched = window.sessions[name]
     seen = window.after["schedule"][watched.client_id, FETCH]
-    least = THROTTLED_FETCHES_KAFKA_PYTHON_MIN if name == "kafka-python" else THROTTLED_FETCHES_MIN
-    assert watched.throttled >= least, f"{watched.throttled}: {seen}"
+    assert watched.throttled >= _least(name), f"{watched.throttled}: {seen}"
     assert seen.emptied > 0, str(seen)
     assert not seen.session_errors, str(seen)
     run = watched.members[0]
