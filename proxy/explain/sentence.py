@@ -1,7 +1,7 @@
 """An explanation in a few sentences of plain English: who waits, for what, since when; or what it is instead.
 
 web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, set … by User:ops.
-It asks for about 4.3 MB/s.                     what it would take (`wants`)
+It asks for at most about 4.3 MB/s.             what it would take (`wants`)
 web-2 takes 25% of that budget.                 if others share it
 It also waited for request_percentage.          if another rule matters
 But 70% of the time …                           if something else takes longer (`causes`)
@@ -99,7 +99,7 @@ def _of_all_connections(facts: Facts) -> str:
 def _asks(facts: Facts) -> str:
     if facts.asked is None or facts.found is None:
         return ""
-    about = "at least" if facts.asked.at_least else "about"
+    about = "more than" if facts.asked.at_least else "at most about"
     where = " in all its topics" if facts.found.rule.kind == TOPIC else ""
     return f"It asks for {about} {amount(facts.found.rule.kind, facts.asked.rate)}{where}."
 

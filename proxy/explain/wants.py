@@ -1,9 +1,13 @@
-"""What a throttled client would take, and how long it would wait with another limit.
+"""What a throttled client would take at most, and how long it would wait with another limit.
 
 Most clients wait for their responses, and send the next request then. Such a client, which waits for a part w of its
 time and takes the rate r, would take r / (1 - w) without a limit: the rest of its time per byte stays as it is. While
 it is throttled, r is its part of the budget, whatever others take; so with n times the limit it has n r, and waits for
 1 - n r / wants = 1 - n (1 - w) of its time.
+
+Both are upper bounds. What a client does for itself while it is muted is not seen: a pause between requests, a response
+on its way, another request in flight. Without the mute it would need that time too, and take less. A client that waits
+nearly all of its time may want little more than it has, or any multiple: only its present rate is told.
 """
 
 from typing import Final, NamedTuple
@@ -11,8 +15,8 @@ from typing import Final, NamedTuple
 __all__ = ["TIMES", "Wants", "wants"]
 
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
-# Beyond that, a small error of the waiting part is a large one of the result.
-_WAITED_MAX: Final = 0.95
+# Beyond that the bound is ten times the present rate, which says nothing.
+_WAITED_MAX: Final = 0.9
 _MINUTE_SECONDS: Final = 60.0
 
 
@@ -20,9 +24,9 @@ class Wants(NamedTuple):
     """What a client would take.
 
     Args:
-        rate: without a limit, in the quota's unit per second.
-        at_least: whether it may be much more: it waits nearly all of its time.
-        waits: the seconds it would wait in a minute, by the limit as a multiple of the present one.
+        rate: the most without a limit, in the quota's unit per second; with `at_least`, what it takes now.
+        at_least: whether it wants more than that by an unknown amount: it waits nearly all of its time.
+        waits: the most seconds it would wait in a minute, by the limit as a multiple of the present one.
     """
 
     rate: float
@@ -38,4 +42,5 @@ def wants(rate: float, waited: float) -> Wants:
     (4000000.0, {1.0: 30.0, 1.5: 15.0, 2.0: 0.0})
     """
     waits = {times: round(_MINUTE_SECONDS * max(0.0, 1 - times * (1 - waited)), 1) for times in TIMES}
-    return Wants(rate / (1 - min(waited, _WAITED_MAX)), waited > _WAITED_MAX, waits)
+    at_least = waited > _WAITED_MAX
+    return Wants(rate if at_least else rate / (1 - waited), at_least, waits)

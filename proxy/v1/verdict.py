@@ -64,10 +64,10 @@ def _rule(document: Document, rule: Document) -> Iterator[str]:
         yield f"  set by {printable(rule['set_by'])}{' at ' + rule['set_at'] if rule['set_at'] else ''}"
     wants = document["wants"]
     if wants is not None:
-        about = "at least" if wants["at_least"] else "about"
+        about = "more than" if wants["at_least"] else "at most about"
         yield f"asks for {about} {amount(kind, wants['rate'])}, if {wants['assumed']}"
         for times, seconds in wants["wait_seconds_per_minute"].items():
-            yield f"  with {times} times the limit it waits {duration(seconds)} of each minute"
+            yield f"  with {times} times the limit it waits at most {duration(seconds)} of each minute"
 
 
 def _connections(connections: Sequence[Document], total: int) -> Iterator[str]:

@@ -117,19 +117,20 @@ def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
     with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
         repeat(lambda: wire.ask(sent))
         found = explained(sluice, "bytes")
+        status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.1")
+    assert status == 200
+    assert json.loads(text)["sentence"].startswith("bytes at 127.0.0.1 waited ")
     rule = found["rule"]
     assert (rule["kind"], rule["key"], rule["value"]) == ("produce", "producer_byte_rate", BYTES_PER_SECOND)
     assert rule["entity"] == "client-id 'bytes'"
     assert rule["set_by"] == "quotas.toml"
     assert rule["enforced"]
     assert largest(found) in ("held", "muted")
-    assert found["wants"]["rate"] > BYTES_PER_SECOND
+    # It asks again at once, and waits nearly all of its time unless the machine is slow.
+    assert found["wants"]["at_least"] or found["wants"]["rate"] > BYTES_PER_SECOND
     assert [one["client_id"] for one in found["neighbours"]] == ["bytes"]
     assert found["sentence"].startswith("bytes waited ")
     assert "producer_byte_rate 100.0 kB/s of client-id 'bytes'" in found["sentence"]
-    status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.1")
-    assert status == 200
-    assert json.loads(text)["sentence"].startswith("bytes at 127.0.0.1 waited ")
     status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.2")
     assert (status, json.loads(text)) == (
         404,

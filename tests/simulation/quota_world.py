@@ -33,6 +33,7 @@ class ClientOptions:
     stop_ms: int | None = None  # sends nothing from then on
     closes: bool = False  # and closes its connection then
     think_ms: int = 0  # between an answer and the next request
+    burst: int = 1  # requests one after the other before it thinks
     max_bytes: int = 50_000_000
     group_session_timeout_ms: int | None = None
     client_id: str = "a"
@@ -206,10 +207,12 @@ class Channel:
     in_flight: int = 0
     quiet_until_ms: int = 0  # the client obeys a throttle time
     muted_until_ms: int = 0
-    waited_ms: int = 0  # held and muted
+    waited_ms: int = 0  # held and muted, also what is still to come of a mute
+    held_since_ms: int = -1  # of the request that is held
     owed: deque[Request] = field(default_factory=deque)  # Produces that are with the broker
     busy: bool = False  # a request is held, or a Fetch is with the broker
     open: bool = True
+    answers: int = 0  # that were not empty
 
     def __post_init__(self) -> None:
         self.throttle = self.world.gates(self.options)
@@ -238,7 +241,8 @@ class Channel:
         self.in_flight -= 1
         world.waits.latency_ms = max(world.waits.latency_ms, world.now_ms - request.sent_ms)
         self.quiet_until_ms = max(self.quiet_until_ms, world.now_ms + throttle_ms)
-        if self.options.think_ms and not empty:
+        self.answers += not empty
+        if self.options.think_ms and not empty and self.answers % self.options.burst == 0:
             world.timer(world.now_ms + self.options.think_ms, self.client_sends)
         else:
             self.client_sends()
@@ -277,9 +281,11 @@ class Channel:
         if decision.hold_until_ms:
             assert decision.hold_until_ms > world.now_ms, f"a hold ends later than now (seed {world.seed})"
             self.busy = True
+            self.held_since_ms = request.first_try_ms
             world.timer(decision.hold_until_ms, lambda: self.produce(request))
             return
         self.busy = False
+        self.held_since_ms = -1
         self.waited_ms += world.now_ms - request.first_try_ms
         world.waits.hold_ms = max(world.waits.hold_ms, world.now_ms - request.first_try_ms)
         if decision.refused:

@@ -115,7 +115,7 @@ def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
     found = explain(report({PRODUCE: 620}, probes=(10, 30), muted=0.62, broker=0.02, idle=0.36), context())
     assert found["sentence"] == (
         "web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, "
-        "set 2026-11-22T10:31:00Z by User:ops from 10.0.0.4. It asks for about 3.9 MB/s. "
+        "set 2026-11-22T10:31:00Z by User:ops from 10.0.0.4. It asks for at most about 3.9 MB/s. "
         "web-2 takes 25% of that budget. The broker takes 3.0 ms of 96 ms per request."
     )
     assert found["rule"] == {
