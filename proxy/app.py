@@ -130,7 +130,7 @@ class App:
         )
         shown = None if moves is None else moves.shown
         self._workers = None if workers == 1 else self._make_workers(workers, quotas.definitions, shown)
-        report_to(events.tell, config, relay, self._workers, self._fleet)
+        report_to(events.tell, config, relay, self.poller.states, self._workers, self._fleet)
         file = EnforcementFile(config.state.directory) if config.state.directory else None
         self._enforcement = Enforcement(file, self._enforce, self.stats, events.tell)
         names = relay.engine.topics.names if self._workers is None else self._workers.names

@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import Final
 
 from kafka_client import metadata
+from proxy.clock import now_ms
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.client import BrokerClient, Target, first_response
 from proxy.cluster.map_file import MapFile
 from proxy.events import Tell, untold
-from proxy.events.brokers import Brokers
-from proxy.events.kinds import broker_back, broker_lost, cluster_back, cluster_lost
+from proxy.events.broker_states import BrokerStates
+from proxy.events.kinds import cluster_back, cluster_lost
 from proxy.logs import event
 
 __all__ = ["Poller"]
@@ -43,6 +44,7 @@ class Poller:
 
     Attributes:
         problem: why the cluster cannot be served now; "" if it can.
+        states: which brokers are lost, and back.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Poller:
         tell: Tell = untold,
     ) -> None:
         self._tell = tell
-        self._told = Brokers()
+        self.states = BrokerStates(tell)
         self._client = client
         self._brokers = client.brokers
         self._others = others
@@ -78,6 +80,7 @@ class Poller:
 
     async def poll(self) -> float:
         """Run one round; returns the pause until the next one, in seconds."""
+        self.states.settle(now_ms())
         await self.resolve()
         targets = self._brokers.targets()
         try:
@@ -104,7 +107,7 @@ class Poller:
         self._failures = 0
         if self._follow:
             self._brokers.set_live(broker for broker, _, _ in found)
-            self._tell_brokers()
+            self.states.listed(self._brokers.live(), now_ms())
             for index, (broker, host, port) in enumerate(found):
                 self._brokers.learn(broker, host, port)
                 if index % _PORTION == _PORTION - 1:
@@ -114,14 +117,6 @@ class Poller:
             self._brokers.changed = False
             if not await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses())):
                 self._brokers.changed = True  # the disk may have room the next time
-
-    def _tell_brokers(self) -> None:
-        """Tell of brokers that are lost, and back."""
-        changed = self._told.seen(self._brokers.live())
-        for broker in changed.lost:
-            self._tell(broker_lost(broker))
-        for broker in changed.back:
-            self._tell(broker_back(broker))
 
     def _failed(self, problem: str) -> None:
         if not self._failures:

@@ -139,14 +139,19 @@ def mode_changed(old: str, new: str) -> Event:
     return Event("mode_changed", f"The mode was changed from {old} to {new}.", {"old": old, "new": new})
 
 
-def broker_lost(broker: int) -> Event:
-    """The cluster's metadata has a broker no more."""
-    text = f"Broker {broker} is lost: the cluster's metadata does not list it."
-    return Event("broker_lost", text, {"broker": broker}, "broker lost", warning=True)
+def broker_lost(broker: int, problem: str = "") -> Event:
+    """A broker cannot be connected to, or the cluster's metadata has it no more.
+
+    Args:
+        problem: why connections to it fail; "" if it is the metadata.
+    """
+    why = f"connections to it fail: {problem}" if problem else "the cluster's metadata does not list it"
+    fields: dict[str, Field] = {"broker": broker, "problem": problem}
+    return Event("broker_lost", f"Broker {broker} is lost: {why}.", fields, "broker lost", warning=True)
 
 
 def broker_back(broker: int) -> Event:
-    """The cluster's metadata has a lost broker again."""
+    """The cluster's metadata has a lost broker again, and connections to it do not fail."""
     return Event("broker_back", f"Broker {broker} is back.", {"broker": broker}, "broker back")
 
 

@@ -8,6 +8,7 @@ from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Forward, Question, SharedResponse, Tap
 from proxy.config import LimitOptions
 from proxy.net.by_address import ByAddress
+from proxy.net.dials import Dials
 from proxy.net.handshakes import Handshakes
 from proxy.net.kept import Ledger
 from proxy.net.pipes import Pipes
@@ -66,6 +67,7 @@ class Shared:
     Attributes:
         ask: runs the questions that a channel cannot respond to at once.
         broker_tls: TLS towards brokers; None for plaintext.
+        dials: the brokers that cannot be connected to.
         kept: the ledger of kept bytes.
         recorder: takes captured rows; None without capture.
         arrivals: connections whose PROXY header or TLS handshake is not complete.
@@ -89,6 +91,7 @@ class Shared:
         stats.kept_bytes = lambda: self.kept.total
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
+        self.dials = Dials()
         self.ask: Ask = no_api
         self.handshakes = Handshakes(loop, stats)
         self.worker = Worker(loop)

@@ -114,8 +114,13 @@ class Dial:
         self._shared.loop.add_writer(broker.fileno(), self._connected, broker, upstream)
 
     def overdue(self, now: int) -> bool:
-        """Whether the attempt takes too long."""
-        return now - self._since_ms > self._shared.limits.connect_seconds * 1000
+        """Whether the attempt takes too long; the caller ends it then."""
+        limit_seconds = self._shared.limits.connect_seconds
+        if now - self._since_ms <= limit_seconds * 1000:
+            return False
+        if self._handshake is None:  # otherwise the broker is there
+            self._shared.dials.failed(self._route.broker, f"no connection within {limit_seconds} s", now)
+        return True
 
     def cancel(self) -> None:
         """Cancel the attempt if it is not complete: the socket is closed, and no callback is called."""
@@ -134,7 +139,9 @@ class Dial:
         code = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._unreachable(upstream, code)
-        elif self._shared.broker_tls is not None:
+            return
+        self._shared.dials.opened(self._route.broker)
+        if self._shared.broker_tls is not None:
             self._secure(broker, self._shared.broker_tls.context)
         else:
             self._socket = None
@@ -172,6 +179,8 @@ class Dial:
 
     def _unreachable(self, upstream: Upstream, code: int) -> None:
         """Try another broker, if one will do."""
+        problem = f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}"
+        self._shared.dials.failed(self._route.broker, problem, now_ms())
         self._tried.append(upstream)
         if self._next_route is not None and len(self._tried) <= _OTHERS_MAX:
             route = self._next_route(self._tried)
@@ -180,4 +189,4 @@ class Dial:
                 self._route = route
                 self._connect()
                 return
-        self._failed("broker_unreachable", f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}")
+        self._failed("broker_unreachable", problem)

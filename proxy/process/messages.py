@@ -13,9 +13,9 @@ from proxy.channel import Forward, Question, ShownMove
 from proxy.cluster import KnownBrokers
 from proxy.config import Address, Config
 from proxy.explain.seen import Query, Seen
-from proxy.explain.waiting import Judgement
 from proxy.metrics.merging import Part
 from proxy.metrics.quota_series import Chosen, Weights
+from proxy.process.hearing import Dialled, Judged
 from quotas.sharing.lease_values import Grants, LeaseTerms, Report
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Brokers",
     "BrokersSeen",
     "Configure",
+    "Dialled",
     "Drain",
     "Enforce",
     "Failed",
@@ -201,12 +202,6 @@ class Withdraw(NamedTuple):
     number: int
 
 
-class Judged(NamedTuple):
-    """Clients have begun or ended to wait for much of their time."""
-
-    judgement: Judgement
-
-
 class BrokersSeen(NamedTuple):
     """Addresses of brokers from responses to clients."""
 
@@ -246,6 +241,7 @@ MESSAGES: Final = (
         Withdraw,
         BrokersSeen,
         Judged,
+        Dialled,
         TopicsWanted,
         Figures,
     ),

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.config import Config
 from proxy.events import Tell
+from proxy.events.broker_states import BrokerStates
+from proxy.process.hearing import Dialled, Hearing, Judged
 from proxy.process.relay import Relay
 from proxy.process.waits import Waits
 
@@ -13,16 +15,23 @@ if TYPE_CHECKING:
 
 __all__ = ["report_to"]
 
-OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
+_OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
 
 
 def report_to(
-    tell: Tell, config: Config, relay: Relay, workers: "Workers | None", fleet: "Fleet | None"
+    tell: Tell,
+    config: Config,
+    relay: Relay,
+    brokers: BrokerStates,
+    workers: "Workers | None",
+    fleet: "Fleet | None",
 ) -> None:
     """Have all parts of this process tell their events."""
     waits = Waits(tell, relay.engine.definitions, config.quotas.partition_mutations_rate)
-    relay.watching.judged = lambda judgement: waits.heard(OWN, judgement)
+    hearing = Hearing(waits, brokers)
+    relay.watching.judged = lambda judgement: hearing.heard(_OWN, Judged(judgement))
+    relay.shared.dials.report = lambda *found: hearing.heard(_OWN, Dialled(*found))
     if workers is not None:
-        workers.tell, workers.waits = tell, waits
+        workers.tell, workers.hearing = tell, hearing
     if fleet is not None:
         fleet.tell = tell

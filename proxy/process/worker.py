@@ -186,9 +186,9 @@ class Worker:
             relay.watching.portions,
             relay.watching.waits,
         )
-        relay.watching.judged = lambda judgement: self._supervisor.run_once(
-            "judged", self._send_all(messages.Judged(judgement))
-        )
+        once = self._supervisor.run_once
+        relay.watching.judged = lambda seen: once("judged", self._send_all(messages.Judged(seen)))
+        relay.shared.dials.report = lambda *found: self._send(messages.Dialled(*found))
         self._relay = relay
         self._started.set()
 

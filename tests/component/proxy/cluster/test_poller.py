@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +242,9 @@ class Scripted(BrokerClient):
         return [Broker(node, "10.0.0.1", 9000 + node) for node in self.live]
 
 
-async def test_brokers_and_cluster_that_are_lost_and_back_are_told() -> None:
+async def test_brokers_and_cluster_that_are_lost_and_back_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(step=5000)
+    monkeypatch.setattr("proxy.cluster.poller.now_ms", lambda: next(clock))
     told: list[Event] = []
     client = Scripted()
     asked = Poller(client, None, follow=True, tell=told.append)

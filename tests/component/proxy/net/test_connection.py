@@ -221,6 +221,21 @@ async def test_broker_that_is_down_ends_the_connection(rig: Rig) -> None:
     assert rig.stats.errors == {"broker_unreachable": 1}
 
 
+async def test_broker_that_is_down_and_back_is_reported(rig: Rig) -> None:
+    reports: list[tuple[int, str]] = []
+    rig.shared.dials.report = lambda broker, problem: reports.append((broker, problem))
+    down = gone()
+    for _ in range(2):
+        client = rig.connect(down)
+        await client.send(ASKED)
+        await client.rest()
+    assert reports == [(1, f"{down[0]}:{down[1]}: ECONNREFUSED")]
+    client = rig.connect()
+    await client.send(ASKED)
+    assert await (await rig.accept()).receive(len(ASKED)) == ASKED
+    assert reports[1:] == [(1, "")]
+
+
 async def test_dead_broker_is_skipped_at_the_bootstrap_port(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +283,9 @@ async def test_connection_ends_if_no_other_broker_is_known(rig: Rig) -> None:
 
 
 async def test_broker_that_does_not_answer_the_connect_ends_the_connection(rig: Rig) -> None:
+    reports: list[tuple[int, str]] = []
+    rig.shared.dials.report = lambda broker, problem: reports.append((broker, problem))
+    rig.shared.dials.failed(1, "it failed before", now_ms())
     with socket.create_server((HOST, 0), backlog=0) as full:
         waiting = [connecting(full.getsockname()) for _ in range(4)]
         client = rig.connect(full.getsockname())
@@ -275,6 +293,7 @@ async def test_broker_that_does_not_answer_the_connect_ends_the_connection(rig: 
         await until(lambda: rig.connection.requests.blocked, "the request waits for the broker")
         rig.connection.sweep(now_ms() + 11_000)
         assert (await client.rest(), rig.stats.errors) == (b"", {"broker_unreachable": 1})
+        assert reports == [(1, "no connection within 10.0 s")]
         for sock in waiting:
             sock.close()
 

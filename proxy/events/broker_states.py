@@ -1,0 +1,95 @@
+"""Which brokers are lost: those that the cluster's metadata does not list, and those that cannot be connected to; pure.
+
+Metadata takes seconds to tell of a broker that has ended; the connections that clients open to it fail at once. Both
+make one state: a broker is lost when either says so, and back when neither does. A process repeats its failures
+(`proxy.net.dials`), so a report that is not repeated is over: nothing connects to the broker any more.
+
+A change is told at once, and the next one of the same broker EVENT_MS later at the earliest, so that a broker that
+flaps makes at most six events in a minute; `settle` tells what was put off.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from proxy.events.brokers import LOST_MAX, Brokers
+from proxy.events.event import Event
+from proxy.events.kinds import broker_back, broker_lost
+
+__all__ = ["EVENT_MS", "REPORT_MS", "BrokerStates"]
+
+EVENT_MS: Final = 10_000
+REPORT_MS: Final = 60_000  # a report holds for so long; failures are repeated more often
+
+
+class BrokerStates:
+    """The brokers as metadata and all processes of Sluice see them.
+
+    Args:
+        tell: takes the events.
+    """
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self._listed = Brokers()
+        self._unlisted: set[int] = set()
+        self._reports: dict[int, dict[int, tuple[int, str]]] = {}  # by broker and process: when, and why
+        self._lost: set[int] = set()  # those that were told to be
+        self._told_ms: dict[int, int] = {}
+
+    def listed(self, live: Collection[int], now_ms: int) -> None:
+        """Take the brokers of one round of metadata."""
+        changed = self._listed.seen(live)
+        self._unlisted.update(changed.lost)
+        self._unlisted.difference_update(changed.back)
+        if len(self._unlisted) > LOST_MAX:
+            self._unlisted = set(changed.lost)
+        self.settle(now_ms)
+
+    def reported(self, source: int, broker: int, problem: str, now_ms: int) -> None:
+        """Take what one process has found.
+
+        Args:
+            source: the process.
+            problem: why connections to the broker fail; "" if they do not.
+        """
+        reports = self._reports.get(broker)
+        if problem:
+            if reports is None:
+                if len(self._reports) >= LOST_MAX:
+                    return
+                reports = self._reports[broker] = {}
+            reports[source] = now_ms, problem
+        elif reports is not None:
+            reports.pop(source, None)
+        self._settle_one(broker, now_ms)
+
+    def ended(self, source: int, now_ms: int) -> None:
+        """Forget the reports of a process that has ended."""
+        for reports in self._reports.values():
+            reports.pop(source, None)
+        self.settle(now_ms)
+
+    def settle(self, now_ms: int) -> None:
+        """Tell the changes that were put off, and forget old reports; called every few seconds."""
+        for reports in self._reports.values():
+            for source in [one for one, (at_ms, _) in reports.items() if now_ms - at_ms > REPORT_MS]:
+                del reports[source]
+        for broker in sorted(self._unlisted | self._lost | self._reports.keys()):
+            self._settle_one(broker, now_ms)
+        for broker in [one for one, at_ms in self._told_ms.items() if now_ms - at_ms >= EVENT_MS]:
+            del self._told_ms[broker]
+
+    def _settle_one(self, broker: int, now_ms: int) -> None:
+        reports = self._reports.get(broker)
+        if reports is not None and not reports:
+            del self._reports[broker]
+        lost = bool(reports) or broker in self._unlisted
+        if lost == (broker in self._lost) or now_ms - self._told_ms.get(broker, -EVENT_MS) < EVENT_MS:
+            return
+        self._told_ms[broker] = now_ms
+        if lost:
+            self._lost.add(broker)
+            self._tell(broker_lost(broker, next(iter(reports.values()))[1] if reports else ""))
+        else:
+            self._lost.discard(broker)
+            self._tell(broker_back(broker))
