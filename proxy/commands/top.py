@@ -15,11 +15,13 @@ from commandline.arguments import add_format
 from commandline.exit_codes import OK
 from commandline.extras import not_installed
 from proxy.commands.admin_page import ADMIN, read_document
+from proxy.commands.member_pages import read_documents
 from proxy.errors import ServerError, UsageError
-from proxy.top.members import Members
+from proxy.top.members import SECONDS_MAX, Members
 from proxy.top.page import WINDOWS
 from proxy.top.rows import COLUMNS, choose, rows
 from proxy.top.table import document, lines
+from proxy.v1.bounds import RESPONSE_BYTES_MAX
 
 if TYPE_CHECKING:
     from proxy.top.screen import Live
@@ -88,7 +90,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-n {options.iterations}: must be 0 or more")
     if len(admins) > _MEMBERS_MAX:
         raise UsageError(f"--admin: there may be at most {_MEMBERS_MAX}")
-    members = Members(admins, partial(read_document, seconds_max=_SILENCE_SECONDS_MAX))
+    members = Members(
+        admins,
+        partial(read_document, seconds_max=_SILENCE_SECONDS_MAX),
+        partial(read_documents, seconds_max=SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX),
+    )
     if not options.once and options.format == "table" and sys.stdout.isatty() and sys.stdin.isatty():
         live = _live()
         if live is not None:

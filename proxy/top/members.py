@@ -18,10 +18,12 @@ from proxy.v1.fields import DocumentError
 from proxy.v1.members import merge_verdicts, told
 from proxy.v1.verdict import verdict
 
-__all__ = ["SECONDS_MAX", "Members", "Read"]
+__all__ = ["SECONDS_MAX", "Members", "Read", "ReadAll"]
 
 SECONDS_MAX: Final = 5.0  # for all members together
-Read = Callable[[str, str], Mapping[str, Any]]
+Document = Mapping[str, Any]
+Read = Callable[[str, str], Document]
+ReadAll = Callable[[Sequence[str], str], Mapping[str, Document | SluiceError]]
 
 
 class _Asked:
@@ -40,11 +42,15 @@ class Members:
 
     Args:
         read: reads a page of an admin port; a SluiceError if it cannot.
+        read_all: reads a page of several, in a limited time however slowly they send; why not, where it cannot.
     """
 
-    def __init__(self, admins: Sequence[str], read: Read, seconds_max: float = SECONDS_MAX) -> None:
+    def __init__(
+        self, admins: Sequence[str], read: Read, read_all: ReadAll, seconds_max: float = SECONDS_MAX
+    ) -> None:
         self._members = tuple(_Asked(admin) for admin in dict.fromkeys(admins))
         self._read = read
+        self._read_all = read_all
         self._seconds_max = seconds_max
 
     def page(self, window: int) -> Page:
@@ -66,15 +72,15 @@ class Members:
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         found = []
         problems = []
-        for one in self._members:
-            if one.told.problem:
-                continue
-            try:
-                content = self._read(one.admin, path)
-                if "error" not in content:
-                    found.append(told(one.told.name, content))
-            except (SluiceError, DocumentError) as error:
-                problems.append(f"{one.admin}: {error}")
+        names = {one.admin: one.told.name for one in self._members if not one.told.problem}
+        for admin, content in self._read_all(tuple(names), path).items():
+            if isinstance(content, SluiceError):
+                problems.append(f"{admin}: {content}")
+            elif "error" not in content:
+                try:
+                    found.append(told(names[admin], content))
+                except DocumentError as error:
+                    problems.append(f"{admin}: {error}")
         if not found:
             return problems or ["not seen in this window"]
         return list(verdict(merge_verdicts(found, ())))

@@ -1,13 +1,22 @@
 """`sluice top` in its plain form, against served admin ports."""
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 
 from proxy import cli
+from proxy.commands.admin_page import read_document
+from proxy.commands.member_pages import read_documents
+from proxy.top.members import Members
+from proxy.top.page import warnings
 from tests.cluster import free_ports
 from tests.support.scripted_member import HOST, ScriptedMember, row, rule, times
 
@@ -61,6 +70,43 @@ def test_silent_member_is_said_and_the_others_are_shown(
     assert f"WARNING: {other.admin} does not respond: " in out
     assert f"WARNING: {gone} does not respond: " in out
     assert "web-1" in out
+
+
+def test_verdict_does_not_wait_for_a_member_that_sends_a_byte_now_and_then(member: ScriptedMember) -> None:
+    """Each byte comes in time, and the last one never."""
+    with dripping(member.documents) as drips:
+        read_all = partial(read_documents, seconds_max=1.0, bytes_max=100_000)
+        members = Members([member.admin, drips], read_document, read_all)
+        assert not list(warnings(members.page(60)))
+        began = time.monotonic()
+        lines = members.verdict("alice", "web-1", 60)
+        assert time.monotonic() - began < 20
+    assert "web-1" in lines[0]
+
+
+@contextmanager
+def dripping(documents: Mapping[str, object]) -> Iterator[str]:
+    """An admin port that has these documents, and of any other page sends a byte in 0.2 s."""
+    over = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            path = connection.recv(4096).split(b" ")[1].partition(b"?")[0].decode()
+            body = json.dumps(documents[path]).encode() if path in documents else b""
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(body) or 1000) + body)
+            while not body and not over.wait(0.2):
+                connection.sendall(b" ")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server((HOST, 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"{HOST}:{listener.getsockname()[1]}"
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize(
