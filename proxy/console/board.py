@@ -29,7 +29,7 @@ from proxy.v1.documents import (
     events,
     rules,
 )
-from proxy.v1.merging import merge_brokers, merge_clients, merge_rules
+from proxy.v1.merging import merge_brokers, merge_clients, merge_rules, one_budget
 
 __all__ = ["Board", "Happened"]
 
@@ -63,7 +63,7 @@ class Board:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._events: dict[str, list[Event]] = {}
         self._read_up_to: dict[str, tuple[str, int]] = {}
-        self._merged: dict[int, tuple[tuple[ClientList | None, ...], ClientList]] = {}
+        self._merged: dict[tuple[int, bool], tuple[tuple[ClientList | None, ...], ClientList]] = {}
         self._looked_at = time.monotonic()
         self.history = History()
         self.not_asked = 0  # members beyond MEMBERS_MAX
@@ -114,15 +114,22 @@ class Board:
                 )
             )
         )
-        known, merged = self._merged.get(window, ((), None))
+        known, merged = self._merged.get((window, self.shared), ((), None))
         if (
             merged is None
             or len(known) != len(lists)
             or any(a is not b for a, b in zip(known, lists, strict=True))
         ):
-            merged = await asyncio.to_thread(merge_clients, [one for one in lists if one is not None])
-            self._merged[window] = lists, merged
+            shared = self.shared
+            merge = partial(merge_clients, shared=shared)
+            merged = await asyncio.to_thread(merge, [one for one in lists if one is not None])
+            self._merged[window, shared] = lists, merged
         return merged
+
+    @property
+    def shared(self) -> bool:
+        """Whether the members share their budgets."""
+        return one_budget([one.status.member for one in self.members if one.status is not None])
 
     async def brokers(self) -> tuple[Broker, ...]:
         """Return the brokers' response times."""
@@ -131,7 +138,7 @@ class Board:
     async def rules(self) -> tuple[RuleRow, ...] | None:
         """Return all quotas with their use; None if no member offers that."""
         found = await self._read("/v1/rules", rules, _RULES_SECONDS)
-        return merge_rules(found) if found else None
+        return merge_rules(found, shared=self.shared) if found else None
 
     async def client(self, user: str, client_id: str, window: int) -> list[Detail]:
         """Return what each member knows of a client."""

@@ -123,7 +123,7 @@ async def client(board: Board, asked: Asked) -> View:
             "samples_seconds": slots * SLOT_SECONDS,
             "connections": merge_connections(found),
             "connections_total": sum(one.connections_total for one in found),
-            "neighbours": merge_neighbours(found),
+            "neighbours": merge_neighbours(found, shared=board.shared),
             "slow": next((broker for broker in brokers if _is_slow(first, broker)), None),
         },
     )
@@ -185,6 +185,7 @@ def _common(board: Board, asked: Asked) -> dict[str, Any]:
             m for m in known if m.status and not m.status.enforcing and m.status.mode != "observe"
         ],
         "observing": [m for m in known if m.status and m.status.mode == "observe"],
+        "apart": not board.shared,
         "not_ready": [m for m in known if m.status and m.status.ready],
         "disagreements": sorted({text for m in members if m.fleet for text in m.fleet.disagreements}),
         "has_status": bool(known),

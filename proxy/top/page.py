@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from commandline.amounts import count
 from commandline.printable import printable
 from proxy.v1.documents import Broker, ClientList, Status
-from proxy.v1.merging import merge_brokers, merge_clients
+from proxy.v1.merging import merge_brokers, merge_clients, one_budget
 
 __all__ = ["WINDOWS", "Page", "Told", "heading", "merge", "warnings"]
 
@@ -48,7 +48,8 @@ class Page(NamedTuple):
 def merge(told: Sequence[Told], at: datetime, window: int) -> Page:
     """Return what the members say together; what does not respond is left out of the clients."""
     lists = [one.clients for one in told if one.clients is not None]
-    return Page(at, window, tuple(told), merge_clients(lists), merge_brokers(one.brokers for one in told))
+    clients = merge_clients(lists, shared=_shared(told))
+    return Page(at, window, tuple(told), clients, merge_brokers(one.brokers for one in told))
 
 
 def heading(page: Page) -> str:
@@ -76,6 +77,13 @@ def warnings(page: Page) -> Iterator[str]:
             yield f"{name}: quotas are NOT enforced"
         elif one.status.mode == "observe":
             yield f"{name}: quotas are only observed"
+    if not _shared(page.members):
+        yield "these members are no fleet, each has its own budgets: rates are of the member where they are highest"
+
+
+def _shared(told: Sequence[Told]) -> bool:
+    """Whether the members share their budgets."""
+    return one_budget([one.status.member for one in told if one.status is not None])
 
 
 def _mode(status: Status) -> str:

@@ -1,7 +1,8 @@
 """Rows of several members, made one row for each client. Pure.
 
-A client is shown by the member where it waits longest, as one member shows it by its worst connection. Its rates are
-added up: in a fleet a limit is one budget for all members.
+A client is shown by the member where it waits longest, as one member shows it by its worst connection. In a fleet a
+limit is one budget for all members, so rates beside it are added up. Members that are none have a budget each: a rate
+is then that of the member where it is highest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,18 +18,32 @@ __all__ = [
     "merge_connections",
     "merge_neighbours",
     "merge_rules",
+    "one_budget",
     "worst",
 ]
 
 
-def merge_clients(lists: Sequence[ClientList]) -> ClientList:
-    """Return all members' clients, each once, those that wait longest first."""
+def one_budget(names: Sequence[str]) -> bool:
+    """Whether members share their budgets.
+
+    Args:
+        names: theirs in their fleet, "" without one.
+    """
+    return len(names) < 2 or all(names)
+
+
+def merge_clients(lists: Sequence[ClientList], *, shared: bool = True) -> ClientList:
+    """Return all members' clients, each once, those that wait longest first.
+
+    Args:
+        shared: whether the members share their budgets.
+    """
     found: dict[tuple[str, str], Client] = {}
     for one in lists:
         for client in one.clients:
             key = client.user, client.client_id
             other = found.get(key)
-            found[key] = client if other is None else _sum(other, client)
+            found[key] = client if other is None else _sum(other, client, shared=shared)
     rows = tuple(sorted(found.values(), key=waiting_order, reverse=True))
     return ClientList(max([len(rows), *(one.total for one in lists)]), rows)
 
@@ -54,8 +69,13 @@ def merge_brokers(lists: Iterable[Sequence[Broker]]) -> tuple[Broker, ...]:
     return tuple(found[broker] for broker in sorted(found))
 
 
-def merge_rules(lists: Iterable[Sequence[RuleRow]]) -> tuple[RuleRow, ...]:
-    """Return each rule once; numbers of clients are of the member that has most, rates are added up."""
+def merge_rules(lists: Iterable[Sequence[RuleRow]], *, shared: bool = True) -> tuple[RuleRow, ...]:
+    """Return each rule once; numbers of clients are of the member that has most.
+
+    Args:
+        shared: whether the members share their budgets, and rates are added up.
+    """
+    together = sum if shared else max
     found: dict[tuple[str, str, str], RuleRow] = {}
     for rule in (rule for rules in lists for rule in rules):
         key = rule.kind, rule.key, rule.entity
@@ -68,7 +88,7 @@ def merge_rules(lists: Iterable[Sequence[RuleRow]]) -> tuple[RuleRow, ...]:
                 waiting=max(rule.waiting, other.waiting),
                 rate=None
                 if rule.rate is None and other.rate is None
-                else (rule.rate or 0) + (other.rate or 0),
+                else together((rule.rate or 0.0, other.rate or 0.0)),
                 enforced=rule.enforced and other.enforced,
             )
         )
@@ -92,12 +112,17 @@ def merge_connections(details: Sequence[Detail]) -> tuple[Connection, ...]:
     return tuple(order[:CONNECTIONS_MAX])
 
 
-def merge_neighbours(details: Sequence[Detail]) -> tuple[Neighbour, ...]:
+def merge_neighbours(details: Sequence[Detail], *, shared: bool = True) -> tuple[Neighbour, ...]:
     """Return who shares the budget that the client waits for most, the largest first; rates are added up.
 
     A member where it waits for another rule has the neighbours of that rule: they are left out.
+
+    Args:
+        shared: whether the members share their budgets; if not, the neighbours are of the one where it waits longest.
     """
     rule = worst(details).rule
+    if not shared:
+        details = [worst(details)]
     if rule is None:
         return ()
     rates: dict[tuple[str, str], float] = {}
@@ -112,7 +137,7 @@ def merge_neighbours(details: Sequence[Detail]) -> tuple[Neighbour, ...]:
     return tuple(Neighbour(*name, rate) for name, rate in order[:NEIGHBOURS_MAX])
 
 
-def _sum(one: Client, other: Client) -> Client:
+def _sum(one: Client, other: Client, *, shared: bool) -> Client:
     first = max(one, other, key=waiting_order)
     rule = first.rule or one.rule or other.rule
     connections = max(1, one.connections + other.connections)
@@ -127,15 +152,16 @@ def _sum(one: Client, other: Client) -> Client:
         first.times,
         times,
         rule,
-        _quotas(one.quotas, other.quotas),
+        _quotas(one.quotas, other.quotas, shared=shared),
         (*one.members, *other.members),
     )
 
 
-def _quotas(one: Sequence[Quota], other: Sequence[Quota]) -> tuple[Quota, ...]:
+def _quotas(one: Sequence[Quota], other: Sequence[Quota], *, shared: bool) -> tuple[Quota, ...]:
+    together = sum if shared else max
     found = {(quota.kind, quota.entity): quota for quota in one}
     for quota in other:
         key = quota.kind, quota.entity
         own = found.get(key)
-        found[key] = quota if own is None else own._replace(rate=own.rate + quota.rate)
+        found[key] = quota if own is None else own._replace(rate=together((own.rate, quota.rate)))
     return tuple(found.values())

@@ -4,9 +4,9 @@ import pytest
 
 from proxy.console.history import SECONDS, History
 from proxy.console.tables import ROWS_PER_PAGE, Asked, choose
-from proxy.v1.documents import Client, ClientList, Quota, clients
+from proxy.v1.documents import Client, ClientList, Quota, RuleRow, clients
 from proxy.v1.fields import DocumentError
-from proxy.v1.merging import merge_clients
+from proxy.v1.merging import merge_clients, merge_rules, one_budget
 
 IDLE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 HALF_MUTED = (0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5)
@@ -28,6 +28,23 @@ def test_client_of_two_members_is_one_row_of_the_member_where_it_waits() -> None
     assert row.connections == 2
     assert row.quotas[0].rate == 7.0
     assert row.members == ("gw-1", "gw-2")
+
+
+def test_members_that_are_no_fleet_have_budgets_of_their_own() -> None:
+    lists = [
+        ClientList(1, (client("a", member=name, rate=rate),)) for name, rate in (("a:1", 3.0), ("b:1", 4.0))
+    ]
+    (row,) = merge_clients(lists, shared=False).clients
+    assert (row.quotas[0].rate, row.quotas[0].value, row.connections) == (4.0, 10.0, 2)
+    rules = [
+        [RuleRow("produce", "producer_byte_rate", "client-id 'a'", 10.0, "", "", True, 1, 0, rate)]
+        for rate in (3.0, 4.0)
+    ]
+    assert [one.rate for one in merge_rules(rules, shared=False)] == [4.0]
+    assert [one.rate for one in merge_rules(rules)] == [7.0]
+    assert one_budget(["gw-1", "gw-2"])
+    assert one_budget([""])
+    assert not one_budget(["gw-1", ""])
 
 
 def test_history_forgets_clients_that_were_long_not_seen() -> None:

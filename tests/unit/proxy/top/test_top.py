@@ -15,6 +15,9 @@ RULE = {"kind": "produce", "key": "producer_byte_rate", "entity": "client-id <de
 QUOTA = {"kind": "produce", "entity": "client-id <default>", "value": 2e6, "rate": 1e6}
 
 
+APART = "these members are no fleet, each has its own budgets: rates are of the member where they are highest"
+
+
 def client(client_id: str, user: str = "alice", connections: int = 1, **fields: Any) -> dict[str, Any]:
     time = dict.fromkeys(("held", "muted", "sluice", "broker", "poll", "client"), 0.0)
     time |= {name: fields.pop(name) for name in list(fields) if name in time}
@@ -96,6 +99,15 @@ def test_members_are_merged_and_shown() -> None:
     assert table[3].endswith("2.0 MB/s of 2.0 MB/s            2  gw-1 gw-2")  # one budget for both
 
 
+def test_members_that_are_no_fleet_have_budgets_of_their_own() -> None:
+    page = page_of(told("a:1", WAITS), told("b:1", WAITS))
+    assert list(lines(page, choose(rows(page), "waits")))[4].endswith(
+        "1.0 MB/s of 2.0 MB/s            2  a:1 b:1"
+    )
+    assert list(warnings(page)) == [APART]
+    assert not list(warnings(page_of(told("a:1", WAITS))))
+
+
 def test_silent_member_and_missing_enforcement_are_warned_of() -> None:
     silent = Told("c:1", None, None, (), "no response within 5 s")
     off = told("a:1", enforcing=False, switched={"at": "T", "by": "ops", "reason": "a \x1b[2J test"})
@@ -105,6 +117,7 @@ def test_silent_member_and_missing_enforcement_are_warned_of() -> None:
         r"a:1: enforcement is OFF since T by ops: a \x1b[2J test",
         "b:1: quotas are only observed",
         "c:1 does not respond: no response within 5 s",
+        APART,
     ]
 
 
