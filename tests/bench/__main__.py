@@ -26,6 +26,8 @@ _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
     "produce": throughput.run_produce,
     "consume": throughput.run_consume,
     "small": requests.run_small,
+    "many": requests.run_many,
+    "medium": requests.run_medium,
     "large": requests.run_large,
     "latency": latency.run,
     "idle": idle.run,

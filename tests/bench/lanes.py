@@ -38,6 +38,7 @@ __all__ = [
     "Lane",
     "LanePorts",
     "Lanes",
+    "require_free",
     "sluice_command",
     "wait_for",
 ]
@@ -146,6 +147,7 @@ class Lanes:
                     lanes.append(Lane(DIRECT, port, port, None))
                     continue
                 command, port, bootstrap_port = self._makers[name]()
+                require_free(name, port, bootstrap_port)
                 log = self._directory / f"{name}.log"
                 child = processes.start(command, log=log)
                 started.append(child)
@@ -273,6 +275,22 @@ def _no_ordinary_user() -> str:
         [*_as_nobody(), sys.executable, "-c", "import proxy"], capture_output=True, check=False
     )
     return "" if tried.returncode == 0 else "another user may not read this checkout"
+
+
+def require_free(name: str, *ports: int) -> None:
+    """Make sure that nothing listens on a lane's ports.
+
+    A proxy that an aborted run has left there would share them (SO_REUSEPORT): the lane's own process would serve half
+    of the connections, and its figures would be half of what is true.
+
+    Raises:
+        ChildProcessError: something does.
+    """
+    for port in ports:
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            if not probe.connect_ex((HOST, port)):
+                raise ChildProcessError(f"port {port} of {name} has a listener already, left by another run?")
 
 
 def wait_for(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:

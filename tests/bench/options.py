@@ -12,6 +12,8 @@ DATA_PATH: Final = (
     "produce",
     "consume",
     "small",
+    "many",
+    "medium",
     "large",
     "latency",
     "idle",
@@ -31,7 +33,7 @@ class Options:
     only: frozenset[str] = frozenset(DATA_PATH)
     block: str = "bench"  # of the document
     quick: bool = False
-    rounds: int = 3
+    rounds: int = 5
     gigabytes: float = 1.0
     request_seconds: float = 8.0
     request_connections: int = 4
@@ -109,7 +111,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         help="the data path through a Sluice that captures every request, beside one that does not",
     )
     parser.add_argument("--only", type=sections, help=f"of {','.join(SECTIONS)}")
-    parser.add_argument("--rounds", type=int, help="how often every lane takes its turn (default 3, quick 1)")
+    parser.add_argument("--rounds", type=int, help="how often every lane takes its turn (default 5, quick 1)")
     parser.add_argument(
         "--write", action="store_true", help="write the document even if the run is not complete"
     )

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from tests.bench.lanes import NODE, Lane, sluice_command, wait_for
+from tests.bench.lanes import NODE, Lane, require_free, sluice_command, wait_for
 from tests.bench.stage import Stage
 from tests.cluster import free_ports, processes
 from tests.support.proxy_process import ROOT
@@ -76,6 +76,7 @@ def opened(
     try:
         for name, tree in trees.items():
             first = free_ports(3)[0]
+            require_free(name, first, first + 1 + NODE)
             config = stage.lanes.gateway_config(f"{name}-{policy}", first, policy, captures=name in capturing)
             log = stage.directory / f"{name}-{policy}.log"
             environment = _environment(tree)

@@ -13,7 +13,7 @@ from tests.bench.stage import Stage
 
 __all__ = ["run"]
 
-KIB_LIMIT: Final = 20.0
+KIB_LIMIT: Final = 6.0
 BUSY_LIMIT_PERCENT: Final = 5.0
 """Of one core: what "no busy CPU" is taken to mean with all connections idle."""
 _STEP: Final = 1000

@@ -1,20 +1,23 @@
 """Added latency: an open loop at a modest rate, so that a stall costs every request it kept back."""
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from tests.bench.figures import median
 from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, SIDECAR, SLUICE
-from tests.bench.results import MISSING, Outcome, Table
+from tests.bench.results import MISSING, Bar, Outcome, Table
 from tests.bench.sections.throughput import rotated
 from tests.bench.stage import Stage
 
-__all__ = ["run"]
+__all__ = ["over_haproxy", "run"]
 
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR)
 PERCENTILES: Final = ("p50", "p99", "p99.9")
 _SIZE: Final = 1000
 _WARM_UP_SECONDS: Final = 1.0
+Middle = Mapping[str, Mapping[str, float]]
+"""The medians of each lane's percentiles."""
 
 
 def run(stage: Stage) -> Outcome:
@@ -38,11 +41,23 @@ def run(stage: Stage) -> Outcome:
                 shown = ", ".join(f"{name} {answer[name]:.2f} ms" for name in PERCENTILES)
                 stage.say(f"latency {number + 1}/{options.rounds} {lane.name}: {shown}")
     stage.delete_topic("latency")
-    return Outcome([_table(figures, f"{options.latency_rate:g} requests/s")])
-
-
-def _table(figures: dict[str, dict[str, list[float]]], rate: str) -> Table:
     middle = {lane: {name: median(mine[name]) for name in PERCENTILES} for lane, mine in figures.items()}
+    more = over_haproxy(middle, stage.lanes.subject)
+    bars = [Bar("added latency p99.9 above HAProxy's", more, 0.0, "ms")]
+    return Outcome([_table(middle, f"{options.latency_rate:g} requests/s")], bars)
+
+
+def over_haproxy(middle: Middle, subject: str) -> float | None:
+    """Return by how much more the subject adds to p99.9 than HAProxy; None without either.
+
+    >>> over_haproxy({"HAProxy": {"p99.9": 4.0}, "Sluice": {"p99.9": 4.5}}, "Sluice")
+    0.5
+    """
+    mine, others = middle.get(subject), middle.get(HAPROXY)
+    return mine["p99.9"] - others["p99.9"] if mine and others else None
+
+
+def _table(middle: Middle, rate: str) -> Table:
     rows = []
     for lane in [name for name in (*LANES, CAPTURING) if name in middle]:
         total = [f"{middle[lane][name]:.2f}" for name in PERCENTILES]

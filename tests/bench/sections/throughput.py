@@ -22,8 +22,9 @@ QUICK_LANES: Final = (DIRECT, HAPROXY, SLUICE)
 PARTITIONS: Final = 6
 PRODUCER: Final = ("acks=1", "client.id=bench-producer")
 LARGE_BATCHES: Final = "batch.size=131072"
-PRODUCE_LIMIT: Final = 1.0
-CONSUME_LIMIT: Final = 0.6
+PRODUCE_LIMIT: Final = 0.9
+DEFAULT_BATCHES_LIMIT: Final = 1.1
+CONSUME_LIMIT: Final = 0.4
 _WARM_UP_RECORDS: Final = 200_000
 Move = Callable[[Lane, int], perf_tools.Throughput]
 
@@ -48,13 +49,13 @@ def rotated(lanes: Sequence[Lane], round_number: int) -> list[Lane]:
 
 def run_produce(stage: Stage) -> Outcome:
     """Measure producing with batches of 128 KiB, and, unless it is to be quick, with the tool's default of 16 KiB."""
-    outcome = _produce(stage, "produce", LARGE_BATCHES)
+    outcome = _produce(stage, "produce", PRODUCE_LIMIT, LARGE_BATCHES)
     if not stage.options.quick:
-        outcome.add([_produce(stage, "produce, default batches")])
+        outcome.add([_produce(stage, "produce, default batches", DEFAULT_BATCHES_LIMIT)])
     return outcome
 
 
-def _produce(stage: Stage, what: str, *properties: str) -> Outcome:
+def _produce(stage: Stage, what: str, limit: float, *properties: str) -> Outcome:
     """Produce to a new topic in every turn, deleted after it."""
     records = int(stage.options.gigabytes * 1e9 / perf_tools.RECORD_BYTES)
     numbers = itertools.count()
@@ -67,7 +68,7 @@ def _produce(stage: Stage, what: str, *properties: str) -> Outcome:
         finally:
             stage.delete_topic(topic)
 
-    return _report(stage, what, PRODUCE_LIMIT, _measure(stage, what, records, move))
+    return _report(stage, what, limit, _measure(stage, what, records, move))
 
 
 def run_consume(stage: Stage) -> Outcome:

@@ -13,7 +13,7 @@ def test_whole_run_is_written() -> None:
     assert whole.write
     assert whole.only == frozenset(options.DATA_PATH)
     assert whole.block == "bench"
-    assert whole.rounds == 3
+    assert whole.rounds == 5
 
 
 def test_part_of_a_run_is_not_written_unasked() -> None:

@@ -10,10 +10,10 @@ import pytest
 from quotas.throttles.bandwidth import PRODUCE
 from tests.bench import options, perf_tools
 from tests.bench.haproxy import configuration
-from tests.bench.sections import clients, entities, idle, metadata, throughput
+from tests.bench.sections import clients, entities, idle, latency, metadata, throughput
 
 
-@pytest.mark.parametrize("module", [options, perf_tools, entities, idle, throughput])
+@pytest.mark.parametrize("module", [options, perf_tools, entities, idle, latency, throughput])
 def test_examples_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
