@@ -1,7 +1,7 @@
 """One direction of one connection: reads, passes the bytes to the channel, carries out its verdict, writes.
 
-Bytes that must be examined go through the process's one read buffer; each run of unchanged frames leaves it in one
-`send`. The rest of a large frame bypasses Python (`proxy.net.splicer`).
+Bytes that must be examined, and frames of up to about 128 KiB, go through the process's one read buffer; each run of
+unchanged frames leaves it in one `send`. The rest of a larger frame bypasses Python (`proxy.net.splicer`).
 
 Flow control: while read bytes are not yet written, the source is not read, and no further local response is inserted.
 Kept input is bounded by one read, or by `proxy.channel.bounds` if a direction needs a whole frame; pending output by
@@ -22,7 +22,7 @@ from typing import Final
 from proxy.channel import PASS, REPLACE, Direction
 from proxy.clock import clock_ns
 from proxy.net.shared import Shared
-from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
+from proxy.net.splicer import SPLICE_BYTES_MIN, SPLICE_REST_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_KEPT_BYTES
 
@@ -155,12 +155,12 @@ class Pump(Splicer):
 
     def _on_readable(self) -> None:
         verdict = self.direction.verdict
-        if verdict.passthrough >= SPLICE_BYTES_MIN:
-            now_ns = clock_ns()
-            if verdict.charged_ahead and self.direction.recharge_due(now_ns // _NS_PER_MS):
-                self._show_kept(now_ns)  # it is charged again, and may have to wait
-            if self.paused or self.src is None or self._splice(now_ns):
-                return
+        if (
+            verdict.passthrough >= SPLICE_REST_BYTES_MIN
+            and self._spliced()
+            and self._pass_payload(clock_ns())
+        ):
+            return
         recv_into = self._recv_into  # called as a method, a slot's value is looked up the slow way
         try:
             count = recv_into(self._view, self._read_bytes)
@@ -181,9 +181,21 @@ class Pump(Splicer):
         else:
             self._show_more(self._kept, self._view[:count], started_ns)
         if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
-            self._tune()
+            self._go_on(count == self._read_bytes, started_ns)
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
+
+    def _pass_payload(self, now_ns: int) -> bool:
+        """Move payload by splice; False if it must be read. If it is late it is charged again, and may have to wait."""
+        direction = self.direction
+        if direction.verdict.charged_ahead and direction.recharge_due(now_ns // _NS_PER_MS):
+            self._show_kept(now_ns)
+        return self.paused or self.src is None or self._splice(now_ns)
+
+    def _go_on(self, filled: bool, now_ns: int) -> None:
+        """Continue within or after a large frame: a read that has filled its buffer has left more behind."""
+        if not (filled and self._reading and self._spliced() and self._pass_payload(now_ns)):
+            self._tune()
 
     def _show_kept(self, now_ns: int) -> None:
         if not self.blocked:
@@ -236,7 +248,7 @@ class Pump(Splicer):
         self._report(now_ns)
 
     def _postpone(self, order: int, now_ns: int) -> None:
-        """Have the owner pass the kept bytes later: in the next turn of the loop, or when the wait is over."""
+        """Have the owner pass the kept bytes later: in the loop's next turn, or when the wait is over."""
         if order == REPLACE:  # enough was replaced in this turn
             self._owner.next_turn(self)
         else:

@@ -22,8 +22,8 @@ from quotas.throttles.connections import ConnectionRates
 
 __all__ = ["READ_BYTES_MAX", "Ask", "Outcome", "OutcomeCallback", "Shared", "Withdraw"]
 
-# The most bytes of one read. Larger reads would save system calls only for frames that are not spliced anyway.
-READ_BYTES_MAX: Final = 64 * 1024
+# The most bytes of one read: batches are powers of two, and one of 64 KiB fits with its request's other fields.
+READ_BYTES_MAX: Final = 68 * 1024
 
 
 # The divisor of the budget for kept bytes that gives the most that fetch sessions may take.

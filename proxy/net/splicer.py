@@ -1,7 +1,8 @@
 """The payload of a large frame in a pump: socket → pipe → socket by `splice`, outside of Python.
 
-Used as long as at least SPLICE_BYTES_MIN of the frame are outstanding. After a splice the next read is short: a header
-follows, and the payload after it should be spliced again, not copied. `proxy.net.pump` handles all other bytes.
+Begun if at least SPLICE_BYTES_MIN of the frame are outstanding. What has arrived is spliced in the turn that has read
+the header. After a splice the next read is short: a header follows, and the payload after it should be spliced again,
+not copied. `proxy.net.pump` handles all other bytes.
 """
 
 import errno
@@ -16,9 +17,12 @@ from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_BYTES_MAX
 
-__all__ = ["SPLICE_BYTES_MIN", "Owner", "Splicer"]
+__all__ = ["SPLICE_BYTES_MIN", "SPLICE_REST_BYTES_MIN", "Owner", "Splicer"]
 
-SPLICE_BYTES_MIN: Final = 32 * 1024
+# Below it a copy costs no more than two splices, and Python's steps between them, with cold caches (decision 0016).
+SPLICE_BYTES_MIN: Final = 128 * 1024
+# The same for the last part of a frame whose other parts were spliced.
+SPLICE_REST_BYTES_MIN: Final = 32 * 1024
 _LOW_WATER_BYTES_MAX: Final = 256 * 1024
 _SHORT_READ_BYTES: Final = 4 * 1024
 _NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
@@ -100,20 +104,27 @@ class Splicer(ABC):
     def _end(self) -> None:
         """Handle the source's close of its direction."""
 
+    def _spliced(self) -> bool:
+        """Whether the rest of the frame is to be spliced: it is as large as that, or a part of the frame was."""
+        passthrough = self.direction.verdict.passthrough
+        return passthrough >= SPLICE_BYTES_MIN or (
+            passthrough >= SPLICE_REST_BYTES_MIN and self._pipe is not None
+        )
+
     def _read_short(self) -> None:
         """Make the next read a short one."""
         self._tuned = True
         self._read_bytes = RECORD_BYTES_MAX
 
-    def _tune(self) -> None:
+    def _tune(self, spliced: bool = False) -> None:
         """Choose the size of the next read, and how many bytes to wait for.
 
-        Within a large frame the socket stays quiet until much of the rest has arrived (SO_RCVLOWAT): few large
-        splices cost less than many small ones. After the frame, a short read: a header follows, whose payload should be
-        spliced too. In an encrypted stream both would count the wrong bytes.
+        Within a large frame of which no more is here the socket stays quiet until much of the rest has arrived
+        (SO_RCVLOWAT): few large splices cost less than many small ones. After the frame, a short read: a header
+        follows, whose payload should be spliced too. In an encrypted stream both would count the wrong bytes.
         """
         passthrough = self.direction.verdict.passthrough
-        was_large = self._low_water > 1
+        was_large = spliced or self._low_water > 1
         large = not self._encrypted and (passthrough >= SPLICE_BYTES_MIN or (passthrough > 0 and was_large))
         # Without a pipe the payload goes through the buffer too.
         short = large or was_large
@@ -138,6 +149,7 @@ class Splicer(ABC):
                 self.src_fd, pipe.write_fd, min(direction.verdict.passthrough, pipe.width), flags=SPLICE_FLAGS
             )
         except BlockingIOError:
+            self._tune()
             return True
         except OSError as error:
             if error.errno in _NOT_SPLICEABLE:
@@ -178,9 +190,9 @@ class Splicer(ABC):
             return False
         if self._piped:
             return False
-        if self.direction.verdict.passthrough < SPLICE_BYTES_MIN:
+        if self.direction.verdict.passthrough < SPLICE_REST_BYTES_MIN:
             self._return_pipe()
-        self._tune()
+        self._tune(spliced=True)
         return True
 
     def _return_pipe(self) -> None:

@@ -8,13 +8,21 @@ import pytest
 
 from proxy.channel import PASS, REPLACE, Verdict
 from proxy.net.shared import READ_BYTES_MAX
+from proxy.net.splicer import SPLICE_BYTES_MIN, SPLICE_REST_BYTES_MIN
 from proxy.stats import LATENCY_BOUNDS_US
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.directions import FakeDirection
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
 
 LARGE = 3_000_000
-SIZES = (1, READ_BYTES_MAX - 4, READ_BYTES_MAX, READ_BYTES_MAX + 1, 100_000, 1 << 20, LARGE)
+SIZES = (
+    1,
+    *(READ_BYTES_MAX + more for more in (-4, 0, 1)),
+    100_000,
+    *(READ_BYTES_MAX + SPLICE_BYTES_MIN + more for more in (-100, 0, 100)),
+    1 << 20,
+    LARGE,
+)
 
 
 async def through(source: End, destination: End, data: bytes) -> bytes:
@@ -80,6 +88,26 @@ async def test_payload_does_not_enter_the_process(rig: Rig) -> None:
     client, broker = await connected(rig)
     await through(client, broker, produce(9, LARGE, correlation_id=2))
     assert rig.stats.spliced_bytes > LARGE - 2 * READ_BYTES_MAX
+
+
+async def test_batch_of_a_default_producer_is_copied(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    for number in range(2, 6):
+        asked = produce(9, 100_000, correlation_id=number)
+        assert await through(client, broker, asked) == asked
+    assert rig.stats.spliced_bytes == 0
+
+
+@pytest.mark.parametrize("size", [100_000, 500_000])
+@pytest.mark.parametrize("piece_bytes", [5_000, SPLICE_REST_BYTES_MIN + 1, READ_BYTES_MAX])
+async def test_frames_that_arrive_in_pieces_pass(rig: Rig, size: int, piece_bytes: int) -> None:
+    client, broker = await connected(rig)
+    asked = b"".join(produce(9, size, correlation_id=number) for number in range(2, 5))
+    receiving = asyncio.ensure_future(broker.receive(len(asked)))
+    for at in range(0, len(asked), piece_bytes):
+        await client.send(asked[at : at + piece_bytes])
+        await asyncio.sleep(0)  # the proxy may take its turn
+    assert await receiving == asked
 
 
 async def test_pipe_is_given_back_behind_a_frame(rig: Rig) -> None:
