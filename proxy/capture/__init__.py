@@ -1,10 +1,13 @@
 """Capture: one row for each request, as Parquet files in a directory (docs/capture.md).
 
-    channels ──► Recorder (the loop's) ──► queue ──► Writer (a thread of its own) ──► Table ──► files in a Directory
+    channels ──► Recorder (the loop's), whose Records are numbers in a buffer
+                     │ batches
+                     ▼
+                   queue ──► Writer (a thread of its own) ──► Tables ──► files in a Directory
 
 Traffic never waits for capture: the queue is bounded, and rows that do not fit, or cannot be written, are dropped and
-counted. Rows are made in `proxy.channel.captured`; their columns are in `protocol.capture`. pyarrow is imported by
-`tables` only, and only if capture is configured.
+counted. Of a finished row only its record of fixed size remains (`records`). Rows are made in `proxy.channel.captured`;
+their columns are in `protocol.capture`. pyarrow is imported by `tables` only, and only if capture is configured.
 
 Non-obvious:
 

@@ -69,7 +69,7 @@ class Capture:
             left = self._writer.unfinished_rows
             while not self.recorder.queue.empty():
                 batch = self.recorder.queue.get_nowait()
-                left += 0 if batch is None else len(batch.rows)
+                left += 0 if batch is None else batch.all_rows
             self._stats.dropped["stopped"] += left
             event(
                 logger, logging.ERROR, "capture is not finished", waited_seconds=round(monotonic() - began, 1)

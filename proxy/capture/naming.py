@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Final, Protocol
 
-from proxy.capture.recorder import Batch
+from proxy.capture.records import Batch
 from proxy.capture.tables import ids_without_name
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 

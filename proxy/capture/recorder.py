@@ -7,18 +7,21 @@ Waiting rows are bounded by their weight (`proxy.channel.capture_rows`), and fra
 of requests without a response yet.
 """
 
+from collections.abc import Callable
 from queue import SimpleQueue
 from time import time_ns
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
-from proxy.channel import BATCH_WEIGHT, NOT_KEPT, Head, Row, Tap
+from proxy.capture.records import Batch, Records
+from proxy.channel import BATCH_WEIGHT, Tap
 from proxy.clock import clock_ns
 from proxy.stats import CaptureStats
 
-__all__ = ["FRAMES_BYTES_MAX", "QUEUE_WEIGHT_MAX", "Batch", "Recorder", "Rows"]
+__all__ = ["FRAMES_BYTES_MAX", "QUEUE_WEIGHT_MAX", "Recorder"]
 
-# Of all batches that wait or are being converted; 65,536 rows or 64 MB: a disk may stand still for a second or two.
+# Of all batches that wait or are being converted; 65,536 rows, 9 MB of ordinary ones and at most 64 MB: a disk may
+# stand still for a second or two.
 QUEUE_WEIGHT_MAX: Final = 64 * BATCH_WEIGHT
 # Of all frames that are kept, from when their request begins until their row is written.
 FRAMES_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -27,28 +30,12 @@ FRAMES_BYTES_MAX: Final = 128 * 1024 * 1024
 _BATCH_WEIGHT_MAX: Final = 4 * BATCH_WEIGHT
 _HASHES: Final = 1 << 32
 
-Rows = list[list[Any]]
-
-
-class Batch(NamedTuple):
-    """Rows, and the difference between UTC and their monotonic times.
-
-    Attributes:
-        weight: the weight for the recorder's bound.
-        frame_bytes: the bytes reserved for their frames.
-    """
-
-    rows: Rows
-    wall_minus_mono_ns: int
-    weight: int = 0
-    frame_bytes: int = 0
-
 
 class Recorder:
     """Collects the rows of one process.
 
     Attributes:
-        rows: the rows of the current batch.
+        add: adds a finished row to the current batch.
         left: the weight that still fits into it.
         queue: batches for the writer; None tells it to end.
     """
@@ -59,14 +46,15 @@ class Recorder:
         "_partition_sample",
         "_process",
         "_queued",
+        "_records",
         "_released",
         "_reserved",
         "_sample",
         "_stats",
         "_taken",
+        "add",
         "left",
         "queue",
-        "rows",
     )
 
     def __init__(
@@ -87,7 +75,11 @@ class Recorder:
         self._queued = self._taken = 0
         self._reserved = self._released = 0
         self.left = BATCH_WEIGHT
-        self.rows: Rows = []
+        self._records = Records()
+        # Bound once: it is called for every request.
+        self.add: Callable[[list[Any]], None] = (
+            self._records.add if frames == "off" else self._records.add_with_frame
+        )
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
 
     def tap(self, ip: str, listener: str) -> Tap | None:
@@ -100,23 +92,17 @@ class Recorder:
 
     def full(self) -> None:
         """Queue the current batch for the writer, or drop it if the queue is full."""
-        rows = self.rows
-        if not rows:
+        records = self._records
+        if not records:
             return
         weight = min(BATCH_WEIGHT - self.left, _BATCH_WEIGHT_MAX)
-        frame_bytes = 0
-        if self._frames != "off":
-            frame_bytes = sum(
-                4 + row[Row.HEAD][Head.REQUEST_BYTES] for row in rows if row[Row.FRAME] is not NOT_KEPT
-            )
-        self.rows = []
         self.left = BATCH_WEIGHT
         if self._queued - self._taken + weight > QUEUE_WEIGHT_MAX:
-            self._stats.dropped["queue"] += len(rows)
-            self._reserved -= frame_bytes
+            self._reserved -= records.frame_bytes
+            self._stats.dropped["queue"] += records.drop()
             return
         self._queued += weight
-        self.queue.put(Batch(rows, time_ns() - clock_ns(), weight, frame_bytes))
+        self.queue.put(records.cut(time_ns() - clock_ns(), weight))
 
     def taken(self, batch: Batch) -> None:
         """Release the weight of a batch that was written or dropped; called by the writer's thread."""

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, Final
 
 from proxy.capture.directory import Directory
 from proxy.capture.naming import Ask, Naming, Topics
-from proxy.capture.recorder import Batch, Recorder
+from proxy.capture.recorder import Recorder
+from proxy.capture.records import Batch
 from proxy.capture.tables import Tables
 from proxy.logs import event
 from proxy.stats import CaptureStats
@@ -95,7 +96,7 @@ class Writer:
             if batch is None:
                 self._rotate()
                 return False
-            self._unwritten_rows = len(batch.rows)
+            self._unwritten_rows = batch.all_rows
             try:
                 self._write_batch(batch)
             finally:
@@ -125,11 +126,11 @@ class Writer:
     def _write_batch(self, batch: Batch) -> None:
         """Write a batch, or count it as dropped."""
         if time.monotonic() < self._retry_at:
-            self._stats.dropped["disk"] += len(batch.rows)
+            self._stats.dropped["disk"] += batch.all_rows
             return
         self._resolve_names(batch)
-        failures: list[Exception] = []
-        converted = self._convert(batch, failures)
+        failures = list(batch.unfit)
+        converted = self._convert(batch, failures) if batch.rows else []
         if failures:
             logger.error(
                 "internal error: cannot convert %d captured rows", len(failures), exc_info=failures[0]
@@ -161,17 +162,14 @@ class Writer:
             logger.exception("internal error: cannot name topics")
 
     def _convert(self, batch: Batch, failures: list[Exception]) -> list[Any]:
-        """Return a batch's columns; if that fails, those of its halves, down to the rows at fault, one failure each."""
+        """Return the columns of a batch with records; if that fails, of its halves, down to each row at fault."""
         try:
             return [self._tables.convert(batch)]
         except Exception as error:  # noqa: BLE001 - `_write_batch` logs it
-            rows = batch.rows
-            if len(rows) == 1:
+            if batch.rows == 1:
                 failures.append(error)
                 return []
-            half = len(rows) // 2
-            halves = batch._replace(rows=rows[:half]), batch._replace(rows=rows[half:])
-            return [piece for part in halves for piece in self._convert(part, failures)]
+            return [piece for part in batch.halves() for piece in self._convert(part, failures)]
 
     def _open(self) -> OpenFile:
         self._files += 1

@@ -4,6 +4,7 @@ A row is one list; `Row` names its indices, and `protocol.capture` defines what 
 rows of one client share are one tuple, `RowOrigin`. Connections without capture do not use this module.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from protocol.capture import NONE
@@ -78,11 +79,11 @@ class Recorder(Protocol):
     """Takes rows; see `proxy.capture`.
 
     Attributes:
-        rows: the rows of the current batch.
+        add: adds a finished row to the current batch; its partitions do not grow any more.
         left: the remaining weight of the batch; the row that uses it up calls `full`.
     """
 
-    rows: list[list[Any]]
+    add: Callable[[list[Any]], None]
     left: int
 
     def full(self) -> None:

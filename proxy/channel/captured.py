@@ -48,7 +48,6 @@ from proxy.channel.capture_rows import (
 )
 from proxy.channel.captured_mutations import requested_mutations
 from proxy.channel.captured_walks import CapturedWalks
-from proxy.channel.channel import Channel
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
 from proxy.channel.kept_frames import Keeper
@@ -62,7 +61,7 @@ from quotas.throttles.kinds import KINDS
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.user_connections import UserThrottle
 
-__all__ = ["CLIENT_ID_MAX", "Capture", "capture"]
+__all__ = ["CLIENT_ID_MAX", "Capture"]
 
 # The longest part of a client id that is kept, in bytes or characters; bounds the rows of a client with many ids.
 CLIENT_ID_MAX: Final = 1024
@@ -367,32 +366,7 @@ class Capture(Observer):
         recorder = self._recorder
         if self.keeper is not None:
             recorder.left -= len(row[Row.FRAME]) // FRAME_BYTES
-        recorder.rows.append(row)
+        recorder.add(row)
         left = recorder.left = recorder.left - (len(row[_PARTITIONS]) or 1)
         if left <= 0:
             recorder.full()
-
-
-class KeptRequests(RequestDirection):
-    """The request direction of a channel whose whole requests are kept."""
-
-    __slots__ = ("_capture",)
-
-    def __init__(self, state: ChannelState, capture: Capture) -> None:
-        super().__init__(state, capture.handled)
-        self._capture = capture
-
-    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Handle the bytes as `RequestDirection` does, and report what is forwarded."""
-        self._capture.begin_buffer(start)
-        verdict = super().receive(buf, start, end, now_ns)
-        self._capture.end_buffer(self, buf, start + verdict.passing)
-        return verdict
-
-
-def capture(channel: Channel, tap: Tap) -> None:
-    """Attach capture to a new channel."""
-    made = Capture(channel.state, tap)
-    kept = made.keeper is not None
-    requests = KeptRequests(channel.state, made) if kept else RequestDirection(channel.state, made.handled)
-    channel.requests = made.requests = requests

@@ -2,7 +2,7 @@
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture_rows import Tap
-from proxy.channel.captured import capture
+from proxy.channel.captured_channel import capture
 from proxy.channel.channel import Channel
 from proxy.channel.contract import Machine
 from proxy.channel.replication import ReplicationChannel

@@ -50,6 +50,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
+        self.add = self.rows.append
         self.left = BATCH_WEIGHT
         self._room = _FRAMES_BYTES_MAX
 

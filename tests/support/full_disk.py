@@ -109,7 +109,8 @@ def capture(directory: Path) -> Answer:
     writer.start()
 
     def record(count: int) -> None:
-        recorder.rows += [row(number) for number in range(count)]
+        for number in range(count):
+            recorder.add(row(number))
         recorder.full()
         deadline = time.monotonic() + _SECONDS_MAX
         while stats.rows + stats.dropped["disk"] < count and time.monotonic() < deadline:

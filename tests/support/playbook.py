@@ -28,7 +28,7 @@ from proxy.channel import (
     Tap,
     Verdict,
 )
-from proxy.channel.captured import capture
+from proxy.channel.captured_channel import capture
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions

@@ -6,10 +6,9 @@ import pytest
 
 from commandline.extras import not_installed
 from proxy import cli
-from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables
 from proxy.config import Config
-from tests.unit.proxy.capture.rows import row
+from tests.unit.proxy.capture.rows import batch, row
 
 
 def written(path: Path, *, frames: bool = False) -> Path:
@@ -17,7 +16,9 @@ def written(path: Path, *, frames: bool = False) -> Path:
     rows = [[*row(0), bytes(161)], [*row(1), b""]] if frames else [row(0), row(1)]
     with path.open("wb") as file:
         writer = made.writer(file)
-        writer.write_table(made.joined([made.convert(Batch(rows, 1_700_000_000_000_000_000))]))
+        writer.write_table(
+            made.joined([made.convert(batch(*rows, wall_minus_mono_ns=1_700_000_000_000_000_000))])
+        )
         writer.close()
     return path
 

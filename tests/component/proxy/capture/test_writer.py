@@ -91,7 +91,8 @@ class Rig:
         self.writer.start()
 
     def record(self, count: int, first: int = 0, **fields: Any) -> None:
-        self.recorder.rows += [row(first + index, **fields) for index in range(count)]
+        for index in range(count):
+            self.recorder.add(row(first + index, **fields))
         self.recorder.full()
 
     def end(self) -> None:
@@ -236,7 +237,8 @@ def test_row_that_can_not_be_converted_is_dropped_alone(
     rows = [row(seq) for seq in range(1000)]
     rows[7] = row(7, partitions=[(b"t", 0, 100, 0x7FFFFFFF + 1)])
     rows[999] = [None] * len(row())
-    rig.recorder.rows += rows
+    for each in rows:
+        rig.recorder.add(each)
     rig.recorder.full()
     rig.record(2, first=1000)
     rig.end()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from protocol.api import PRODUCE
+from proxy.capture.records import Batch, Records
 from proxy.channel import RowOrigin
 
 MONO_NS = 5_000_000_000
@@ -26,3 +27,11 @@ def row(seq: int = 0, *, origin: RowOrigin = ORIGIN, version: int = 9, partition
         2,
         partitions,
     ]
+
+
+def batch(*rows: list[Any], wall_minus_mono_ns: int = 0) -> Batch:
+    """A batch of these rows; with frames if they have any."""
+    records = Records()
+    for each in rows:
+        (records.add if len(each) == len(row()) else records.add_with_frame)(each)
+    return records.cut(wall_minus_mono_ns, len(rows))

@@ -6,9 +6,8 @@ import pytest
 
 from proxy.capture import naming as module
 from proxy.capture.naming import Naming
-from proxy.capture.recorder import Batch
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
-from tests.unit.proxy.capture.rows import row
+from tests.unit.proxy.capture.rows import batch, row
 
 STEP = module.STEP_SECONDS
 
@@ -45,8 +44,8 @@ class World:
     def find(self, *topics: int) -> float:
         """Seconds that were waited for a batch with these topics."""
         before = self.now
-        rows = [row(version=13, partitions=[(topic_id(topic), 0, 1, 1)]) for topic in topics]
-        self.naming.resolve(Batch(rows, 0))
+        partitions = [(topic_id(topic), 0, 1, 1) for topic in topics]
+        self.naming.resolve(batch(row(version=13, partitions=partitions)))
         return self.now - before
 
 

@@ -47,29 +47,32 @@ def test_empty_batch_is_not_handed_over() -> None:
 
 def test_batch_takes_the_rows_and_leaves_room() -> None:
     made, _ = recorder()
-    made.rows.append(row())
+    made.add(row())
     made.full()
     batch = made.queue.get_nowait()
     assert batch is not None
-    assert (batch.rows, made.rows) == ([row()], [])
+    assert batch.rows == 1
+    made.full()
+    assert made.queue.empty()
 
 
 def test_rows_that_find_no_place_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUEUE_WEIGHT_MAX", 2 * 7)
     made, stats = recorder()
     for _ in range(5):
-        made.rows += [row(), row()]
+        made.add(row())
+        made.add(row())
         made.left -= 7
         made.full()
-    assert (made.queue.qsize(), stats.dropped["queue"], made.rows) == (2, 3 * 2, [])
+    assert (made.queue.qsize(), stats.dropped["queue"]) == (2, 3 * 2)
     batch = made.queue.get_nowait()
     assert batch is not None
-    made.rows.append(row())
+    made.add(row())
     made.left -= 1
     made.full()
     assert stats.dropped["queue"] == 7  # it is under way, and not done
     made.taken(batch)
-    made.rows.append(row())
+    made.add(row())
     made.left -= 7
     made.full()
     assert (made.queue.qsize(), stats.dropped["queue"]) == (2, 7)
@@ -79,7 +82,7 @@ def test_weight_without_rows_counts_for_the_next_batch() -> None:
     made, _ = recorder()
     made.left -= 5
     made.full()
-    made.rows.append(row())
+    made.add(row())
     made.full()
     batch = made.queue.get_nowait()
     assert batch is not None
@@ -89,7 +92,7 @@ def test_weight_without_rows_counts_for_the_next_batch() -> None:
 def test_rows_are_not_dropped_for_client_ids_that_owe_theirs() -> None:
     made, stats = recorder()
     made.left -= 10 * module.QUEUE_WEIGHT_MAX
-    made.rows.append(row())
+    made.add(row())
     made.full()
     assert (made.queue.qsize(), stats.dropped["queue"]) == (1, 0)
 
@@ -101,7 +104,8 @@ def test_frames_have_room_from_their_begin_until_they_are_written(monkeypatch: p
     made = Recorder("p", 1.0, stats, "keep")
     assert [made.reserve(size) for _ in range(3)] == [True, True, False]
     assert stats.frames_left_out == 1
-    made.rows += [[*row(), bytes(size)], [*row(), bytearray()], [*row(), NOT_KEPT]]  # one was cut short
+    for frame in (bytes(size), bytearray(), NOT_KEPT):  # one was cut short
+        made.add([*row(), frame])
     made.full()
     assert not made.reserve(1)
     batch = made.queue.get_nowait()
@@ -109,6 +113,7 @@ def test_frames_have_room_from_their_begin_until_they_are_written(monkeypatch: p
     made.taken(batch)
     assert made.reserve(2 * size)
     monkeypatch.setattr(module, "QUEUE_WEIGHT_MAX", -1)
-    made.rows += [[*row(), bytes(size)], [*row(), bytes(size)]]
+    made.add([*row(), bytes(size)])
+    made.add([*row(), bytes(size)])
     made.full()
     assert made.reserve(2 * size)  # those of rows that are dropped are not kept

@@ -6,10 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocol.capture import COLUMNS, FRAME, SCHEMA_KEY
-from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables, ids_without_name
 from proxy.channel import Row
-from tests.unit.proxy.capture.rows import MONO_NS, ORIGIN, TOPIC_ID, row
+from tests.unit.proxy.capture.rows import MONO_NS, ORIGIN, TOPIC_ID, batch, row
 
 OFFSET_NS = 1_700_000_000_000_000_000
 
@@ -19,7 +18,7 @@ def tables() -> Tables:
 
 
 def converted(*rows: list[object]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = tables().convert(Batch(list(rows), OFFSET_NS)).to_pylist()
+    found: list[dict[str, object]] = tables().convert(batch(*rows, wall_minus_mono_ns=OFFSET_NS)).to_pylist()
     return found
 
 
@@ -76,8 +75,8 @@ def test_ids_become_names_where_they_are_known() -> None:
     (found,) = converted(row(version=13, partitions=partitions))
     names = [entry["topic"] for entry in found["partitions"]]  # type: ignore[attr-defined]  # a list
     assert names == ["orders", "00" * 16]
-    batch = Batch([row(version=13, partitions=partitions)], 0)
-    assert ids_without_name(batch, {TOPIC_ID: "orders"}.get) == {unknown}
+    found_in = batch(row(version=13, partitions=partitions))
+    assert ids_without_name(found_in, {TOPIC_ID: "orders"}.get) == {unknown}
 
 
 def test_topic_name_of_sixteen_bytes_is_not_taken_for_an_id() -> None:
@@ -95,7 +94,7 @@ def test_file_says_its_version_and_has_no_nulls(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     with path.open("wb") as file:
         writer = made.writer(file)
-        writer.write_table(made.joined([made.convert(Batch([row()], OFFSET_NS))]))
+        writer.write_table(made.joined([made.convert(batch(row(), wall_minus_mono_ns=OFFSET_NS))]))
         writer.close()
     read = pq.read_table(path)
     assert read.schema.metadata[SCHEMA_KEY.encode()] == b"1"
@@ -106,6 +105,6 @@ def test_file_says_its_version_and_has_no_nulls(tmp_path: Path) -> None:
 def test_frames_are_a_column_more_where_they_are_kept() -> None:
     made = Tables("run", lambda _id: None, frames=True)
     rows = [[*row(0), bytes(157 + 4)], [*row(1), b"half"], [*row(2), b""]]
-    found = made.convert(Batch(rows, 0))
+    found = made.convert(batch(*rows))
     assert found.schema.names == [*(column.name for column in COLUMNS), FRAME.name]
     assert found[FRAME.name].to_pylist() == [bytes(161), b"", b""]

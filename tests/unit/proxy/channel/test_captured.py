@@ -29,6 +29,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
+        self.add = self.rows.append
         self.batches = 0
         self.left = BATCH_WEIGHT
         self.room = 10**9
