@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from protocol.capture import QUOTAS
-from protocol.walks.captured import PARTITIONS_MAX, PartitionRecords
+from protocol.walks.captured import PARTITIONS_MAX
 from proxy.channel import BATCH_WEIGHT, NOT_KEPT, RowOrigin
 
 __all__ = ["Batch", "Column", "PartitionColumn", "Records", "Topic"]
@@ -168,8 +168,13 @@ class Records:
             found = self._origins.get(id(origin))
             number = self._intern_origin(origin) if found is None else found[0]
             partitions_at = self._partitions_at
-            if partitions:
-                partitions_at = self._add_partitions(partitions, version)
+            for raw, index, size, records in partitions:
+                topics = self._topic_ids if version >= _TOPIC_IDS_SINCE else self._names
+                topic = topics.get(raw)
+                if topic is None:
+                    topic = self._intern_topic(topics, raw, version >= _TOPIC_IDS_SINCE)
+                _PACK_PARTITION(self._partitions, partitions_at, topic, index, size, records)
+                partitions_at += _PARTITION_BYTES
             _PACK(
                 self._records, self._at, handled_ns, seq, key, version, request_bytes, response_bytes,
                 upstream_ns, throttle_ms, delay_ms, mutations, _QUOTA_NUMBERS[quota], number, len(partitions),
@@ -217,18 +222,10 @@ class Records:
         self._origins[id(origin)] = number, origin
         return number
 
-    def _add_partitions(self, partitions: list[PartitionRecords], version: int) -> int:
-        """Write the partitions of a row; returns where they end."""
-        buf, at = self._partitions, self._partitions_at
-        known = self._topic_ids if version >= _TOPIC_IDS_SINCE else self._names
-        for raw, index, size, records in partitions:
-            number = known.get(raw)
-            if number is None:
-                number = known[raw] = len(self._topics)
-                self._topics.append((raw, version >= _TOPIC_IDS_SINCE))
-            _PACK_PARTITION(buf, at, number, index, size, records)
-            at += _PARTITION_BYTES
-        return at
+    def _intern_topic(self, topics: dict[bytes, int], raw: bytes, by_id: bool) -> int:
+        number = topics[raw] = len(self._topics)
+        self._topics.append((raw, by_id))
+        return number
 
 
 def _strided(numbers: bytes, column: int, row_bytes: int) -> bytes:

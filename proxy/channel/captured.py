@@ -261,7 +261,13 @@ class Capture(Observer):
         """Return a walk through a Produce; all bytes before it have been forwarded."""
         if self._incomplete is not None:
             self._note_sent(self._incomplete)
-        return self._walks.produce(buf, pos, end, body, head)
+        walks = self._walks
+        if not self._state.engine.charges_produced_topics:
+            found = walks.read_plain(buf, body, end, pos + 4 + head[0], head[2])
+            if found is not None:
+                walks.produced = found
+                return None
+        return walks.produce(head)
 
     def fetch(
         self, direction: FetchedDirection, buf: Buffer, pos: int, end: int, version: int

@@ -23,42 +23,34 @@ class CapturedWalks:
 
     Attributes:
         produced: the partitions of the last Produce; their number may still grow.
+        read_plain: reads the partition of an ordinary Produce (`PlainProduce`); bound once, for every Produce.
     """
 
-    __slots__ = ("_engine", "_fetched", "_plain_produce", "_sample", "_sample_position", "produced")
+    __slots__ = ("_engine", "_fetched", "_sample", "_sample_position", "produced", "read_plain")
 
     charges_produced_topics = True
     charges_fetched_topics = True
 
     def __init__(self, engine: Engine, tap: Tap) -> None:
         self._engine = engine
-        self._plain_produce = PlainProduce()
+        self.read_plain = PlainProduce().read
         self._sample = tap.partition_sample
         # Connections start at different points of the sequence, so that many short ones also have their share.
         self._sample_position = tap.connection * _GOLDEN_RATIO % 1
         self.produced: list[PartitionRecords] = []
         self._fetched: Sequence[PartitionRecords] = ()
 
-    def produce(
-        self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
-    ) -> CapturedProduceWalk | None:
-        """Return a walk, unless all partitions are in the buffer; to the end if topics are charged."""
-        charged = self._engine.charges_produced_topics
-        if not charged:
-            found = self._plain_produce.read(buf, body, end, pos + 4 + head[0], head[2])
-            if found is not None:
-                self.produced = found
-                return None
-        walk = CapturedProduceWalk(
-            head[2], head[0], {} if charged else None, whole=self._walks_whole(head[0])
-        )
+    def produce(self, head: RequestHead) -> CapturedProduceWalk:
+        """Return a walk; to the end if topics are charged."""
+        sizes: Sizes | None = {} if self._engine.charges_produced_topics else None
+        walk = CapturedProduceWalk(head[2], head[0], sizes, whole=self._walks_whole(head[0]))
         self.produced = walk.partitions
         return walk
 
     def fetch(
         self, buf: Buffer, pos: int, end: int, frame_bytes: int, version: int, *, gateway: bool
     ) -> CapturedFetchWalk | None:
-        """Return a walk through a Fetch response, unless all partitions are in the buffer; see `produce`.
+        """Return a walk through a Fetch response, unless all partitions are in the buffer.
 
         Args:
             gateway: whether addresses at its end are rewritten.
