@@ -63,7 +63,7 @@ class Board:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._events: dict[str, list[Event]] = {}
         self._read_up_to: dict[str, tuple[str, int]] = {}
-        self._merged: dict[tuple[int, bool], tuple[tuple[ClientList | None, ...], ClientList]] = {}
+        self._merged: dict[int, tuple[tuple[ClientList | None, ...], bool, ClientList]] = {}
         self._looked_at = time.monotonic()
         self.history = History()
         self.not_asked = 0  # members beyond MEMBERS_MAX
@@ -114,16 +114,17 @@ class Board:
                 )
             )
         )
-        known, merged = self._merged.get((window, self.shared), ((), None))
+        known, was_shared, merged = self._merged.get(window, ((), True, None))
+        shared = self.shared
         if (
             merged is None
+            or was_shared is not shared
             or len(known) != len(lists)
             or any(a is not b for a, b in zip(known, lists, strict=True))
         ):
-            shared = self.shared
             merge = partial(merge_clients, shared=shared)
             merged = await asyncio.to_thread(merge, [one for one in lists if one is not None])
-            self._merged[window, shared] = lists, merged
+            self._merged[window] = lists, shared, merged
         return merged
 
     @property

@@ -24,7 +24,7 @@ from tests.cluster import HOST, free_ports, processes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BROKER_ID_MAX: Final = 9
-_READY_SECONDS_MAX: Final = 30.0
+_READY_SECONDS_MAX: Final = 60.0  # as long as workers have
 _LOG_BYTES_SHOWN: Final = 8000
 
 
