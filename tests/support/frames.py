@@ -123,9 +123,15 @@ def heartbeat(*, correlation_id: int = 1, client_id: str = "a") -> bytes:
     return request(HEARTBEAT, 4, correlation_id=correlation_id, client_id=client_id, size=40)
 
 
-def api_versions(version: int = 3, *, correlation_id: int = 1, client_id: str | None = "a") -> bytes:
-    """An ApiVersions request."""
-    body = b"\2x\2y\0" if version >= 3 else b""
+def api_versions(
+    version: int = 3,
+    *,
+    correlation_id: int = 1,
+    client_id: str | None = "a",
+    software: tuple[str, str] = ("x", "y"),
+) -> bytes:
+    """An ApiVersions request; from version 3 on with the name and version of the client's software."""
+    body = b"".join(string_bytes(one, True) for one in software) + b"\0" if version >= 3 else b""
     return request(API_VERSIONS, version, body, correlation_id=correlation_id, client_id=client_id)
 
 

@@ -11,7 +11,6 @@ offered it). ApiVersions of any version is forwarded: a broker responds to an un
 """
 
 from collections.abc import Mapping
-from sys import intern
 from typing import Final
 
 from protocol.api import (
@@ -36,6 +35,7 @@ from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX, BROKERS_BYTES_
 from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
+from proxy.channel.libraries import shared
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.rewriting import Rewritten
 from proxy.channel.settings import AddressMap, ChannelSettings
@@ -181,7 +181,12 @@ def api_versions_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe an ApiVersions response, which is reduced in a sidecar too; note the client's software."""
-    direction.state.library = intern(api_versions.software(buf, body, min(end, pos + 4 + head[0]), head[2]))
+    """Owe an ApiVersions response, which is reduced in a sidecar too; note the client's software.
+
+    A client asks again in version 0, which has no software, if its broker does not know the first request's version.
+    """
+    library = api_versions.software(buf, body, min(end, pos + 4 + head[0]), head[2])
+    if library:
+        direction.state.library = shared(library)
     direction.state.in_flight.append((head[3], head[2], _APIS))
     return 0

@@ -12,6 +12,14 @@ from tests.support.scripted_member import rule, times
 
 Document = dict[str, Any]
 
+MUTED: Document = {
+    "library": "librdkafka 2.3.0",
+    "batch_bytes": 20_480,
+    "in_flight": 5,
+    "waits_until": "2026-11-23T10:40:01.250Z",
+}
+FREE: Document = {"library": "", "batch_bytes": None, "in_flight": 0, "waits_until": None}
+
 
 def connection(peer: str, seconds: float, **parts: float) -> Document:
     return {"peer": peer, "broker": 1, "seconds": seconds, "time": times(**parts)}
@@ -149,6 +157,24 @@ def test_lines_for_people_name_the_member_of_each_connection() -> None:
         "  a  broker 1  muted 50%  at gw-1",
         "  b\\x1b  broker 1  idle  at gw-2",
     ]
+
+
+def test_connection_keeps_its_particulars() -> None:
+    one = {**connection("a", 60, muted=0.5), **MUTED}
+    other = {**connection("b", 60), **FREE}
+    found = merged(client([one]), client([other]))
+    assert found["connections"] == [{**one, "member": "gw-1"}, {**other, "member": "gw-2"}]
+    assert list(verdict(found))[-2:] == [
+        "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
+        "  b  broker 1  idle  at gw-2",
+    ]
+
+
+def test_particulars_are_values() -> None:
+    rows = [{**connection("a", 60), **MUTED}, {**connection("b", 60), **FREE}]
+    found = told("gw-1", client(rows)).seen.connections
+    assert found[0][4:8] == ("librdkafka 2.3.0", 20_480.0, 5.0, "2026-11-23T10:40:01.250Z")
+    assert found[1][4:8] == ("", None, 0.0, "")
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,9 @@ def test_client_is_opened(watched: Watched) -> None:
     page.locator(".panel-clients").get_by_role("link", name="web-1").click()
     expect(page.locator("h1")).to_have_text("web-1")
     expect(page.locator(".panel-verdict")).to_contain_text("web-1 waited 62% of the last minute.")
-    expect(page.locator(".panel-connections")).to_contain_text("apache-kafka-java 4.4.0")
+    row = page.locator(".panel-connections tbody tr").first
+    expect(row).to_contain_text("10.0.0.7:51234apache-kafka-java 4.4.0")  # then the broker, and the time
+    expect(row).to_contain_text("16.4 kB2–")  # batches, responses owed, no wait
     expect(page.locator(".parts")).to_contain_text("62 %")
     expect(page.locator("svg.timeline path.line-muted")).to_have_count(1)
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
