@@ -26,7 +26,7 @@ from proxy.net.splicer import SPLICE_BYTES_MIN, SPLICE_REST_BYTES_MIN, Owner, Sp
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_KEPT_BYTES
 
-__all__ = ["Owner", "Pump"]
+__all__ = ["SPLICE_REST_BYTES_MIN", "Owner", "Pump"]
 
 _MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
 # One relay in sixteen is timed for the latency histogram: those that begin within 4 us of each 65 us of the clock.
@@ -43,7 +43,8 @@ _NS_PER_MS: Final = 1_000_000
 class Pump(Splicer):
     """One direction. Nothing is read while `paused`, which the owner sets (mute, hold, not connected).
 
-    `at_end`: whether the source has closed its direction; `encrypted`: whether all bytes go through the buffer.
+    `at_end`: whether the source has closed its direction; `encrypted`: whether all bytes go through the buffer;
+    `splice_min`: the outstanding bytes of a frame from which on it is spliced.
     """
 
     __slots__ = (
@@ -60,8 +61,15 @@ class Pump(Splicer):
         "paused",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False) -> None:
-        super().__init__(owner, shared, direction, encrypted)
+    def __init__(
+        self,
+        owner: Owner,
+        shared: Shared,
+        direction: Direction,
+        encrypted: bool = False,
+        splice_min: int = SPLICE_BYTES_MIN,
+    ) -> None:
+        super().__init__(owner, shared, direction, encrypted, splice_min)
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
         self._counted = 0  # bytes reported to the owner
@@ -180,7 +188,7 @@ class Pump(Splicer):
             self._show(self._buffer, self._view, count, started_ns)
         else:
             self._show_more(self._kept, self._view[:count], started_ns)
-        if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
+        if self._tuned or verdict.passthrough >= self._splice_min:
             self._go_on(count == self._read_bytes, started_ns)
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
@@ -219,7 +227,7 @@ class Pump(Splicer):
                 count = verdict.passing
                 if count:
                     # The rest of a large frame follows at once: send it in one packet with its beginning.
-                    flags = _MSG_MORE if verdict.passthrough >= SPLICE_BYTES_MIN else 0
+                    flags = _MSG_MORE if verdict.passthrough >= self._splice_min else 0
                     self._send(view[start : start + count], count, flags)
                 order = verdict.order
                 if order == PASS:

@@ -98,6 +98,13 @@ async def test_batch_of_a_default_producer_is_copied(rig: Rig) -> None:
     assert rig.stats.spliced_bytes == 0
 
 
+async def test_records_of_a_consumer_are_spliced(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    answered = answer(READ_BYTES_MAX + SPLICE_REST_BYTES_MIN + 1_000)
+    assert await through(broker, client, answered) == answered
+    assert rig.stats.spliced_bytes > SPLICE_REST_BYTES_MIN
+
+
 @pytest.mark.parametrize("size", [100_000, 500_000])
 @pytest.mark.parametrize("piece_bytes", [5_000, SPLICE_REST_BYTES_MIN + 1, READ_BYTES_MAX])
 async def test_frames_that_arrive_in_pieces_pass(rig: Rig, size: int, piece_bytes: int) -> None:
