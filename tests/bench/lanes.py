@@ -218,16 +218,18 @@ class Lanes:
         return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
 
     def _sluice(
-        self, name: str, first: int, tls: str = "", more: str = "", policy: str = "kip13"
+        self, name: str, first: int, tls: str = "", more: str = "", policy: str = "kip13", admin: str = ""
     ) -> list[str]:
         listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}{tls}"
         cluster = f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n'
-        return self._write(name, cluster, listener, more=more, policy=policy)
+        return self._write(name, cluster, listener, more=more, policy=policy, admin=admin)
 
-    def gateway_config(self, name: str, first: int, policy: str, *, captures: bool = False) -> Path:
+    def gateway_config(
+        self, name: str, first: int, policy: str, *, captures: bool = False, admin: str = ""
+    ) -> Path:
         """Write the configuration of one more gateway, its ports from `first` on; return its path."""
         more = self._capture_config(name) if captures else ""
-        self._sluice(name, first, more=more, policy=policy)
+        self._sluice(name, first, more=more, policy=policy, admin=admin)
         return self._directory / f"{name}.toml"
 
     def _capture_config(self, name: str) -> str:
@@ -241,6 +243,7 @@ class Lanes:
         limited: str = "client_id",
         more: str = "",
         policy: str = "kip13",
+        admin: str = "",
     ) -> list[str]:
         quotas = self._directory / f"{name}-quotas.toml"
         quotas.write_text(
@@ -251,7 +254,7 @@ class Lanes:
         path.write_text(
             f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
             f'\n[quotas]\nfile = "{quotas}"\npolicy = "{policy}"\n'
-            f'\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n{more}'
+            f'\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = "{admin}"\n{more}'
         )
         return sluice_command(path)
 

@@ -7,7 +7,7 @@ stand in front of one broker and take turns of under a second. CPU is what the s
 Printed for each policy and lane: the medians of both, the median ratio of neighbouring turns, its smallest and largest
 round, and the bootstrap interval of 95 %; with `--instructions` valgrind counts instead. The same revision on both
 sides shows what the run itself is worth. With `--capture both` both capture every request, with `--capture after`
-only the second one: of one revision, this is what capture costs.
+only the second one: of one revision, this is what capture costs. `--page after` has the console's page open on it.
 
 Exit code 1 when a ratio is over the bar, 2 when a revision cannot be measured. It measures no latency and no
 throughput: `make bench` does.
@@ -37,6 +37,7 @@ __all__ = ["main", "table"]
 POLICIES: Final = ("kip13", "schedule")
 FULL: Final = Amounts()
 CAPTURING: Final = {"none": (), "after": (AFTER,), "both": (BEFORE, AFTER)}
+WATCHED: Final = {"none": (), "after": (AFTER,)}
 LIMIT: Final = 1.03  # issue 14: at most 3 % per request
 CAPTURED_LIMIT: Final = 1.25  # issue 19: of capture, per request
 _BUILD: Final = ROOT / "build" / "price"
@@ -55,6 +56,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--instructions", action="store_true", help="count instructions with valgrind, in place of the time"
     )
     parser.add_argument("--capture", choices=CAPTURING, default="none", help="which sides capture")
+    parser.add_argument(
+        "--page", choices=WATCHED, default="none", help="on which sides the console's page is open"
+    )
     parser.add_argument("--only", default="", help="lanes whose name holds this, as Produce or 100")
     return parser.parse_args(arguments)
 
@@ -77,7 +81,7 @@ def measure(console: Console, given: argparse.Namespace, trees: Mapping[str, Pat
                 outcome.add([counted(policy, found, limit)])
                 continue
             figures: dict[str, Figures] = {}
-            with opened(running, trees, policy, capturing=capturing) as sides:
+            with opened(running, trees, policy, capturing=capturing, watched=WATCHED[given.page]) as sides:
                 for number in range(amounts.rounds):
                     play_round(running, sides, number, amounts, figures, wanted)
             outcome.tables.append(table(policy, figures))

@@ -10,14 +10,15 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 from tests.bench.lanes import NODE, Lane, require_free, sluice_command, wait_for
+from tests.bench.price.page import open_page
 from tests.bench.stage import Stage
-from tests.cluster import free_ports, processes
+from tests.cluster import HOST, free_ports, processes
 from tests.support.proxy_process import ROOT
 
 __all__ = ["AFTER", "BEFORE", "WORKING_TREE", "RevisionError", "checkout", "opened", "verify"]
@@ -64,30 +65,33 @@ def opened(
     policy: str,
     words: Sequence[str] = (),
     capturing: Collection[str] = (),
+    watched: Collection[str] = (),
 ) -> Iterator[list[Lane]]:
     """Start one gateway from each tree, by name, for the time of a `with` block.
 
     Args:
         words: what stands before its command.
         capturing: the names of those that capture every request.
+        watched: the names of those that the console shows, with its page open.
     """
     lanes: list[Lane] = []
-    children: list[subprocess.Popen[bytes]] = []
-    try:
+    with ExitStack() as started:
         for name, tree in trees.items():
             first = free_ports(3)[0]
             require_free(name, first, first + 1 + NODE)
-            config = stage.lanes.gateway_config(f"{name}-{policy}", first, policy, captures=name in capturing)
+            admin = f"{HOST}:{free_ports(1)[0]}" if name in watched else ""
+            config = stage.lanes.gateway_config(
+                f"{name}-{policy}", first, policy, captures=name in capturing, admin=admin
+            )
             log = stage.directory / f"{name}-{policy}.log"
             environment = _environment(tree)
             child = processes.start([*words, *sluice_command(config)], log=log, env=environment, cwd=tree)
-            children.append(child)
+            started.callback(processes.end, child)
             wait_for(first + 1 + NODE, child, log)
             lanes.append(Lane(name, first + 1 + NODE, first, child.pid))
+            if admin:
+                started.enter_context(open_page(admin))
         yield lanes
-    finally:
-        for child in children:
-            processes.end(child)
 
 
 def verify(tree: Path) -> None:
