@@ -97,9 +97,11 @@ def shorten(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
 def percent(part: float) -> str:
     """Return a part in percent.
 
-    >>> percent(0.624), percent(0.004), percent(0.0), percent(12.3)
-    ('62 %', '<1 %', '0 %', '1230 %')
+    >>> percent(0.624), percent(0.004), percent(0.0), percent(0.998), percent(12.3)
+    ('62 %', '<1 %', '0 %', '>99 %', '1230 %')
     """
+    if 0.995 <= part < 1:
+        return ">99 %"
     return "<1 %" if 0 < part < 0.005 else f"{part * 100:.0f} %"
 
 

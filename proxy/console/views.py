@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from proxy.console.board import Board
-from proxy.console.history import SLOT_SECONDS
+from proxy.console.history import SLOT_SECONDS, Sample
 from proxy.console.tables import Asked, choose
 from proxy.explain.parts import BROKER
 from proxy.v1.cause import SLOW_MS, WAITS_MIN, cause, heaviest, trouble
@@ -119,7 +119,7 @@ async def client(board: Board, asked: Asked) -> View:
             **common,
             "one": first,
             "others": [one for one in found if one is not first],
-            "samples": board.history.client((asked.user, asked.client_id), now, slots),
+            "samples": _until_last(board.history.client((asked.user, asked.client_id), now, slots)),
             "samples_seconds": slots * SLOT_SECONDS,
             "connections": merge_connections(found),
             "connections_total": sum(one.connections_total for one in found),
@@ -231,6 +231,11 @@ def _row(board: Board, one: Client, brokers: Sequence[Broker]) -> Mapping[str, A
         "quota": heaviest(one),
         "samples": board.history.client(key, time.monotonic(), _ROWS_SPARK_SLOTS),
     }
+
+
+def _until_last(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Return the samples without the newest slot while nothing is known of it: it would look as if all were over."""
+    return samples[:-1] if samples and samples[-1] is None else samples
 
 
 def _recent_p99(board: Board, broker: Broker) -> list[float | None]:

@@ -72,7 +72,7 @@ def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
     if others >= _COMPARED_MIN and own_ms is not None and own_ms >= max(10.0, _UNLIKE_TIMES * others_ms):
         return (
             f"which takes {time_text(own_ms)} per request of this client, and {time_text(others_ms)} per request of "
-            "others: it is slow at what this client asks for (size, acks, partitions), or at these times"
+            "others: what this client asks for (size, acks, partitions) takes long there, or the broker was slow then"
         )
     if by_time_ms >= max(_SLOW_MS, _STANDS_STILL_TIMES * p99_ms):
         return (
