@@ -27,7 +27,7 @@ from proxy.net.ends import QUIET_CAUSES, failure_of, free, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
-from proxy.net.pump import SPLICE_REST_BYTES_MIN, Pump
+from proxy.net.pump import Pump
 from proxy.net.shared import Outcome, Shared, Withdraw
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
@@ -112,7 +112,7 @@ class Connection:
         # Captured payloads must pass through the process.
         seen = encrypted or (tap is not None and tap.frames == KEEP)
         self.requests = Pump(self, shared, self.channel.requests, seen)
-        self.responses = Pump(self, shared, self.channel.responses, encrypted, SPLICE_REST_BYTES_MIN)
+        self.responses = Pump(self, shared, self.channel.responses, encrypted)
         self.responses.write_to(client)
         self.requests.read_from(client)
 

@@ -1,7 +1,7 @@
 """One direction of one connection: reads, passes the bytes to the channel, carries out its verdict, writes.
 
-Bytes that must be examined, and frames of up to about 128 KiB, go through the process's one read buffer; each run of
-unchanged frames leaves it in one `send`. The rest of a larger frame bypasses Python (`proxy.net.splicer`).
+Bytes that must be examined, and smaller frames, go through the process's one read buffer; each run of unchanged frames
+leaves it in one `send`. The rest of a large frame bypasses Python (`proxy.net.splicer`).
 
 Flow control: while read bytes are not yet written, the source is not read, and no further local response is inserted.
 Kept input is bounded by one read, or by `proxy.channel.bounds` if a direction needs a whole frame; pending output by
@@ -22,11 +22,11 @@ from typing import Final
 from proxy.channel import PASS, REPLACE, Direction
 from proxy.clock import clock_ns
 from proxy.net.shared import Shared
-from proxy.net.splicer import SPLICE_BYTES_MIN, SPLICE_REST_BYTES_MIN, Owner, Splicer
+from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_KEPT_BYTES
 
-__all__ = ["SPLICE_REST_BYTES_MIN", "Owner", "Pump"]
+__all__ = ["Owner", "Pump"]
 
 _MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
 # One relay in sixteen is timed for the latency histogram: those that begin within 4 us of each 65 us of the clock.
@@ -43,8 +43,7 @@ _NS_PER_MS: Final = 1_000_000
 class Pump(Splicer):
     """One direction. Nothing is read while `paused`, which the owner sets (mute, hold, not connected).
 
-    `at_end`: whether the source has closed its direction; `encrypted`: whether all bytes go through the buffer;
-    `splice_min`: the outstanding bytes of a frame from which on it is spliced.
+    `at_end`: whether the source has closed its direction; `encrypted`: whether all bytes go through the buffer.
     """
 
     __slots__ = (
@@ -61,15 +60,8 @@ class Pump(Splicer):
         "paused",
     )
 
-    def __init__(
-        self,
-        owner: Owner,
-        shared: Shared,
-        direction: Direction,
-        encrypted: bool = False,
-        splice_min: int = SPLICE_BYTES_MIN,
-    ) -> None:
-        super().__init__(owner, shared, direction, encrypted, splice_min)
+    def __init__(self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False) -> None:
+        super().__init__(owner, shared, direction, encrypted)
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
         self._counted = 0  # bytes reported to the owner
@@ -163,11 +155,7 @@ class Pump(Splicer):
 
     def _on_readable(self) -> None:
         verdict = self.direction.verdict
-        if (
-            verdict.passthrough >= SPLICE_REST_BYTES_MIN
-            and self._spliced()
-            and self._pass_payload(clock_ns())
-        ):
+        if verdict.passthrough >= SPLICE_BYTES_MIN and self._pass_payload(clock_ns()):
             return
         recv_into = self._recv_into  # called as a method, a slot's value is looked up the slow way
         try:
@@ -188,7 +176,7 @@ class Pump(Splicer):
             self._show(self._buffer, self._view, count, started_ns)
         else:
             self._show_more(self._kept, self._view[:count], started_ns)
-        if self._tuned or verdict.passthrough >= self._splice_min:
+        if self._tuned or verdict.passthrough >= SPLICE_BYTES_MIN:
             self._go_on(count == self._read_bytes, started_ns)
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
@@ -227,7 +215,7 @@ class Pump(Splicer):
                 count = verdict.passing
                 if count:
                     # The rest of a large frame follows at once: send it in one packet with its beginning.
-                    flags = _MSG_MORE if verdict.passthrough >= self._splice_min else 0
+                    flags = _MSG_MORE if verdict.passthrough >= SPLICE_BYTES_MIN else 0
                     self._send(view[start : start + count], count, flags)
                 order = verdict.order
                 if order == PASS:

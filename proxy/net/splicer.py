@@ -1,8 +1,8 @@
 """The payload of a large frame in a pump: socket → pipe → socket by `splice`, outside of Python.
 
-Begun if many bytes of the frame are outstanding: SPLICE_BYTES_MIN of a request, SPLICE_REST_BYTES_MIN of a response.
-What has arrived is spliced in the turn that has read the header. After a splice the next read is short: a header
-follows, and the payload after it should be spliced again, not copied. `proxy.net.pump` handles all other bytes.
+Begun if at least SPLICE_BYTES_MIN of the frame are outstanding. What has arrived is spliced in the turn that has read
+the header. After a splice the next read is short: a header follows, and the payload after it should be spliced again,
+not copied. `proxy.net.pump` handles all other bytes.
 """
 
 import errno
@@ -17,13 +17,9 @@ from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_BYTES_MAX
 
-__all__ = ["SPLICE_BYTES_MIN", "SPLICE_REST_BYTES_MIN", "Owner", "Splicer"]
+__all__ = ["SPLICE_BYTES_MIN", "Owner", "Splicer"]
 
-# Of a request: below it a copy costs no more than two splices, and Python's steps between them (decision 0016): the
-# client has just written these bytes, and they are in a cache.
-SPLICE_BYTES_MIN: Final = 128 * 1024
-# Of a response, which brokers send from files and no cache has; and of the last part of a frame that was spliced.
-SPLICE_REST_BYTES_MIN: Final = 32 * 1024
+SPLICE_BYTES_MIN: Final = 32 * 1024
 _LOW_WATER_BYTES_MAX: Final = 256 * 1024
 _SHORT_READ_BYTES: Final = 4 * 1024
 _NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
@@ -65,7 +61,6 @@ class Splicer(ABC):
         "_piped",
         "_read_bytes",
         "_shared",
-        "_splice_min",
         "_tuned",
         "bytes_total",
         "direction",
@@ -75,14 +70,11 @@ class Splicer(ABC):
         "src_fd",
     )
 
-    def __init__(
-        self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool, splice_min: int
-    ) -> None:
+    def __init__(self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool) -> None:
         self._owner = owner
         self._shared = shared
         self.direction = direction
         self._encrypted = encrypted
-        self._splice_min = splice_min
         self.src: Stream | None = None
         self.dst: Stream | None = None
         self.src_fd = self.dst_fd = -1
@@ -110,11 +102,8 @@ class Splicer(ABC):
         """Handle the source's close of its direction."""
 
     def _spliced(self) -> bool:
-        """Whether the rest of the frame is to be spliced: it is as large as that, or a part of the frame was."""
-        passthrough = self.direction.verdict.passthrough
-        return passthrough >= self._splice_min or (
-            passthrough >= SPLICE_REST_BYTES_MIN and self._pipe is not None
-        )
+        """Whether the rest of the frame is to be spliced."""
+        return self.direction.verdict.passthrough >= SPLICE_BYTES_MIN
 
     def _read_short(self) -> None:
         """Make the next read a short one."""
@@ -130,7 +119,7 @@ class Splicer(ABC):
         """
         passthrough = self.direction.verdict.passthrough
         was_large = spliced or self._low_water > 1
-        large = not self._encrypted and (passthrough >= self._splice_min or (passthrough > 0 and was_large))
+        large = not self._encrypted and (passthrough >= SPLICE_BYTES_MIN or (passthrough > 0 and was_large))
         # Without a pipe the payload goes through the buffer too.
         short = large or was_large
         self._tuned = short
@@ -195,7 +184,7 @@ class Splicer(ABC):
             return False
         if self._piped:
             return False
-        if self.direction.verdict.passthrough < SPLICE_REST_BYTES_MIN:
+        if self.direction.verdict.passthrough < SPLICE_BYTES_MIN:
             self._return_pipe()
         self._tune(spliced=True)
         return True

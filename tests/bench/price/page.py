@@ -1,7 +1,7 @@
 """The page of `sluice console` open on a proxy that is measured: the console's process, and a reader of its stream."""
 
+import http.client
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +39,6 @@ def _read(url: str, ended: threading.Event, received: list[int]) -> None:
         with urllib.request.urlopen(url, timeout=_PAGE_SECONDS_MAX) as response:
             while not ended.is_set() and (part := response.read1(_READ_BYTES)):
                 received[0] += len(part)
-    except (OSError, urllib.error.URLError):
+    except (OSError, ValueError, http.client.HTTPException):  # the stream ends within a chunk
         if not ended.is_set():
             raise
