@@ -232,7 +232,7 @@ def test_request_that_is_never_responded_to_is_told(
 
             def is_told() -> bool:
                 told = explained(sluice, client_id)["broker"]
-                return bool(told["under_way"] >= 1 and told["oldest_ms"] > 2000)
+                return bool(told and told["under_way"] >= 1 and told["oldest_ms"] > 2000)
 
             until(is_told, "a request of 2 s is told", 20.0)
         finally:
