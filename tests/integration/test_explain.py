@@ -228,6 +228,8 @@ def test_request_that_is_never_responded_to_is_told(
         repeat(lambda: wire.ask(sent), SECONDS)
         os.kill(kafka.process_id(broker), signal.SIGSTOP)
         try:
+            stopped = Path(f"/proc/{kafka.process_id(broker)}/stat")
+            until(lambda: stopped.read_text().rpartition(")")[2].split()[0] == "T", "the broker stands still")
             wire.send(sent)
 
             def is_told() -> bool:
