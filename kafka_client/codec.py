@@ -1,15 +1,14 @@
-"""Encodes and decodes whole messages with kafka-python; its message packages are `admin` and so on.
+"""Encodes and decodes whole messages with kafka-python's message classes.
 
-kafka-python reads a variable-length number to its last byte, however long, in quadratic time; so a response with more
-consecutive continuation bytes than any string or number of these messages is refused before. Fields that Kafka may
-send as null are None here.
+Fields that Kafka may send as null are None here.
 
 Non-obvious:
 
-- A response to Sluice's own request is looked through before it is read. kafka-python reads a number of variable
-  length to its last byte, in time that grows with the square, so one with 256 continuation bytes in a row is
-  refused (`kafka_client/codec.py`). What it makes of a response takes about twenty times the response's bytes, so
-  the limit of a response follows from what was asked for.
+- A response is searched for overlong numbers before it is decoded. kafka-python reads a variable-length number to its
+  last byte, in quadratic time; so a response with more consecutive continuation bytes than any string or number of
+  these messages has is refused.
+- A decoded response takes about twenty times the memory of its bytes. So each request has its own limit for the
+  response (`Request.bytes_max`), which follows from what is requested.
 """
 
 from typing import Any, Final
@@ -39,7 +38,7 @@ def decode(kind: Any, version: int, frame: Buffer) -> Any:
     """Decode the response in a whole frame.
 
     Args:
-        kind: the response's class.
+        kind: kafka-python's class of the response.
 
     Raises:
         WireError: the frame is not such a response.

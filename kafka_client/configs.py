@@ -1,7 +1,7 @@
 """DescribeConfigs 1: a few dynamic configs of topics and brokers (KIP-133, KIP-73).
 
-A broker can only describe itself. Synonyms are not requested: the value is the one in force, a broker's own before the
-cluster's default.
+A broker can describe only its own configs. Synonyms are not requested: a value is the one in force, which is a broker's
+own config or else the cluster's default.
 """
 
 from collections.abc import Mapping, Sequence

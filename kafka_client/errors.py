@@ -3,7 +3,7 @@
 OSError             the broker cannot be reached, or the connection breaks
 └── ClosedError     the broker closed the connection instead of sending a response
 TimeoutError        the caller's deadline has passed
-RefusedError        the broker responds with an error to all of a request
+RefusedError        the broker responds with one error to the whole request
 LoginError          the broker does not accept the credentials, or there are none
 WireError           what came back is not a response to the request (`protocol.errors`)
 """
@@ -25,7 +25,7 @@ class ClosedError(ConnectionError):
 
 
 class RefusedError(Exception):
-    """The broker responds with an error to all of a request; the text is the broker's."""
+    """The broker responds with one error to the whole request; the text is the broker's."""
 
 
 class LoginError(Exception):

@@ -1,7 +1,7 @@
-"""Metadata 12 and CreateTopics 5 for one topic that Sluice itself keeps records in: what it is, and its creation.
+"""Metadata 12 and CreateTopics 5 for a topic of Sluice's own: the requests that look it up and create it.
 
 Metadata says which operations this user may perform on the topic (KIP-430), so a missing permission is known before a
-write fails. The request creates no topic. Brokers before Kafka 2.8 have no topic ids and refuse this version.
+write fails. The Metadata request creates no topic. Brokers before Kafka 2.8 have no topic ids and refuse this version.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class TopicLook(NamedTuple):
 
     Attributes:
         error_code: Kafka's; 3 for a topic that does not exist, 29 for one that this user may not describe.
-        operations: the AclOperation codes of what this user may do; None from a broker that does not tell.
+        operations: the AclOperation codes of what this user may do; None if the broker does not return them.
         brokers: the number of live brokers.
     """
 

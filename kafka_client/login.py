@@ -2,7 +2,8 @@
 
 The password is read again for each login, so that a changed file needs no restart. It is never logged; the broker's
 message about a refused login is.
-Ignored: re-authentication (KIP-368); a broker that ends a session closes the connection, and the next one logs in.
+Re-authentication (KIP-368) is not supported: a broker closes the connection when its session ends, and the next
+connection logs in again.
 """
 
 import asyncio

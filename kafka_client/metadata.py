@@ -57,7 +57,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicPartitions(NamedTuple):
-    """A topic, or the error why it is missing."""
+    """A topic with its partitions, or the error code that the broker has returned for it."""
 
     error_code: int
     topic_id: bytes
@@ -77,7 +77,7 @@ class ClusterMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic as a broker knows it; without a name if the broker does not know it."""
+    """A topic's name and id as a broker knows them; the name is empty if the broker does not know the id."""
 
     error_code: int
     name: str | None

@@ -1,4 +1,4 @@
-"""The client side of the quota API (KIP-546), for Sluice and for brokers.
+"""The client side of the quota API (KIP-546), whose server is a Sluice or a broker.
 
 A broker forwards an alteration to the controller itself, so any address of the cluster will do. A response to
 DescribeClientQuotas is decoded here, one entity at a time: it may have 100,000 entities, which kafka-python would

@@ -1,6 +1,6 @@
 """ListPartitionReassignments and AlterPartitionReassignments, sent by Sluice itself (KIP-455).
 
-`protocol` has the messages, since Sluice also parses and makes them for clients.
+The messages are encoded and decoded in `protocol`, since Sluice also handles them for clients.
 """
 
 from collections.abc import Mapping

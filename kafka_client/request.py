@@ -20,7 +20,7 @@ class Request(NamedTuple, Generic[T]):
 
     Attributes:
         body: the fields, without a header.
-        read: decodes a whole frame; raises WireError. For large frames this takes longer than a turn of the loop may.
+        read: decodes a whole frame; raises WireError. A large frame takes longer than one turn of the loop may take.
         bytes_max: the longest accepted response; a longer one is refused when its length is read.
     """
 

@@ -1,4 +1,4 @@
-"""One SASL exchange with kafka-python's mechanisms, which have no connection and no clock.
+"""One SASL exchange by kafka-python's mechanisms, without a connection and a clock.
 
 GSSAPI needs the package gssapi and AWS_MSK_IAM botocore; both find their credentials themselves. For OAUTHBEARER the
 password is the token.
@@ -62,7 +62,11 @@ class Exchange:
         return token
 
     def receive(self, token: bytes) -> bool:
-        """Take the broker's token, which may fail to prove its identity; return whether the exchange has ended."""
+        """Take the broker's token; return whether the exchange has ended.
+
+        Raises:
+            LoginError: the token is invalid, or does not prove that the broker knows the password (SCRAM).
+        """
         with self._library_errors("got a wrong message from the broker"):
             if self._challenge_expected:
                 _check_challenge(token)

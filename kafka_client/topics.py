@@ -1,6 +1,6 @@
 """ApiVersions 3, CreateTopics 5 and ListOffsets 6: the requests that prepare the target of a replay.
 
-Their Metadata requests are in `kafka_client.metadata`.
+The Metadata requests of a replay are in `kafka_client.metadata`.
 """
 
 from collections.abc import Sequence

@@ -1,3 +1,3 @@
-"""From captured traffic to quotas, on Spark: never in the traffic's way (docs/offline.md)."""
+"""The pipeline from captured traffic to recommended quotas, on Spark; no part of the proxy (docs/offline.md)."""
 
 __all__: list[str] = []

@@ -1,6 +1,6 @@
-"""Lineage: from which runs of other stages a result was made, noted in the mark of each finished stage.
+"""The lineage of results: the mark of each finished stage names the runs of other stages that it was made from.
 
-If a stage is run again, results made from its previous run are out of date, though they look finished. So each run has
+If a stage is run again, results made from its previous run are out of date, although they are complete. So each run has
 an id, and its mark has the ids of the runs that it has read.
 """
 
@@ -37,7 +37,7 @@ def check(work: str, stage: str, mark_of: Callable[[str], str | None]) -> None:
             have been read from another directory.
 
     Raises:
-        InputError: it was not; the message names the stage to run again.
+        InputError: the stage is out of date; the message names the stage to run again.
     """
     for before, run in _parsed(mark_of(stage) or "").get("made_from", {}).items():
         text = mark_of(before)

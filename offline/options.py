@@ -23,7 +23,7 @@ FOLLOWERS: Final = r"broker-\d+-fetcher-\d+"
 
 
 def current_scope(scope: str) -> str:
-    """Return the present name of a scope, which work directories and commands of earlier releases may call otherwise.
+    """Return the present name of a scope; work directories and commands of earlier releases may use the old one.
 
     >>> current_scope("gateway"), current_scope("broker")
     ('cluster', 'broker')
@@ -37,8 +37,8 @@ class SparkOptions:
 
     Attributes:
         master: Spark's own notation.
-        driver_memory: of the JVM; in `local` mode everything but the Python workers.
-        partitions: of shuffles; 0 = four a core.
+        driver_memory: the JVM's memory; in `local` mode that of all of Spark but its Python workers.
+        partitions: the number of shuffle partitions; 0 = four for each core.
         local_directory: where shuffles spill; "" = the system's own.
         jars: directory with jars for Spark's Kafka source; "" = none.
         progress: whether to show bars.
@@ -100,12 +100,12 @@ class Goal:
 
     Attributes:
         capacity_in, capacity_out: bytes/s that one broker can take from and give to clients; None = not stated.
-        throttled_share: of the clients that may be throttled.
-        overrides: at most so many.
-        headroom: a client's need is multiplied by it.
+        throttled_share: the share of clients that may be throttled.
+        overrides: the largest number of overrides.
+        headroom: the factor of a client's need.
         tolerance: a client counts as throttled when it had to wait for more than this share of the recorded time.
         network: bytes/s of a broker's network interface, for the replication throttle; None = not stated.
-        replication_factor: likewise.
+        replication_factor: the replication factor, for the replication throttle.
         sample: the share of connections that was captured, above 0; below 1 no client's limits are recommended.
     """
 
@@ -120,7 +120,7 @@ class Goal:
     sample: float = 1.0
 
     def capacity(self, direction: str) -> float | None:
-        """The one of this direction."""
+        """The capacity in this direction, in bytes/s; None if it is not stated."""
         return self.capacity_in if direction == "produce" else self.capacity_out
 
 
@@ -133,7 +133,7 @@ class ApplyOptions:
         bootstrap: a server that takes AlterClientQuotas; "" = none.
         dry_run: show the difference and change nothing.
         step, steps: the step of a staged rollout, from today's use to the recommendation, and the number of steps.
-        ca_file: speak TLS, and trust these.
+        ca_file: the certificates to trust, with which TLS is used; "" = no TLS.
     """
 
     quotas_file: str = ""

@@ -1,6 +1,7 @@
-"""The quota API for `apply` (KIP-546): `kafka_client`'s, on a plain or TLS connection, without coroutines.
+"""The client of the quota API for `apply` (KIP-546): that of `kafka_client` as blocking calls, with or without TLS.
 
-Where a server requires SASL, `sluice quotas apply FILE` does the same with `--command-config`, and the errors say so.
+SASL is not supported. For a server that requires it, errors refer to `sluice quotas apply FILE --command-config`, which
+does the same.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Every table of the pipeline as data: its columns, their Spark types and what they mean.
+"""Every table of the pipeline as data: its columns with their Spark types and meanings.
 
-A stage writes exactly these columns, in this order, none of them null but where it says so; docs/offline.md shows the
-same table (a test compares). Times are UTC. `user` and `client_id` are the parts of the quota entity: "" where the
-entity does not have that part. The captured row itself is `protocol.capture`'s.
+A stage writes exactly these columns, in this order; a column is not null unless its meaning says so. docs/offline.md
+shows the same tables (a test compares). Times are UTC. `user` and `client_id` are the parts of the quota entity: "" if
+the entity does not have that part. The captured row itself is defined by `protocol.capture`.
 """
 
 from collections.abc import Iterable, Mapping

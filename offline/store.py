@@ -148,12 +148,12 @@ class Writer:
         self.path = partial
 
     def table(self, name: str, frame: DataFrame, *, files: int = 0) -> DataFrame:
-        """Write one table with its declared columns; what comes back reads it.
+        """Write one table with its declared columns; return a DataFrame that reads it.
 
         Args:
-            name: without the stage.
-            frame: with at least the declared columns.
-            files: how many to write; 0 = as many as there are partitions.
+            name: the table's name without the stage.
+            frame: a DataFrame with at least the declared columns.
+            files: the number of files; 0 = one for each partition.
         """
         columns = TABLES[f"{self._stage}/{name}"]
         chosen = frame.select(*(F.col(column.name).cast(column.type) for column in columns))
@@ -162,7 +162,7 @@ class Writer:
         return self._store._spark.read.schema(ddl(columns)).parquet(target)
 
     def drop(self, name: str) -> None:
-        """Take away what was only for this stage's own use."""
+        """Remove a table that only this stage itself has used."""
         self._store._delete(f"{self.path}/{name}")
 
     def put(self, name: str, text: str) -> None:

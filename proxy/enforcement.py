@@ -2,7 +2,7 @@
 
 It is switched by SIGUSR1, and by `sluice enforcement` at the admin port. It applies at once; then it is written to
 `enforcement.json` in `[state] directory`. Without that directory, or if the file cannot be written, it holds until the
-process ends, and the answer and the log say so. A file that cannot be read means that quotas are enforced: one error
+process ends, and the response and the log say so. A file that cannot be read means that quotas are enforced: one error
 line, and a counter.
 """
 

@@ -86,7 +86,7 @@ class QuotaTopic:
 
     @property
     def not_ready(self) -> str:
-        """Why there are no quotas yet; "" if there are."""
+        """The reason why there are no quotas yet; "" if there are."""
         return "" if self._follower is None else self._follower.not_ready
 
     def families(self) -> list[Family]:

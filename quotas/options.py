@@ -15,7 +15,7 @@ UnknownUsers = Literal["none", "default", "refuse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How quotas are enforced; limits themselves are `definitions.Definitions`.
+    """The rules by which quotas are enforced; limits themselves are `definitions.Definitions`.
 
     Attributes:
         policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.

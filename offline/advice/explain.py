@@ -119,7 +119,7 @@ def direction_lines(
     Args:
         waits: the throttle time of each client with the recommendation, in ms.
         seconds: the recorded time.
-        gateway: whether loads are of all brokers together.
+        gateway: whether the loads are those of all brokers together.
     """
     sure = confidence(
         seconds=seconds,

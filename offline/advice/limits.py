@@ -1,20 +1,20 @@
 """Defaults and overrides for produce and fetch (KIP-13: a default for most, overrides for the few that need more).
 
-A client's *need* is the smallest candidate that does not throttle it in the backtest, and neither does any larger one.
-Recommended is the next candidate that leaves the headroom above it.
+A client's *need* is the smallest candidate from which on no candidate throttles it in the backtest. Recommended is the
+smallest candidate that exceeds the need by the headroom.
 
 1. Outliers: the heaviest clients that need more than twice what half of the clients need, at most as many as there may
    be overrides. They get their own quota, so they do not count against the default.
 2. Default: the smallest candidate that throttles none of the other clients, with the headroom, and lets one large
-   request through (`DEFAULT_MIN`). Where no capacity is stated, the stated share of them may need more, and the default
-   is smaller by that; where one is stated, no client is cut for the share's sake.
-3. Capacity: where this default puts more on a broker than it can take, the largest candidate that fits is taken.
-4. Overrides: for the outliers what they need, or less where the brokers cannot take that. All are raised to one common
-   level: the highest one that fits. A client that would get no more than the default gets no override. Neither does one
-   that a quota cannot name (`names`); its place goes to the next.
+   request through (`DEFAULT_MIN`). If no capacity is stated, the goal's share of these clients may need more, and the
+   default is smaller accordingly; if a capacity is stated, the share is not used.
+3. Capacity: if this default puts more load on a broker than its capacity, the largest candidate that fits is taken.
+4. Overrides: the outliers get what they need, or less if the capacity does not allow it: all overrides are raised to
+   one common level, the highest one that fits. A client that would get no more than the default gets no override, and
+   neither does a client that a quota cannot name (`names`); its place goes to the next one.
 
-Each result says what bound it: the clients' needs, the goal, the capacity, or the ladder, whose largest candidate was
-not enough. Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
+Each result has its *bound*: the clients' needs, one large request, the goal, the capacity, or the ladder, whose largest
+candidate was not enough. Loads are means over ten seconds, KIP-13's window, in which a client may send all at once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -63,10 +63,10 @@ class Override:
     """One client's own quota.
 
     Attributes:
-        index: of the candidate.
-        least: of the candidate that it needs.
-        need: the same with headroom; as many as there are: more than any.
-        bound: `need`, or what keeps it below that: `capacity` or `ladder`.
+        index: the index of its candidate.
+        least: the index of the candidate that it needs.
+        need: the same with headroom; the number of candidates if none is large enough.
+        bound: `need`, or the reason why it is below that: `capacity` or `ladder`.
     """
 
     user: str
@@ -82,17 +82,17 @@ class Limits:
     """The recommendation for one direction.
 
     Attributes:
-        default: index of the candidate.
-        least: of the candidate that the client needs from which it follows; as many as there are: more than any.
-        overrides: the heaviest first.
+        default: the index of the default's candidate.
+        least: the need from which the default follows, as an index; the number of candidates if none is enough.
+        overrides: the overrides, the heaviest client first.
         bound: the reason of the default.
-        counted: clients that the default is for: not those with an override, nor those in `no_capacity`.
+        counted: the number of clients that the default applies to: without an override, and not in `no_capacity`.
         allowed: how many of them may be throttled.
-        throttled: clients that will be.
-        wanted: the default without a capacity; above `default` where capacity forbids it.
-        beyond: how many of the counted clients need more than any candidate, with headroom; nothing larger was tried.
-        peak: of the busiest broker, over ten seconds.
-        fits: whether it is within the stated capacity.
+        throttled: the clients that will be throttled.
+        wanted: the default without regard to capacity; above `default` if the capacity does not allow it.
+        beyond: the number of counted clients that need more than any candidate, with headroom.
+        peak: the load of the busiest broker in its busiest ten seconds, in bytes/s.
+        fits: whether the peak is within the stated capacity.
         no_capacity: clients that would have got an override if the brokers had any capacity above the default.
         unnameable: clients that would have got an override if a quota could name them.
     """

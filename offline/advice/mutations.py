@@ -56,8 +56,8 @@ def mutation_quota(
 def burst_for(seconds: Mapping[int, int], rate: float) -> float:
     """The smallest burst with which a bucket of this rate is never overdrawn before a request.
 
-    A request is admitted while the bucket is not below 0, whatever its size; so only the mutations before the last
-    request of a busy time count. Requests of one second count as one, except for one mutation, the last.
+    A request of any size is admitted while the bucket is not below 0, so only the mutations before a request count. Of
+    the mutations in one second all but one count as made before the last request in it.
 
     >>> burst_for({0: 10, 1: 10, 2: 10}, 2.0)  # 9; then 10 - 2 + 9; then 20 - 4 + 9
     25.0
@@ -74,7 +74,7 @@ def burst_for(seconds: Mapping[int, int], rate: float) -> float:
 
 
 def _busiest(seconds: Mapping[int, int]) -> int:
-    """The largest number in any minute."""
+    """The largest number of mutations in any minute."""
     ordered = sorted(seconds)
     best = total = first = 0
     for second in ordered:
@@ -87,7 +87,7 @@ def _busiest(seconds: Mapping[int, int]) -> int:
 
 
 def _client_rate(seconds: Mapping[int, int]) -> float:
-    """The smallest rate whose eleven seconds of burst are enough."""
+    """The smallest rate, in mutations/s, for which a burst of eleven seconds is enough."""
     low, high = 0.0, float(sum(seconds.values()))
     for _ in range(40):
         middle = (low + high) / 2

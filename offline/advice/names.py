@@ -1,8 +1,8 @@
 """Clients as quota entities: the entity of an override, and of the default. Pure.
 
-An override names all parts of a client as chosen by `--by`, or there is none. A part of the name would be another
-entity: (user alice) without a client id is one budget for all of alice's clients, and precedes the default that each of
-them has separately. The literal name `<default>` cannot be written (KAFKA-18808).
+An override names all parts of a client that `--by` selects; otherwise the client gets no override. A part of the name
+would be another entity: (user alice) without a client id is one budget for all of alice's clients, and precedes the
+default that each of them has separately. A client with the literal name `<default>` cannot be named (KAFKA-18808).
 """
 
 from offline.options import By

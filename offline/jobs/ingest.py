@@ -1,8 +1,8 @@
 """Captures -> `ingest/requests`: checks the files, relates the clocks, and converts rows to the stages' format.
 
 Invalid input is an error that names the file, or the file and the row; with `lenient` it is left out, listed in
-`ingest/problems`, and counted. A step of the wall clock is reported and harmless: intervals are the monotonic clock's,
-with the offset of the longer part. A process whose clock is wrong until its end is refused if it is too far off.
+`ingest/problems`, and counted. A step of the wall clock is reported and harmless: times are the monotonic clock's, with
+the wall clock's offset of the longer part. A process whose clock is never corrected is refused if it is too far off.
 """
 
 import json

@@ -26,8 +26,8 @@ class Span:
     """The recorded time.
 
     Attributes:
-        seconds: from the first request to the last, including gaps between captures: the length of every time axis.
-        recorded: the seconds in which any process recorded; shares of the time refer to these.
+        seconds: the time from the first request to the last, with gaps between captures: the length of every time axis.
+        recorded: the number of seconds in which any process recorded; shares of the time refer to these.
     """
 
     start_s: int
@@ -45,12 +45,12 @@ class Span:
 class Effects:
     """The time that each client waits at each candidate, over all brokers.
 
-    100,000 clients x 20 candidates x 16 bytes are 32 MB for a direction, and half as much goes for their names.
+    With 100,000 clients and 20 candidates a direction takes 32 MB (16 bytes each), and half as much for names.
 
     Attributes:
         clients: user and client id.
-        throttle_ms: by client and candidate.
-        idle_ms: the part of it while the quota was not used up.
+        throttle_ms: the wait in ms, by client and candidate.
+        idle_ms: the part of the wait in which the quota was not used up.
     """
 
     clients: Sequence[Client]
@@ -115,12 +115,12 @@ class MeasuredLoads:
     def __init__(
         self, loads: DataFrame, blocks: DataFrame, alone: DataFrame, candidates: Sequence[float]
     ) -> None:
-        """All of one direction.
+        """Create the loads of one direction.
 
         Args:
-            loads: the table.
-            blocks: as `transforms.loads.blocks_of` gives them.
-            alone: quota, peak_10s: the peaks with each candidate as the default.
+            loads: the table `backtest/loads`.
+            blocks: the result of `transforms.loads.blocks_of`.
+            alone: quota and peak_10s: the peak with each candidate as the default.
         """
         names = loads.filter("heavy").select("user", "client_id").distinct().collect()
         self.heavy: Collection[Client] = {(row["user"], row["client_id"]) for row in names}

@@ -3,9 +3,9 @@
 The pure functions of `offline.advice` decide, over aggregated tables; this module provides the tables and writes the
 results.
 
-A sample of connections contains no client completely: of ten connections of a client it has about one, whose demand
-does not show the client's need; the same holds for partition mutations. So a sample only gives scaled loads and the
-replication throttle that follows from them, and no client's limit.
+A sample of connections has only a part of each client: of ten connections it has about one, whose demand does not show
+the client's need. The same holds for partition mutations. So from a sample only scaled loads are computed, and the
+replication throttle that follows from them, but no client's limit.
 """
 
 import json

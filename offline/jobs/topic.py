@@ -1,6 +1,6 @@
-"""A Kafka topic as a capture: one row as JSON in each record; read once.
+"""A Kafka topic as a capture: each record is one row as JSON.
 
-Every pass over a Kafka source would read the topic's end again, and parse everything again. So there is one pass, which
+Each pass over a Kafka source would read to the topic's new end and parse all records again. So there is one pass, which
 writes the rows as Parquet for all others. The header `sluice.capture.schema` of a record is the version of its layout.
 """
 

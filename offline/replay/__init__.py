@@ -1,16 +1,16 @@
-"""Replay: what was captured is sent again, open loop, and measured (issue 7).
+"""Replay: sends captured requests again, in an open loop, and measures the responses (issue 7).
 
     reading       capture files -> requests, in the order of their times
-    schedule      pure: requests -> what is sent when, at a speed, on which connection
-    frames        pure: one planned request -> bytes; made up where nothing was kept
-    shares        pure: which of the target's partitions it goes to, and how much to each
-    payload       record batches of a wanted size
-    target        what a recording needs of a cluster, and what stands there for what was recorded
-    prepare       a look at the target, and what is made for it; by `peer`
-    driver        many connections on one core that keep the schedule
-    encode_ahead  frames made while nothing is due
-    connection    one connection, and the room that all have
-    samples       what became of each request
+    schedule      pure: requests -> a plan: the time and connection of each request
+    frames        pure: one planned request -> bytes; synthetic ones if its frame was not captured
+    shares        pure: distributes a request over the target's partitions
+    payload       record batches of a given size
+    target        the requirements of a recording, and the counterparts of its brokers and partitions at the target
+    prepare       reads the target's state and creates missing topics, by `peer`
+    driver        runs the plan on many connections, on one core
+    encode_ahead  encodes frames while no request is due
+    connection    one connection, and the bound of all connections' unsent bytes
+    samples       the state and measurements of each request
     measure       latencies, throttle times, lateness
     report        JSON and HTML
     process       open files and signals

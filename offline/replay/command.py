@@ -1,8 +1,8 @@
 """`sluice-offline replay`: arguments, progress, files, exit codes.
 
-Exit code 0: replayed; what was lost or failed with an error is in the report. 1: it could not be, and one line says
-why. 3: no request got a response, though some expect one; or nothing was sent. 130 and 143: stopped by Ctrl-C or
-SIGTERM; what there is by then is reported.
+Exit codes: 0 after a replay, whose report counts lost and failed requests; 1 if the replay cannot run, with the reason
+in one line; 3 if no request got a response although some expect one, or if none was sent; 130 and 143 after Ctrl-C and
+SIGTERM, with a report on the replay so far.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """One connection of a replay, and the bound of the unsent bytes of all connections.
 
-A connection is opened before its first request, again when it was lost, and closed at its last request's response: a
-recording of many short connections has few at a time, and so has its replay.
+A connection is opened before its first request, reopened after a loss, and closed at the response to its last request.
+So the replay of many short connections has as few of them at a time as the recording.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether the maximum of requests is in flight, or waits."""
+        """Whether the largest number of requests is in flight or waiting."""
         return max(len(self._in_flight), len(self._waiting)) >= IN_FLIGHT_MAX
 
     @property
@@ -131,8 +131,8 @@ class Connection(asyncio.Protocol):
 class SendBudget:
     """The bound of the unsent bytes of all connections.
 
-    Transports do not report sent bytes, so bytes are only added up; connections are asked when the sum exceeds the
-    bound, and not again for a while if it really does.
+    Transports do not report sent bytes, so reserved bytes are only added up. When the sum exceeds the bound, the unsent
+    bytes of all connections are counted; if these exceed it as well, they are not counted again for a while.
     """
 
     def __init__(self, connections: Iterable[Connection]) -> None:

@@ -1,4 +1,4 @@
-"""Encodes frames ahead, while no request is due: encoding takes up to milliseconds, and would make its request late."""
+"""Encodes frames ahead while no request is due: encoding may take milliseconds, which would make the request late."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class EncodeAhead:
         return len(self._ready)
 
     def take(self, place: int) -> Frame | None:
-        """Return the frame of the request at `place`, the next one; None if nothing is left of it."""
+        """Return the frame of the next request, at `place`; None if nothing of it can be sent."""
         if not self._ready:
             return self._encoder.encode(self._sends[place].request, place)
         frame = self._ready.popleft()

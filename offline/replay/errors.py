@@ -1,4 +1,4 @@
-"""Errors of a replay; each is one line on standard error, with exit code 2.
+"""Errors of a replay; each is one line on standard error, with exit code 1.
 
 ReplayError
     CaptureError    a capture cannot be read; the message names the file

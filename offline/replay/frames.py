@@ -2,8 +2,8 @@
 synthetic ones.
 
     Produce     the same bytes and records to each partition: batches of zeros with a valid checksum
-    Fetch       the same bytes from each partition, from its beginning, without a session and without waiting; not from
-                partitions that brought nothing, since a broker returns a whole batch even if one byte is asked for
+    Fetch       the same bytes from each partition, from its beginning, without a session and without waiting;
+                partitions that returned no bytes are left out, since a broker returns at least a whole batch
     others      a ping of similar size: Metadata of no topics if the response was below 512 bytes, Metadata of all
                 topics if it was above 4 KiB, ApiVersions in between
 
@@ -60,7 +60,7 @@ class Encoder:
         return self._shares.left_out
 
     def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
-        """Encode a request's frame; None if nothing is left of it."""
+        """Encode a request's frame; None if none of its partitions has a place at the target."""
         if row.frame and row.api_key != PRODUCE:
             low, high = self._placement.ranges.get(row.api_key, (0, -1))
             if low <= row.api_version <= high:

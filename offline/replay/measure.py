@@ -1,9 +1,9 @@
 """The result of a replay, as one JSON value: counts, rates, percentiles, and the recorded figures.
 
-Latencies are in ms from the time at which a request was due, ranked over all requests with a response: a response that
-never came, or whose request was not sent for lack of room or of a connection, counts as infinitely late. A percentile
-at such a request is None. For the requests with a response the recorded figures are there too: the broker's time and
-the delay by quotas, so a difference is due to the target, the proxy, or the quotas.
+Latencies are in ms, from the time at which a request was due. Percentiles are over all requests that expect a response:
+a request without one, because it never came, or because the request was not sent for lack of room or of a connection,
+has an infinite latency, and a percentile at such a request is None. For the requests with a response the result has the
+recorded figures too: the broker's time and the delay by quotas.
 """
 
 from collections import Counter
@@ -54,7 +54,11 @@ class Point(NamedTuple):
 
 
 def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
-    """The nearest rank: the smallest value that `share` of all do not exceed; `endless` more exceed any value.
+    """The nearest-rank percentile: the smallest value that `share` of all values do not exceed; None if it is infinite.
+
+    Args:
+        ordered: the finite values, ascending.
+        endless: the number of infinite values.
 
     >>> percentile([1, 2, 3, 4], 0.5), percentile([1, 2, 3, 4], 0.51), percentile([7], 0.99)
     (2, 3, 7)
@@ -145,7 +149,7 @@ def _fetched(plan: Plan, samples: Samples, completed: Sequence[int]) -> dict[str
 
 
 def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
-    """The same by the API of the sent request, with the recorded API if it differs."""
+    """Latencies by the API of the sent request, with the recorded API if it differs."""
     by_name: dict[str, list[int]] = {}
     for place, planned in enumerate(plan.sends):
         if samples.latency_us[place] >= 0 or samples.no_response(place):

@@ -1,7 +1,7 @@
 """The requests that a replay sends, as bytes; each in one flexible version that Kafka has known since 2.8.
 
-Produce 9 to 12, Fetch 12 without a session, Metadata 9 and ApiVersions 3. Any of them can be made longer by a tagged
-field that no broker knows, which brokers skip (KIP-482). What is asked before a replay is `kafka_client`'s.
+Produce 9 to 12, Fetch 12 without a session, Metadata 9 and ApiVersions 3. Any of them can be made longer by an unknown
+tagged field, which brokers skip (KIP-482). The requests of the preparation are in `kafka_client`.
 """
 
 import struct
@@ -32,7 +32,12 @@ _TAG_OF_NOBODY: Final = 9999
 def request(
     api_key: int, version: int, correlation_id: int, client_id: str, body: bytes, size: int = 0
 ) -> bytes:
-    """A whole frame; `body` ends before its tag section, which fills it up to `size` bytes without prefix."""
+    """Return a whole frame.
+
+    Args:
+        body: the fields without the tag section at their end.
+        size: the least size of the frame without its length prefix; the tag section fills it up.
+    """
     name = client_id.encode("utf-8", "backslashreplace")[:32767]
     head = struct.pack(">hhih", api_key, version, correlation_id, len(name)) + name + b"\0"
     short = size - len(head) - len(body) - 1
@@ -42,7 +47,7 @@ def request(
 
 
 def _tags(short: int) -> bytes:
-    """A tag section that is `short` bytes longer than an empty one, as far as it can be."""
+    """Return a tag section that is `short` bytes longer than an empty one, or as close to that as possible."""
     key = uvarint_bytes(_TAG_OF_NOBODY)
     for width in range(1, 6):
         size = short - len(key) - width
@@ -58,7 +63,7 @@ def _text(text: str) -> bytes:
 
 
 def produce(acks: int, topics: Iterable[tuple[str, Sequence[tuple[int, bytes]]]]) -> bytes:
-    """Record batches by topic and partition."""
+    """Return the fields of a Produce; `topics` has the record batches by topic and partition."""
     entries = list(topics)
     out = [b"\0", struct.pack(">hi", acks, _TIMEOUT_MS), count_bytes(len(entries), True)]
     for topic, partitions in entries:
@@ -70,7 +75,12 @@ def produce(acks: int, topics: Iterable[tuple[str, Sequence[tuple[int, bytes]]]]
 
 
 def fetch(bytes_max: int, topics: Iterable[tuple[str, Sequence[tuple[int, int, int]]]]) -> bytes:
-    """Without a session and without waiting: offset and size by topic and partition."""
+    """Return the fields of a Fetch without a session and without waiting.
+
+    Args:
+        bytes_max: max_bytes of the request.
+        topics: partition, offset and max_bytes of each partition, by topic.
+    """
     entries = list(topics)
     out = [struct.pack(">iiiibii", _CONSUMER, 0, 0, bytes_max, 0, 0, -1), count_bytes(len(entries), True)]
     for topic, partitions in entries:
@@ -83,11 +93,11 @@ def fetch(bytes_max: int, topics: Iterable[tuple[str, Sequence[tuple[int, int, i
 
 
 def metadata(topics: Sequence[str] | None) -> bytes:
-    """About these topics, None for all; none is created."""
+    """Return the fields of a Metadata request for these topics, None for all; it creates no topic."""
     names = b"\0" if topics is None else count_bytes(len(topics), True)
     return names + b"".join(_text(topic) + b"\0" for topic in topics or ()) + b"\0\0\0"
 
 
 def api_versions() -> bytes:
-    """The name and version of this software."""
+    """Return the fields of an ApiVersions request: the name and version of this software."""
     return _text("sluice-replay") + _text("1")

@@ -41,7 +41,7 @@ def _head(offset: int, value_bytes: int) -> bytes:
 
 
 def _fitting(offset: int, size: int) -> int:
-    """The size of a record's value, so that it takes `size` bytes, or a byte less where none fits."""
+    """The size of a record's value with which the record takes `size` bytes, or one byte less if no size fits."""
     value_bytes = max(size - len(_head(offset, size)) - 1, 0)
     while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
         value_bytes -= 1
@@ -58,7 +58,7 @@ class Batches:
         self._kept: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
 
     def batch(self, size: int, records: int, timestamp_ms: int) -> bytes:
-        """As the function of that name."""
+        """Return a batch of `size` bytes; see the function `batch`."""
         key = (size, records, timestamp_ms)
         made = self._kept.get(key)
         if made is not None:

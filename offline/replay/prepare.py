@@ -1,8 +1,8 @@
 """Prepares the target of a replay: reads its topics, creates missing ones, and reads the partitions' first offsets.
 
-Missing topics are created on request, with the recorded leaders, and filled, so that a Fetch finds as many bytes as it
-brought when it was recorded. A broker returns the first batch as a whole and beyond it exactly as much as requested, so
-the first batch is as small as possible. Existing topics are read as they are.
+Missing topics are created on request (`create`), with the recorded leaders, and filled, so that a Fetch finds as many
+bytes as its recorded response had. A broker returns the first batch as a whole and beyond it exactly as many bytes as
+requested, so the first batch is as small as possible. Existing topics are not changed.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int
     """Return the version of Produce to send.
 
     Raises:
-        TargetError: the target lacks a version that is sent.
+        TargetError: the target does not support a version that the replay sends.
     """
     for api_key, version in (messages.VERSIONS | topics.VERSIONS).items():
         low, high = offered.get(api_key, (0, -1))
@@ -102,9 +102,9 @@ def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int
 
 
 def stand_ins(recorded: Iterable[int], brokers: Mapping[int, Broker], address: Broker) -> dict[int, int]:
-    """Recorded broker -> the target's: the same id, else one without a recorded broker, else all in turn.
+    """Return the target's broker for each recorded one: that of the same id, else an unused one, else all in turn.
 
-    A recorded broker without an id (-1) is the broker at `address`, or the first.
+    A recorded broker without an id (-1) is the broker at `address`, or the first one.
     """
     there = sorted(brokers)
     found = {node: node for node in recorded if node in brokers}

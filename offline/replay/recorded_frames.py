@@ -1,14 +1,14 @@
 """Recorded frames -> the frames to send for them (`protocol.capture.FRAME`).
 
-A Produce keeps its records: they are taken out, freed of what ties them to a producer that is long gone (its id, epoch,
-sequence and transaction, KIP-98), and written into a request for the target's partitions. Its checksum is changed by
-what that changes: one that was wrong stays wrong, and is refused again.
+The records of a Produce are sent again: they are read from the frame, without the fields of their former producer (id,
+epoch, sequence and transaction, KIP-98), and written into a request for the target's partitions. The checksum of a
+batch is updated only for these fields: a wrong one stays wrong, and is refused again.
 
-Other requests are sent as recorded only if they just read, from any broker: joining a group, committing or altering
-again would fail or do harm, so such a request becomes a ping, as without a frame. The same applies to requests to a
-partition's leader (ListOffsets, OffsetForLeaderEpoch: the recorded broker may lead nothing there), and to those with
-the recorded cluster's topic ids. Metadata would auto-create the topics that it asks for, so that is switched off;
-Metadata before version 4, which has no such field, becomes a ping. Versions are the recorded ones.
+Other requests are sent as recorded only if they are read-only and any broker can respond. Joining a group, committing
+or altering again would fail or do harm; such a request becomes a ping, as without a frame. So do requests to a
+partition's leader (ListOffsets, OffsetForLeaderEpoch), since the counterpart of the recorded broker may not lead it,
+and requests with topic ids, which are those of the recorded cluster. In Metadata the auto-creation of topics is
+switched off; before version 4 it has no such field, and becomes a ping. Versions are the recorded ones.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""What a replay reads of the responses to its load: error codes and throttle times."""
+"""Reads the error codes and throttle times of the responses to a replay's load."""
 
 from typing import Final, NamedTuple
 
@@ -15,21 +15,21 @@ _INT64: Final = 8
 
 
 class Broker(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
 
 
 class Topic(NamedTuple):
-    """A topic's leaders by partition; -1: no leader."""
+    """A topic's leaders by partition; -1 for none."""
 
     error: int
     leaders: dict[int, int]
 
 
 def outcome(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
-    """The first error code that is not none, and the throttle time."""
+    """The first error code that is not 0, and the throttle time in ms."""
     end = len(frame)
     try:
         throttle_at = throttle.locate(frame, api_key, version)

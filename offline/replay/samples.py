@@ -1,11 +1,11 @@
 """The state of each request of a plan, by its index.
 
 NOT_REACHED --- due, no room ---------------------------> DROPPED
-            --- due, nothing left to send --------------> LEFT_OUT
-            --- due, and there never was a connection --> NEVER_SENT
-            --- given to a connection, asks for nothing > SILENT
+            --- due, no partition at the target --------> LEFT_OUT
+            --- due, connection could not be opened ----> NEVER_SENT
+            --- given to a connection, no response due -> SILENT
             --- given to a connection ------------------> IN_FLIGHT
-IN_FLIGHT  --- its response is here ---------------------> its latency, 0 or more
+IN_FLIGHT  --- its response has arrived -----------------> its latency in us, 0 or more
             --- the connection ended -------------------> LOST
 """
 

@@ -1,9 +1,9 @@
 """Recorded requests -> a plan of times and connections. Pure: no clock, no socket, no file.
 
-A request is due when it had first arrived, at the recorded speed or a multiple of it: `mono_us` less its `delay_ms`,
-since delays by the recorded quotas are not part of the client's demand. Processes have separate clocks, which are
-related by the wall time of their first rows. Each recorded connection is one connection again, and keeps its order of
-requests even where rounding has changed their times.
+A request is due at the time at which it arrived when it was recorded (`mono_us` less `delay_ms`, since delays by quotas
+are not part of the client's demand), at the recorded speed or a multiple of it. Processes have separate clocks, which
+are related by the wall time of their first rows. Each recorded connection becomes one connection, with its requests in
+the recorded order even if rounding has changed their times.
 
 SASL exchanges are not sent again: their tokens are not captured.
 """
@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A request, when it is due in us from the beginning, and the number of its connection."""
+    """A request, the time at which it is due (us from the beginning), and the number of its connection."""
 
     due_us: int
     connection: int
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
     Attributes:
         sends: in the order of their times.
-        brokers: the recorded broker of each connection; -1: any.
+        brokers: the recorded broker of each connection; -1 for any.
         left_out: the number of requests that cannot be sent again.
     """
 
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last."""
+        """The time in seconds from the first request to the last."""
         return self.sends[-1].due_us / 1e6 if self.sends else 0.0
 
 

@@ -24,7 +24,7 @@ class LeftOut:
     bytes: int = 0
 
     def add(self, size: int) -> None:
-        """Count one."""
+        """Count one partition with `size` bytes left out."""
         self.partitions += 1
         self.bytes += size
 
@@ -46,7 +46,7 @@ class Shares:
         self.left_out = LeftOut()
 
     def of(self, row: Recorded, limit: int, own: Sequence[bytes | None] = ()) -> Topics:
-        """By topic and partition.
+        """Return the shares of a request by topic and partition.
 
         Args:
             limit: the bound of a partition's bytes, unless it is a single recorded one.

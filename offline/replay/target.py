@@ -1,4 +1,4 @@
-"""The target cluster of a replay: what a recording needs of it, and the recorded brokers' and partitions' counterparts.
+"""The target cluster of a replay: the requirements of a recording, and the counterparts of its brokers and partitions.
 
 A recorded broker's counterpart is the target's broker of the same id, else one without a counterpart yet, else any
 (`prepare`). A partition's counterpart is the same partition if the broker's counterpart leads it, else another one of
@@ -22,9 +22,9 @@ class Requirements:
     """The requirements of a recording on its target.
 
     Attributes:
-        leaders: the recorded broker by topic and partition; -1: not known.
+        leaders: the recorded broker by topic and partition; -1 if it is not known.
         fetched: by topic, partition and recorded broker, the largest number of bytes that a Fetch brought.
-        brokers: the recorded ones.
+        brokers: the recorded brokers.
     """
 
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -52,15 +52,15 @@ def requirements_of(requests: Iterable[Recorded]) -> Requirements:
 
 @dataclass(slots=True)
 class Placement:
-    """Recorded brokers and partitions -> the target's.
+    """The target's counterparts of recorded brokers and partitions.
 
     Attributes:
-        brokers: recorded broker -> the target's address; -1: of those that are not known.
-        nodes: recorded broker -> the target's id.
-        topics: what the target has.
-        offsets: where its partitions begin.
-        ranges: versions by API that it takes.
-        produce_version: the one that is sent.
+        brokers: the address at the target, by recorded broker; -1 stands for unknown brokers.
+        nodes: the broker id at the target, by recorded broker.
+        topics: the target's topics.
+        offsets: the first offset of each of its partitions.
+        ranges: the version range that it supports, by API.
+        produce_version: the version of Produce that is sent.
     """
 
     brokers: dict[int, Broker]
@@ -72,7 +72,7 @@ class Placement:
     _known: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int, broker: int) -> int:
-        """The target's partition for a recorded one that was asked of `broker`; -1: it leads none of that topic."""
+        """The counterpart of a recorded partition at `broker`; -1 if its counterpart leads none of the topic."""
         key = (topic, partition, broker)
         known = self._known.get(key)
         if known is None:

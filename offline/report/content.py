@@ -1,4 +1,4 @@
-"""What the report shows, as plain values: the job reads tables, this holds them, `plots` and `page` draw them."""
+"""The contents of the report as plain values: the job fills them from tables, `plots` and `page` draw them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class Heavy:
     """One of the heaviest clients, and its bytes/s by step of the time axis.
 
     Attributes:
-        need: -1: more than tried; None, as `quota` is: of a sample nothing is known.
+        need: its need in bytes/s; -1 if it exceeds every candidate; for a sample None, as is `quota`.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Direction:
 
     Attributes:
         name: `produce` or `fetch`.
-        clients: how many there are.
+        clients: the number of clients.
         steps_s: the time axis of the heaviest clients' series, in seconds since the first one.
-        total: all clients' bytes/s on it.
-        hours: bytes/s by hour of the day, UTC; empty where so little was recorded that there is no day to see.
-        blocks_s: the time axis of before and after.
-        before, after: the busiest broker's load.
-        curve: empty where a sample of connections says nothing of clients.
-        default: the recommended default, or None; throttled: how many clients wait with it and the overrides.
-        throttle_ms: how long their connections do, together; overrides: how many there are.
-        peak_before, peak_after: of the busiest broker, whichever that is then.
-        capacity: what was stated, or None.
-        gateway: one budget over all brokers: peaks, loads and capacity are of all of them together.
+        total: all clients' bytes/s on this axis.
+        hours: bytes/s by hour of the day, UTC; empty if too little was recorded to show a day.
+        blocks_s: the time axis of `before` and `after`.
+        before, after: the busiest broker's load as recorded, and with the recommendation.
+        curve: the candidate defaults; empty for a sample of connections, which does not show clients' needs.
+        default: the recommended default, or None; throttled: the number of clients that wait with the recommendation.
+        throttle_ms: the waits of their connections together; overrides: the number of overrides.
+        peak_before, peak_after: the peak of the broker that is the busiest in each case.
+        capacity: the stated capacity, or None.
+        gateway: whether one budget counts at all brokers: peaks, loads and capacity are those of all together.
     """
 
     name: str
@@ -80,13 +80,13 @@ class Direction:
 
     @property
     def where(self) -> str:
-        """Whose load it is that quotas are to bound."""
+        """The place whose load the quotas bound, in words."""
         return "all brokers together" if self.gateway else "busiest broker"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole page."""
+    """The contents of the whole page."""
 
     begun: str
     seconds: int

@@ -1,4 +1,4 @@
-"""The page: figures and tables put into `page.html`, everything inline; nothing is fetched when it is read."""
+"""Fills `page.html` with figures and tables; everything is inline, so a browser fetches nothing else."""
 
 from pathlib import Path
 

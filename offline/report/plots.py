@@ -1,7 +1,7 @@
-"""The report's figures as SVG text: matplotlib without a screen, fonts left to the reader's browser.
+"""The report's figures as SVG text, drawn by matplotlib without a display; fonts are the browser's.
 
-One palette for all figures, told apart without colours too (line styles, markers and labels). Legends stand above the
-axes, where no line can run through them.
+All figures use one palette; curves also differ in line style, marker and label, so that they can be distinguished
+without colours. Legends are above the axes, where they hide no curve.
 """
 
 import io
@@ -46,7 +46,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def svg(draw: Callable[[Axes], None], *, title: str, size: tuple[float, float] = HALF) -> str:
-    """One figure as an `<svg>` element; the title is for who does not see it."""
+    """Return one figure as an `<svg>` element; the title is for screen readers."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
@@ -80,7 +80,7 @@ def demand(direction: Direction) -> Callable[[Axes], None]:
 
 
 def heaviest(direction: Direction) -> Callable[[Axes], None]:
-    """Peaks of the heaviest clients, beside what they are to get."""
+    """Peaks of the heaviest clients, beside their recommended quotas."""
 
     def draw(axes: Axes) -> None:
         shown = list(reversed(direction.heavy[:10]))
@@ -191,7 +191,7 @@ def before_after(direction: Direction) -> Callable[[Axes], None]:
 
 
 def day(direction: Direction) -> Callable[[Axes], None]:
-    """The shape of the day."""
+    """Bytes/s by hour of the day."""
 
     def draw(axes: Axes) -> None:
         axes.bar(range(24), list(direction.hours), color=_COLOURS[3], width=0.85)
@@ -209,7 +209,7 @@ def _short(name: str) -> str:
 
 
 def _legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = ()) -> None:
-    """Names that clients have chosen are given: Matplotlib takes an artist's own label with a `_` in front for none."""
+    """Add a legend; clients' names are given as `names`, since Matplotlib ignores a label that begins with `_`."""
     labels = list(names) or [str(handle.get_label()) for handle in handles]
     axes.legend(
         handles=handles,
@@ -235,7 +235,7 @@ def _log_rates(axes: Axes) -> None:
 
 
 def _times(axes: Axes, seconds: Sequence[float]) -> list[float]:
-    """Seconds since the recording began, in a unit that suits their length."""
+    """Convert seconds since the recording began to a suitable unit, and label the axis with it."""
     length_s = seconds[-1] if seconds else 0.0
     size, unit = next((size, unit) for least, size, unit in _UNITS if length_s >= least)
     axes.set_xlabel(f"{unit} since the recording began")

@@ -1,4 +1,4 @@
-"""Which quotas to try: a ladder over what clients ask for, closer together where many of them are. Pure."""
+"""The candidate quotas: a ladder over the clients' demands, with more steps where more clients are. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ _RATE_MIN: Final = 1000.0
 def ladder(
     peaks: Sequence[float], highest: float, count: int, *, headroom: float = 1.0, least: float = 0.0
 ) -> list[float]:
-    """At most `count` candidates in bytes/s, ascending; the last is above everything that a client asks for.
+    """Return at most `count` candidates in bytes/s, ascending; the last one exceeds every client's demand.
 
-    Where so few may be that not all quantiles find a place, they are taken evenly from the lowest to the highest.
+    If `count` is too small for all quantiles, they are taken evenly from the lowest to the highest.
 
     Args:
         peaks: each client's mean over the busiest ten seconds.
-        highest: the most that any client asks for in one second.
-        headroom: there is a candidate that is enough for it, and the last one leaves this above that.
-        least: the last candidate is no smaller.
+        highest: the largest demand of any client in one second.
+        headroom: the factor of the last candidate above the one that is enough for `highest`.
+        least: the smallest permitted value of the last candidate.
 
     >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 12e6, 8)
     [600000.0, 1200000.0, 1400000.0, 1700000.0, 2200000.0, 4000000.0, 9900000.0, 14000000.0]
@@ -50,7 +50,7 @@ def ladder(
 
 
 def rounded(rate: float) -> float:
-    """Two significant digits, upwards: what an operator would write.
+    """Round up to two significant digits, as an operator would write the rate.
 
     >>> rounded(1_234_567.0), rounded(99_100.0), rounded(1000.0)
     (1300000.0, 100000.0, 1000.0)

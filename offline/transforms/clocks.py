@@ -1,7 +1,7 @@
-"""Whether the processes' clocks can all be right: what they recorded together lies within forty days.
+"""Checks that the clocks of all processes agree: together they must have recorded at most forty days.
 
-A machine without a battery starts in 1970. One process with such a clock beside one with a good clock would make a
-recording of half a century, and every table by second as long.
+A machine without a clock battery starts in 1970. One process with such a clock beside one with a correct clock would
+make a recording of half a century, and each table by second as long.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class Clock(NamedTuple):
-    """What one process has recorded, and how much of it."""
+    """The clock of one process: the number of its requests, and their first and last time in ms."""
 
     process: str
     requests: int
@@ -26,9 +26,10 @@ class Clock(NamedTuple):
 
 
 def too_far_apart(clocks: Sequence[Clock]) -> str:
-    """Why these are no one recording; "" where they may be.
+    """Return the reason why these clocks are not of one recording; "" if they may be.
 
-    The process that lies farthest from the middle request is named: most requests have the right time.
+    The message names the process whose times are farthest from the middle request's, since most requests have the right
+    time.
     """
     first_ms, last_ms = min(clock.first_ms for clock in clocks), max(clock.last_ms for clock in clocks)
     days = (last_ms - first_ms) // _DAY_MS
@@ -47,7 +48,7 @@ def too_far_apart(clocks: Sequence[Clock]) -> str:
 
 
 def _middle_ms(clocks: Sequence[Clock]) -> int:
-    """When the process of the middle request began."""
+    """Return the first time, in ms, of the process that has the middle request."""
     half = sum(clock.requests for clock in clocks) / 2
     for clock in sorted(clocks, key=lambda clock: clock.first_ms):
         half -= clock.requests
@@ -57,7 +58,7 @@ def _middle_ms(clocks: Sequence[Clock]) -> int:
 
 
 def _day(at_ms: int) -> str:
-    """A date, or the bare number where no calendar has one.
+    """Format a time as a date, or as a number if it is beyond the calendar.
 
     >>> _day(0), _day(10**18)
     ('1970-01-01', '1000000000000000000 ms')

@@ -39,8 +39,8 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
     """Select the requests that a byte quota counts, with their size and their second.
 
     Args:
-        emptied: with Fetches without a broker's response. They moved nothing, so they are no demand; but their throttle
-            times are needed where recorded pauses are taken out.
+        emptied: whether to include Fetches with a local, empty response. They moved no bytes, so they are no demand;
+            but their throttle times are needed to remove recorded pauses.
     """
     produce = F.col("api_key") == PRODUCE
     fetch = F.col("api_key") == FETCH
@@ -90,7 +90,7 @@ def length_s(intervals: Iterable[Interval]) -> int:
 
 
 def span(rows: DataFrame, recorded_s: int) -> DataFrame:
-    """One row: the first second, how many there are, how many were recorded, and the number of requests."""
+    """Return one row: the first second, the number of seconds, of recorded seconds, and of requests."""
     first = F.floor(F.min("at_us") / _SECOND_US).cast("bigint")
     return rows.agg(
         first.alias("start_s"),
@@ -101,10 +101,10 @@ def span(rows: DataFrame, recorded_s: int) -> DataFrame:
 
 
 def per_second(rows: DataFrame, end_s: int) -> DataFrame:
-    """Bytes, requests, connections and concurrency of each entity at each broker in each second.
+    """Return bytes, requests, connections and concurrency of each entity at each broker in each second.
 
-    A request counts in one second, and is with the broker in all that it covers. Nearly all cover one: what is left
-    of the others is a table of its own, with a row for each further second before `end_s`.
+    The bytes of a request count in one second; its concurrency counts in every second in which it is at the broker. For
+    most requests that is one second; the others have a row for each further second before `end_s` (`_further_seconds`).
     """
     key = (*ENTITY, "broker", "second")
     by_connection = rows.groupBy(*key, "connection").agg(
@@ -204,7 +204,7 @@ def mutations(requests: DataFrame) -> DataFrame:
 
 
 def _active_bytes(size: Column, requests: Column) -> Column:
-    """Null, which no percentile counts, in a second in which requests were only waited for."""
+    """Return the bytes of a second; null, which percentiles ignore, if no request began in it."""
     return F.when(requests > 0, size)
 
 
@@ -225,7 +225,7 @@ def _peaks(seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...]) -> 
 
 
 def _seconds_by_hour(intervals: Iterable[Interval]) -> list[int]:
-    """How many of the recorded seconds lie in each hour of the day.
+    """Return how many of the recorded seconds lie in each hour of the day.
 
     >>> _seconds_by_hour([(3590, 3610), (86_400, 86_405)])[:2]
     [15, 10]

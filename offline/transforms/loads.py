@@ -1,7 +1,7 @@
-"""Loads by ten seconds, KIP-13's window: of what was recorded, and of what each candidate lets through.
+"""Loads in blocks of ten seconds (KIP-13's window), as recorded and with each candidate.
 
-A week has 60,480 blocks of ten seconds; ten brokers, twenty candidates and eleven groups of clients make 133 million
-numbers for each direction. They are added up where they are: what comes out has one row for each candidate or level.
+A week has 60,480 blocks; ten brokers, twenty candidates and eleven groups of clients make 133 million numbers for each
+direction. Spark adds them up; the results have one row for each candidate or level.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def blocks_of(loads: DataFrame, start_s: int) -> DataFrame:
 
 
 def recorded_blocks(seconds: DataFrame, start_s: int, *, gateway: bool) -> DataFrame:
-    """direction, broker, block, bytes: what `demand/per_second` has; one budget over all brokers makes them one."""
+    """Return direction, broker, block and bytes from `demand/per_second`; with `gateway` all brokers are one."""
     broker = F.lit(_ALL_BROKERS) if gateway else F.col("broker")
     block = F.floor((F.col("second") - start_s) / BLOCK_S).cast("int")
     keys = ("direction", broker.alias("broker"), block.alias("block"))
@@ -44,21 +44,21 @@ def recorded_blocks(seconds: DataFrame, start_s: int, *, gateway: bool) -> DataF
 
 
 def peaks(blocks: DataFrame, *by: str) -> DataFrame:
-    """The columns `by` and `peak_10s`: bytes/s of the busiest broker in its busiest ten seconds."""
+    """Return the columns `by` and `peak_10s`: bytes/s of the busiest broker in its busiest ten seconds."""
     load = blocks.groupBy(*by, "broker", "block").agg(F.sum("bytes").alias("bytes"))
     return load.groupBy(*by).agg((F.max("bytes") / BLOCK_S).alias("peak_10s"))
 
 
 def at_levels(blocks: DataFrame, default: float, levels: Sequence[Mapping[Client, float]]) -> DataFrame:
-    """What passes with this default and each of some sets of overrides.
+    """Return the loads with this default and each of some sets of overrides.
 
     Args:
-        blocks: of one direction, as `blocks_of` gives them.
-        default: a candidate.
-        levels: (user, client id) -> candidate, of heavy clients, the same ones in each.
+        blocks: the result of `blocks_of` for one direction.
+        default: the candidate of the default.
+        levels: the sets of overrides: candidates by user and client id, of the same heavy clients in each set.
 
     Returns:
-        level (the how-manieth), broker, block, bytes.
+        level (the index in `levels`), broker, block and bytes.
     """
     at = F.filter(_levels(default, levels), lambda level: level >= 0)
     rows = blocks.select(F.explode(at).alias("level"), "broker", "block", "bytes")
@@ -66,9 +66,9 @@ def at_levels(blocks: DataFrame, default: float, levels: Sequence[Mapping[Client
 
 
 def _levels(default: float, levels: Sequence[Mapping[Client, float]]) -> Column:
-    """The levels in which a row's candidate is the one that its client has.
+    """The levels in which a row's candidate is that of its client; -1 in place of the others.
 
-    No join: there are few names, and each join would be two more jobs.
+    There is no join, since the names are few, and each join would be two more jobs.
     """
     every = F.array(*(F.lit(level) for level in range(len(levels))))
     found = F.when(F.col("quota") == default, every).otherwise(F.array(F.lit(-1)))
@@ -85,12 +85,12 @@ def _levels(default: float, levels: Sequence[Mapping[Client, float]]) -> Column:
 
 
 def before_after(before: DataFrame, after: DataFrame, start_s: int, count: int, sample: float) -> DataFrame:
-    """The columns of `recommend/before_after` but the direction, every block of every broker.
+    """Return `recommend/before_after` without the direction, with a row for every block of every broker.
 
     Args:
-        before, after: broker, block, bytes.
-        start_s, count: the first block's first second, and how many there are.
-        sample: the share of the load that it is.
+        before, after: broker, block and bytes.
+        start_s, count: the first block's first second, and the number of blocks.
+        sample: the share of the load that was captured.
     """
     keys = ["broker", "block"]
     brokers = before.select("broker").unionByName(after.select("broker")).distinct()

@@ -1,12 +1,12 @@
-"""Rows that are there twice, or whose clock goes backwards: found exactly, and nearly always without a shuffle.
+"""Finds duplicate rows and rows whose clock goes backwards: exactly, and nearly always without a shuffle.
 
-Rows of one connection are near each other in a capture. So each batch that Spark gives is sorted by itself and summed
-up, one line a connection: from which number to which, and from when to when. Where the lines of a connection lie one
-behind another, its requests are in order; only connections for which that cannot be said are brought together, row by
-row. Then it does not matter in which file, split or batch a row was: a copy of a file is found as well.
+Rows of one connection are near each other in a capture. So each batch of rows is sorted by itself and summarized, one
+line for each connection: first and last number, first and last time. If the lines of a connection do not overlap, its
+requests are in order. Only the rows of the other connections are shuffled and compared one by one, whatever file, split
+or batch they are in; so a copied file is found as well.
 
-What is left out is as little as possible: one of two equal rows stays, and of rows out of order the longest series
-that is in order.
+As few rows as possible are left out: one of several equal rows is kept, and of rows out of order the longest series in
+order.
 """
 
 from bisect import bisect_right
@@ -100,7 +100,7 @@ def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
 
 
 def in_order(seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
-    """Which requests of one connection to keep: the longest series whose clock goes on and whose number is new.
+    """Select the requests of one connection to keep: the longest series with increasing times and new numbers.
 
     Args:
         seq, mono_us: ordered by number and then by time, none of them twice.
@@ -144,7 +144,7 @@ def _find_all(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def whole_connections(batches: Batches) -> Iterator[pa.Table]:
-    """Yield the same rows, cut where a connection ends; a batch may end anywhere."""
+    """Yield the same rows in tables of whole connections; a given batch may end within a connection."""
     pieces: list[pa.RecordBatch] = []
     for batch in batches:
         connection = batch.column("connection").to_numpy(zero_copy_only=False)

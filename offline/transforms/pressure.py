@@ -1,8 +1,8 @@
-"""What clients would have asked for without the quotas that were enforced while they were recorded: an estimate.
+"""Estimates clients' demand without the quotas that were enforced during the recording.
 
-A client that was told to wait has asked for less than it could. The backtest takes its pauses out; the candidates have
-to reach as far as it may go then. An estimate is enough for that: a client that paused for three quarters of the time
-in which it was busy is taken for one that asks for four times as much.
+A client that was throttled has asked for less than it could. The backtest removes its pauses, so the candidates must
+reach as far as its demand without them. An estimate is enough for that: a client that paused for three quarters of the
+time in which it was busy is taken to ask for four times as much.
 """
 
 from typing import Final
@@ -17,12 +17,12 @@ _TIMES_MAX: Final = 20.0  # beyond that pauses say nothing of the demand
 
 
 def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataFrame:
-    """The same peaks, higher where a client was throttled.
+    """Return the peaks, increased for clients that were throttled.
 
     Args:
         peaks: direction, user, client_id, peak_1s and peak_10s.
         entities: the table `demand/entities`.
-        rows: requests as `demand.charged` gives them, with those that got an empty response.
+        rows: the result of `demand.charged` with `emptied`.
 
     Returns:
         direction, user, client_id, peak_1s and peak_10s, multiplied by the time that the client's connections were

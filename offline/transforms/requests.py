@@ -45,10 +45,11 @@ _INVALID: Final = (
 
 
 def processes(captured: DataFrame) -> DataFrame:
-    """One row a process: its clocks. `process_index` follows the first times; `started_us` is the first row's offset.
+    """Return one row for each process: its clocks.
 
-    A wall clock may have been wrong at first, and stepped when it was set: `offset_us` is what half of the rows are
-    at or below, so the longer stretch is believed. What is added up per second of offset is little, whatever it costs.
+    `process_index` numbers processes by their first times; `started_us` is the offset of the first row. A wall clock
+    may be wrong at first and step when it is set: `offset_us` is the median offset of all rows, so that of the longer
+    part. The rows are first added up by offset in seconds, so that little is shuffled.
     """
     drift_us = F.col("wall_ms") * 1000 - F.col("mono_us")
     stretches = captured.groupBy("process", F.floor(drift_us / _SECOND_US).alias("drift_s")).agg(
@@ -89,7 +90,7 @@ def invalid_reason() -> Column:
 def is_invalid() -> Column:
     """Whether a row is invalid, as a condition that Spark evaluates on Parquet's row groups.
 
-    Row groups have the number of nulls, and the smallest and largest values: groups of valid rows are not read.
+    Row groups state the number of nulls and the smallest and largest value, so groups of valid rows are not read.
     """
     nulls = (F.col(name).isNull() for name in _FLAT)
     return reduce(or_, (*nulls, *(F.expr(condition) for _, condition in _INVALID)))

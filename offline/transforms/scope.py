@@ -1,7 +1,7 @@
-"""What clients ask of one budget: at each broker as in Kafka (`broker`), or of all brokers together (`gateway`).
+"""The peaks of clients' demand at one budget: at each broker as in Kafka (`broker`), or at all together (`cluster`).
 
-`demand/entities` has peaks at the busiest broker. A client that is spread over three brokers asks three times as much
-of a budget that is one for all of them, so the seconds are added up over brokers before the peak is taken.
+`demand/entities` has the peaks at the busiest broker. A client that is spread evenly over three brokers asks three
+times as much of one budget for all of them; so seconds are added up over brokers before the peak is taken.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> Da
     """The highest mean over 1 s and over 10 s that each entity asks of one budget.
 
     Args:
-        entities: the table `demand/entities`; its peaks are the answer where each broker has its own budget.
+        entities: the table `demand/entities`, whose peaks are the result if each broker has its own budget.
         per_second: the table `demand/per_second`.
         scope: `broker` or `cluster`.
 
@@ -32,7 +32,7 @@ def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> Da
 
 
 def peaks_over_brokers(per_second: DataFrame) -> DataFrame:
-    """direction, user, client_id, peak_1s and peak_10s (bytes/s), added up over brokers before the peak is taken."""
+    """Return direction, user, client_id, peak_1s and peak_10s (bytes/s) of the sums over all brokers."""
     whole = per_second.groupBy(*_ENTITY, "second").agg(F.sum("bytes").alias("bytes"))
     frame = Window.partitionBy(*_ENTITY).orderBy("second")
     means = whole.select(

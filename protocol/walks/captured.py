@@ -8,7 +8,7 @@ than Kafka 0.11, the number of records is unknown.
 The bytes after the last partition's header are needed only to rewrite addresses or to charge topics. If neither is
 done, the walk ends there and the rest of the frame passes through. Reading headers between large payloads is expensive,
 since each payload must be moved by itself. So a large frame is walked beyond the buffered bytes only if it is sampled
-(`whole`); its other partitions are summed under OTHER_TOPICS and UNCOUNTED.
+(`whole`). Otherwise its remaining partitions are one row, with OTHER_TOPICS as topic and UNCOUNTED as records.
 """
 
 from struct import Struct
@@ -72,7 +72,7 @@ def records_in(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: 
 
 
 def _plausible(total: int) -> int:
-    """Return the number of records, or UNCOUNTED if it is impossible: a batch may contain any number."""
+    """Return the number of records, or UNCOUNTED if it is out of range: a batch's header may state any number."""
     return total if 0 <= total <= _INT32_MAX else UNCOUNTED
 
 

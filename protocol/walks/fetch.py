@@ -1,5 +1,6 @@
-"""The walk through a Fetch response, versions 0 to 18: rewrites the addresses at its end (KIP-951), and counts the
-bytes of each topic if topics have quotas.
+"""The walk through a Fetch response, versions 0 to 18.
+
+The walk rewrites the addresses at the end (KIP-951), and counts the bytes of each topic if topics have quotas.
 
 Only the partitions' headers and the tag sections are read; records are skipped by their length. Only responses since
 version 16 may end with addresses, and only these are changed. A sink reads further fields of each partition

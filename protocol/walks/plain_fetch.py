@@ -1,8 +1,8 @@
 """Reads the partitions of an ordinary Fetch response in one loop, for capture. Versions 12 to 18.
 
-A walk (`captured`) reads any response part by part, however the stream cuts it. But nearly every response has few
-partitions, no aborted transactions and no tags, and the headers of its partitions arrive together. Every other response
-is walked.
+A *plain* response has few partitions, no aborted transactions and no tags, and the headers of its partitions have
+arrived together; nearly every response is plain. Every other response is walked (`captured`), which reads it part by
+part, however the stream is cut.
 """
 
 from struct import Struct

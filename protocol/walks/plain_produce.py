@@ -1,8 +1,8 @@
 """Reads the partition of an ordinary Produce request in one `unpack`, for capture. Versions 9 to 13.
 
-A walk (`captured`) reads any request part by part. But most requests of a producer differ only in the partition's index
-and the batch: the bytes before these are compared with those of the last request, and the fields after them are at
-known offsets. Every other request is walked.
+Most requests of a producer differ from the one before only in the partition's index and the batch. So the bytes before
+these are compared with those of the last request, and the fields after them are at known offsets. Every other request
+is walked (`captured`), which reads it part by part.
 """
 
 from struct import Struct

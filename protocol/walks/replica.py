@@ -22,7 +22,7 @@ STATUSES_MAX: Final = 250
 
 
 class ReplicaStatus(NamedTuple):
-    """One partition of a response. `batch_bytes` is the size of its first batch, 0 without records."""
+    """The status of one partition in a response. `batch_bytes` is the size of its first batch; 0 without records."""
 
     key: TopicPartition
     error_code: int
@@ -35,7 +35,7 @@ class ReplicaStatuses:
     """A sink that collects the status of each replica.
 
     Attributes:
-        statuses: emptied by its reader; with STATUSES_MAX of them the walk is `full`.
+        statuses: the partitions so far; their reader empties the list. With STATUSES_MAX of them the walk is `full`.
     """
 
     __slots__ = ("statuses",)

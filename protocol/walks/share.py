@@ -1,6 +1,6 @@
-"""The walk through ShareFetch and ShareAcknowledge responses (KIP-932), which rewrites the addresses after their topics
-and counts the bytes of each topic; and the fields of a ShareFetch request.
+"""The walk through ShareFetch and ShareAcknowledge responses (KIP-932), and the fields of a ShareFetch request.
 
+The walk rewrites the addresses after the topics, and counts the bytes of each topic.
 Both APIs are flexible and use topic ids. Records are skipped by their length; the acquired ranges after them are read
 because of their tags. NodeEndpoints is an array before the body's tags. `protocol.walks.walk` describes how to feed a
 walk. Share sessions are not kept: a ShareFetch never has a local response.
@@ -39,7 +39,7 @@ class ShareFetchFields(NamedTuple):
     """The fields of a ShareFetch request.
 
     Attributes:
-        numbers_at: the offset of its numbers, which `limit` and `request_no_records` change.
+        numbers_at: the offset of the session epoch; the limits that `limit` and `request_no_records` change follow it.
         acknowledges: whether it acknowledges or renews records, or ends its session, and must reach the broker.
     """
 

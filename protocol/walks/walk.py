@@ -1,7 +1,7 @@
-"""A resumable walk through a message that is forwarded while it arrives: rewrites the addresses at the end of a
-response (KIP-951), and counts the bytes of each topic in a request or a response.
+"""The base class of a walk: a resumable reader of a message that is forwarded while it arrives.
 
-How a relay uses it::
+A walk rewrites the addresses at the end of a response (KIP-951), and counts the bytes of each topic in a request or a
+response. A relay uses it as follows::
 
     walk = FetchWalk(version, frame_length)
     while not walk.done:
@@ -9,9 +9,9 @@ How a relay uses it::
         # send buf[start:start + n]; keep the rest, and show it again at the beginning of the next feed
         # then forward the next walk.passthrough bytes of the stream without showing them
 
-If a feed returns 0 and leaves `passthrough` 0, it needs more bytes after those shown, never more than `PART_MAX` in
-all, so a buffer of that size is enough. `paused` means that it has taken STEPS_MAX steps and could continue: the loop
-may do other work first. `done` is set as soon as no further feed is needed; `passthrough` bytes may remain.
+If a feed returns 0 and leaves `passthrough` 0, the next feed needs more bytes after those shown, at most `PART_MAX` in
+all, so a buffer of that size is enough. `paused` means that the feed has taken STEPS_MAX steps and could continue: the
+loop may do other work first. `done` is set as soon as no further feed is needed; `passthrough` bytes may remain.
 
 A walk is a table of steps, one per state; only numbers are kept between them. A step reads one complete part of the
 message, returns the position after it, which may be beyond the buffered bytes, and sets the next state. Or it raises
@@ -290,7 +290,11 @@ class Walk:
         size: int,
         limit: int,
     ) -> int:
-        """Pass a partition's records of `size` bytes at `pos`; `head` has its index, error code and high watermark."""
+        """Pass a partition's records of `size` bytes at `pos`.
+
+        Args:
+            head: the partition's index, error code and high watermark.
+        """
         after = pos + max(size, 0)
         if self.sink is not None:
             index, error_code, high_watermark = head

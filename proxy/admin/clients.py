@@ -41,7 +41,7 @@ _Identity = tuple[str, str, str]
 
 
 class ClientPart(NamedTuple):
-    """What one of several processes has counted.
+    """The counts of one of several processes.
 
     Args:
         rows: its chosen clients, at each broker.

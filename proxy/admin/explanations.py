@@ -38,7 +38,7 @@ _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 
 
 class Source(Protocol):
-    """Where figures come from."""
+    """The source of figures."""
 
     async def seen(self, query: Query) -> Seen:
         """Return what is known of clients' time."""

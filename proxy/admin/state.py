@@ -36,7 +36,7 @@ _JSON: Final = "application/json"
 
 
 class Facts(NamedTuple):
-    """What a process is.
+    """The facts that describe a process.
 
     Args:
         member: its name in the fleet; "" for none.
@@ -82,7 +82,7 @@ class Switch(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why it is not kept over a restart."""
+        """The reason why it is not kept over a restart."""
 
     async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
         """Switch it; returns whether it was the other way before."""

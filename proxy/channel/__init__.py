@@ -5,7 +5,7 @@ one verdict. The shell (`proxy.net`) passes the bytes that it has read to a dire
 `proxy.channel.contract` lists the shell's other calls; `proxy.channel.verdict` describes the verdict's fields.
 
     receive(buffer, start, end, now_ns)    forward the first `passing` bytes from start; then, by `order`:
-        PASS      all bytes were handled; `passthrough` more bytes of the frame may be forwarded without a look at them
+        PASS      all bytes were handled; `passthrough` more bytes of the frame may be forwarded unread
         MORE      keep the rest and pass it again with what follows, once `need` bytes have been read
         REPLACE   drop the next `drop` bytes and send the insert in their place; then call again
         WAIT      read nothing more before `until_ms`; then pass the rest again (mute or hold). If there is a job, run
@@ -21,8 +21,8 @@ Non-obvious:
 
 - A mute begins at a frame boundary. A frame that has begun to pass is passed completely; otherwise the broker would
   wait for the rest with a buffer allocated.
-- A channel has three times. `now_ms` decides; `now_ns` (when the shell read the bytes that it shows, an argument of
-  `receive`) and each direction's `moved_ns` (when its last large frame made progress) only measure.
+- A channel uses three times. Decisions use `now_ms`. Measurements use `now_ns` (the time at which the shell has read
+  the bytes, an argument of `receive`) and each direction's `moved_ns` (when its last large frame made progress).
 - Muted clients that are released early are checked again, so releasing all of them after a quota was raised lets no
   excess pass.
 """

@@ -1,6 +1,6 @@
-"""Topics that brokers create because of a Metadata request (KIP-599 leaves them out; KIP-204).
+"""Charges the topics that brokers create because of a Metadata request (KIP-204).
 
-Kafka does not charge the client for them. Here a client with a partition mutation quota is charged:
+Kafka does not charge the client for them (KIP-599). Here a client with a partition mutation quota is charged:
 - Request: while a bucket is overdrawn, the request is forwarded with allow_auto_topic_creation off. The response says
   that the topic is unknown, which the client may retry, and the topic is not created. Versions before 4 always create
   the topic; this cannot be turned off.
@@ -33,7 +33,7 @@ _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEAD
 
 
 class AwaitedTopics:
-    """The topics to find in a response: those that this client's request may have created."""
+    """The topics to look for in a response: those that this client's request may have created."""
 
     __slots__ = ("creates", "denied", "settled", "throttle", "topics")
 
@@ -48,7 +48,11 @@ class AwaitedTopics:
 def examine_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> AwaitedTopics | int | None:
-    """Examine a Metadata request: None if its response needs no examination, an order if the request is incomplete."""
+    """Examine a Metadata request.
+
+    Returns:
+        The topics to look for in its response; None if there are none; or an order if the request is incomplete.
+    """
     state = direction.state
     quotas = state.engine.mutations
     identity = state.identity

@@ -5,7 +5,7 @@ ends its connection (`frame_length`, for a response `broker_frame_length`), unle
 frames are forwarded as they arrive, up to `limits.frame_bytes_max` and `limits.response_bytes_max`. The sizes in the
 comments are the largest that real clients and brokers send.
 
-JoinGroup, a measured Fetch or ShareFetch, and Produce only need their first FRONT_BYTES_MAX bytes.
+JoinGroup, a measured Fetch or ShareFetch, and Produce are decided on by their first bytes and are not in these tables.
 """
 
 from collections.abc import Mapping

@@ -22,8 +22,9 @@ requested ones, as far as the topics' sizes are known without a request to a bro
 
 Non-obvious:
 
-- A captured channel has an observer, chosen when the connection is made; a plain one compares one reference a
-  response. Its `unmeasured_version` is never the engine's version: `handled` gets and measures every request.
+- A captured channel has an observer, chosen when the connection is made; a channel without capture only compares one
+  reference for each response. The `unmeasured_version` of a captured channel is never the engine's version, so that
+  `handled` is called for every request, and measures it.
 """
 
 from collections import deque
@@ -140,7 +141,7 @@ class Capture(Observer):
         head: RequestHead,
         now_ms: int,
     ) -> int:
-        """Begin the row of a handled request; returns 0, or the order MORE to see more of the request."""
+        """Begin the row of a handled request; returns 0, or the order MORE if more of the request is needed."""
         state = self._state
         known = state.request_throttle_version is state.engine.version and not state.probe_armed
         if state.request_throttle is not None or not known:
@@ -174,7 +175,7 @@ class Capture(Observer):
         return 0
 
     def waits(self, held: bool) -> None:
-        """Note since when the next request waits."""
+        """Note that the next request waits from now on."""
         self._waiting_since_ns = self._waiting_since_ns or self._state.now_ns
         self._held = self._held or held
 
@@ -234,7 +235,7 @@ class Capture(Observer):
             self._write(row)
 
     def broker_changed(self, broker: int) -> None:
-        """Correct the broker of all rows so far: the connection goes to a different broker than intended."""
+        """Correct the broker of all rows so far: the connection leads to a different broker than intended."""
         origins: dict[RowOrigin, RowOrigin] = {}
         rows = list(self._awaiting_response)
         if self._acks_zero is not None:
@@ -303,7 +304,7 @@ class Capture(Observer):
     # Rows.
 
     def _update_origin(self, buf: Buffer, pos: int, body: int) -> None:
-        """Use another client id from now on."""
+        """Use the client id of this request for rows from now on."""
         state, tap = self._state, self._tap
         self._origin_identity = state.identity
         raw = bytes(buf[pos + REQUEST_HEAD.size : min(body, pos + REQUEST_HEAD.size + CLIENT_ID_MAX)])

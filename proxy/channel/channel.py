@@ -88,7 +88,7 @@ class Channel:
 
     @property
     def library(self) -> str:
-        """The name and version of the client's software; "" if it has not said them (KIP-511)."""
+        """The name and version of the client's software; "" if it has not sent them (KIP-511)."""
         return self.state.library
 
     @property
@@ -108,7 +108,7 @@ class Channel:
 
     @property
     def virtual_time(self) -> ConnectionTime:
-        """The waits that would have been while quotas were only observed."""
+        """The waits that the connection would have had with enforcement, while quotas were only observed."""
         return self.state.virtual_time
 
     @property
@@ -118,11 +118,11 @@ class Channel:
 
     @property
     def asked_ns(self) -> int:
-        """When its only owed response was asked for; of several, when bytes last moved; 0 without any."""
+        """The time, in ns, of the one request whose response is owed; if several are, when bytes last moved; else 0."""
         return self.state.now_ns if self.state.in_flight else 0
 
     def time_requests(self, on: bool) -> None:
-        """Time requests from now on, a bounded number of them; or none."""
+        """Begin to time requests, a bounded number of them, or stop."""
         self.state.probe_armed = on
         if on:
             self.state.probed.arm()
@@ -175,7 +175,7 @@ class Channel:
         return not self.state.in_flight and not self.requests.mid_frame() and not self.responses.mid_frame()
 
     def reconsider(self) -> None:
-        """Apply changed quotas, or switched enforcement."""
+        """Apply changed quotas, or the switch of all enforcement: end a mute that they would not have begun."""
         self.state.reconsider()
 
     def finished(self) -> bool:
@@ -183,16 +183,18 @@ class Channel:
         return self.state.intake is Intake.ENDED and self.idle()
 
     def all_responses_sent(self) -> bool:
-        """Whether all possible responses were sent; the request under way, which is not forwarded further, has none."""
+        """Whether all responses that can still come were sent; a request that is partly forwarded gets none."""
         owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.response_owed)
         return owed <= 0 and not self.responses.mid_frame()
 
     def end_intake(self) -> None:
-        """Handle no further request: those under way are completed and responded to, then the channel is idle."""
+        """Handle no further request. The requests under way are completed, and the channel is idle when all responses
+        were sent.
+        """
         self.state.enter(Intake.ENDED)
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """Remove the channel's flows when the connection ends; iterate over the result to free memory in portions."""
+        """End the channel: remove its flows; iterate over the result to free memory in portions."""
         exchange = self.state.sasl
         if exchange is not None and exchange.readable and exchange.tokens:
             self.state.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing

@@ -3,7 +3,7 @@
 `proxy.net` knows these types only: mypy finds every access to the channel's internals, and a test
 (tests/unit/proxy/channel/test_contract.py) finds every write. The shell's rules:
 
-    1. Read bytes, pass them to `receive`, and carry out the verdict: forward, keep, replace or wait.
+    1. Read bytes, pass them to `receive`, and carry out the verdict: forward, keep, replace, wait or refuse.
     2. Forward passthrough bytes in portions of any size and report them with `passed`; if the verdict says
        `charged_ahead`, call `recharge_due` before.
     3. Call `moved` when pending output has been written, or the source is connected.
@@ -53,7 +53,7 @@ class Direction(Protocol):
         """Whether a frame is partly forwarded."""
 
     def take_signal(self) -> bool:
-        """Return, once, whether an event concerns the other direction."""
+        """Return whether an event concerns the other direction, and clear the signal."""
 
     def take_insert(self) -> bytes | bytearray | memoryview:
         """Return the bytes that REPLACE inserts, once; from then on the shell counts them."""
@@ -91,7 +91,7 @@ class Machine(Protocol):
 
     @property
     def library(self) -> str:
-        """The name and version of the client's software; "" if it has not said them."""
+        """The name and version of the client's software; "" if it has not sent them."""
 
     @property
     def muting(self) -> Muting | None:
@@ -107,7 +107,7 @@ class Machine(Protocol):
 
     @property
     def virtual_time(self) -> ConnectionTime:
-        """The waits that would have been while quotas were only observed."""
+        """The waits that the connection would have had with enforcement, while quotas were only observed."""
 
     @property
     def probe(self) -> Probe | None:
@@ -115,10 +115,10 @@ class Machine(Protocol):
 
     @property
     def asked_ns(self) -> int:
-        """When its only owed response was asked for; of several, when bytes last moved; 0 without any."""
+        """The time, in ns, of the one request whose response is owed; if several are, when bytes last moved; else 0."""
 
     def time_requests(self, on: bool) -> None:
-        """Time each request from now on, or none."""
+        """Begin to time requests, a bounded number of them, or stop."""
 
     def take_probed(self) -> Probed:
         """Return the timed requests whose responses have begun, once."""
@@ -133,7 +133,7 @@ class Machine(Protocol):
 
     @property
     def counted_bytes(self) -> int:
-        """All that counts against the budget of kept bytes."""
+        """All bytes that count against the budget of kept bytes."""
 
     def mute_left_ms(self, now_ms: int) -> int:
         """The rest of the channel's mute in ms; 0 if it is not muted."""
@@ -154,7 +154,7 @@ class Machine(Protocol):
         """Report that the connection goes to a different broker than intended."""
 
     def reconsider(self) -> None:
-        """Apply changed quotas, or switched enforcement."""
+        """Apply changed quotas, or the switch of all enforcement."""
 
     def end_intake(self) -> None:
         """Handle no further request."""
@@ -166,7 +166,7 @@ class Machine(Protocol):
         """Whether the channel takes no further requests and owes no response."""
 
     def all_responses_sent(self) -> bool:
-        """Whether all possible responses were sent; the request under way, which is not forwarded further, has none."""
+        """Whether all responses that can still come were sent; a request that is partly forwarded gets none."""
 
     def close(self, now_ms: int) -> Iterator[None]:
         """End the channel; iterate over the result to free its memory in portions."""

@@ -44,8 +44,8 @@ class ChannelDirection(ABC):
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
         response_owed: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
-        job: with WAIT, the job for the shell to run first (`proxy.channel.parsing`), which takes it from here. In
-            the response direction there is no other reason to wait.
+        job: with WAIT, the job that the shell takes from here and runs first (`proxy.channel.parsing`). The response
+            direction waits for no other reason.
     """
 
     __slots__ = (
@@ -121,13 +121,15 @@ class ChannelDirection(ABC):
         return MORE
 
     def whole(self, have: int, length: int, most: int) -> bool:
-        """Whether a frame that must be complete is; if not, the order is MORE.
+        """Whether a frame that must be complete has arrived completely; if not, the order is MORE.
 
         Args:
+            have: the number of bytes that have arrived, the prefix included.
+            length: the frame's length, the prefix included.
             most: the longest such frame (`proxy.channel.bounds`).
 
         Raises:
-            PeerError: it is longer.
+            PeerError: the frame is longer.
         """
         if length > most:
             raise PeerError(self.too_long, f"a message of {length} bytes, at most {most} are kept")
@@ -167,7 +169,7 @@ class ChannelDirection(ABC):
 
     @property
     def kept_bytes(self) -> int:
-        """The memory in addition to the frame: a copy to be parsed, or its result; and a walk."""
+        """The memory used in addition to the frame, in bytes: that of a job and of a walk."""
         kept = 0 if self._parsing is None else self._parsing.kept_bytes
         if self.walk is not None and self.walk.sizes:
             kept += len(self.walk.sizes) * TOPIC_SIZE_BYTES
@@ -179,7 +181,7 @@ class ChannelDirection(ABC):
         self.verdict.charged_ahead = flow is not None
 
     def take_signal(self) -> bool:
-        """Return, once, whether an event concerns the other direction."""
+        """Return whether an event concerns the other direction, and clear the signal."""
         signal, self.verdict.signal = self.verdict.signal, False
         return signal
 

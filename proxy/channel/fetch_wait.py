@@ -1,4 +1,4 @@
-"""How long a Fetch or ShareFetch may wait for records at its broker, by its own wish (max_wait_ms, min_bytes)."""
+"""The time that a Fetch or ShareFetch asks its broker to wait for records (max_wait_ms, min_bytes)."""
 
 from typing import Final, NamedTuple
 
@@ -19,12 +19,12 @@ _APPENDED_BYTES_MAX: Final = 1024 * 1024
 
 
 class FetchWait(NamedTuple):
-    """A Fetch's wish.
+    """The wait that a Fetch asks for.
 
     Args:
         wait_ms: the longest wait; 0 for none.
-        no_wait_bytes: a response whose frame has as many bytes was complete without a wait.
-        follower: whether a follower sends it (or its fields are invalid).
+        no_wait_bytes: the size of a response's frame from which on the broker cannot have waited.
+        follower: whether a follower sends the request (or its fields are invalid).
     """
 
     wait_ms: int = 0

@@ -1,4 +1,4 @@
-"""Whether a channel takes requests; if not, the event that it waits for.
+"""The states of a channel's intake: whether it takes requests, and if not, the event that it waits for.
 
     OPEN ──── SaslHandshake, SaslAuthenticate ──► AWAIT_BROKER ── the exchange is over ──► OPEN
      │                                             │      ▲

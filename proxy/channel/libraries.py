@@ -1,4 +1,4 @@
-"""The names of clients' libraries: connections with the same one share its string."""
+"""The names of clients' libraries, of which connections with the same library share one string."""
 
 from functools import lru_cache
 from typing import Final
@@ -12,7 +12,7 @@ LIBRARIES_MAX: Final = (
 
 @lru_cache(maxsize=LIBRARIES_MAX)
 def shared(library: str) -> str:
-    """Return an equal string, the same one for all that ask for it; one that is not asked for is forgotten.
+    """Return the shared string that equals `library`; it is freed when no connection uses it.
 
     Not `sys.intern`: CPython 3.12.0 to 3.12.5 never frees what it has interned, and a client may send any name.
     """

@@ -38,7 +38,7 @@ class Observer:
     """Ignores all events; a subclass overrides some.
 
     Attributes:
-        entry_bytes: the most memory that one owed response takes, with the observer's notes.
+        entry_bytes: the largest memory of one owed response, with the observer's data for it.
     """
 
     __slots__ = ()
@@ -46,23 +46,23 @@ class Observer:
     entry_bytes = ENTRY_BYTES
 
     def waits(self, held: bool) -> None:
-        """The next request waits: it is held before its slot, or the channel is muted."""
+        """Note that the next request waits: it is held before its slot, or the channel is muted."""
 
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
-        """The channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
+        """Note that the channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
 
     def walked(self, direction: ObservedDirection, walk: Walk, now_ms: int) -> None:
-        """A part of a frame was walked; if it was the last one, the direction has no walk any more."""
+        """Note that a part of a frame was walked; after the last part, the direction has no walk any more."""
 
     def response_begun(self, direction: ObservedDirection, entry: Entry) -> None:
-        """A broker's response has begun to pass, and is no longer owed."""
+        """Note that a broker's response has begun to pass, and is no longer owed."""
 
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
-        """A local response is sent to the client."""
+        """Note that a local response is sent to the client."""
 
     def broker_changed(self, broker: int) -> None:
-        """The connection goes to a different broker than intended."""
+        """Note that the connection leads to a different broker than intended."""
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - a subclass gives back what it has reserved
-        """The connection has ended; iterate over the result to free the observer's memory in portions."""
+        """Note that the connection has ended; iterate over the result to free the observer's memory in portions."""
         return iter(())

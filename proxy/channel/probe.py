@@ -1,8 +1,9 @@
-"""Times the requests of a connection now and then, for `proxy.explain`: how long their broker took.
+"""Times some requests of a connection for `proxy.explain`: the time that their broker takes.
 
-While `Channel.time_requests` says so, `unmeasured_version` differs from the engine's, so that each request comes to
-`request_time.measure`; at other times requests cost nothing. The time is from the end of the request to the first bytes
-of its response, divided by the number of responses owed then: a broker handles one request of a connection at a time.
+After `Channel.time_requests(True)`, `unmeasured_version` differs from the engine's version, so that
+`request_time.measure` is called for each request; at other times requests cost nothing. The time is from the end of the
+request to the first bytes of its response, divided by the number of responses owed at its start, since a broker handles
+one request of a connection at a time.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,9 +27,9 @@ class Probe(Owed):
         request_bytes: the size of its frame.
         response_bytes: the size of its response's frame, with the length; 0 before it begins.
         sent_ns: when its header was read.
-        wait_ns: how long it may wait at the broker by its own wish; or ANY_WAIT.
+        wait_ns: the time that it asks the broker to wait; or ANY_WAIT.
         took_ns: the time at the broker, with that wait; -1 while the broker has it.
-        waited_ns: how much of `took_ns` it may have waited by its own wish.
+        waited_ns: the part of `took_ns` that may be that wait.
     """
 
     __slots__ = (
@@ -107,7 +108,7 @@ class Probed(NamedTuple):
     """Timed requests whose responses have begun.
 
     Args:
-        missed: about how many more there were while requests were to be timed.
+        missed: the estimated number of requests that were not timed although requests were to be timed.
     """
 
     probes: list[Probe]
@@ -118,7 +119,7 @@ NONE_PROBED: Final = Probed([])
 
 
 class ProbedLog:
-    """Keeps the timed requests whose responses have begun, until they are taken; times PROBED_MAX at most."""
+    """Keeps the timed requests whose responses have begun, until they are taken; at most PROBED_MAX are timed."""
 
     __slots__ = ("_asked", "_began_ns", "_probes", "_stopped_ns")
 
@@ -147,7 +148,7 @@ class ProbedLog:
             self._probes.append(probe)
 
     def take(self, now_ns: int) -> Probed:
-        """Return what has been noted, once."""
+        """Return the timed requests whose responses have begun, and forget them."""
         if not self._probes:
             return NONE_PROBED
         taken = Probed(self._probes, self._missed(now_ns))
@@ -155,7 +156,7 @@ class ProbedLog:
         return taken
 
     def _missed(self, now_ns: int) -> int:
-        """Return how many requests came after the last timed one, if they went on to come as quickly."""
+        """Return the estimated number of requests after the last timed one, at the same rate as before."""
         stopped_ns, self._stopped_ns = self._stopped_ns, 0
         if not stopped_ns:
             return 0

@@ -1,4 +1,4 @@
-"""The reassignments in steps as clients see them: with the requested target (KIP-455).
+"""The reassignments in steps (KIP-435) as clients see them: with the requested target (KIP-455).
 
 The shell replaces the mapping whenever it changes; channels only read it.
 """

@@ -1,8 +1,8 @@
 """One follower's fetches from one leader through Sluice, and the replicas to leave out of the next Fetch (KIP-73).
 
-A replica is left out if it is throttled, is behind, and one of its rates has no room: the leader's session forgets it
-once, and it is added again as soon as there is room. A replica without a known high watermark may be in sync, and one
-in sync must never be left out (KAFKA-4313): it is fetched with a limit of one byte, which returns its high watermark;
+A replica is left out if it is throttled, is behind, and one of its rates has no room: it is removed from the leader's
+session, and added again as soon as there is room. A replica in sync must never be left out (KAFKA-4313), and one
+without a known high watermark may be in sync: it is fetched with a limit of one byte, which returns its high watermark;
 at most one of all such replicas returns a batch. The same applies to a full request, whose response must contain every
 replica.
 
@@ -40,8 +40,8 @@ class FetchDecision(NamedTuple):
     """The decision on one Fetch to a leader.
 
     Args:
-        limits: the most bytes of a partition; 0 leaves it out. Other partitions keep the follower's limits.
-        ready_ms: when more may be fetched; None if all of it is fetched.
+        limits: the max_bytes of a partition; 0 leaves it out. Other partitions keep the follower's limits.
+        ready_ms: when more may be fetched; None if every partition is fetched.
         empty: whether every partition is left out: no bytes are granted, and the request must not be forwarded.
     """
 
@@ -55,7 +55,7 @@ class ReplicaThrottle(NamedTuple):
 
     Args:
         side: leader or follower.
-        broker: whose limit it is.
+        broker: the broker that has the limit.
         limit: in bytes/s, for all processes of Sluice together.
     """
 
@@ -74,8 +74,8 @@ class ReplicaLink:
     Attributes:
         follower: the id of the fetching broker; -1 before its first Fetch.
         session: the partitions that the follower fetches, and those in the leader's session.
-        waits: whether the current request was taken over already and waits.
-        unthrottled: whether nothing is left out on this connection, since it has too many replicas to remember.
+        waits: whether the current request was taken already and waits.
+        unthrottled: whether no replica is left out on this connection, since it has too many to be kept in memory.
         fetch_in_flight: whether a Fetch is with the leader.
         now_ms: the time of the next portion; set before each.
     """
@@ -120,7 +120,7 @@ class ReplicaLink:
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
     ) -> Portions[int]:
-        """Take a request over; returns the error code of its response, or 0."""
+        """Apply a request to the follower's session; returns the error code of its response, or 0."""
         error = yield from self.session.take(fields, frame, fields_at, version)
         if error:
             return error

@@ -169,7 +169,7 @@ class ReplicaRequests(RequestReader):
     def _read(
         self, buf: Buffer, pos: int, head: RequestHead
     ) -> tuple[fetch.FetchFields, FollowerRequest, int] | None:
-        """Return a complete Fetch's scalars, its topics, and where its fields begin; None with an order."""
+        """Return a complete Fetch's fields, its topics, and the offset of the fields; None with an order."""
         length, _, version, _, client_id_length = head
         frame_end = pos + 4 + length
         fields_at = skip_header_tags(buf, pos + HEAD_BYTES + max(client_id_length, 0), frame_end)
@@ -190,7 +190,7 @@ class ReplicaRequests(RequestReader):
     def _decide(
         self, head: RequestHead, fields: fetch.FetchFields, frame: FollowerRequest, fields_at: int
     ) -> Portions[int]:
-        """Take a Fetch over; then forward it, hold it, or respond that there is nothing."""
+        """Apply a Fetch to the session; then forward it, hold it, or send an empty local response."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
         self._reconsidered = False
@@ -219,7 +219,7 @@ class ReplicaRequests(RequestReader):
         return self.replace(length + 4, forwarded)
 
     def _hold_or_respond(self, head: RequestHead, ready_ms: int) -> int:
-        """Hold a Fetch of which every partition is left out, or respond that there is nothing."""
+        """Hold a Fetch of which every partition is left out, or send an empty local response."""
         _, _, version, correlation_id, _ = head
         link = self._link
         until_ms = link.wait_until(ready_ms, link.now_ms)

@@ -1,4 +1,4 @@
-"""The verdict of one direction of a channel on the bytes it has received: all that the shell reads of it.
+"""The verdict of one direction of a channel on the bytes that it has received; the shell reads nothing else of it.
 
 Each direction has one `Verdict` and reuses it for every call, so that a frame creates no object. Only the channel
 writes it; only the shell acts on it, and takes a job, an insert or a signal once, by the direction's methods.
@@ -25,7 +25,7 @@ class Verdict:
         order: PASS (no bytes are left), MORE, REPLACE, WAIT or REFUSE.
         patches: the number of patched fields in forwarded frames: throttle times, session ids, limits, addresses.
             If it has not grown, the forwarded bytes are those received, unchanged.
-        passthrough: the number of further bytes of the current frame that may be forwarded without a look at them.
+        passthrough: the number of further bytes of the current frame that may be forwarded unread.
         need: with MORE, the number of bytes, from the first kept one, that the next call needs.
         drop, insert: with REPLACE, the number of bytes to drop, and the bytes to send in their place.
         until_ms: with WAIT, when to read again; 0: when responses have arrived, or the direction's job is done.

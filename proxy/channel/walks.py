@@ -19,7 +19,7 @@ class Charges(Protocol):
 
 
 class FetchedDirection(Protocol):
-    """The part of the response direction that is read: `frame_bytes` is the response's size with its prefix."""
+    """The part of the response direction that is used here: `frame_bytes` is the response's size with its prefix."""
 
     frame_bytes: int
 

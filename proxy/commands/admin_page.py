@@ -1,4 +1,4 @@
-"""Reads JSON documents from a Sluice's admin port, and has it do something."""
+"""Reads JSON documents from a Sluice's admin port, and sends it actions."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ class _Readable(Protocol):
     """A response."""
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes at most."""
+        """Return at most `size` bytes."""
 
 
 def read_document(
@@ -40,9 +40,9 @@ def read_document(
     """Read a page of the admin port; HOST:PORT is read over HTTP.
 
     Args:
-        absent: whether a page of status 404 is returned, which says what is not there.
+        absent: whether the document of a response with status 404 is returned, instead of an error.
         seconds_max: how long the port may be silent; ``SECONDS_MAX`` by default.
-        bytes_max: of the page.
+        bytes_max: the largest page.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
@@ -66,7 +66,7 @@ def _read(response: _Readable, bytes_max: int) -> Document:
     """Return the response's JSON object.
 
     Raises:
-        ValueError: it is larger, no JSON, or no object.
+        ValueError: it is larger than `bytes_max`, no JSON, or no object.
     """
     body = response.read(bytes_max + 1)
     if len(body) > bytes_max:
@@ -78,10 +78,10 @@ def _read(response: _Readable, bytes_max: int) -> Document:
 
 
 def _missing(page: str, error: urllib.error.HTTPError, seconds_max: float, bytes_max: int) -> Document:
-    """Return what a page of status 404 says is not there.
+    """Return the document of a response with status 404.
 
     Raises:
-        ServerError: it says nothing: the port has no such page.
+        ServerError: there is none, since the port has no such page.
     """
     try:
         with error:
@@ -91,14 +91,14 @@ def _missing(page: str, error: urllib.error.HTTPError, seconds_max: float, bytes
 
 
 def send_action(admin: str, path: str, action: str) -> Document:
-    """Have the admin port do something: a POST without a body.
+    """Send an action to the admin port, as a POST without a body.
 
     Args:
         action: the value of the header Sluice-Action.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
-        ServerError: it was not done; the port's answer says why.
+        ServerError: the action was not carried out; the message is the port's, or why there is no response.
     """
     page = _url(admin, path)
     request = urllib.request.Request(page, method="POST", headers={"Sluice-Action": action})

@@ -1,8 +1,8 @@
 """`sluice capture`: inspects captures, and records whole requests with a relay of its own.
 
 `inspect` shows the contents of a directory's files, and the unreadable ones. `frames` runs a relay without quotas that
-records: `sluice serve` with a configuration from its arguments, if no proxy is running yet; a running proxy records
-with `[capture] frames`. It ends on SIGTERM, Ctrl-C, or after `--seconds`.
+records: `sluice serve` with a configuration made from its arguments. It is for clusters without a proxy; a running
+proxy records with `[capture] frames`. It ends on SIGTERM, Ctrl-C, or after `--seconds`.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """`sluice check`: validates a configuration and its quotas file, and shows what `serve` would do.
 
-It changes nothing, and binds ports for a moment at most (`proxy.commands.check_machine`). With `--format json` it
-prints one document (`proxy.commands.check_json`), also after an error. The lines for people are in `check_text`; what
-is asked of the cluster in `check_cluster`, of the members of a fleet in `check_fleet`.
+It changes nothing; ports are bound for a moment only (`proxy.commands.check_machine`). With `--format json` it prints
+one document (`proxy.commands.check_json`), also after an error. `check_text` makes the lines for people;
+`check_cluster` sends requests to the cluster, and `check_fleet` to a member of the fleet.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `sluice check` asks the cluster, and says of it."""
+"""The part of `sluice check` on the cluster: its requests to the brokers, and the lines about them."""
 
 import asyncio
 import ssl
@@ -34,7 +34,7 @@ def context_of(config: Config) -> Callable[[], ssl.SSLContext] | None:
 
 
 def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
-    """Ask the cluster for its brokers once; return them, or why there is no response."""
+    """Ask the cluster once for its brokers; return them and "", or none and the reason why there is no response."""
     # Imported late: judging a file needs no sockets.
     from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats
@@ -46,7 +46,11 @@ def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
 
 
 def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
-    """Ask the brokers behind sidecars what they advertise; return those without a response, and the problem or ""."""
+    """Ask the brokers behind sidecars for their advertised addresses.
+
+    Returns:
+        The brokers without a response, each with the reason; and the problem of an advertised address, or "".
+    """
     # Imported late: as above.
     from proxy.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats

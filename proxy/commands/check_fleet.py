@@ -1,7 +1,7 @@
-"""What `sluice check` says of `[fleet]`, and of its members, if one of them runs.
+"""The part of `sluice check` on `[fleet]`, and on the fleet's members if one of them runs.
 
-One member is asked, by default the one that this configuration is for. What members differ in is what that member has
-seen for 5 s; the configuration itself is compared with this member.
+One member is asked, by default the one that this configuration is for. It reports the differences between members that
+it has seen for 5 s; the configuration itself is compared with this member.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _NOT_CONFIGURED: Final = ("version",)
 
 
 class Members(NamedTuple):
-    """What the member that was asked has said.
+    """The response of the member that was asked.
 
     Args:
         asked: its admin port; "" if there is none.
@@ -54,7 +54,7 @@ def lines(options: FleetOptions) -> Iterator[str]:
 
 
 def document(options: FleetOptions) -> Mapping[str, object] | None:
-    """Return the same as values of JSON; None without a fleet."""
+    """Return the settings of the fleet as values of JSON; None without a fleet."""
     if not options.configured:
         return None
     return {
@@ -69,12 +69,12 @@ def document(options: FleetOptions) -> Mapping[str, object] | None:
 
 
 def ask_members(config: Config, definitions: Definitions, admin: str | None, own_name: str) -> Members | None:
-    """Ask a member what all members have, and compare this configuration; None without a fleet.
+    """Ask a member for the facts of all members, and compare this configuration; None without a fleet.
 
     Args:
         definitions: the quotas of this configuration.
-        admin: the admin port to ask; None: the one of this configuration.
-        own_name: how this configuration is called beside the names of members.
+        admin: the admin port to ask; None for the one of this configuration.
+        own_name: the name of this configuration beside the names of members.
     """
     if not config.fleet.configured:
         return None
@@ -93,7 +93,7 @@ def ask_members(config: Config, definitions: Definitions, admin: str | None, own
 
 
 def compared(members: Members | None) -> Iterator[str]:
-    """Yield the lines for people."""
+    """Yield the lines about members for people."""
     if members is None:
         return
     if members.problem:
@@ -104,7 +104,7 @@ def compared(members: Members | None) -> Iterator[str]:
 
 
 def members_document(members: Members) -> Mapping[str, object]:
-    """Return the same as values of JSON."""
+    """Return the response about members as values of JSON."""
     return {**members._asdict(), "names": list(members.names), "differences": list(members.differences)}
 
 

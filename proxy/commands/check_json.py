@@ -1,7 +1,8 @@
 """The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
 
-config, problem ("" without an error), warnings, listeners, quotas, replication, fleet, reassignment, capture, admin;
-and cluster, and members of a fleet, unless `--offline`. If the configuration cannot be read, only the first two.
+Its keys are config, problem ("" without an error), warnings, listeners, quotas, replication, fleet, reassignment,
+capture and admin, and without `--offline` also cluster and the members of a fleet. If the configuration cannot be read,
+it has the first two only.
 """
 
 from collections.abc import Mapping

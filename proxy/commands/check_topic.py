@@ -1,4 +1,4 @@
-"""What `sluice check` finds about Sluice's own topics: whether they could be used now. Nothing is created."""
+"""The part of `sluice check` on Sluice's own topics: whether they can be used now. It creates nothing."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ def require_topic_library(config: Config) -> None:
     """Refuse a configuration that needs aiokafka where it is not installed.
 
     Raises:
-        StartError: it is not.
+        StartError: aiokafka is missing.
     """
     if config.quotas.store == "topic":
         require_aiokafka()
@@ -47,7 +47,7 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
 
 
 def _needed(config: Config) -> Iterator[str]:
-    """Yield the topics without which nothing works that is kept there."""
+    """Yield the topics whose problems are errors, not warnings: those of the quotas and of the journal."""
     if config.quotas.store == "topic":
         yield config.quotas.topic
     if config.reassignment.in_topic:

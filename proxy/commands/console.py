@@ -1,6 +1,6 @@
-"""`sluice console`: serve a web page over the members of a fleet; read only, on loopback unless told otherwise.
+"""`sluice console`: serves a read-only web page about the members of a fleet, on loopback by default.
 
-The page is a process of its own. Its libraries are Sluice's extra `console`, and are imported when it runs.
+The server is a process of its own. Its libraries are Sluice's extra `console`; they are imported when it runs.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check what needs no file.
+    """Check the arguments, without reading files.
 
     Raises:
         UsageError: an argument is wrong.

@@ -1,7 +1,7 @@
-"""`sluice enforcement`: switch all enforcement off, or on again, and say whether it is off.
+"""`sluice enforcement`: switches all enforcement off or on again, and shows whether it is on.
 
-Every process that `--admin` names is asked, one after the other; one that fails keeps no other from being switched.
-Exit codes: 1 if one of them was not asked or not switched; else 3 if `status` finds one that enforces nothing.
+The processes that `--admin` names are switched one after the other; if one fails, the others are switched nevertheless.
+Exit codes: 1 if one of them could not be asked or switched; else 3 if `status` finds one that enforces nothing.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""`sluice fleet`: shows the members of a fleet, the holder, shares, and in what members differ.
+"""`sluice fleet`: shows the members of a fleet, the holder, the shares, and the differences between members.
 
-Any member is asked, at its admin port; it shows what the holder last told. Exit code 3 if members differ, or the one
-that is asked has no lease.
+One member is asked, at its admin port; it returns the last view that the holder has sent. Exit code 3 if members
+differ, or if this member has no lease.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Reads one page of several members at once; one that is silent holds up no other."""
+"""Reads one page from several members at once; a member that does not respond delays no other."""
 
 import threading
 import time
@@ -16,13 +16,14 @@ _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which say
 def read_documents(
     admins: Sequence[str], path: str, *, seconds_max: float, bytes_max: int
 ) -> Mapping[str, Document | SluiceError]:
-    """Return each member's page, by its admin port as given; of status 404 what it says, or why it cannot be read.
+    """Return each member's page, or the error why it cannot be read, by its admin port as given.
 
-    The threads are daemons: the end of the command waits for no member that sends a byte now and then.
+    The document of a response with status 404 is returned as a page. The threads are daemons, so that the command does
+    not wait for a member that sends a byte now and then.
 
     Args:
-        seconds_max: for all members together.
-        bytes_max: of each page.
+        seconds_max: the time for all members together.
+        bytes_max: the largest page.
     """
     found: dict[str, Document | SluiceError] = {}
 

@@ -1,7 +1,7 @@
-"""`sluice reassign` and its `estimate`: the moved replicas, the duration, and the necessary throttle (KIP-73).
+"""`sluice reassign estimate`: the moved replicas, the duration, and the necessary throttle (KIP-73).
 
-It changes nothing. Exit code 0 even if the move would never finish: the command has succeeded; a warning says so, and
-`--format json` has it under `warnings`.
+It changes nothing. The exit code is 0 even if the move would never finish, since the command has succeeded; a warning
+says so, which `--format json` has under `warnings`. The other commands of `sluice reassign` are added here.
 """
 
 import argparse

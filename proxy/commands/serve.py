@@ -1,4 +1,4 @@
-"""`sluice serve`: runs the proxy from a file, from arguments, or from a file with arguments over it."""
+"""`sluice serve`: runs the proxy, configured by a file, by arguments, or by both; arguments override the file."""
 
 import argparse
 import logging

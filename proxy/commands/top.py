@@ -1,6 +1,6 @@
-"""`sluice top`: all clients in the terminal, live; plain output where it is piped.
+"""`sluice top`: shows all clients live in the terminal; if the output is piped, as plain text.
 
-The live view is Textual's, which is Sluice's extra `top`; it is imported when it runs.
+The live view uses Textual, which is Sluice's extra `top`, and is imported when it runs.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def _run_live(live: "type[Live]", options: argparse.Namespace, members: Members)
 
 
 def _print(options: argparse.Namespace, members: Members, sleep: Callable[[float], None]) -> int:
-    """Print pages: for people with a blank line between them, as JSON one document a line.
+    """Print pages: as text with a blank line between them, or as JSON with one document a line.
 
     Raises:
         ServerError: no member responds, at the last page.

@@ -89,7 +89,7 @@ class FleetOptions:
 
     @property
     def own_address(self) -> Address | None:
-        """Where other members reach this one; None: it cannot be the holder."""
+        """The address at which other members reach this one; None: it cannot be the holder."""
         if self.advertised is not None or self.bind is None:
             return self.advertised
         return Address(self.own_name, self.bind.port) if self.bind.host in WILDCARDS else self.bind

@@ -44,7 +44,7 @@ _OPEN_PATHS: Final = ("/static/", "/healthz")  # need no token
 _LOGIN: Final = "/login"
 _FORM_BYTES_MAX: Final = 4096
 _FORM_SECONDS_MAX: Final = 10.0
-_WRONG_SECONDS: Final = 1.0  # a wrong token is answered after
+_WRONG_SECONDS: Final = 1.0  # a request with a wrong token is responded to after
 _GUESSES_MAX: Final = 8  # at once
 
 

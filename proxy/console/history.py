@@ -99,7 +99,7 @@ class History:
         return [found.get(slot) for slot in range(last - slots + 1, last + 1)]
 
     def seconds(self, now: float) -> int:
-        """How long it goes back, SECONDS at most."""
+        """The time that it goes back, SECONDS at most."""
         return (
             0
             if self._since is None

@@ -10,7 +10,7 @@ STREAMS_MAX: Final = 32  # open pages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """What the command line says.
+    """The options of the command line.
 
     Args:
         admins: admin ports of members, as URLs without a final slash.

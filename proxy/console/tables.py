@@ -25,7 +25,7 @@ _PAGES_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a page's address asks for; whatever it does not know is the default."""
+    """The query of a page's address; an unknown value is the default."""
 
     window: int = 60
     q: str = ""

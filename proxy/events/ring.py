@@ -25,7 +25,7 @@ _MS_PER_SECOND: Final = 1000
 
 
 class Portion(NamedTuple):
-    """The answer to a reader.
+    """The events for a reader.
 
     Args:
         last: the id of the latest event of all; 0 before the first.

@@ -1,25 +1,27 @@
-"""Why a client waits: where its connections' time goes, and by which quota (`sluice explain`, `/v1/clients`).
+"""Explains why a client waits: the parts of its connections' time, and the quota (`sluice explain`, `/v1/clients`).
 
     parts        the seven parts of a connection's time
     windows      sums over the last 10 s, minute and quarter of an hour
-    condition    what a connection does at an instant, as the shell tells it
-    watch        visits connections in turn, and attributes their time
-    waiting      clients that begin to wait for more than half of their time, and end
-    predicted    the waits that would have been, while quotas are only observed
+    condition    the state of a connection at one instant, as the shell reports it
+    watch        visits connections in turn, and attributes their time to parts
+    waiting      events of clients that begin or end to wait for more than half of their time
+    predicted    the waits with enforcement, while quotas are only observed
     latencies    brokers' response times, by requests and by time
-    under_way    requests that brokers have had for long
-    own_time     what Sluice needs itself
-    waits        how long clients have waited for quotas, as sums that never fall
-    wait_views   the same for metrics
-    rules        a quota that has throttled: its entity, its value
-    wants        the rate a throttled client would take, and what other limits would do
+    under_way    requests that brokers have had for longer than the time between visits
+    own_time     Sluice's own CPU time and delays
+    waits        the time that clients have waited for quotas, as sums that never decrease
+    wait_views   these sums as rows for metrics
+    rules        a quota that has throttled: its entity and value
+    wants        the rate that a throttled client would take, and its waits with other limits
     explanation  one client's time, rule, neighbours and wants as a document
-    facts        what the sentence is made of
+    facts        the input of the sentence
     sentence     the document in a few sentences
-    prospect     what would be if quotas were enforced, in a sentence
-    causes       of these, what no quota is to blame for
+    prospect     the sentence about the waits with enforcement
+    causes       the clauses about time that is not spent waiting for a quota
+    seen         the response of one process to a query, and the sum of several
+    report       one process's figures of a client, and of brokers
 
-Time is sampled: each visit attributes the time since the last one to what the connection does now. Holds and mutes are
-measured exactly, and subtracted before. So the parts always add up to the whole, and a request costs nothing.
-Nothing here knows sockets or the clock.
+Time is sampled: each visit attributes the time since the last visit to what the connection does at this visit. Holds
+and mutes are measured exactly, and subtracted first. So the parts always add up to the whole, and requests cost
+nothing. This package uses no sockets and no clock.
 """

@@ -1,4 +1,4 @@
-"""Amounts in sentences: a limit with its unit, a time, a part."""
+"""Formats amounts for sentences: a limit with its unit, a time, a part."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ def time_text(ms: float) -> str:
 
 
 def part_text(part: float) -> str:
-    """Return a part of 1 in percent; never all or nothing by rounding.
+    """Return a part of 1 in percent; only 1 is shown as 100 %, and only 0 as 0 %.
 
     >>> part_text(0.62), part_text(0.999), part_text(0.004), part_text(1)
     ('62%', 'over 99%', 'under 1%', '100%')

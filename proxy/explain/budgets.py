@@ -1,4 +1,4 @@
-"""The limits that match clients, with the clients' rates and their parts of what uses each budget."""
+"""The limits that match each client, with the client's rate and that of all clients of the same budget."""
 
 from collections.abc import Iterator, Mapping
 from heapq import nlargest
@@ -23,8 +23,8 @@ class Limit(NamedTuple):
     """A limit that matches a client.
 
     Args:
-        bucket: the budget that the client counts against; None: the one of all clients.
-        rate: the client's.
+        bucket: the budget that the client counts against; None for the one of all clients.
+        rate: the client's rate, in the limit's unit.
     """
 
     found: InForce
@@ -33,10 +33,10 @@ class Limit(NamedTuple):
 
 
 class Budgets:
-    """The rates of all budgets: `add` each client, then ask for the quotas of any.
+    """The rates of all budgets. `add` each client first; the other methods then return the limits of any client.
 
     Args:
-        mutations_rate: the limit of all clients' partition mutations.
+        mutations_rate: the limit of all clients' partition mutations together, in partitions/s.
     """
 
     def __init__(self, definitions: Definitions, mutations_rate: float | None) -> None:

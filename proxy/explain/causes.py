@@ -1,4 +1,4 @@
-"""Where the time goes that no quota takes, in words: the broker, the client, its own wish, Sluice."""
+"""The clauses about time that is not spent waiting for a quota: at the broker, in the client, in a poll, in Sluice."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,7 +13,7 @@ __all__ = ["busiest", "causes", "elsewhere"]
 
 _NAMED_MIN: Final = 0.2  # a smaller part is not worth a clause, unless nothing is larger
 _NAMED_MAX: Final = 2
-_SLOW_MS: Final = 100.0  # a broker below that is not what makes a client slow
+_SLOW_MS: Final = 100.0  # a broker whose p99 is below that does not make a client slow
 _STALLED_MS: Final = 1000.0
 _COMPARED_MIN: Final = 20  # requests of other clients
 _UNLIKE_TIMES: Final = 3.0
@@ -23,12 +23,12 @@ _BUSY: Final = 0.8  # of a core, which is all that one process can use
 
 
 def busiest(facts: Facts) -> int:
-    """Return the largest part of the time in which no quota is waited for, but for IDLE."""
+    """Return the index of the largest part of the time, apart from HELD, MUTED and IDLE."""
     return max((parts.SLUICE, parts.BROKER, parts.POLL, parts.CLIENT), key=lambda part: facts.times[part])
 
 
 def causes(facts: Facts) -> str:
-    """Say where most of the time goes, the largest part first."""
+    """Return clauses about the largest parts of the time, the largest first."""
     largest = sorted(_CLAUSES, key=lambda part: -facts.times[part])
     named = [part for part in largest if part_of(facts.times, part) >= _NAMED_MIN][:_NAMED_MAX]
     texts = []
@@ -39,7 +39,7 @@ def causes(facts: Facts) -> str:
 
 
 def elsewhere(facts: Facts) -> str:
-    """Say what other connections spend their time on, if it is something else; "" if not."""
+    """Return the parts of all connections' time that are small for the one that waits longest; "" if there are none."""
     times = facts.client.times
     found = [
         f"{part_text(part_of(times, part))} {_PLACES[part]}"
@@ -62,7 +62,7 @@ def _of_broker(facts: Facts) -> str:
 
 
 def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
-    """Say how fast a broker is: for this client, for others, and by time."""
+    """Return a clause about a broker's response times: for this client, for others, and by time."""
     p99_ms, by_time_ms = broker.percentile_ms(0.99), broker.time_percentile_ms(0.5)
     own_ms = own.ms / own.requests if own is not None and own.requests else None
     others = broker.requests - (0.0 if own is None else own.requests)

@@ -1,4 +1,4 @@
-"""What a connection does at an instant: the shell's and the channel's part, as one value."""
+"""The state of a connection at one instant, from the shell and the channel, as one value."""
 
 from typing import Final, NamedTuple
 
@@ -20,20 +20,20 @@ class Condition(NamedTuple):
     """One connection at one instant.
 
     Args:
-        quota: its client; None before the first request, and for a follower.
+        quota: its client's quotas; None before the first request, and for a follower.
         broker: the id of its broker; -1 if that is unknown.
-        activity: what it does, holds and mutes apart.
-        held_ms, muted_ms: how long it has been held and muted since it began.
+        activity: what it does; during a hold or mute, whether a response is owed.
+        held_ms, muted_ms: the time that it has been held and muted since it began.
         muting: the throttle of the present or last mute.
         asked_ms: how long its broker has had its oldest request, at least; -1 without any.
         probe: the last timed request; None if there is none.
-        probed: those whose responses have begun since the last visit.
+        probed: the timed requests whose responses have begun since the last visit.
         follower: the id of the broker that fetches as a follower; -1 for a client.
         leaving_out: the limit for which a follower's present Fetch leaves replicas out.
-        virtual_time: its waits if quotas were enforced; None for none.
+        virtual_time: its waits if quotas were enforced; None if there are none.
         waits_until_ms: when the present hold or mute ends; 0 without one.
-        owed: how many responses are owed.
-        library: its client's software.
+        owed: the number of responses owed.
+        library: the name and version of its client's software.
     """
 
     quota: ClientQuota | None

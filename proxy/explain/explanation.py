@@ -27,7 +27,7 @@ _WAITED_MIN: Final = 0.002
 
 
 class Origin(NamedTuple):
-    """Who has set a limit, and when.
+    """The author of a limit, and the time.
 
     Args:
         by: a principal with its address, a file's name, or the cluster.
@@ -43,7 +43,7 @@ _NO_ORIGIN: Final = Origin("", "")
 
 
 class Context(NamedTuple):
-    """What an explanation needs beside the client's own report.
+    """The values that an explanation needs beside the client's own report.
 
     Args:
         window: the window of the report.
@@ -52,7 +52,7 @@ class Context(NamedTuple):
         origin: returns who has set an entity's limit; the entity is None for a setting.
         neighbours: the clients that share the budget of a rule, the largest first, with this one.
         brokers: all brokers' response times.
-        own: what Sluice needs itself.
+        own: Sluice's own CPU time and delays.
         member: whether this is one member of a fleet.
         now: the time of the report.
         backlogs: the bytes that all clients of a rule would have left to send if it were enforced.
@@ -124,7 +124,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
 
 
 def _predicted(client: ClientReport, context: Context) -> Mapping[str, Any] | None:
-    """Return what would be if quotas were enforced; None while they are, or if the client would not wait."""
+    """Return the document of the client's waits with enforcement; None while quotas are enforced, or without waits."""
     rule = predicted_rule(client.predicted)
     if context.enforcing or rule is None:
         return None
@@ -148,7 +148,7 @@ def summary(client: ClientReport, budgets: Budgets, *, enforcing: bool) -> dict[
     """Return a client's row in the list of all.
 
     Args:
-        budgets: all clients were added to them.
+        budgets: the budgets, to which all clients were added.
     """
     worst = client.connections[0] if client.connections else None
     times = client.times if worst is None else worst.times
@@ -179,7 +179,7 @@ def broker_document(broker: BrokerReport) -> dict[str, Any]:
 
 
 def own_document(own: OwnReport) -> dict[str, Any]:
-    """Return what Sluice needs itself."""
+    """Return the document of Sluice's own CPU time and delays."""
     return {
         "busy": round(own.busy, 4),
         "cpu_ms_per_request": round(own.cpu_ms_per_request, 4),
@@ -196,7 +196,7 @@ def main_rule(client: ClientReport) -> Rule | None:
 
 
 def _wants(client: ClientReport, neighbours: Sequence[Neighbour], waited: float) -> Wants | None:
-    """Return what the client would take; None if its rate is not known."""
+    """Return the rate that the client would take; None if its present rate is not known."""
     own = _own_rate(client, neighbours)
     return wants(own, waited) if own else None
 
@@ -248,7 +248,7 @@ def _rule_document(found: InForce, context: Context) -> Mapping[str, Any]:
 
 
 def origin_of(found: InForce, origin: Callable[[Entity | None, str], Origin]) -> Origin:
-    """Return who has set a limit; replication's is no entry of ours."""
+    """Return who has set a limit; unknown for replication, whose limits are not set in Sluice."""
     return _NO_ORIGIN if found.rule.kind == REPLICATION else origin(found.entity, found.setting)
 
 

@@ -1,4 +1,4 @@
-"""What the sentence about one client is made of."""
+"""The input of the sentence about one client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ class Facts(NamedTuple):
 
     Args:
         window: the window of the report (`windows`).
-        times: of the connection that waits longest, by part.
-        waited_for: the rule that the client has waited for most; None without any.
-        found: what is in force of that rule; None if its limit is gone.
-        rule: its document.
-        neighbours: the clients that share its budget, with this one.
-        broker: the connection's broker.
-        own: what Sluice needs itself.
+        times: the time in ms of the connection that waits longest, by part.
+        waited_for: the rule that the client has waited for most; None if it has waited for none.
+        found: the entity and value in force for that rule; None if its limit is gone.
+        rule: the rule's document.
+        neighbours: the clients that share the rule's budget, with this one.
+        broker: the response times of that connection's broker.
+        own: Sluice's own CPU time and delays.
         member: whether this is one member of a fleet, which has a part of the limit.
     """
 

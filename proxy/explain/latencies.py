@@ -1,7 +1,8 @@
-"""How long brokers take to respond: by requests, and by time.
+"""Brokers' response times, by requests and by time.
 
-By requests, a broker that stands still for 5 s and handles thousands of requests in the next one is fast: its p99 is.
-By time it is slow: five sixths of the time that requests were with it belong to those of 5 s. Both are said.
+A broker that stands still for 5 s and handles thousands of requests in the next second is fast by requests: its p99 is
+low. By time it is slow: five sixths of the time that requests were at it belong to the requests of 5 s. Both are
+reported.
 
 Times are counted in classes, each a quarter of a power of two wide, so a percentile is at most 19 % too high. A request
 counts with its weight: one that was chosen with a probability of a sixteenth stands for sixteen. At most BROKERS_MAX
@@ -28,8 +29,8 @@ class Times(NamedTuple):
 
     Args:
         classes: the number of requests in each class.
-        timed: how many were timed: without their weights.
-        ms: the time of all requests together.
+        timed: the number of timed requests, without their weights.
+        ms: the time of all requests together, in ms.
     """
 
     classes: list[float]
@@ -89,7 +90,7 @@ def percentile_ms(classes: Sequence[float], part: float) -> float:
 
 
 def time_percentile_ms(classes: Sequence[float], part: float) -> float:
-    """Return the same by time: this part of all requests' time belongs to requests that did not take longer.
+    """Return the percentile by time, in ms: this part of all requests' time belongs to requests no longer than that.
 
     >>> classes = [0.0] * CLASSES
     >>> classes[class_of(1_000)], classes[class_of(1_000_000)] = 1000, 2  # 1 s in all, and 2 s

@@ -35,7 +35,7 @@ class Neighbour(NamedTuple):
 
 
 class Quotas(Protocol):
-    """The engine."""
+    """The part of the engine that is used here."""
 
     @property
     def definitions(self) -> Definitions:
@@ -54,12 +54,12 @@ class Quotas(Protocol):
 class Sharers:
     """Finds the clients that share a client's budget.
 
-    A topic's are those that have waited for it, with the rates of all their topics: rates are not measured by client
-    and topic. Users' connections have none.
+    For a topic these are the clients that have waited for it, with the rates of all their topics: rates are not
+    measured by client and topic. For connection rates there are none.
 
     Args:
-        rule: what the client waits for.
-        waits: whether a client has waited for it.
+        rule: the rule that the client waits for.
+        waits: returns whether a client has waited for it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Sharers:
             yield
 
     def found(self) -> tuple[Neighbour, ...]:
-        """Return those with the highest rates, at all brokers together."""
+        """Return the clients with the highest rates, at all brokers together."""
         return largest(Neighbour(*name, rate) for name, rate in self._rates.items())
 
     def _take(self, view: QuotaView) -> None:
@@ -102,12 +102,12 @@ class Sharers:
 
     @property
     def backlog_bytes(self) -> float:
-        """What they would have left to send, at all brokers (`QuotaView`)."""
+        """The bytes that these clients would have left to send, at all brokers (`QuotaView.backlog_bytes`)."""
         return sum(self._backlogs.values())
 
 
 def largest(neighbours: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
-    """Return the largest of these, those of one client added up."""
+    """Return the clients with the highest rates, after adding up the rates of each client."""
     rates: dict[tuple[str, str], float] = {}
     for user, client_id, rate in neighbours:
         rates[user, client_id] = rates.get((user, client_id), 0.0) + rate

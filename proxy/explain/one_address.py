@@ -9,19 +9,19 @@ __all__ = ["from_address", "of_address"]
 
 
 def from_address(connections: Iterator[ConnectionReport], address: str) -> Iterator[ConnectionReport]:
-    """Yield the connections of an address, without their ports; of "" all."""
+    """Yield the connections of an address; all connections for ""."""
     return (one for one in connections if not address or one.peer.rpartition(":")[0] == address)
 
 
 def of_address(client: ClientReport, connections: ConnectionsSum, address: str) -> ClientReport:
     """Return the report of the connections of one address.
 
-    Waits are counted by client and rule, so they are given to addresses in proportion to the time that their
+    Waits are counted by client and rule, so an address gets a part of them in proportion to the time that its
     connections waited. Rates and the brokers' times stay those of the whole client.
 
     Args:
-        client: all of it.
-        connections: those of the address.
+        client: the report of the whole client.
+        connections: the connections of the address.
     """
     times = connections.times()
     whole = waited_ms(client.times)

@@ -1,8 +1,8 @@
-"""Sluice's own part: how busy its loop is, how long bytes wait for their turn, and what a request costs it.
+"""Sluice's own CPU time and delays: how busy its loop is, how long bytes wait for it, and the cost of a request.
 
-A visit cannot see the microseconds that relaying takes. What is known of the whole process, at each tick, is enough to
-say whether it is Sluice: its CPU time, the number of its requests, and how long a full turn of its loop takes, which is
-what bytes wait that have just arrived. A request waits twice: it, and its response.
+A visit cannot see the microseconds that relaying takes. Figures of the whole process, taken at each tick, show whether
+Sluice is the cause of a delay: its CPU time, the number of its requests, and the length of a full turn of its loop,
+which is the time that newly arrived bytes wait. It is waited for twice: by a request, and by its response.
 """
 
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class OwnReport(NamedTuple):
-    """One process, or several.
+    """The figures of one process, or of several, over a window.
 
     Args:
         turns: the number of turns of the loop in each class of `latencies`.
-        cpu_ms: the CPU time of the process.
-        requests: the requests that it has relayed meanwhile.
-        busy: the CPU time as a part of the whole time; of several processes the busiest.
+        cpu_ms: the CPU time of the process, in ms.
+        requests: the number of requests that it has relayed in this time.
+        busy: the CPU time as a part of the whole time; for several processes that of the busiest.
     """
 
     turns: tuple[float, ...]
@@ -37,16 +37,16 @@ class OwnReport(NamedTuple):
 
     @property
     def cpu_ms_per_request(self) -> float:
-        """What a request costs, with all else that the process does."""
+        """The CPU time of the process per request, in ms, all other work included."""
         return self.cpu_ms / self.requests if self.requests else 0.0
 
     def turn_ms(self, part: float) -> float:
-        """The time that this part of the turns did not exceed."""
+        """The time in ms that this part of the turns did not exceed."""
         return percentile_ms(self.turns, part)
 
 
 class OwnTime:
-    """What one process needs itself.
+    """The CPU time and the turns of one process.
 
     >>> from proxy.explain.windows import MINUTE
     >>> own = OwnTime()
@@ -72,14 +72,14 @@ class OwnTime:
             windows.add(_MS, now_ms - last[2], now_ms)
 
     def report(self, window: int, now_ms: int) -> OwnReport:
-        """Return what was seen over a window."""
+        """Return the figures over a window."""
         sums = self._windows.sums(window, now_ms)
         cpu_ms, ms = sums[_CPU_MS], sums[_MS]
         return OwnReport(tuple(sums[:_TURNS]), cpu_ms, sums[_REQUESTS], cpu_ms / ms if ms else 0.0)
 
 
 def merge_own(reports: Iterable[OwnReport | None]) -> OwnReport | None:
-    """Add up several processes; None for none."""
+    """Add up the figures of several processes; None for none."""
     found = [one for one in reports if one is not None]
     if not found:
         return None

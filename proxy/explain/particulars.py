@@ -1,4 +1,4 @@
-"""What an operator wants to know of one connection beside its time: the client's software, its batches, its waits."""
+"""Further values of one connection for operators: the client's software, its batches, its present wait."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -15,12 +15,12 @@ _FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
 
 
 class Particulars(NamedTuple):
-    """One connection at its last visit.
+    """The values of one connection at its last visit.
 
     Args:
-        library: name and version of the client's software; "" if it has not said them (KIP-511).
-        batch_bytes: the mean of its timed Produce requests and of the responses to its Fetches; 0 before the first.
-        in_flight: how many responses are owed.
+        library: name and version of the client's software; "" if it has not sent them (KIP-511).
+        batch_bytes: the mean size of its timed Produce requests and responses to Fetches; 0 before the first.
+        in_flight: the number of responses owed.
         waits_until_ms: when its present hold or mute ends; 0 without one.
     """
 
@@ -30,7 +30,7 @@ class Particulars(NamedTuple):
     waits_until_ms: int = 0
 
     def after(self, condition: Condition) -> "Particulars":
-        """Return those of a later visit: the same object if nothing has changed."""
+        """Return the values at a later visit; the same object if nothing has changed."""
         found = Particulars(
             condition.library,
             batch_bytes(self.batch_bytes, condition.probed.probes),
@@ -44,9 +44,9 @@ NO_PARTICULARS: Final = Particulars()
 
 
 def batch_bytes(mean: float, probes: Iterable[Probe]) -> float:
-    """Return the mean bytes with those of more timed requests.
+    """Return the mean size after further timed requests.
 
-    A Fetch that has waited for records does not count: its response is empty, or has fewer than it asked for.
+    A Fetch that has waited for records does not count: its response is empty or smaller than the Fetch permits.
     """
     for probe in probes:
         if probe.key == api.PRODUCE:

@@ -1,6 +1,7 @@
-"""What connections would wait for if quotas were enforced, over the last 10 s, minute and quarter of an hour.
+"""The waits of connections with enforcement, over the last 10 s, minute and quarter of an hour.
 
-`quotas.limiters.virtual_time` has the waits, in time that runs on while they last: their part of it is the share.
+`quotas.limiters.virtual_time` counts the waits in virtual time, which is real time plus the lag. The part of a
+connection's time that it would wait is the waits divided by the virtual time that has passed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,11 +26,11 @@ RULES_MAX: Final = 16  # of one client
 
 
 class Predicted(NamedTuple):
-    """What one client would wait for.
+    """The waits that one client would have with enforcement.
 
     Args:
-        part: of its time, of the connection that would wait longest.
-        waits: the time in ms by rule, of all connections.
+        part: the part of its time that the connection that would wait longest would wait.
+        waits: the time in ms of all connections together, by rule.
     """
 
     part: float
@@ -40,7 +41,7 @@ NOTHING_PREDICTED: Final = Predicted(0.0, ())
 
 
 class PredictedWaits:
-    """One connection's waits that would have been."""
+    """The waits that one connection would have with enforcement."""
 
     __slots__ = ("_lag_ms", "_waited_ms", "_windows")
 
@@ -49,7 +50,7 @@ class PredictedWaits:
         self._waited_ms = self._lag_ms = 0
 
     def update(self, time: ConnectionTime, elapsed_ms: int, now_ms: int) -> int:
-        """Take over what was added in the last so many ms; returns the waits among it."""
+        """Add the waits and the lag since the last call, `elapsed_ms` ago; returns the waits in ms."""
         waited_ms, self._waited_ms = time.waited_ms - self._waited_ms, time.waited_ms
         lag_ms, self._lag_ms = time.lag_ms - self._lag_ms, time.lag_ms
         self._windows.add(0, float(waited_ms), now_ms)
@@ -57,13 +58,13 @@ class PredictedWaits:
         return waited_ms
 
     def part(self, window: int, now_ms: int) -> float:
-        """Return the part of its time over a window."""
+        """Return the part of its time over a window that the connection would wait."""
         waited_ms, whole_ms = self._windows.sums(window, now_ms)
         return min(1.0, waited_ms / whole_ms) if whole_ms > 0 else 0.0
 
 
 class Predictions:
-    """One client's waits that would have been, by rule."""
+    """The waits that one client would have with enforcement, by rule."""
 
     __slots__ = ("_rules",)
 
@@ -84,17 +85,21 @@ class Predictions:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules."""
+        """The rules that the client would wait for."""
         return list(self._rules)
 
     def report(self, parts: Iterable[float], window: int, now_ms: int) -> Predicted:
-        """Return what was predicted over a window; `parts` are the connections'."""
+        """Return the prediction over a window.
+
+        Args:
+            parts: the part of its time that each connection would wait.
+        """
         waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in self._rules.items())
         return Predicted(max(parts, default=0.0), tuple((rule, ms) for rule, ms in waits if ms > 0))
 
 
 def merge_predicted(some: Iterable[Predicted]) -> Predicted:
-    """Add up what several processes predict of one client.
+    """Add up several processes' predictions for one client.
 
     >>> rule = Rule("produce", "producer_byte_rate")
     >>> found = merge_predicted([Predicted(0.5, ((rule, 10.0),)), Predicted(0.2, ((rule, 5.0),))])
@@ -114,13 +119,13 @@ def main_rule(predicted: Predicted) -> Rule | None:
 
 
 def open_loop(rate: float, limit: float, total: float, backlog: float) -> Mapping[str, float]:
-    """Return what would pass of a client that sends at its rate whatever happens, and what would be left.
+    """Return the rate and the backlog of a client with enforcement, if it kept its rate although it is throttled.
 
     Args:
-        rate: the client's.
-        limit: the budget's.
-        total: the rate of all clients that share the budget.
-        backlog: of all of them, in bytes.
+        rate: the client's rate, in bytes/s.
+        limit: the limit of its budget, in bytes/s.
+        total: the rate of all clients that share the budget, in bytes/s.
+        backlog: the backlog of all of them, in bytes.
 
     >>> open_loop(3e6, 2e6, 4e6, 12e6)
     {'admitted_rate': 1500000.0, 'backlog_bytes': 9000000.0}

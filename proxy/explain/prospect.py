@@ -1,4 +1,4 @@
-"""What a client would wait for if quotas were enforced, in a sentence or two."""
+"""The sentences about a client's waits with enforcement, while quotas are only observed."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clients' rates by kind of quota, over the quotas' own windows, as the engine of one process knows them."""
+"""Clients' rates by kind of quota, over the quotas' own windows, from the engine of one process."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -16,7 +16,7 @@ __all__ = ["KEYS", "NO_RATES", "ClientRates", "Rates", "Views"]
 
 
 class Rates(NamedTuple):
-    """One client's rates at all brokers: in bytes/s, percent of a second, and partitions/s."""
+    """One client's rates at all brokers together: in bytes/s, percent of broker time, and partitions/s."""
 
     produce: float = 0.0
     fetch: float = 0.0
@@ -35,7 +35,7 @@ _FIELDS: Final = {"Produce": 0, "Fetch": 1, "Request": 2, "ControllerMutation": 
 
 
 class Views(Protocol):
-    """The engine."""
+    """The part of the engine that is used here."""
 
     def views(self, now_ms: int) -> Iterator[QuotaView]:
         """Yield a view for each client and direction."""
@@ -54,7 +54,7 @@ class ClientRates:
         self._rates: dict[tuple[str, str], list[float]] = {}
 
     def look(self, quotas: Views, now_ms: int) -> Iterator[None]:
-        """Look at all clients; iterate over the result in portions."""
+        """Read the rates of all clients; iterate over the result in portions."""
         for view in chain(quotas.views(now_ms), quotas.request_views(now_ms), quotas.mutation_views(now_ms)):
             if view.byte_rate:
                 found = self._rates.setdefault((view.user, view.client_id), list(NO_RATES))
@@ -62,6 +62,6 @@ class ClientRates:
             yield
 
     def of(self, user: str, client_id: str) -> Rates:
-        """Return one client's."""
+        """Return the rates of one client."""
         found = self._rates.get((user, client_id))
         return NO_RATES if found is None else Rates(*found)

@@ -1,4 +1,4 @@
-"""What one process has seen of a client in one window: plain values, which those of other processes are added to."""
+"""One process's report on a client over one window, as plain values; reports of several processes are merged."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappush, heappushpop, nlargest
@@ -33,14 +33,14 @@ LOOKED_AT_MAX: Final = 500  # connections of each client in a list, about 2 ms
 
 
 class ConnectionReport(NamedTuple):
-    """One connection.
+    """The report on one connection.
 
     Args:
         peer: the client's address and port.
-        broker: its broker's id; -1: not known.
-        open_ms: how long it has been watched.
-        times: by part, in ms.
-        waits_ms: how much longer it is held or muted.
+        broker: its broker's id; -1 if it is not known.
+        open_ms: the time for which it has been watched.
+        times: its time by part, in ms.
+        waits_ms: the rest of its present hold or mute.
     """
 
     peer: str
@@ -57,10 +57,10 @@ class BrokerReport(NamedTuple):
     """One broker's response times over a window.
 
     Args:
-        classes: about how many requests are in each class of `latencies`; those under way have their age.
-        timed: how many were timed.
-        ms: the time of those that are over, together.
-        under_way: how many requests it has had for longer than the time between visits.
+        classes: the estimated number of requests in each class of `latencies`; requests under way count by their age.
+        timed: the number of timed requests.
+        ms: the time of all completed requests together, in ms.
+        under_way: the number of requests that it has had for longer than the time between visits.
         oldest_ms: the age of the oldest of them.
     """
 
@@ -73,12 +73,12 @@ class BrokerReport(NamedTuple):
 
     @property
     def requests(self) -> float:
-        """About how many requests are over."""
+        """The estimated number of completed requests."""
         return max(0.0, sum(self.classes) - self.under_way)
 
     @property
     def slowest_ms(self) -> float:
-        """The time of the slowest request."""
+        """The time of the slowest request, in ms."""
         return slowest_ms(self.classes)
 
     def percentile_ms(self, part: float) -> float:
@@ -86,7 +86,7 @@ class BrokerReport(NamedTuple):
         return percentile_ms(self.classes, part)
 
     def time_percentile_ms(self, part: float) -> float:
-        """The same by time: this part of all requests' time belongs to requests that did not take longer."""
+        """The percentile by time, in ms: this part of all requests' time belongs to requests no longer than that."""
         return time_percentile_ms(self.classes, part)
 
 
@@ -94,10 +94,10 @@ class OwnBroker(NamedTuple):
     """One client at one broker.
 
     Args:
-        connections: how many of its connections are open there.
-        times: of these, by part, in ms.
-        requests: about how many requests are over.
-        ms: the broker's time for them.
+        connections: the number of its open connections there.
+        times: the time of these connections by part, in ms.
+        requests: the estimated number of completed requests.
+        ms: the broker's time for these requests, in ms.
     """
 
     broker: int
@@ -111,17 +111,17 @@ class ClientReport(NamedTuple):
     """One client.
 
     Args:
-        connections: those that wait longest, at most CONNECTIONS_MAX.
-        connections_total: all of them.
-        times: of all connections together, in ms.
-        waits: the time in ms by rule.
-        probes: about how many requests brokers have responded to.
-        broker_ms: the brokers' time of these together.
-        brokers: it at each broker; empty in a list of clients.
-        unread_ms: of the part CLIENT, the time in which it did not read its responses.
-        predicted: what it would wait for if quotas were enforced.
-        rates: by kind of quota.
-        address: of which connections are meant; "" for all.
+        connections: the connections that wait longest, at most CONNECTIONS_MAX.
+        connections_total: the number of all connections.
+        times: the time of all connections together by part, in ms.
+        waits: the waits in ms, by rule.
+        probes: the estimated number of requests that brokers have responded to.
+        broker_ms: the brokers' time for these requests, in ms.
+        brokers: the client at each broker; empty in a list of clients.
+        unread_ms: the time in the part CLIENT in which it did not read its responses.
+        predicted: its waits with enforcement.
+        rates: its rates by kind of quota.
+        address: the address whose connections the report is about; "" for all.
     """
 
     user: str
@@ -140,13 +140,13 @@ class ClientReport(NamedTuple):
 
 
 class ConnectionsSum:
-    """What was seen of a client's connections, added one by one: there may be 10,000.
+    """The sum of a client's connections, which are added one by one: there may be 10,000.
 
     Args:
-        most: how many are kept, those that wait longest; where it is one, nothing is added up by broker.
+        most: the number of connections to keep, those that wait longest; if it is 1, no times are added up.
 
     Attributes:
-        total: how many were added.
+        total: the number of added connections.
     """
 
     def __init__(self, most: int = CONNECTIONS_MAX) -> None:
@@ -156,7 +156,7 @@ class ConnectionsSum:
         self._brokers: dict[int, list[float]] = {}
 
     def add(self, one: ConnectionReport) -> None:
-        """Add one."""
+        """Add a connection."""
         self.total += 1
         entry = (waiting_order(one), -self.total, one)
         (heappush if len(self._kept) < self._most else heappushpop)(self._kept, entry)
@@ -166,24 +166,24 @@ class ConnectionsSum:
                 sums[index] += value
 
     def worst(self) -> tuple[ConnectionReport, ...]:
-        """Return those that wait longest, the worst first."""
+        """Return the connections that wait longest, the longest first."""
         return tuple(one for _, _, one in sorted(self._kept, reverse=True))
 
     def times(self) -> tuple[float, ...]:
-        """Return the parts of all of them together, in ms; zeros where only one is kept."""
+        """Return the times of all connections by part, in ms; zeros if only one connection is kept."""
         sums = (0.0,) * len(parts.NAMES)
         for _, *times in self._brokers.values():
             sums = tuple(map(float.__add__, sums, times))
         return sums
 
     def brokers(self) -> Iterator[OwnBroker]:
-        """Yield all of them by broker; nothing where only one is kept."""
+        """Yield the sums by broker; nothing if only one connection is kept."""
         for broker, (count, *times) in self._brokers.items():
             yield OwnBroker(broker, int(count), tuple(times), 0.0, 0.0)
 
 
 def report_in_list(client: Client, window: int, now_ms: int, rates: Rates) -> ClientReport:
-    """Return what was seen of a client over a window, with its worst connection of the first LOOKED_AT_MAX."""
+    """Return the report on a client over a window, with the worst of its first LOOKED_AT_MAX connections."""
     found = ConnectionsSum(most=1)
     for one in islice(connection_reports(client, window, now_ms), LOOKED_AT_MAX):
         found.add(one)
@@ -193,10 +193,10 @@ def report_in_list(client: Client, window: int, now_ms: int, rates: Rates) -> Cl
 def report(
     client: Client, window: int, now_ms: int, connections: ConnectionsSum, rates: Rates = NO_RATES
 ) -> ClientReport:
-    """Return what was seen of a client over a window (`windows`).
+    """Return the report on a client over a window (`windows`).
 
     Args:
-        connections: what `connection_reports` has yielded.
+        connections: the sum of the connections that `connection_reports` has yielded.
     """
     waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in client.rules.items())
     asked = {broker: sums.sums(window, now_ms) for broker, sums in client.brokers.items()}
@@ -217,7 +217,7 @@ def report(
 
 
 def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
-    """Add up what several processes have seen of one client; None for none."""
+    """Merge several processes' reports on one client; None for none."""
     found = list(reports)
     if len(found) < 2:
         return found[0] if found else None
@@ -257,7 +257,7 @@ def brokers_of(watch: Watch, window: int, now_ms: int) -> list[BrokerReport]:
 
 
 def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
-    """Add up what several processes have seen of brokers."""
+    """Merge several processes' reports on brokers."""
     found: dict[int, BrokerReport] = {}
     for one in reports:
         other = found.setdefault(one.broker, one)
@@ -274,22 +274,22 @@ def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
 
 
 def waiting_order(connection: ConnectionReport) -> tuple[float, float]:
-    """Sort key: how much of its time a connection waits for a quota, then how little it is idle."""
+    """Sort key: the part of its time that a connection waits for a quota, then the part that it is not idle."""
     return waited_part(connection.times), -part_of(connection.times, parts.IDLE)
 
 
 def waited_ms(times: Sequence[float]) -> float:
-    """The time that was held or muted."""
+    """The time of holds and mutes, in ms."""
     return times[parts.HELD] + times[parts.MUTED]
 
 
 def waited_part(times: Sequence[float]) -> float:
-    """The part of the time that was held or muted."""
+    """The part of the time that holds and mutes take."""
     return part_of(times, parts.HELD) + part_of(times, parts.MUTED)
 
 
 def part_of(times: Sequence[float], part: int) -> float:
-    """The part of the whole that one part is; 0 of nothing."""
+    """One part as a share of the whole time; 0 if there is no time."""
     whole = sum(times)
     return times[part] / whole if whole > 0 else 0.0
 
@@ -328,7 +328,7 @@ def _predicted(client: Client, window: int, now_ms: int) -> Predicted:
 
 
 def connection_reports(client: Client, window: int, now_ms: int) -> Iterator[ConnectionReport]:
-    """Yield what was seen of each of a client's connections; others may come and go meanwhile."""
+    """Yield a report on each of a client's connections; connections may be added and removed during the iteration."""
     return (_connection(meter, window, now_ms) for meter in list(client.meters))
 
 

@@ -1,4 +1,4 @@
-"""All limits with the clients under each: how many there are, how many wait for it, and their rates."""
+"""The table of all limits: for each the number of its clients, the number that wait for it, and their rates."""
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import nlargest
@@ -18,7 +18,7 @@ RULES_MAX: Final = 1_000  # in one list
 
 
 class _Place(NamedTuple):
-    """What tells limits apart.
+    """The values by which limits are distinguished.
 
     Args:
         name: the broker of a replication throttle; else "".
@@ -42,8 +42,8 @@ class _Rule:
     """One limit.
 
     Attributes:
-        rate: of all its clients together; None where none is measured.
-        highest: the highest rate of one budget.
+        rate: the rate of all its clients together; None if it is not measured.
+        highest: the highest rate of any of its budgets.
     """
 
     __slots__ = ("clients", "found", "highest", "rate", "waiting")
@@ -56,10 +56,10 @@ class _Rule:
 
 
 class RuleTable:
-    """One response: `add` all clients, then `rows`.
+    """Makes the table: `add` all clients, then take `rows`.
 
     Args:
-        budgets: all clients were added to them.
+        budgets: the budgets, to which all clients were added.
     """
 
     def __init__(self, definitions: Definitions, budgets: Budgets) -> None:
@@ -86,7 +86,7 @@ class RuleTable:
             here.add(place)
 
     def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[Mapping[str, Any]]:
-        """Yield the limits: those that most clients wait for first, then those that most use, then the others."""
+        """Yield the limits by the number of clients that wait, then of clients; those without clients come last."""
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
         for rule in chain(used, self._unused(RULES_MAX - len(used))):
             of = rule.found

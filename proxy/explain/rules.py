@@ -17,13 +17,13 @@ REPLICATION: Final = "replication"
 
 
 class Rule(NamedTuple):
-    """A quota as it was met; which entity it belongs to follows from the definitions in force.
+    """A quota that a client was throttled for; its entity follows from the definitions in force.
 
     Args:
         kind: produce, fetch, request, mutation, topic, connection or replication.
         key: the quota key.
         name: the topic, the user whose connections are counted, or the id of the throttled broker; else "".
-        limit: of replication, as it was met: no entry has it.
+        limit: for replication, the limit when it throttled, since no entry has it.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
 
 
 class InForce(NamedTuple):
-    """A rule with what is in force for one client.
+    """A rule with the entity and value in force for one client.
 
     Args:
         entity: None for replication, and for the limit of all clients' partition mutations, which is a setting.
@@ -89,7 +89,7 @@ def in_force(
 
 
 def entity_text(found: InForce) -> str:
-    """Return the entity of a rule for people."""
+    """Return the entity of a rule as text for people."""
     if found.rule.kind == REPLICATION:
         return f"broker {found.rule.name} as a {found.rule.key.partition('.')[0]}"
     return "all clients together" if found.entity is None else text_of(found.entity)

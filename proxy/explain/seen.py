@@ -1,4 +1,4 @@
-"""What one process answers to a question about its clients, and the sum of several processes."""
+"""The response of one process to a query about clients and brokers, and the sum of several processes' responses."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -12,13 +12,13 @@ __all__ = ["NOTHING", "Query", "Seen", "SeenSum", "merge_seen"]
 
 
 class Query(NamedTuple):
-    """A question.
+    """A query.
 
     Args:
         window: TEN_SECONDS, MINUTE or QUARTER.
         client: a user and client id; None for all clients, each with its worst connection only.
-        brokers_only: whether brokers' response times are asked for, and no client.
-        address: of one client, that of the connections which are meant; "" for all.
+        brokers_only: whether only brokers' response times are wanted.
+        address: for one client, the address whose connections are wanted; "" for all.
     """
 
     window: int
@@ -28,12 +28,12 @@ class Query(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An answer.
+    """The response to a query.
 
     Args:
-        neighbours: of one client, by the rules that it waits for, or would wait for.
-        own: what Sluice needs itself.
-        backlogs: the bytes that they would have left to send, by rule.
+        neighbours: for one client, the clients of the same budget, by the rules that it waits or would wait for.
+        own: Sluice's own CPU time and delays.
+        backlogs: the bytes that the neighbours would have left to send, by rule.
     """
 
     clients: tuple[ClientReport, ...]
@@ -47,7 +47,7 @@ NOTHING: Final = Seen((), {}, ())
 
 
 class SeenSum:
-    """Adds up what several processes have seen, as it comes in portions."""
+    """Adds up several processes' responses, which arrive in portions."""
 
     def __init__(self) -> None:
         self._reports: dict[tuple[str, str], list[ClientReport]] = {}
@@ -82,7 +82,7 @@ class SeenSum:
 
 
 def merge_seen(answers: Iterable[Seen]) -> Seen:
-    """Add up what several processes have seen."""
+    """Add up the responses of several processes."""
     found = list(answers)
     if len(found) < 2:
         return found[0] if found else NOTHING

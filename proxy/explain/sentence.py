@@ -1,7 +1,7 @@
-"""An explanation in a few sentences of plain English: who waits, for what, since when; or what it is instead.
+"""An explanation in a few sentences of plain English: how long a client waits for which quota, or for what else.
 
 web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, set … by User:ops.
-It asks for at most about 4.3 MB/s.             what it would take (`wants`)
+It asks for at most about 4.3 MB/s.             the rate that it would take (`wants`)
 web-2 takes 25% of that budget.                 if others share it
 It also waited for request_percentage.          if another rule matters
 But 70% of the time …                           if something else takes longer (`causes`)
@@ -85,7 +85,7 @@ def _of_member(facts: Facts) -> str:
 
 
 def _of_all_connections(facts: Facts) -> str:
-    """Say that the others wait much less than the one that waits longest, idle ones apart."""
+    """Return a sentence if all connections together wait much less, idle time apart, than the worst one; else ""."""
     client = facts.client
     of_all = waited_part(client.times)
     worst = _of_asked(waited_part(facts.times), facts.times)
@@ -105,7 +105,7 @@ def _asks(facts: Facts) -> str:
 
 
 def _shared(facts: Facts) -> str:
-    """Name the largest other client of the budget."""
+    """Return a sentence about the largest other client of the budget; "" without one."""
     own = facts.client.user, facts.client.client_id
     whole = sum(one.rate for one in facts.neighbours)
     others = [one for one in facts.neighbours if (one.user, one.client_id) != own]
@@ -122,7 +122,7 @@ def _shared(facts: Facts) -> str:
 
 
 def _second(facts: Facts) -> str:
-    """Name a second rule that matters."""
+    """Return a sentence about a second important rule; "" without one."""
     waits = sorted(facts.client.waits, key=lambda wait: -wait[1])
     whole = sum(ms for _, ms in waits)
     if len(waits) < 2 or waits[1][1] < _ALSO_MIN * whole:
@@ -131,7 +131,7 @@ def _second(facts: Facts) -> str:
 
 
 def _broker(facts: Facts) -> str:
-    """Say what part of a request's time is the broker's."""
+    """Return a sentence about the broker's part of a request's time; "" if it is not known."""
     client = facts.client
     part = _of_asked(part_of(facts.times, parts.BROKER), facts.times)
     if not client.probes or part <= 0:
@@ -143,7 +143,7 @@ def _broker(facts: Facts) -> str:
 
 
 def _of_asked(part: float, times: Sequence[float]) -> float:
-    """Return what a part is of the time in which anything was asked."""
+    """Return a part as a share of the time in which the connection was not idle."""
     idle = part_of(times, parts.IDLE)
     return part / (1 - idle) if idle < 1 else 0.0
 

@@ -1,8 +1,8 @@
-"""Requests that brokers have had for longer than the time between visits: each is seen, timed or not.
+"""Requests that brokers have had for longer than the time between visits: all are counted, timed or not.
 
-Only few requests are timed, and one that is never responded to is never over. So a visit notes a request
-that is older than the visits' interval. While it is under way, its age counts among the response times; when it is
-over it counts as one request, and not again among the timed ones.
+Only few requests are timed, and a request without a response never ends. So each visit notes a request that is older
+than the time between visits. While it is under way, its age counts among the response times; when it has ended, it
+counts as one request, and not again among the timed ones.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class Ended(NamedTuple):
-    """A request that is over.
+    """A long request that has ended.
 
     Args:
         took_ns: the time at the broker, without the wait that it asked for.
@@ -37,7 +37,7 @@ class _Long(NamedTuple):
 
 
 class UnderWay:
-    """The long requests of all connections; one of each."""
+    """The long requests of all connections, at most one for each connection."""
 
     def __init__(self) -> None:
         self._long: dict[Hashable, _Long] = {}
@@ -45,7 +45,7 @@ class UnderWay:
     def visit(
         self, connection: Hashable, condition: Condition, interval_ms: int, now_ms: int
     ) -> Ended | None:
-        """Look at a connection; returns a long request of it that is over."""
+        """Visit a connection; returns its long request if that has ended since the last visit, else None."""
         age_ms = _age_ms(condition)
         since_ms = now_ms - condition.asked_ms
         last = self._long.get(connection)

@@ -1,9 +1,9 @@
-"""Clients that begin to wait for more than half of their time, and end: judged now and then, with hysteresis.
+"""Detects clients that begin, and end, to wait for more than half of their time; called now and then.
 
-A client waits for the part of the last minute that its worst connection was held or muted, or all its connections
-together: the latter counts where a client connects anew again and again. Waits of less than WAITED_MS_MIN are none. It
-begins above BEGIN, and ends below END, so that a client at the edge makes no stream of events. Only clients that were
-throttled since the last time are judged, and those that have begun.
+The wait of a client is the larger of two parts of the last minute: the part that its worst connection was held or
+muted, and that of all its connections together, for a client that reconnects again and again. Waits of less than
+WAITED_MS_MIN are ignored. A client begins above BEGIN and ends below END, so that a client near the threshold causes no
+stream of events. Only clients that were throttled since the last call are judged, and those that have begun.
 """
 
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ class Waiter(NamedTuple):
     """A client that has begun or ended.
 
     Args:
-        part: of its time.
-        rule: the one that it waits for most; None if none is known.
+        part: the part of its time that it has waited.
+        rule: the rule that it waits for most; None if it is not known.
     """
 
     user: str
@@ -45,10 +45,10 @@ class Waiter(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What has changed.
+    """The clients that have begun, or ended, to wait.
 
     Args:
-        others: how many more have begun.
+        others: the number of further clients that have begun.
     """
 
     begun: tuple[Waiter, ...]

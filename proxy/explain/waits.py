@@ -1,8 +1,8 @@
-"""How long a client has waited for quotas since it was first seen: sums that never fall, for metrics.
+"""The time that a client has waited for quotas since it was first seen: sums that never decrease, for metrics.
 
-There are two, by kind of quota. One adds up all connections of the client: ten that wait together for a second have
-waited ten seconds. The other is the wait of the connection that waits longest, found anew for each minute: it grows by
-a second per second at most, so its growth is a share of time.
+There are two sums for each kind of quota. One adds up all connections of the client: ten connections that wait for a
+second at once have waited ten seconds. The other adds up, for each minute, the wait of the connection that waited
+longest in it; it grows by at most a second per second, so its growth is a share of time.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ SPAN_MS: Final = 60_000
 
 
 class Waited(NamedTuple):
-    """How long a client has waited for one kind of quota.
+    """The time that a client has waited for one kind of quota.
 
     Args:
-        all_ms: of all connections together.
-        longest_ms: of the connection that waited longest in each minute.
+        all_ms: the waits of all connections together, in ms.
+        longest_ms: the sum, over minutes, of the wait of the connection that waited longest in each, in ms.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Waited(NamedTuple):
 
 
 class ConnectionWaits:
-    """What one connection has waited in the present minute, by kind."""
+    """The time that one connection has waited in the present minute, by kind."""
 
     __slots__ = ("_by_kind", "_span")
 
@@ -36,7 +36,7 @@ class ConnectionWaits:
         self._by_kind: dict[str, float] = {}
 
     def add(self, kind: str, ms: float, span: int) -> float:
-        """Add a wait; returns the sum in this minute, never more than the minute has."""
+        """Add a wait; returns the sum in the minute `span`, in ms, at most a minute."""
         if span != self._span:
             self._span = span
             self._by_kind.clear()

@@ -1,13 +1,13 @@
-"""What a throttled client would take at most, and how long it would wait with another limit.
+"""The most that a throttled client would take without a limit, and the time that it would wait with another limit.
 
-Most clients wait for their responses, and send the next request then. Such a client, which waits for a part w of its
-time and takes the rate r, would take r / (1 - w) without a limit: the rest of its time per byte stays as it is. While
-it is throttled, r is its part of the budget, whatever others take; so with n times the limit it has n r, and waits for
+Most clients send the next request when they have the response to the last one. Such a client, which waits for a part w
+of its time and has the rate r, would have r / (1 - w) without a limit, since it needs the rest of its time per byte as
+before. While it is throttled, r is its part of the budget; so with n times the limit it has n r, and waits for
 1 - n r / wants = 1 - n (1 - w) of its time.
 
-Both are upper bounds. What a client does for itself while it is muted is not seen: a pause between requests, a response
-on its way, another request in flight. Without the mute it would need that time too, and take less. A client that waits
-nearly all of its time may want little more than it has, or any multiple: only its present rate is told.
+Both are upper bounds. The client may use a mute for other things, which are not visible: a pause between requests, a
+response in transit, another request in flight. Without the mute it would need that time too, and take less. A client
+that waits nearly all of its time may want little more than it has, or any multiple; only its present rate is reported.
 """
 
 from typing import Final, NamedTuple
@@ -21,12 +21,12 @@ _MINUTE_SECONDS: Final = 60.0
 
 
 class Wants(NamedTuple):
-    """What a client would take.
+    """The rate that a client would take.
 
     Args:
-        rate: the most without a limit, in the quota's unit per second; with `at_least`, what it takes now.
-        at_least: whether it wants more than that by an unknown amount: it waits nearly all of its time.
-        waits: the most seconds it would wait in a minute, by the limit as a multiple of the present one.
+        rate: the highest rate without a limit, in the quota's unit per second; with `at_least`, the present rate.
+        at_least: whether it wants more by an unknown amount, since it waits nearly all of its time.
+        waits: the most seconds that it would wait in a minute, by the limit as a multiple of the present one.
     """
 
     rate: float
@@ -35,7 +35,7 @@ class Wants(NamedTuple):
 
 
 def wants(rate: float, waited: float) -> Wants:
-    """Return what a client would take that waits for this part of its time.
+    """Return the rate that a client would take, which waits for the part `waited` of its time.
 
     >>> found = wants(2e6, waited=0.5)
     >>> found.rate, found.waits

@@ -43,7 +43,7 @@ class Meter:
         broker: the id of its broker.
         peer: the client's address and port.
         particulars: of its last visit.
-        waits: what it has waited for quotas lately; None before the first wait.
+        waits: its waits for quotas in the present minute; None before the first wait.
         predicted: its waits if quotas were enforced; None before the first.
     """
 
@@ -70,11 +70,11 @@ class Client:
 
     Attributes:
         windows: the sums of its connections' parts, in ms.
-        rules: the rules that have made it wait, with the time in ms; the index 0 of their windows.
-        waits: the sums of these times that never fall, by kind of quota.
+        rules: the rules that have made it wait, with the time in ms (index 0 of their windows).
+        waits: the sums of these times, by kind of quota, which never decrease.
         predictions: its waits if quotas were enforced.
-        meters: its connections that are open.
-        brokers: by broker, about how many requests it had, and its time for them in ms.
+        meters: its open connections.
+        brokers: by broker, the estimated number of its requests, and the broker's time for them in ms.
         unread: the time in ms in which it did not read its responses; None before the first.
         seen_ms: when it last had a connection.
     """
@@ -126,7 +126,7 @@ class Watch:
     Attributes:
         clients: by user and client id.
         latencies: brokers' response times.
-        under_way: the requests that brokers have had for long.
+        under_way: the requests that brokers have had for longer than the time between visits.
     """
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Watch:
             yield
 
     def take_throttled(self, count: int) -> dict[tuple[str, str], Client]:
-        """Return clients that were held or muted since they were last taken, at most so many."""
+        """Return at most `count` clients that were held or muted since they were last taken."""
         if len(self._throttled) <= count:
             taken, self._throttled = self._throttled, {}
             return taken
@@ -243,7 +243,7 @@ class Watch:
     def _add_rest(
         self, client: Client, meter: Meter, condition: Condition, rest_ms: int, now_ms: int
     ) -> None:
-        """Attribute the time without holds and mutes."""
+        """Attribute the time since the last visit that remains without holds and mutes."""
         if condition.activity == UNREAD:
             _add(client, meter, parts.CLIENT, rest_ms, now_ms)
             client.unread = client.unread or Windows(1)
@@ -265,7 +265,7 @@ class Watch:
                 _add(client, meter, part, share * rest_ms, now_ms)
 
     def _count_probes(self, client: Client, condition: Condition, counted: Probe | None, now_ms: int) -> None:
-        """Count timed requests, but for one that is counted already; each stands for all that were not timed."""
+        """Count the timed requests except `counted`; each has a weight that stands for those not timed."""
         probes, missed = condition.probed
         weight = (len(probes) + missed) / len(probes) / TIMED_PART
         for probe in probes:
@@ -281,7 +281,7 @@ class Watch:
 
 
 def _poll_part(condition: Condition) -> float:
-    """Return how much of the time at the broker is a wait that the request itself asked for."""
+    """Return the part of the time at the broker, 0 to 1, that is a wait which the request itself asked for."""
     probe = condition.probe
     if probe is None or not probe.wait_ns:
         return 0.0

@@ -15,12 +15,14 @@ _SLOTS: Final = 26
 
 
 class Windows:
-    """Sums of several amounts. A window ends now, and is up to one slot shorter than its name: a fifth, a sixth, or a
-    fifteenth.
+    """Sums of several amounts.
+
+    A window ends now, and is up to one slot shorter than its name: a fifth of 10 s, a sixth of a minute, a fifteenth of
+    a quarter of an hour.
 
     Args:
-        width: how many amounts.
-        typecode: of the array that has them: "f" takes half the memory of "d".
+        width: the number of amounts.
+        typecode: the type code of their array: "f" takes half the memory of "d".
 
     >>> windows = Windows(2)
     >>> windows.add(0, 5.0, now_ms=1_000)
@@ -53,7 +55,7 @@ class Windows:
         return [sum(self._sums[begin + index : end : width]) for index in range(width)]
 
     def _advance(self, ring: int, number: int) -> None:
-        """Empty the slots that have begun since."""
+        """Empty the slots that have begun since the last call."""
         _, count, first = _RINGS[ring]
         width = self._width
         last = self._numbers[ring]

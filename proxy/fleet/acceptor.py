@@ -1,7 +1,7 @@
-"""The sockets under the holder's port: accepts connections, and carries out their TLS handshakes.
+"""The sockets of the holder's port: accepts connections, and carries out their TLS handshakes.
 
-Everything that a process costs before it has proven anything is bounded: how fast connections are accepted, how many
-handshakes there are at a time, how long each takes, and what is read ahead. A handshake uses the context in force.
+The cost of a peer that is not authenticated yet is bounded: the rate of accepted connections, the number of handshakes
+under way, the time of each, and the bytes read ahead. A handshake uses the TLS context in force when it begins.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Acceptor:
         return Address(*self._listening[0].getsockname()[:2])
 
     async def stop(self) -> None:
-        """Stop listening, and end what has not been served yet."""
+        """Stop listening, and close connections that are not served yet."""
         for task in (*self._accepting, *self._handshakes):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
@@ -157,7 +157,7 @@ async def accepted_from(listening: socket.socket) -> socket.socket:
 
 
 def _listen(family: int, address: Any) -> socket.socket | None:
-    """Listen on one address; None if this machine has no addresses of that kind."""
+    """Listen on one address; None if this machine has no addresses of that family."""
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError:

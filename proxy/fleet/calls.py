@@ -1,8 +1,8 @@
-"""Questions of members to the holder that are not about shares, over the connection that both have.
+"""Requests of members to the holder that are not about shares, over the members' connections to it.
 
-A question has one answer, or none: the connection ends, the holder is another one, or the time is over. What was asked
-for may have happened then; who asks must know what that means. The holder answers questions of members that have
-reported, at most QUESTIONS_MAX at a time; more are not answered but refused.
+A request is a `Question`, its response an `Answer`. There may be no response: the connection has ended, the holder has
+changed, or the time is over. The request may have been carried out then; the caller must allow for that. The holder
+responds to members that have reported, to at most QUESTIONS_MAX requests at a time; further ones are refused with BUSY.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from proxy.fleet.codec import Answer, Question
 __all__ = ["BUSY", "QUESTIONS_MAX", "Answering", "Asking", "Respond", "UnansweredError"]
 
 QUESTIONS_MAX: Final = 100
-BUSY: Final = b""  # the answer to a question too many
+BUSY: Final = b""  # the response if too many requests are being handled
 
 Respond = Callable[[bytes], Awaitable[bytes]]
 
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class UnansweredError(Exception):
-    """There is no answer.
+    """There is no response.
 
     Args:
-        sent: whether the question was sent, so that it may have been acted on.
+        sent: whether the request was sent, so that it may have been carried out.
     """
 
     def __init__(self, problem: str, *, sent: bool) -> None:
@@ -36,17 +36,17 @@ class UnansweredError(Exception):
 
 
 class Asking:
-    """A member's questions."""
+    """A member's requests to the holder."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     async def ask(self, content: bytes, send: Callable[[Question], None], seconds: float) -> bytes:
-        """Send a question, and wait for its answer.
+        """Send a request, and return the content of its response.
 
         Raises:
-            UnansweredError: none comes.
+            UnansweredError: there is no response within `seconds`, or too many requests wait already.
         """
         if len(self._waiting) >= QUESTIONS_MAX:
             raise UnansweredError("too many questions wait for the holder already", sent=False)
@@ -63,23 +63,23 @@ class Asking:
             del self._waiting[number]
 
     def take(self, answer: Answer) -> None:
-        """Take an answer; one that is not waited for any more is dropped."""
+        """Take a response; it is dropped if its request does not wait any more."""
         waiting = self._waiting.get(answer.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer.content)
 
     def lose(self) -> None:
-        """The connection has ended, and with it all answers."""
+        """End all waiting requests with an error: the connection has ended."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(UnansweredError("the connection to the holder has ended", sent=True))
 
 
 class Answering:
-    """The holder's answers.
+    """The holder's responses.
 
     Attributes:
-        respond: gives the answer; None: there is none to anything.
+        respond: returns the response to a request; None if every request gets BUSY.
     """
 
     def __init__(self) -> None:
@@ -88,11 +88,11 @@ class Answering:
 
     @property
     def running(self) -> int:
-        """How many questions are being answered."""
+        """The number of requests being handled."""
         return len(self._running)
 
     def take(self, question: Question, send: Callable[[Answer], None]) -> None:
-        """Answer a question, later."""
+        """Begin to handle a request; the response is sent later, or BUSY at once."""
         if self.respond is None or len(self._running) >= QUESTIONS_MAX:
             send(Answer(question.number, BUSY))
             return
@@ -101,7 +101,7 @@ class Answering:
         task.add_done_callback(self._running.discard)
 
     async def close(self) -> None:
-        """End what is being answered."""
+        """Cancel the requests being handled, and wait for their end."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

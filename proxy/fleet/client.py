@@ -1,7 +1,7 @@
-"""A member's connection to the holder: reports, and takes grants (`quotas.sharing.lessee` decides what is used).
+"""A member's connection to the holder: sends reports and takes grants (`quotas.sharing.lessee` applies them).
 
-While the holder cannot be reached the client only retries; leases end by themselves. One line is logged for each way
-in which the holder cannot be reached, until there is a lease again; one when this member is cut off, and one when it
+While the holder cannot be reached, the client only retries; leases end by themselves. One line is logged for each
+reason why the holder cannot be reached, until there is a lease again; one when this member is cut off, and one when it
 has a lease again.
 """
 
@@ -44,7 +44,7 @@ __all__ = ["FleetClient"]
 
 _TICK_SECONDS: Final = 0.1
 _CONNECT_SECONDS_MAX: Final = 3.0
-# The holder answers each report, and there is one in each second.
+# The holder responds to each report, and there is at least one a second.
 SILENCE_SECONDS_MAX: Final = 4.0
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
@@ -69,7 +69,7 @@ class RefusedError(Exception):
 
 
 class _End(NamedTuple):
-    """Why a connection has ended.
+    """The reason why a connection has ended.
 
     Args:
         kind: one word; each is logged once.
@@ -84,11 +84,11 @@ class FleetClient:
     """One member's connection.
 
     Args:
-        lessee: this member at the holder.
+        lessee: this member's leases from the holder.
         leasing: its shares, and those of the processes below it.
-        holder: returns the holder's address now; None: there is none.
+        holder: returns the holder's address now; None if there is no holder.
         now_ms: the clock of leases.
-        facts: what this member says of itself.
+        facts: returns the facts that this member sends about itself.
         tls: returns the TLS context towards the holder; None for plaintext.
 
     Attributes:
@@ -135,7 +135,7 @@ class FleetClient:
             tasks.create_task(self._connect_forever())
 
     def leave(self) -> None:
-        """Tell the holder that this process has ended, and uses no share any more; it does not connect again."""
+        """Tell the holder that this process has ended and uses no share any more; the client does not reconnect."""
         self._left = True
         if self._link is not None:
             writer, frames = self._link
@@ -145,10 +145,10 @@ class FleetClient:
         self._link = None
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Ask the holder something that is not about shares.
+        """Send the holder a request that is not about shares; return the content of the response.
 
         Raises:
-            UnansweredError: there is no answer.
+            UnansweredError: there is no response.
         """
         link = self._link
         if link is None or self._told is None or link[0].is_closing():
@@ -160,7 +160,7 @@ class FleetClient:
         )
 
     async def _watch(self) -> None:
-        """Note the end of the lease, also while nothing is received."""
+        """Note the end of the lease in time, even if no message arrives."""
         while True:
             if self._link is None:
                 self._leasing.report(self._now_ms())  # without a connection it is not sent
@@ -239,7 +239,7 @@ class FleetClient:
             raise
 
     def send_due(self) -> None:
-        """Send what is due now; nothing without a connection.
+        """Send the messages that are due now; do nothing without a connection.
 
         Raises:
             OSError: the holder does not read, or the connection has ended.
@@ -281,7 +281,7 @@ class FleetClient:
             self.send_due()
 
     def _look_at(self, view: View) -> None:
-        """Log one line when members begin to differ in something, and one when they agree again."""
+        """Log one line when members begin to differ in a fact, and one when they agree again."""
         self.view, self.view_ms = view, self._now_ms()
         begun, ended = self.disagreements.observe(view, self.view_ms)
         for about, text in begun.items():

@@ -13,11 +13,12 @@ All numbers are big-endian. A message has a head and the content of its kind; a 
     5 lost      problem text u16: the session is not open at the holder
     6 facts     u8, then of each: name text u8, value text u8
     7 view      see `proxy.fleet.view`
-    8 leave     nothing: the member has ended, and uses no share any more
-    9 question, 10 answer: number u32, content; see `proxy.fleet.calls`
+    8 leave     no content: the member has ended, and uses no share any more
+    9 question  number u32, content: a request of a member (`proxy.fleet.calls`)
+    10 answer   number u32, content: the response to the question of this number
 
-There is one version, and the head and the hello are the same in all: a process of another version is refused with an
-explanation. Which side may send which message, and in which order, is not checked here.
+There is one version so far. The head and the hello are to stay the same in all versions, so that a process of another
+version is refused with an explanation. The sender and the order of messages are not checked here.
 """
 
 import struct
@@ -96,7 +97,7 @@ class VersionError(MessageError):
 
 
 class Hello(NamedTuple):
-    """The first message of both sides: signatures of all others depend on both nonces."""
+    """The first message of each side; the signatures of all other messages depend on both nonces."""
 
     nonce: bytes
 
@@ -124,14 +125,14 @@ class Leave(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Something that is not about shares."""
+    """A member's request to the holder that is not about shares."""
 
     number: int
     content: bytes
 
 
 class Answer(NamedTuple):
-    """The answer to a question of this number."""
+    """The holder's response to the question of this number."""
 
     number: int
     content: bytes
@@ -276,7 +277,7 @@ class Content:
         return len(self._message) - self.at
 
     def end(self) -> None:
-        """Check that nothing follows."""
+        """Check that no bytes follow; raises MessageError if some do."""
         if self.left:
             raise MessageError(f"byte {self.at}: {self.left} bytes too many")
 

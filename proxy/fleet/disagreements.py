@@ -1,8 +1,8 @@
-"""The facts in which members of a fleet differ, although they must be alike; pure.
+"""The facts in which members of a fleet differ, although they must be equal; pure.
 
-A change reaches the members one after the other: quotas in a topic within a second, a reloaded file as fast as it is
-brought to all. So members disagree only when they have differed for `LASTS_MS`, and the fact of one of them has not
-changed for that long: while quotas are altered all the time, members that follow each other always differ in digests.
+A change reaches the members one after the other: quotas in a topic within a second, a changed file as soon as it is
+copied to each member. So members *disagree* only if they have differed for `LASTS_MS`, and the fact of one of them has
+not changed for that time: while quotas are altered continuously, the members' digests always differ for a moment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +39,10 @@ class Disagreements:
     """The differences that last, as one member sees the fleet.
 
     Args:
-        lasts_ms: how long members differ before they disagree.
+        lasts_ms: the time after which a difference is a disagreement.
 
     Attributes:
-        lasting: a sentence for each, by fact.
+        lasting: the present disagreements: a sentence for each, by fact.
     """
 
     def __init__(self, lasts_ms: int = LASTS_MS) -> None:
@@ -112,7 +112,7 @@ def _shown(names: list[str]) -> str:
 
 
 def _twice(view: View) -> Iterator[str]:
-    """Yield the names that two processes have had for longer than a rolling upgrade takes."""
+    """Yield the names that two processes have used at once for longer than a rolling upgrade takes."""
     names: dict[str, int] = {}
     for member in view.members:
         if member.present_s >= TWICE_SECONDS:

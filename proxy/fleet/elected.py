@@ -1,4 +1,4 @@
-"""Connects the Kafka group that chooses the holder, in its thread, with this member's port."""
+"""Connects the Kafka group that chooses the holder, which has a thread of its own, with this member's port."""
 
 import asyncio
 import logging
@@ -34,13 +34,13 @@ class Elected:
     """One member of the group; its port serves while this member is the holder.
 
     Args:
-        access: the way to the group's cluster.
+        access: the access to the group's cluster.
         port: this member's port.
         terms: returns the terms between the holder and its members.
         tell: takes events.
 
     Attributes:
-        address: the holder's, by the group's last ruling; None: it is not known.
+        address: the holder's address by the group's last ruling; None if it is not known.
         problem: why the group cannot be used; None if it can.
     """
 
@@ -71,11 +71,14 @@ class Elected:
         self._thread.submit(self._group.run())
 
     def bound(self) -> None:
-        """The port is bound: this member may be the holder from now on."""
+        """Note that the port is bound: this member may be the holder from now on."""
         self._thread.submit(self._group.advertise(self._options.own_address))
 
     async def close(self) -> None:
-        """Leave the group: another member is chosen at once. A holder ends before, and leaves word of its leases."""
+        """Leave the group, so that another member is chosen at once.
+
+        A holder retires first, and commits how long its leases may last.
+        """
         self._closing = True
         lasting_ms = self._port.lasting_ms()
         self._port.retire("the holder has ended")
@@ -88,15 +91,15 @@ class Elected:
     # Called in the group's thread.
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """The group has a holder now: this member, or another."""
+        """Take a ruling of the group; `mine` is whether this member is the holder."""
         self._call(self._ruled, ruling, mine)
 
     def confirmed(self, sent_ms: int, learning_ms: int) -> None:
-        """This member was still the holder at this time; if it begins with this, it has to learn for so long."""
+        """Take Kafka's confirmation that this member was the holder at `sent_ms`; a new holder learns `learning_ms`."""
         self._call(self._confirmed, sent_ms, learning_ms)
 
     def group_problem(self, problem: Problem | None) -> None:
-        """The group cannot be used, and why; None: it can."""
+        """Take the reason why the group cannot be used; None if it can."""
         self._call(self._note_problem, problem)
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:
@@ -116,7 +119,10 @@ class Elected:
             )
 
     def _confirmed(self, sent_ms: int, learning_ms: int) -> None:
-        """Begin as the holder, if it does not hold: never before Kafka has its commit, which its successor reads."""
+        """Register the confirmation; become the holder if this member is not yet.
+
+        It is never the holder before Kafka has its commit, which its successor reads.
+        """
         if self._closing:
             return
         if self._port.lessor is None:
@@ -126,7 +132,7 @@ class Elected:
         self._port.confirm(sent_ms)
 
     def _note_problem(self, problem: Problem | None) -> None:
-        """Log one line for each problem, and not for each attempt: what is said of one cause varies."""
+        """Log one line for each problem, not for each attempt; the texts of one cause may vary between attempts."""
         group, before = self._options.group, self.problem
         self.problem, self._figures.group_problem = problem, "" if problem is None else problem.cause
         if problem is None:
@@ -144,7 +150,7 @@ class Elected:
 
 
 def _differs(problem: Problem, before: Problem | None) -> bool:
-    """Whether a problem is worth a line: another cause, or another right that is missing."""
+    """Whether a problem is logged: its cause, or the missing permission, differs from that of the last one."""
     if before is None or before.cause != problem.cause:
         return True
     return problem.cause == "denied" and before.text != problem.text

@@ -1,4 +1,4 @@
-"""The facts that members of a fleet send about themselves, so that differences are found; pure."""
+"""The facts that members of a fleet send about themselves, so that differences between members are found; pure."""
 
 from typing import Final
 
@@ -25,8 +25,8 @@ def facts_of(
     """Return the facts of one member.
 
     Args:
-        settings, reassignment: for the store and the journal, which stay as they were at start.
-        options: those in force.
+        settings, reassignment: the settings of the store and of the journal, which a reload does not change.
+        options: the engine's options in force.
         definitions: the quotas in force, which keep a digest.
     """
     store = f"topic {settings.topic}" if settings.store == "topic" else settings.store
@@ -47,10 +47,10 @@ def facts_of(
 
 
 def addresses_of(fleet: FleetOptions, admin: Address | None) -> Facts:
-    """Return where a member is reached, as facts that differ.
+    """Return the addresses of a member, as facts that may differ between members.
 
     Args:
-        admin: the address of its admin port; one on loopback is of use to members on the same machine only.
+        admin: the address of its admin port; only members on the same machine reach one on loopback.
     """
     own = fleet.own_address
     found = {} if own is None else {"address": str(own)}

@@ -1,8 +1,8 @@
 """One member of a fleet, as configured: its connection to the holder, its port, its membership of the group.
 
-The holder is named by `[fleet] holder`, or a Kafka group chooses it; then every member has a port, and the holder's
-serves. A port that another process still has (a rolling upgrade) is bound when it is free; until then this member
-cannot be the holder.
+The holder is named by `[fleet] holder`, or a Kafka group chooses it; then every member has a port, and only that of the
+holder serves members. A port that another process still uses (in a rolling upgrade) is bound when it is free; until
+then this member cannot be the holder.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def fleet_terms(options: FleetOptions) -> LeaseTerms:
 
 
 def new_lessee(options: FleetOptions, now_ms: int) -> Lessee:
-    """Create this member's lessee: another one at each start."""
+    """Create this member's lessee; its id is new at each start of the process."""
     terms = fleet_terms(options)
     cut_off = terms.least if options.cut_off == "least" else None
     return Lessee(terms, LesseeId(options.own_name, secrets.randbits(63)), now_ms, cut_off)
@@ -65,11 +65,11 @@ class Fleet:
     """The application's interface to the fleet.
 
     Args:
-        lessee: this member.
+        lessee: this member's leases from the holder.
         leasing: its shares, and those of the processes below it.
-        facts: returns what members compare.
-        access: the way to the group's cluster; None if the holder is named.
-        tls: what is between members.
+        facts: returns the facts that members compare.
+        access: the access to the group's cluster; None if the holder is named.
+        tls: the TLS between members.
 
     Attributes:
         tell: takes events; set before `start`.
@@ -103,24 +103,24 @@ class Fleet:
 
     @property
     def holder(self) -> Address | None:
-        """The holder's address; None: it is not known."""
+        """The holder's address; None if it is not known."""
         return self._options.holder if self._elected is None else self._elected.address
 
     @property
     def tenure(self) -> int:
-        """The number of this member's tenure as the holder; 0: it is not the holder now. In any thread."""
+        """The number of this member's tenure as the holder; 0 if it is not the holder now. In any thread."""
         return self._port.tenure
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Ask the holder something that is not about shares; it answers by `answer` there.
+        """Send the holder a request that is not about shares; return what the function set by `answer` returns there.
 
         Raises:
-            UnansweredError: there is no answer.
+            UnansweredError: there is no response.
         """
         return await self._client.ask(content, seconds)
 
     def answer(self, respond: Respond) -> None:
-        """Answer other members' questions, as the holder."""
+        """Set the function that responds to other members' requests while this member is the holder."""
         self._port.answering.respond = respond
 
     async def start(self) -> None:
@@ -143,7 +143,7 @@ class Fleet:
                 tasks.create_task(self._bind_later())
 
     def configure(self, options: FleetOptions) -> None:
-        """Apply a reload: `members_max`."""
+        """Apply `members_max` of a reloaded configuration."""
         terms = fleet_terms(options)
         if terms == self._lessee.terms:
             return
@@ -157,7 +157,7 @@ class Fleet:
         return self._metrics.families()
 
     def state(self) -> Mapping[str, object]:
-        """Return what this member knows of the fleet, for people: the values are JSON's."""
+        """Return the state of the fleet as this member knows it, as values of JSON."""
         view = self._port.view() or self._client.view
         problem = None if self._elected is None else self._elected.problem
         return {
@@ -171,7 +171,7 @@ class Fleet:
         }
 
     async def close(self) -> None:
-        """Leave the fleet, when this process uses no share any more."""
+        """Leave the fleet. Call it when this process uses no share any more."""
         self._client.leave()
         await asyncio.sleep(_LEAVE_SECONDS)
         if self._elected is not None:
@@ -236,5 +236,5 @@ class Fleet:
 
 
 def _whole(_key: str) -> float:
-    """The holder of a fleet leases the whole of each quota."""
+    """Return 1: the holder of a fleet leases the whole of each quota."""
     return 1.0

@@ -5,9 +5,9 @@
     the message
 
 The first frame of each side is a hello, signed with the secret. All others are signed with a key that depends on the
-secret and on both hellos, over their direction and number too: so a frame cannot be repeated, left out, or used on
-another connection. Nothing is encrypted here; `[fleet.tls]` puts TLS around the frames. A holder reads large frames
-only after a small one that is signed right, a member's facts: a hello alone may have been recorded.
+secret and on both hellos; the signature covers direction and number too. So a frame cannot be repeated, left out, or
+used on another connection. Frames are not encrypted; `[fleet.tls]` puts TLS around them. A holder reads large frames
+only after a small one with a valid signature, the member's facts, since a hello alone may be a recorded one.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class TlsMismatchError(MessageError):
 
 
 class Frames:
-    """The frames of one connection; pure but for its nonce.
+    """Signs and verifies the frames of one connection; pure, except for the random nonce and `receive`.
 
     Args:
         secret: of the fleet; empty without one.
@@ -73,7 +73,7 @@ class Frames:
 
     @property
     def bytes_max(self) -> int:
-        """The largest length of the next frame. With its second one a member has proven that it knows the secret."""
+        """The largest length of the next frame; small until a member's second frame proves that it has the secret."""
         if not self._key:
             return SIGNATURE_BYTES + HELLO_BYTES
         unproven = self._holder and not self._received
@@ -119,7 +119,7 @@ class Frames:
         self._key = _digest(self._secret, b"sluice fleet" + b"".join(nonces))
 
     async def receive(self, reader: asyncio.StreamReader) -> bytes:
-        """Read the next frame; return its message, or nothing after the hello.
+        """Read the next frame; return its message, b"" for the hello.
 
         Raises:
             MessageError: the frame is malformed, or not signed with this secret.

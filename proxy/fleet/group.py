@@ -1,11 +1,11 @@
 """Membership of the Kafka group that chooses the holder of a fleet; the only module here that needs aiokafka.
 
-The group's members are consumers of a topic of one partition, with an assignor of their own (`Assignor`): the claims of
-`proxy.fleet.standing` travel as its user data, and the owner of the partition is the holder. The owner commits an
-offset once a second; Kafka refuses commits of an earlier generation, so a commit confirms the tenure. Its metadata says
-how long leases may last after it, for the next holder. Nothing is read from the topic, and nothing is written to it.
+The group's members are consumers of a topic of one partition, with their own assignor (`Assignor`). The claims of
+`proxy.fleet.standing` are its user data, and the owner of the partition is the holder. The owner commits an offset once
+a second; Kafka refuses commits of an earlier generation, so a commit confirms the tenure. The commit's metadata tells
+the next holder how long leases may last after it. The topic is neither read nor written.
 
-It runs on a thread with an event loop of its own, and calls `Listener` there.
+The group runs in a thread with an event loop of its own, and calls `Listener` there.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ REBALANCE_MS: Final = 10_000
 CONFIRM_SECONDS: Final = 1.0
 _CONFIRM_SECONDS_MAX: Final = 4.0
 _POLL_SECONDS: Final = 0.25  # a member that was chosen confirms it after this time
-# After so long without a response the group is joined anew: its topic may have been deleted, which is created then.
+# After this time without a response the group is joined again; if its topic was deleted, it is created then.
 SILENCE_MS: Final = 20_000
-ASK_SECONDS: Final = 5.0  # a member that is not the holder asks the coordinator for something as often
+ASK_SECONDS: Final = 5.0  # between two checks, in a member that is not the holder, of the coordinator
 PAUSE_SECONDS_MIN: Final = 0.5
 PAUSE_SECONDS_MAX: Final = 10.0
 _PROTOCOL: Final = "sluice-fleet-1"
@@ -62,16 +62,16 @@ logger = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
-    """The callbacks, called in the group's thread."""
+    """The callbacks of the group, which are called in its thread."""
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """The group has a holder now: this member, or another."""
+        """Take a ruling of the group; `mine` is whether this member is the holder."""
 
     def confirmed(self, sent_ms: int, learning_ms: int) -> None:
-        """This member was still the holder at this time; if it begins with this, it has to learn for so long."""
+        """Take Kafka's confirmation that this member was the holder at `sent_ms`; a new holder learns `learning_ms`."""
 
     def group_problem(self, problem: Problem | None) -> None:
-        """The group cannot be used, and why; None if it can. May be called again with the same."""
+        """Take the reason why the group cannot be used; None if it can. May be called repeatedly with the same one."""
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
@@ -79,7 +79,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
 
     Args:
         claim: returns this member's claim.
-        ruled: takes a ruling, None if it cannot be read; and whether this member is the holder by it.
+        ruled: takes a ruling, None if it cannot be decoded; and whether it makes this member the holder.
     """
 
     name = _PROTOCOL
@@ -92,11 +92,11 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         self._ruled = ruled
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """Return this member's claim, as it joins with it."""
+        """Return the metadata with which this member joins: its claim."""
         return ConsumerProtocolMemberMetadata(_METADATA_VERSION, list(topics), write_claim(self._claim()))
 
     def assign(self, _cluster: object, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Choose the holder, in the member that Kafka asks."""
+        """Choose the holder; called in the member that Kafka makes the group's leader."""
         claims = {member: read_claim(metadata.user_data or b"") for member, metadata in members.items()}
         chosen, ruling = choose({member: claim for member, claim in claims.items() if claim is not None})
         data = write_ruling(ruling)
@@ -108,7 +108,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         }
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take what was assigned."""
+        """Take the assignment, whose user data is the ruling."""
         self._ruled(read_ruling(assignment.user_data or b""), bool(assignment.assignment))
 
 
@@ -116,10 +116,10 @@ class FleetGroup:
     """One member's membership.
 
     Args:
-        group: its name, and that of its topic.
-        name: of this member.
+        group: the name of the group, and of its topic.
+        name: this member's name.
         lasting_ms: how long leases may last after a confirmation.
-        listener: called in the thread that runs this.
+        listener: called in the group's thread.
         now_ms: the clock of leases.
     """
 
@@ -150,11 +150,11 @@ class FleetGroup:
         self._unread: Problem | None = None
 
     async def advertise(self, address: Address | None) -> None:
-        """Say where other members reach this one; None: it cannot be the holder. Members learn it at a join."""
+        """Set the address at which other members reach this one; None if it cannot be the holder. Joins again."""
         self._address = address
 
     async def resign(self, lasting_ms: int) -> None:
-        """Leave word that this holder grants nothing more, and how long its leases may last."""
+        """Commit how long this holder's leases may last, since it grants no more."""
         self._lasting_ms, self._ended = lasting_ms, True
         if self._consumer is not None and self._standing.holds(self._now_ms()):
             try:
@@ -212,9 +212,9 @@ class FleetGroup:
             await stop_client(consumer.stop, consumer._client.close)
 
     async def _turn(self, consumer: Any) -> None:
-        """Poll, and confirm the tenure if that is due, or ask whether the group's coordinator responds at all.
+        """Poll once; confirm the tenure if that is due, else check that the group's coordinator responds.
 
-        aiokafka looks for a coordinator that is away without a word.
+        The check is needed since aiokafka reports no error while it looks for a coordinator.
         """
         try:
             await bounded(consumer.getmany(timeout_ms=int(_POLL_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
@@ -239,7 +239,7 @@ class FleetGroup:
         return aiokafka.TopicPartition(self._group, _PARTITION)
 
     async def _confirm(self, consumer: Any) -> None:
-        """Have Kafka confirm this holder; what was asked before another ruling says nothing of that."""
+        """Confirm this holder's tenure by a commit; ignore the result if there was another ruling in between."""
         standing = self._standing
         ruling = standing.ruling
         if standing.asks:
@@ -265,7 +265,7 @@ class FleetGroup:
         self._listener.group_problem(self._unread)
 
     def _problem_of(self, error: Exception) -> Problem:
-        """Return why there is no membership: of a library's error, or of one that was given words already."""
+        """Return the problem of an error, of aiokafka or of this package, that has ended the membership."""
         if any(isinstance(one, errors.GroupAuthorizationFailedError) for one in (error, error.__cause__)):
             return Problem("denied", f"an ACL denies Read on group {self._group} to Sluice's own user")
         if isinstance(error, ProblemError):

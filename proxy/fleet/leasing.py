@@ -1,6 +1,6 @@
-"""What a member's connection to the holder serves: the shares of a process, or of a process and its workers.
+"""The interface of the shares that a member's connection serves: of a process, or of a process and its workers.
 
-A process with workers leases through `quotas.sharing.member.Member`; one without through `quotas.sharing.budgets`.
+With workers it is implemented by `quotas.sharing.member.Member`, without by `quotas.sharing.budgets.Budgets`.
 """
 
 from typing import Protocol
@@ -17,4 +17,4 @@ class Leasing(Protocol):
         """Note the end of a lease; return the report to send now, if one is due."""
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply grants; returns whether they belong here."""
+        """Apply grants; returns whether they belong to the open session."""

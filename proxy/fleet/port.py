@@ -1,12 +1,12 @@
 """The holder's port: asyncio streams around `quotas.sharing.lessor`.
 
 The holder may share the event loop with traffic, so everything is bounded: connections, the bytes of a message and of
-what is sent, the time for a message's arrival, and the rate of messages on one connection. If there are too many
-connections, the oldest one without a member is closed; of those that have not proven that they know the secret, fewer
-are too many. Each member has one connection; a new one replaces the old. `acceptor` bounds what comes before.
+pending output, the time in which a message must arrive, and the rate of messages on one connection. If there are too
+many connections, the oldest one without a member is closed; connections that have not proven that they have the secret
+have a lower limit. Each member has one connection; a new one replaces the old. `acceptor` bounds the handshakes.
 
-A process that is not the holder (any more) refuses members, who then look for the holder. A holder whose tenure has
-not been confirmed in time stops by itself.
+A process that is not the holder refuses members, which then look for the holder. A holder whose tenure is not confirmed
+in time stops by itself.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _CONNECTIONS_A_MEMBER: Final = 4  # twice as many lessees as members, each with 
 _CONNECTIONS_MORE: Final = 8  # without a report yet
 UNPROVEN_MAX: Final = 64
 _GAP_SECONDS: Final = 0.01  # between two messages of one connection
-_FLUSH_SECONDS: Final = 0.01  # what comes within this time is answered together
+_FLUSH_SECONDS: Final = 0.01  # reports that arrive within this time get their grants together
 _TICK_SECONDS: Final = 0.1
 VIEW_SECONDS: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -93,12 +93,12 @@ class HolderPort:
 
     Args:
         secret_file: the file with the fleet's secret; None: messages are not signed.
-        members_max: how many members there may be; may be set at any time.
+        members_max: the largest number of members; may be set at any time.
         now_ms: the clock of leases.
         tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
-        answering: answers members' questions that are not about shares.
+        answering: handles members' requests that are not about shares.
     """
 
     def __init__(
@@ -130,12 +130,12 @@ class HolderPort:
 
     @property
     def lessor(self) -> Lessor | None:
-        """The leases, while this process is the holder."""
+        """The lessor; None while this process is not the holder."""
         return self._lessor
 
     @property
     def tenure(self) -> int:
-        """The number of this tenure as the holder; 0: this process is not the holder now. In any thread."""
+        """The number of this tenure as the holder; 0 if this process is not the holder now. In any thread."""
         over = self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms
         return 0 if self._lessor is None or over else self._tenures
 
@@ -165,7 +165,7 @@ class HolderPort:
             self._lessor.confirm(at_ms)
 
     def lasting_ms(self) -> int | None:
-        """How long leases may last that were granted here or before; None if this process is not the holder."""
+        """The longest time in ms that leases granted here or before may last; None if it is not the holder."""
         lessor = self._leading()
         return None if lessor is None else lessor.lasting_ms(self._now_ms())
 
@@ -195,7 +195,7 @@ class HolderPort:
         return await self._acceptor.start(bind)
 
     async def run(self) -> None:
-        """Send what is due without a report: by time, and the view. Runs until it is cancelled."""
+        """Send regularly the grants that time makes due, and the view. Runs until it is cancelled."""
         views_due = 0.0
         loop = asyncio.get_running_loop()
         while True:
@@ -218,7 +218,7 @@ class HolderPort:
         await self._acceptor.ended()  # they meet their ends at once
 
     def view(self) -> View | None:
-        """Return the fleet as this holder sees it; None at other members."""
+        """Return the fleet as this holder sees it; None if this process is not the holder."""
         lessor, now_ms = self._lessor, self._now_ms()
         if lessor is None:
             return None
@@ -256,7 +256,7 @@ class HolderPort:
             writer.close()
 
     def _make_room(self, writer: asyncio.StreamWriter) -> bool:
-        """Close the oldest connection that may give way, if there are too many; returns whether this one stays."""
+        """Close the oldest connection that may be closed, if there are too many; returns whether this one stays."""
         most = _CONNECTIONS_A_MEMBER * self.members_max + _CONNECTIONS_MORE
         if len(self._unproven) >= UNPROVEN_MAX:
             last = next(iter(self._unproven))
@@ -342,7 +342,7 @@ class HolderPort:
         self._flush_soon()
 
     def _leading(self) -> Lessor | None:
-        """Return the leases, if this process may be the holder now."""
+        """Return the lessor if this process is the holder and its tenure has not ended; else None."""
         if self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms:
             self.retire("Kafka has not confirmed this holder in time")
         return self._lessor

@@ -1,6 +1,6 @@
-"""Refused connections at the holder's port: each is counted, and few are logged.
+"""Refused connections at the holder's port: all are counted, few are logged.
 
-A member that is refused connects again every two seconds, and a hostile process as often as it is let.
+A refused member connects again every two seconds, and a hostile process at any rate.
 """
 
 import logging
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Refusals:
-    """One line for each cause of each host in ten minutes, and at most KNOWN_MAX of them.
+    """Logs one line for each cause and host in ten minutes, at most KNOWN_MAX of them.
 
     Args:
-        figures: counts all.
+        figures: the counters of all refusals.
         now_ms: the clock.
     """
 
@@ -39,7 +39,7 @@ class Refusals:
             cause: one word, for the counter.
             peer: host and port; None if they are not known any more.
             problem: a sentence for the operator.
-            member: its name, if it has told it.
+            member: the member's name; "" if it is not known.
         """
         self._figures.received[cause] += 1
         now_ms, said = self._now_ms(), self._said_ms

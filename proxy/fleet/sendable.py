@@ -1,4 +1,4 @@
-"""Reports as they can be sent: only what the protocol can express, within its bounds; pure."""
+"""Reduces reports to what the fleet's protocol can express, within its bounds; pure."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -27,7 +27,7 @@ def named(key: str) -> bool:
 
 
 def sendable(report: Report) -> Report:
-    """Leave out what cannot be sent: its keys have the default share."""
+    """Return the report without the keys that cannot be sent; these have the default share."""
     return report._replace(wishes=dict(islice(_wishes(report), KEYS_MAX)))
 
 

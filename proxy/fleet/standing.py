@@ -1,15 +1,16 @@
-"""The holder of a fleet by a Kafka group: the claims of members, the choice, the tenure; pure.
+"""The choice of a fleet's holder by a Kafka group: the claims of members, the choice, the tenure; pure.
 
-Each member joins with a *claim*: its name, its address, and the term in which it is the holder, if it is. One of them
-chooses (`choose`) and tells all others by a *ruling*. The holder of the latest term stays, as long as it is a member.
+Each member joins with a *claim*: its name, its address, and the term in which it is the holder, if it is. The group's
+leader chooses the holder (`choose`) and tells all members by a *ruling*. The holder of the latest term stays the holder
+as long as it is a member.
 
-A member that was chosen is the holder for a *tenure* after its last confirmation by Kafka, then no more (`Standing`):
-a group does not tell a member that was expelled. Safety does not depend on a single holder at a time, if each
-ends its tenure (`quotas.sharing.lessor`).
+A chosen member is the holder for a *tenure* after its last confirmation by Kafka, and not longer (`Standing`), since a
+group does not notify a member that it has expelled. Two holders at once are safe if each ends its tenure in time
+(`quotas.sharing.lessor`).
 
-What a holder commits says how long leases may last after that (`write_lasting`); the latest commit is the group's only
-memory. A holder leases nothing before its first commit, and Kafka refuses those of earlier generations. So a new holder
-that reads the latest commit after it was chosen knows how long it has to learn: not at all if there is none, or if the
+A holder's commit states how long leases may last after it (`write_lasting`); the group stores only the latest commit. A
+holder grants no lease before its first commit, and Kafka refuses commits of earlier generations. So a new holder that
+reads the latest commit after it was chosen knows how long it has to learn: not at all if there is no commit, or if the
 last holder has ended after all its members.
 """
 
@@ -42,11 +43,11 @@ _LASTING: Final = re.compile(r"leases_ms=([0-9]{1,7})(?: .*)?", re.DOTALL)
 
 
 class Claim(NamedTuple):
-    """What a member says when it joins.
+    """The message of a member that joins.
 
     Args:
-        address: where other members reach it; None: it cannot be the holder.
-        term: the term in which it is the holder; 0: it is not.
+        address: where other members reach it; None if it cannot be the holder.
+        term: the term in which it is the holder; 0 if it is not.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Ruling(NamedTuple):
     """The choice, as all members receive it.
 
     Args:
-        address: the holder's; None: no member can be the holder.
+        address: the holder's address; None if no member can be the holder.
         term: counts changes of the holder.
     """
 
@@ -73,7 +74,7 @@ def choose(claims: Mapping[str, Claim]) -> tuple[str | None, Ruling]:
     Args:
         claims: by member id.
 
-    Returns: its member id, None if none can be the holder; and what to tell all.
+    Returns: its member id, None if no member can be the holder; and the ruling for all members.
 
     >>> b, c = Claim("b", Address("b", 1), 0), Claim("c", Address("c", 1), 4)
     >>> choose({"id-b": b, "id-c": c})
@@ -115,7 +116,7 @@ def read_ruling(data: bytes) -> Ruling | None:
 
 
 def write_lasting(lasting_ms: int, name: str) -> str:
-    """Encode what a holder commits: how long leases may last after that.
+    """Encode the metadata of a holder's commit: how long leases may last after it.
 
     >>> write_lasting(20_310, "gw-1")
     'leases_ms=20310 holder=gw-1'
@@ -124,7 +125,7 @@ def write_lasting(lasting_ms: int, name: str) -> str:
 
 
 def read_lasting(committed: str) -> int | None:
-    """Decode it; None if it does not say.
+    """Decode the metadata of a holder's commit; None if it has no such time.
 
     >>> read_lasting("leases_ms=20310 holder=gw-1"), read_lasting("gw-1")
     (20310, None)
@@ -134,10 +135,10 @@ def read_lasting(committed: str) -> int | None:
 
 
 class Standing:
-    """What one member knows of the holder.
+    """One member's knowledge of the holder.
 
     Args:
-        tenure_ms: how long it is the holder without confirmation.
+        tenure_ms: how long this member is the holder without a further confirmation.
         lasting_ms: how long leases may last after a confirmation.
 
     Attributes:
@@ -170,14 +171,14 @@ class Standing:
         return self._confirmed_ms is not None
 
     def term(self, now_ms: int) -> int:
-        """The term in which this member is the holder; 0: it is not."""
+        """The term in which this member is the holder; 0 if it is not."""
         return self.ruling.term if self.ruling is not None and self.holds(now_ms) else 0
 
     def rule(self, ruling: Ruling, now_ms: int, *, mine: bool) -> None:
         """Take a ruling.
 
         Args:
-            mine: whether this member is the holder by it.
+            mine: whether it makes this member the holder.
         """
         held = self.holds(now_ms) and self.ruling is not None and self.ruling.term == ruling.term
         self._first = self._first and (mine or not ruling.name)
@@ -188,17 +189,17 @@ class Standing:
             self._confirmed_ms = now_ms
 
     def succeed(self, committed: str | None) -> None:
-        """Take what the predecessor has committed; None: the group has no commit.
+        """Take the predecessor's commit; None if the group has no commit.
 
-        A commit that is missing although this member knows of a holder was deleted, with its topic.
+        If there is none although this member has known a holder, the commit was deleted together with its topic.
         """
         learning_ms = read_lasting(committed) if committed is not None else 0 if self._first else None
         self._learning_ms = self._lasting_ms if learning_ms is None else learning_ms
 
     def confirm(self, sent_ms: int) -> int:
-        """Register that Kafka has confirmed this holder, to a request that was sent at this time.
+        """Register that Kafka has confirmed this holder, in response to a request that was sent at `sent_ms`.
 
-        Returns: how long it has to learn, if it begins with this.
+        Returns: how long a holder that begins with this confirmation has to learn, in ms.
         """
         if self._mine:
             self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
@@ -220,7 +221,7 @@ def _write(name: str, address: Address | None, term: int) -> bytes:
 
 
 def _read(data: bytes) -> tuple[str, Address | None, int] | None:
-    """Decode the fields of both; None if they are not of this version."""
+    """Decode the fields of a claim or a ruling; None if they are not of this version."""
     content = Content(data, 0)
     try:
         if content.number(1) != _VERSION:

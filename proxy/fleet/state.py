@@ -1,4 +1,4 @@
-"""What a member knows of its fleet, as values of JSON (`sluice fleet`, `/v1/fleet`); pure."""
+"""The state of the fleet as a member knows it, as values of JSON (`sluice fleet`, `/v1/fleet`); pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -15,11 +15,11 @@ _SHARES_SHOWN_MAX: Final = 64
 def state_of(
     lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
 ) -> Mapping[str, object]:
-    """Return this member's leases, and the fleet by the holder's last view.
+    """Return this member's leases, and the fleet according to the holder's last view.
 
     Args:
-        view: the holder's; None before the first.
-        disagreements: a sentence for each.
+        view: the holder's last view; None before the first.
+        disagreements: a sentence for each disagreement.
     """
     keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
     own: dict[str, object] = {

@@ -3,7 +3,7 @@
     view        learning u8, members u16, then of each: name text u8, run u64, silent_ms u32, present_s u32, facts
                 keys u16, then of each: key text u16, the share of each member f64
 
-Only the first keys are in it, by name (`KEYS_SHOWN_MAX`). No decision depends on it.
+A view has only the first KEYS_SHOWN_MAX keys by name. No decision depends on it.
 """
 
 import struct
@@ -35,9 +35,9 @@ class MemberView(NamedTuple):
     """A member as the holder sees it.
 
     Args:
-        silent_ms: the time since its last report.
-        present_s: the time since its first one.
-        facts: what it says of itself.
+        silent_ms: the time since its last report, in ms.
+        present_s: the time since its first report, in seconds.
+        facts: the facts that it has sent about itself.
     """
 
     lessee: LesseeId
@@ -50,7 +50,7 @@ class View(NamedTuple):
     """The fleet as the holder sees it.
 
     Args:
-        learning: the holder has just begun, and raises no share yet.
+        learning: whether the holder has just begun, and raises no share yet.
         shares: by key, the largest share that each member may be using, in the members' order.
     """
 

@@ -1,4 +1,4 @@
-"""The sockets that carry out a channel's orders. Only this package reads, writes and waits for clients."""
+"""The sockets of clients and brokers: carries out the channels' verdicts. Only this package reads and writes them."""
 
 from proxy.net.activity import condition_of
 from proxy.net.connection import Connection

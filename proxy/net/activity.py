@@ -1,4 +1,4 @@
-"""What a connection does now, for `proxy.explain`."""
+"""Determines the state of a connection at this instant, for `proxy.explain`."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ def condition_of(connection: Connection, now: int) -> Condition:
 
 
 def _activity(connection: Connection) -> str:
-    """Return what it does; of one that is held or muted, what it did before."""
+    """Return the connection's activity; during a hold or mute, whether a response is owed."""
     requests, responses = connection.requests, connection.responses
     if connection.waiting.kind in (HELD, MUTED):
         return ASKED if connection.channel.owed else UNASKED
@@ -60,5 +60,5 @@ def _activity(connection: Connection) -> str:
 
 
 def _unread(pump: Pump) -> bool:
-    """Whether bytes have arrived that the loop has not read yet: it is late, or other connections come first."""
+    """Whether bytes have arrived that the loop has not read yet, since it is late or other connections come first."""
     return pump.src is not None and unread_bytes(pump.src) > 0

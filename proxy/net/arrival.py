@@ -42,7 +42,7 @@ Admitted = Callable[[Stream, Peer, str | None], None]
 
 
 class PortRequirements(NamedTuple):
-    """What one port requires of a client before its first request."""
+    """The requirements of one port before a client's first request."""
 
     proxy_protocol: bool
     tls: ServerTls | None
@@ -131,7 +131,7 @@ class Arrival:
         self._address_known()
 
     def _address_known(self) -> None:
-        """Go on with the client's address, which is known now."""
+        """Continue with the client's address, which is known now."""
         if not self._passes(self._sock, self._peer):
             self._detach()
         elif self._requirements.tls is None:

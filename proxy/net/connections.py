@@ -1,7 +1,7 @@
-"""All connections of the process: calls for all of them, and the choice of the one to close if there are too many.
+"""All connections of the process: operations on all of them, and the choice of one to close if there are too many.
 
-All are visited in portions, and other work runs in between. A connection that has ended since is skipped; if one raises
-an exception, only that one is closed.
+Connections are visited in portions, and other work runs in between. A connection that has ended in between is skipped;
+if one raises an exception, only that one is closed.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Connections(ByAddress[Connection]):
     """All connections, by client address."""
 
     async def sweep(self) -> None:
-        """Close those that are idle or slow for too long."""
+        """Close connections that are idle or slow for too long."""
         now = now_ms()
         await self._visit(lambda connection: connection.sweep(now))
 
@@ -42,7 +42,7 @@ class Connections(ByAddress[Connection]):
         await self._visit(lambda connection: connection.drain(now))
 
     async def close(self, cause: str) -> None:
-        """Close all of them."""
+        """Close all connections; `cause` is the label under which they are counted."""
         await self._visit(lambda connection: connection.close(cause))
 
     def idlest(self) -> Connection | None:

@@ -1,7 +1,7 @@
-"""Which brokers this process cannot connect to: told when it begins, now and then while it lasts, and when it ends.
+"""Reports the brokers to which this process cannot connect: when it begins, regularly while it lasts, when it ends.
 
-One failure is none: a broker's backlog may be full for a moment. Nothing is done here for a connection that opens as
-long as none has failed.
+A single failure is ignored, since a broker's backlog may be full for a moment. As long as no attempt has failed,
+successful ones cost nothing here.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _BROKERS_MAX: Final = 10_000  # as many as a broker map may have
 
 
 class _Failures:
-    """One broker's failures in succession, and when they were reported last."""
+    """The number of one broker's consecutive failures, and the time of the last report."""
 
     __slots__ = ("count", "reported", "reported_ms")
 
@@ -29,7 +29,7 @@ class Dials:
     """The outcomes of one process's attempts to connect to brokers.
 
     Attributes:
-        report: called with a broker's id and why connections to it fail; "" if they do not any more.
+        report: called with a broker's id and the reason why connections to it fail; "" if they succeed again.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Dials:
         self.report: Callable[[int, str], object] = _unreported
 
     def failed(self, broker: int, problem: str, now_ms: int) -> None:
-        """Note that a broker could not be connected to; -1: which one is not known."""
+        """Note a failed attempt to connect to a broker; -1, an unknown broker, is ignored."""
         if broker < 0:
             return
         found = self._failures.get(broker)
@@ -51,7 +51,7 @@ class Dials:
             self.report(broker, problem)
 
     def opened(self, broker: int) -> None:
-        """Note that a broker was connected to."""
+        """Note a successful attempt to connect to a broker."""
         found = self._failures.get(broker)
         if found is None:
             return

@@ -34,7 +34,7 @@ def failure_of(error: Exception, peer: str) -> tuple[str, str]:
     """Return the cause under which a failed connection is counted, and a detail for its log line.
 
     Args:
-        peer: "client" or "broker": whose socket it is, if it is an error of a socket.
+        peer: "client" or "broker": the socket that has failed, if it is an error of a socket.
     """
     if isinstance(error, PeerError):
         return error.cause, error.detail

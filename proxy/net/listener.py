@@ -1,9 +1,9 @@
 """Listening sockets: one port per broker and a bootstrap port that leads to any broker, all bound at the start.
 
-Accepts per turn are bounded, so that a connection storm does not delay connected clients. Without free descriptors the
-port is not read for a while, instead of a busy loop on `accept`. Over `limits.connections_max` the new connection is
-closed at once, as in a broker (max.connections), unless another address has more: then one of that address is closed.
-All cases are counted.
+The number of accepts per turn is bounded, so that a connection storm does not delay connected clients. If no descriptor
+is free, the port is not read for a while, since `accept` would fail in a busy loop. Over `limits.connections_max` the
+new connection is closed at once, as in a broker (max.connections), unless another address has more connections: then
+one of that address is closed. All cases are counted.
 """
 
 import errno
@@ -235,7 +235,9 @@ class Listener:
 
 
 def refuse_taken_ports(options: ListenerOptions) -> None:
-    """Bind every port alone, and release it: several processes may share a port, and no other Sluice is one of them.
+    """Check that no other program uses the ports: bind each exclusively for a moment.
+
+    Workers share their ports, so binding these would succeed even if another Sluice used them.
 
     Raises:
         StartError: a port cannot be bound.

@@ -1,4 +1,4 @@
-"""Whether a connection makes progress: bytes move now and then, and a request under way has a minimum rate."""
+"""Checks that a connection makes progress: bytes move now and then, and a request under way has a minimum rate."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ class Progress:
     """The state of one connection at the previous sweeps.
 
     Attributes:
-        active_ms: when bytes last moved; accurate to one sweep.
+        active_ms: when bytes last moved, known to within one sweep.
 
     >>> progress = Progress(0)
     >>> progress.idle(60_000, 500, LimitOptions()), progress.idle(661_000, 500, LimitOptions())
@@ -39,7 +39,7 @@ class Progress:
         self._under_way = None
 
     def slow_ms(self, now: int, arrived: int, limits: LimitOptions) -> int:
-        """Return how long the request under way has been too slow, in ms; 0 if it is not too slow for too long.
+        """Return how long the request under way has been too slow, in ms; 0 unless that is longer than permitted.
 
         Args:
             arrived: bytes from the client so far, with unread ones.

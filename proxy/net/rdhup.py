@@ -6,8 +6,8 @@ unread, and fires on a close. The event loop has one reader, for the set's own d
 
 Non-obvious:
 
-- A hang-up is detected by EPOLLRDHUP in a separate set while a channel waits, because reading would mean handling
-  what the client sent. A client that used acks=0 and closed is still delivered after its time.
+- A hang-up is detected by EPOLLRDHUP in a separate set while a channel waits, because reading would mean handling the
+  client's requests. Requests with acks=0 of a client that has closed are still delivered at the end of the wait.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Hangups:
         loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, gone: Callable[[bool], None]) -> None:
-        """Call gone(reset) once when the peer of `fd` closes; `reset`: whether it no longer reads responses either."""
+        """Call gone(reset) once when the peer of `fd` closes; `reset`: whether it reads no more responses either."""
         self._callbacks[fd] = gone
         self._epoll.register(fd, select.EPOLLRDHUP)
 

@@ -104,7 +104,7 @@ class Shared:
         self.view = memoryview(self.buffer)  # a view of the buffer, for the sockets
 
     def _tables_bytes(self) -> int:
-        """The bytes kept for peers whether they are connected or not."""
+        """The bytes kept in tables of the process, for peers that are connected or not."""
         return self.sessions.kept_bytes + self.engine.kept_bytes + self.connection_rates.kept_bytes
 
     def close(self) -> None:

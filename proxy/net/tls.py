@@ -42,7 +42,7 @@ class ServerTls:
     """TLS towards clients.
 
     Args:
-        options: of the listener.
+        options: the listener's TLS options.
         path: the configuration key, for error messages.
 
     Raises:
@@ -96,7 +96,7 @@ class BrokerTls:
     """TLS towards brokers.
 
     Args:
-        options: of the cluster.
+        options: the cluster's TLS options.
         path: the configuration key, for error messages.
 
     Raises:

@@ -6,8 +6,8 @@ in OpenSSL, and the descriptor's readability is correct.
 
 Non-obvious:
 
-- A TLS record is read only if all of it fits. Bytes that OpenSSL has decrypted and that were not taken make no
-  descriptor readable; so `TlsSocket.recv_into` leaves none inside.
+- A TLS record is read only if all of it fits. A descriptor is not readable for bytes that OpenSSL has decrypted and
+  that were not read; so `TlsSocket.recv_into` leaves no bytes in OpenSSL.
 """
 
 import contextlib

@@ -2,9 +2,9 @@
 
 If any broker will do, an unreachable one is skipped: a broker that has just died is still in the map, and clients of
 the bootstrap port should not be affected. `limits.connect_seconds` applies to both steps together; the caller checks
-`overdue`. Every failure has one cause (docs/metrics.md, `sluice_errors_total`) and is reported once, never from within
-`begin`: the caller is then still passing bytes on and must not be closed. So all steps begin in the loop's next turn; a
-descriptor that is released by a failed connection is then available to the next one.
+`overdue`. Every failure has one cause (docs/metrics.md, `sluice_errors_total`) and is reported once. It is never
+reported from within `begin`, since the caller is still forwarding bytes then and must not be closed; so all steps begin
+in the loop's next turn. By then a descriptor that a failed connection has released is available to the next one.
 """
 
 import asyncio
@@ -178,7 +178,7 @@ class Dial:
         self._failed("broker_tls", f"{where}: {handshake_problem(error)}")
 
     def _unreachable(self, upstream: Upstream, code: int) -> None:
-        """Try another broker, if one will do."""
+        """Try another broker if any broker will do; else report the failure."""
         problem = f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}"
         self._shared.dials.failed(self._route.broker, problem, now_ms())
         self._tried.append(upstream)

@@ -13,7 +13,7 @@ __all__ = ["BROKERS", "Changer", "Changers", "by_client", "by_file", "changes_of
 
 
 class Changer(NamedTuple):
-    """Who changes quotas.
+    """The author of a change of quotas.
 
     Args:
         audited: whether the audit log has a line for it.
@@ -53,7 +53,7 @@ def changes_of(
 
 
 class Changers:
-    """Who has changed entities in a topic. A record that removes a limit does not say it; this process knows its own.
+    """The author of changes in a topic. A record that removes a limit does not say it; this process knows its own.
 
     Args:
         topic: its name.

@@ -30,7 +30,7 @@ class FollowedLog(Protocol):
 
     @property
     def problem(self) -> Problem | None:
-        """Why it cannot be read."""
+        """The reason why it cannot be read; None if it can."""
 
 
 class TopicFollower:
@@ -61,7 +61,7 @@ class TopicFollower:
 
     @property
     def not_ready(self) -> str:
-        """Why there are no quotas yet; "" if there are."""
+        """The reason why there are no quotas yet; "" if there are."""
         if self._store.ready:
             return ""
         problem = self._log.problem

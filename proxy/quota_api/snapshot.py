@@ -34,7 +34,7 @@ class SnapshotError(Exception):
 
 
 class Place(NamedTuple):
-    """Where a snapshot was taken: the topic, its id in hexadecimal digits, and the next offset."""
+    """The position of a snapshot: the topic, its id in hexadecimal digits, and the next offset."""
 
     topic: str
     topic_id: str

@@ -26,7 +26,7 @@ class NotAllowedError(StoreError):
 
 
 class Client(NamedTuple):
-    """Who alters quotas: the principal, and the address of the connection."""
+    """The author of an alteration: the principal, and the address of the connection."""
 
     principal: str = ""
     address: str = ""

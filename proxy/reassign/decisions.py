@@ -49,7 +49,7 @@ class Planned(NamedTuple):
 
 
 class Decisions(Protocol):
-    """Who decides on requests."""
+    """Decides on callers' requests."""
 
     async def plan(self, request: AlterRequest) -> Planned:
         """Validate a request and journal it.

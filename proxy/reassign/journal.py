@@ -120,7 +120,7 @@ _NO_TERM: Final = Term(0, "")
 
 
 class Contents:
-    """What the records of a journal add up to, one by one."""
+    """The state of a journal, built record by record."""
 
     def __init__(self) -> None:
         self.entries: dict[TopicPartition, Entry] = {}

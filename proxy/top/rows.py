@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What identifies the client."""
+        """The values that identify the client."""
         return self.client.user, self.client.client_id
 
     @property

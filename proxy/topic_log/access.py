@@ -1,6 +1,6 @@
-"""How a log reaches its cluster: addresses, TLS, login; and single requests on Sluice's own connections.
+"""The access of a log to its cluster: addresses, TLS and login, and single requests on Sluice's own connections.
 
-Topics are looked at and created with `kafka_client`, which limits responses and knows topic ids; records are read and
+Topics are looked up and created with `kafka_client`, which limits responses and knows topic ids; records are read and
 written with aiokafka, which gets the same addresses, certificates and login. A password is read for each client that is
 made, so that a changed file needs no restart.
 """
@@ -24,7 +24,7 @@ _PROBLEMS_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """A login as aiokafka takes it; `password` reads it, and raises LoginError."""
+    """A login in aiokafka's terms. `password` reads the password or token, and raises LoginError."""
 
     mechanism: str
     username: str
@@ -33,7 +33,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The way to one cluster.
+    """The access to one cluster.
 
     Args:
         bootstrap: some of its brokers.
@@ -48,7 +48,7 @@ class Access:
     tls: Callable[[], ssl.SSLContext] | None = None
 
     async def ask(self, request: Request[T], satisfied: Callable[[T], bool] = lambda _: True) -> T:
-        """Ask one broker after another until a response satisfies; return the last response.
+        """Send a request to one broker after another until `satisfied` accepts a response; return the last response.
 
         Raises:
             OSError: no broker has responded; the message says why.

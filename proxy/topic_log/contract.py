@@ -1,4 +1,4 @@
-"""A log as those see it that read it and do not make it: `proxy.topic_log.log` implements it."""
+"""The interface of a log for its readers; `proxy.topic_log.log` implements it."""
 
 from typing import Protocol
 
@@ -8,27 +8,27 @@ __all__ = ["Inbox", "ReadLog"]
 
 
 class Inbox(Protocol):
-    """What was read."""
+    """The portions that were read and not taken yet."""
 
     def take(self, seconds: float = 0) -> Portion | None:
-        """Remove the oldest portion; None if none comes in time."""
+        """Remove and return the oldest portion; None if none comes within `seconds`."""
 
 
 class ReadLog(Protocol):
-    """The topic, and why it cannot be used."""
+    """A log: its topic, its portions, and the reasons why it cannot be used."""
 
     @property
     def topic(self) -> str:
-        """Its name."""
+        """The topic's name."""
 
     @property
     def inbox(self) -> Inbox:
-        """What was read."""
+        """The portions that were read."""
 
     @property
     def problem(self) -> Problem | None:
-        """Why it cannot be read."""
+        """The reason why it cannot be read; None if it can."""
 
     @property
     def write_problem(self) -> Problem | None:
-        """Why it cannot be appended to."""
+        """The reason why it cannot be appended to; None if it can."""

@@ -1,7 +1,7 @@
-"""Events for a topic that this process does not read: appended some time later, in order, at least once.
+"""Appends events to a topic that this process does not read: later, in order, each at least once.
 
-They wait in memory while the topic cannot be appended to, up to EVENTS_MAX; beyond that new ones are dropped, which is
-counted and logged once. What waits when the process is killed is lost.
+While the topic cannot be appended to, at most EVENTS_MAX events wait in memory; further ones are dropped, which is
+counted and logged once. Waiting events are lost when the process is killed.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class EventLog:
     """Appends events to one topic.
 
     Attributes:
-        problem: why they wait; None if they do not.
+        problem: the reason why events wait; None if they do not.
         dropped: the number of events for which there was no room.
     """
 
@@ -54,11 +54,11 @@ class EventLog:
 
     @property
     def waiting(self) -> int:
-        """How many events wait; in any thread."""
+        """The number of waiting events; in any thread."""
         return len(self._waiting)
 
     def add(self, records: Sequence[Record]) -> None:
-        """Append records some time later; in any thread, and without waiting."""
+        """Queue records to be appended later. In any thread; does not block."""
         self._thread.submit(self._add(records))
 
     async def _add(self, records: Sequence[Record]) -> None:
@@ -86,7 +86,7 @@ class EventLog:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _session(self) -> None:
-        """Append all that waits, until nothing has for _IDLE_SECONDS."""
+        """Append all waiting events; end when none has waited for _IDLE_SECONDS."""
         if await find(self._access, self._spec) is None:
             await create(self._access, self._spec)
             await asyncio.sleep(_CREATED_PAUSE_SECONDS)

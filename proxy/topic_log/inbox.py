@@ -1,6 +1,6 @@
-"""Portions on their way from the log's event loop to the reader's thread: bounded, so that memory is.
+"""The bounded queue of portions between the log's event loop and the reader's thread.
 
-The loop waits while PORTIONS_MAX portions are unread; Kafka keeps the rest.
+The log stops reading while PORTIONS_MAX portions are not taken; further records stay in Kafka.
 """
 
 import asyncio

@@ -2,13 +2,13 @@
 
     session    look at the topic ─► connect ─► read to the end ─► follow, and look again every CHECK_SECONDS
 
-Any problem ends the session: it is logged once, `problem` has it while it lasts, nothing is read or appended meanwhile,
-and the next session begins after a pause. It reads on where the last one stopped, unless
-that is more than RESUME_SECONDS_MAX ago or the offset is gone: then all is read again from the beginning, since the
-topic's tombstones may have been removed in the meantime.
+Any problem ends the session. It is logged once, and `problem` has it while it lasts; nothing is read or appended until
+the next session, which begins after a pause. A session reads on where the last one stopped, unless that was more than
+RESUME_SECONDS_MAX ago or the offset is gone: then everything is read again from the beginning, since the topic's
+tombstones may have been removed in the meantime.
 
 A topic is created only by a process that has not read one of that name before. If it is deleted or replaced by another
-one of the same name, the problem lasts until the process is started again, and what was read stays in force.
+one of the same name, the problem lasts until the process is started again; the records read so far stay valid.
 
 All of it runs in the thread of a `LoopThread`, except the methods that say "in any thread".
 """
@@ -51,14 +51,14 @@ class TopicLog:
     """One log.
 
     Args:
-        thread: where it runs.
+        thread: the thread in which the log runs.
         access: the cluster.
         spec: the topic.
-        committed: read transactions, once they are committed; append none here (`proxy.topic_log.fenced` does).
+        committed: read the records of transactions when these are committed; `proxy.topic_log.fenced` appends them.
 
     Attributes:
-        inbox: what is read.
-        problem: why nothing is read; None while it is, and before the first session (`tried`).
+        inbox: the portions that were read.
+        problem: why the log cannot be read; None if it can, and before the first session (`tried`).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TopicLog:
 
     @property
     def tried(self) -> bool:
-        """Whether the first session has begun to deliver, or failed. In any thread."""
+        """Whether the first session has delivered a portion or failed. In any thread."""
         return self._tried
 
     @property
@@ -95,7 +95,7 @@ class TopicLog:
 
     @property
     def write_problem(self) -> Problem | None:
-        """Why nothing can be appended; None if it can. In any thread."""
+        """The reason why nothing can be appended; None if it can. In any thread."""
         if self.problem is not None:
             return self.problem
         if self._write_problem is None and self._writer is None and not self._committed:
@@ -185,7 +185,7 @@ class TopicLog:
         self._topic_id = topic_id
 
     async def _seek(self, reader: Reader) -> tuple[bool, int]:
-        """Choose where to read on; return whether that is the beginning, and the end for now."""
+        """Seek to where reading continues; return whether that is the beginning, and the present end offset."""
         first, end = await reader.bounds()
         position = self._position
         away = clock_ns() / 1e9 - self._current_at
@@ -222,7 +222,7 @@ class TopicLog:
         await self.inbox.put(Portion(records, self._position, begins, complete, self._topic_id))
 
     async def _watch(self, reader: Reader) -> None:
-        """Look at the topic again and again, and whether reading goes on."""
+        """Check repeatedly whether the topic is unchanged, and whether reading makes progress."""
         position = self._position
         while True:
             with suppress(TimeoutError):

@@ -29,9 +29,9 @@ class Portion(NamedTuple):
 
     Attributes:
         next_offset: the offset after these records.
-        begins: the log is read from its beginning, for the first time or once more: what was read before is void when
-            the portion that is `complete` has come.
-        complete: the log is read to where it ended when the reading began; also set for all portions after it.
+        begins: whether the log is read from its beginning, for the first time or again; records read before are void
+            as soon as a `complete` portion has arrived.
+        complete: whether the log has been read to its end as of the start of reading; also set for all later portions.
         topic_id: the topic's id, 16 bytes.
     """
 
@@ -43,7 +43,7 @@ class Portion(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a log cannot be used; `cause` is one of CAUSES."""
+    """The reason why a log cannot be used; `cause` is one of CAUSES."""
 
     cause: str
     text: str

@@ -1,7 +1,7 @@
-"""One thread with an event loop of its own, for all that runs on aiokafka.
+"""The thread with its own event loop in which all use of aiokafka runs.
 
 aiokafka decodes responses and record batches on its event loop; on the proxy's own loop that would delay clients.
-Python's threads still share the processor, so what runs here does its work in small portions.
+Python's threads share one interpreter lock, so the code that runs here works in small portions.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopThread:
-    """Starts with its creation, as a daemon: it never keeps a process alive."""
+    """A daemon thread that starts when it is created; it does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -35,7 +35,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Cancel all that runs, wait for its end for a bounded time, and end the thread. Blocks."""
+        """Cancel all coroutines, wait for their end for a bounded time, and end the thread. Blocks."""
         if not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -56,7 +56,7 @@ class LoopThread:
 
 
 def _ignored(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Take what tasks of the library leave behind when they are cancelled; tasks of Sluice's own catch everything."""
+    """Ignore the loop's report of an exception in a cancelled task of aiokafka; Sluice's own tasks catch all theirs."""
     logger.debug(
         "the topics' event loop reports: %s", context.get("message"), exc_info=context.get("exception")
     )

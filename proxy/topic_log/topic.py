@@ -1,4 +1,4 @@
-"""The topic under a log: what it must be like, what it is, and its creation."""
+"""The topic of a log: its required properties, the look-up of its actual ones, and its creation."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -46,12 +46,12 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What a topic must be like.
+    """The properties that a topic must have.
 
     Args:
         name: the topic.
         cleanup_policy: the only `cleanup.policy` that is accepted.
-        one_partition: refuse a topic with more partitions, which has no order.
+        one_partition: whether a topic with more partitions is refused, since its records have no common order.
         configs: further configs of a topic that is created here; of an existing topic differences are only logged.
     """
 
@@ -67,7 +67,7 @@ class Found:
 
     Attributes:
         write_problem: why nothing may be appended; None if it may.
-        differences: configs that Sluice would have set otherwise.
+        differences: the configs whose values differ from `TopicSpec.configs`.
     """
 
     topic_id: bytes
@@ -76,7 +76,7 @@ class Found:
 
 
 async def find(access: Access, spec: TopicSpec) -> Found | None:
-    """Look at the topic; None if it does not exist.
+    """Look up the topic; None if it does not exist.
 
     Raises:
         ProblemError: it cannot be used, or no broker responds.

@@ -52,7 +52,7 @@ class Wait(NamedTuple):
 
 
 class Wants(NamedTuple):
-    """What the client would take at most; `waits`: seconds of each minute at most, by the limit's multiple."""
+    """The most that the client would take; `waits`: seconds of each minute at most, by the limit's multiple."""
 
     rate: float
     at_least: bool

@@ -38,7 +38,7 @@ _NOTHING_SEEN: Final = (0.0,) * IDLE + (1.0,)
 
 
 class Rule(NamedTuple):
-    """What a client waits for."""
+    """The rule that a client waits for."""
 
     kind: str
     key: str
@@ -101,7 +101,7 @@ class Broker(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What happened."""
+    """An event of a member."""
 
     id: int
     at: str
@@ -119,7 +119,7 @@ class EventList(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What a member is and does."""
+    """The status of a member."""
 
     version: str
     member: str

@@ -1,6 +1,7 @@
 """The same rules, compiled, over recorded requests, for the offline pipeline. Only this package needs numpy and numba.
 
     recording               one identity's recorded requests as arrays
+    runs                    recordings of rows in nearly any order
     outcomes                what each candidate limit would have done to them
     compiler                how functions are compiled, and kept between processes
     compiled_loop           the closed loop that repeats a recording

@@ -1,4 +1,4 @@
-"""Policy `kip13` on arrays, for the backtest only: `rate.SampledRate` and `limiters.kip13.SampledThrottle`.
+"""Policy `kip13` on arrays, for the backtest only: `rate.SampledRate` and `limiters.kip13.SampledLimiter`.
 
 The one permitted second form of a rule: the same arithmetic in the same order, so that every decision equals the
 engine's to the millisecond; tests/property/test_backtest.py compares the two. The original modules explain the rules.
@@ -71,7 +71,7 @@ def begin(
 def produce(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int
 ) -> tuple[int, int]:
-    """`SampledThrottle.produce`: hold until, or 0; and the throttle time, 0 = admitted."""
+    """`SampledLimiter.produce`: hold until, or 0; and the throttle time, 0 = admitted."""
     while marks[HOLDS] and not flow[PASSED]:
         if flow[HELD_SINCE_MS] < 0:
             left_ms = _throttle_ms(ring, marks, limit, now_ms, marks[HELD])
@@ -104,7 +104,7 @@ def _pass(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms:
 
 @inlined
 def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms: int) -> int:
-    """`SampledThrottle.fetch`: the throttle time of an empty response, 0 = forwarded."""
+    """`SampledLimiter.fetch`: the throttle time of an empty response, 0 = forwarded."""
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1
@@ -128,7 +128,7 @@ def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms
 def fetch_max_bytes(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, requested: int, now_ms: int
 ) -> int:
-    """`SampledThrottle.fetch_max_bytes`."""
+    """`SampledLimiter.fetch_max_bytes`."""
     known = max(2 * flow[EXPECTED], FETCH_BYTES_MIN) if flow[EXPECTED] else requested
     granted = min(requested, int(safe), known)
     others = marks[IN_FLIGHT] - max(flow[ADMITTED], 0)
@@ -144,7 +144,7 @@ def fetch_max_bytes(
 
 @inlined
 def fetched(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
-    """`SampledThrottle.fetched`: the throttle time of this response."""
+    """`SampledLimiter.fetched`: the throttle time of this response."""
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1

@@ -1,4 +1,4 @@
-"""`schedule.ScheduledThrottle` on arrays, for the backtest only.
+"""`schedule.ScheduledLimiter` on arrays, for the backtest only.
 
 Here no Fetch stays at its broker for FETCH_MS_MAX, no request is announced, and no channel leaves.
 
@@ -106,7 +106,7 @@ def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: i
 
 @inlined
 def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, int]:
-    """`ScheduledThrottle.produce`: hold until, or 0; and the throttle time of what passes. A hold has no end here."""
+    """`ScheduledLimiter.produce`: hold until, or 0; and the throttle time of what passes. A hold has no end here."""
     _, marks, queue, places, flows = state
     flow = flows[channel]
     burst_ms = marks[BURST_MS]
@@ -141,7 +141,7 @@ def fetched_before(first: int, limit: float) -> int:
 
 @inlined
 def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledThrottle.fetch`: the throttle time of an empty response, 0 = forwarded; whether for idle Fetches."""
+    """`ScheduledLimiter.fetch`: the throttle time of an empty response, 0 = forwarded; whether for idle Fetches."""
     clock, marks, queue, places, flows = state
     flow = flows[channel]
     expected = flow[EXPECTED]
@@ -183,7 +183,7 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
 
 @inlined
 def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
-    """`ScheduledThrottle.fetch_max_bytes`."""
+    """`ScheduledLimiter.fetch_max_bytes`."""
     _, _, _, _, flows = state
     flow = flows[channel]
     if requested < flow[GRANTED]:
@@ -193,7 +193,7 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
 
 @inlined
 def fetched(state: State, channel: int, size: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledThrottle.fetched`: the throttle time; whether it is for idle Fetches. Requires an admitted Fetch."""
+    """`ScheduledLimiter.fetched`: the throttle time; whether it is for idle Fetches. Requires an admitted Fetch."""
     _, marks, _, _, flows = state
     flow = flows[channel]
     if size > flow[GRANTED]:

@@ -83,7 +83,7 @@ def backtest(
         start_s: the first second of the load.
         seconds: the number of seconds of the load.
 
-    >>> from quotas.backtest.recording import recording_of
+    >>> from quotas.backtest.runs import recording_of
     >>> second = np.arange(4) * 1_000_000
     >>> made = recording_of(connection=np.zeros(4, np.int64), at_us=second, sizes=np.full(4, 6_000_000),
     ...     service_us=np.zeros(4, np.int64), consumes=False)

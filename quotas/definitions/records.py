@@ -51,7 +51,7 @@ class RecordError(ValueError):
 
 
 class Author(NamedTuple):
-    """Who made a change, from which address, and when (ISO 8601, UTC)."""
+    """The author of a change: principal, address, and time (ISO 8601, UTC)."""
 
     name: str
     address: str

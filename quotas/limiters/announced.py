@@ -25,8 +25,8 @@ __all__ = ["ARRIVAL_MS", "Announcements"]
 # A request of 1 MB takes 80 ms at 100 Mbit/s. A second charge costs an honest client only its place in the queue.
 ARRIVAL_MS: Final = 250
 _SUSPENSION_MS: Final = 4 * ARRIVAL_MS
-# If at least one in so many bytes of a doubtful request arrived in time, it is a slow request, not a false
-# announcement. 1 MB over 2 Mbit/s is one in sixteen a charge.
+# If at least one in this many bytes of a doubtful request has arrived in time, the request is slow, not a false
+# announcement. Of 1 MB over 2 Mbit/s one byte in sixteen arrives in the time of a charge.
 _SLOW_SHARE: Final = 17
 _IN_ORDER_MS: Final = 10_000  # after the last doubtful bytes that did not come
 _POLL_MS_MIN: Final = 25
@@ -59,7 +59,7 @@ class Announcements:
         self.flows: dict[Flow, int] = {}
         self.doubtful = 0
         self.suspended_until_ms = NEVER_MS
-        self._waiting: dict[Flow, None] = {}  # whose doubtful requests wait, in the order in which they came
+        self._waiting: dict[Flow, None] = {}  # the channels whose doubtful requests wait, in order of arrival
         self.due_ms = _NEVER_DUE_MS
 
     def begin(self, flow: Flow, missing: int, now_ms: int) -> None:
@@ -98,7 +98,7 @@ class Announcements:
         self._waiting.pop(flow, None)
 
     def retry_at_ms(self, now_ms: int) -> int:
-        """The time at which a waiting doubtful request has to ask again."""
+        """The time at which a waiting doubtful request is to be decided on again."""
         return max(self.suspended_until_ms, now_ms + min(max(_POLL_MS_MIN, len(self._waiting)), ARRIVAL_MS))
 
     def remove(self, flow: Flow, now_ms: int) -> int:
@@ -134,7 +134,10 @@ class Announcements:
         return announced
 
     def _uncharge(self, flow: Flow, now_ms: int) -> int:
-        """The bytes that were charged and have not arrived."""
+        """Remove the request under way; returns its charged bytes that have not arrived.
+
+        If it was doubtful and too few of its bytes have arrived, doubtful requests are suspended.
+        """
         announced = self._discard(flow)
         lost = max(flow.announced, 0)
         if lost:

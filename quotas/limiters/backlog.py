@@ -1,5 +1,7 @@
-"""The bytes that clients would have left to send if a quota were enforced and they sent at their rate whatever happens
-(an *open loop*). In real time: what has passed is what the quota lets pass, and the rest is the backlog.
+"""The backlog of a budget that is only observed: the bytes that clients would have left to send with enforcement.
+
+The clients are taken to keep their rate although they are throttled (an *open loop*). In real time, the quota lets a
+part of their bytes pass; the rest is the backlog.
 """
 
 from typing import Protocol
@@ -16,11 +18,11 @@ class Backlog(Protocol):
         """Add bytes that were sent; `limit` is in bytes/s."""
 
     def bytes(self, limit: float, now_ms: int) -> float:
-        """Return the bytes that are left."""
+        """Return the backlog in bytes; `limit` is in bytes/s."""
 
 
 class SampledBacklog:
-    """Behind Kafka's sampled windows.
+    """The backlog of a limit over Kafka's sampled windows.
 
     >>> backlog = SampledBacklog(11, 1000)
     >>> backlog.add(12_000, 1_000, 0)
@@ -49,7 +51,7 @@ class SampledBacklog:
 
 
 class PacedBacklog:
-    """Behind a schedule with a burst.
+    """The backlog of a virtual schedule with a burst.
 
     >>> backlog = PacedBacklog(burst_ms=2000)
     >>> backlog.add(5_000, 1_000, 0)

@@ -62,19 +62,19 @@ class TokenBucket:
         self._burst, self.burst = burst, burst * self._share
 
     def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of rate and burst from now on; no tokens are added, and those beyond the burst are lost."""
+        """Use this share of rate and burst from now on; no tokens are added, and tokens beyond the burst are lost."""
         self.tokens(now_ms)
         self._share = share
         self.configure(self.limit, self._burst)
         self._tokens = min(self._tokens, self.burst)
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin without tokens, but for those that were added since that time."""
+        """Begin as if the bucket had been empty at `since_ms`."""
         self._tokens, self._filled_ms = 0.0, min(since_ms, now_ms)
 
     @property
     def decides_again(self) -> bool:
-        """What has waited passes."""
+        """False: a request that has waited is charged without another decision."""
         return False
 
     def used(self) -> float:
@@ -89,7 +89,7 @@ class TokenBucket:
         return self._tokens
 
     def elapse(self, ms: int) -> None:
-        """Be as if so much more time had passed."""
+        """Act as if `ms` more had passed since the last refill."""
         self._filled_ms -= ms
 
     def overdrawn(self, now_ms: int) -> bool:
@@ -110,10 +110,10 @@ class TokenBucket:
         self._used += count
 
     def settle(self, now_ms: int) -> None:
-        """Clear the debt: it was made while quotas were not enforced."""
+        """Begin to enforce: clear the debt that was made without enforcement."""
         self._tokens = max(0.0, self.tokens(now_ms))
 
     def throttle_ms(self, now_ms: int) -> int:
-        """The time until it is no longer overdrawn, rounded to the nearest millisecond; 0 if it is not."""
+        """The time until the bucket is no longer overdrawn, rounded to the nearest ms; 0 if it is not overdrawn."""
         tokens = self.tokens(now_ms)
         return math.floor(min(-tokens / self.rate * 1000, THROTTLE_MS_MAX) + 0.5) if tokens < 0 else 0

@@ -1,15 +1,16 @@
 """Start-time fair queueing in bytes among the channels of one identity (the `schedule` policy).
 
-A channel's tag is the virtual time, in bytes, at which its next request begins: the end of its own last request, or
-the virtual time if that is later. The lowest tag is next, equal tags in order of arrival. So channels that always
-have something to send get equal bytes whatever the size of their requests, and one that sends little is soon served.
+A channel's *tag* is the virtual time, in bytes, at which its next request begins: the end of its own last request, or
+the virtual time if that is later. The channel with the lowest tag is next; equal tags are in order of arrival. So
+channels that always have requests waiting get equal bytes whatever the size of their requests, and a channel that sends
+little does not wait long.
 
 The queue has one place for every Produce that waits at its header, and one for every channel that was told to retry: a
 reservation of the size of its last request. Virtual time is the start of the last request that passed, or of the first
 place if that is earlier. Two refinements, both found in simulation:
 
-- A channel without a waiting request (its round trip is longer than its slots) keeps up to half a burst of its share;
-  otherwise large requests of others pass in every gap, and it gets one small request for each of them.
+- A channel without a waiting request (its round trip is longer than the time between its slots) keeps up to half a
+  burst of its share; otherwise large requests of others pass in every gap, one for each small request of this channel.
 - A new channel starts where the virtual time was one to two bursts ago, so that a channel that came a moment earlier
   and took the whole burst does not stay ahead of it for a minute. Clients with a new channel for every request would
   hold the virtual time back for ever; so each new channel moves the mark, as if there were at least NEWCOMER_SHARE
@@ -32,7 +33,7 @@ NEWCOMER_SHARE: Final = 8
 
 
 class FairQueue:
-    """The places of one identity, and its virtual time."""
+    """The places in the queue of one identity's channels, and the queue's virtual time."""
 
     __slots__ = (
         "_mark",
@@ -59,7 +60,7 @@ class FairQueue:
         self.flows: list[Flow] = []
 
     def enter(self, flow: Flow) -> int:
-        """Return the index of the channel's place, or the one that it would get."""
+        """Return the index of the channel's place, or of the place that it would get; brings its tag up to date."""
         if flow.queued:
             return self._index(flow)
         if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with
@@ -71,7 +72,9 @@ class FairQueue:
         return bisect_right(self._tags, flow.tag)
 
     def bytes_ahead(self, flow: Flow, index: int) -> tuple[int, int]:
-        """Return the bytes ahead of a place: one request of each channel; and their whole share up to its tag."""
+        """Return the bytes ahead of the place at `index`: those of one request of each channel ahead, and those of
+        their whole shares up to this channel's tag.
+        """
         if not index:
             return 0, 0
         once = sum(self._sizes[:index])
@@ -98,7 +101,7 @@ class FairQueue:
         )
 
     def put(self, flow: Flow, size: int) -> None:
-        """Insert the channel's place, or keep it if its size is the same."""
+        """Insert a place of `size` bytes for the channel, or change the size of its place."""
         if flow.queued:
             if flow.size != size:
                 self._sizes[self._index(flow)] = size
@@ -128,7 +131,7 @@ class FairQueue:
         ]
         if all(kept):
             return
-        # All at once: thousands may be late together, and each that is taken away alone moves all behind it.
+        # All at once: thousands may be late together, and removing one by itself moves all places behind it.
         for flow in compress(flows, map(not_, kept)):
             flow.queued = False
         self._tags = list(compress(self._tags, kept))

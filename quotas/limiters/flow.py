@@ -1,7 +1,8 @@
-"""A limiter's state of one channel in one direction: created by `Throttle.flow()`, ended by `Throttle.leave()`.
+"""A limiter's state of one channel in one direction (`Flow`), and the interface of a limiter (`Limiter`).
 
-It has attributes and no behaviour: a channel holds one for each direction, and only the limiter that owns it changes
-it. The rules are in `throttles.bandwidth` and in the policies.
+`Throttle.flow()` creates a flow, `Throttle.leave()` ends it. A flow has attributes and no behaviour: a channel holds
+one for each direction, and only the limiter that owns it changes it. The rules are in `throttles.bandwidth` and in the
+policies.
 """
 
 from typing import Final, Protocol
@@ -90,7 +91,7 @@ class Flow:
 
 
 class Counted(Protocol):
-    """A throttle, as far as the demand of its limiter needs it."""
+    """A throttle that counts bytes; a limiter sums those of its throttles (`Lendable.used`)."""
 
     bytes_total: int
 
@@ -107,7 +108,7 @@ class Limiter(Lendable, Protocol):
         """Apply a new limit or new options live; what was recorded stays."""
 
     def settle(self, now_ms: int) -> None:
-        """Enforcement begins: clear the debt of unenforced requests, and keep only the burst that they left."""
+        """Begin to enforce: clear the debt of unenforced requests, and keep only the burst that they left."""
 
     def use_up_burst(self, now_ms: int) -> None:
         """Replace another limiter: start without its debt and without a burst."""
@@ -128,36 +129,37 @@ class Limiter(Lendable, Protocol):
         """As `Throttle.delivered`."""
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
-        """Record bytes that pass whatever the limit is; returns the throttle time in ms for what is over."""
+        """Record bytes that pass whatever the limit is; returns the throttle time in ms for the excess."""
 
     @property
     def rate(self) -> float:
         """The share of the limit, in bytes/s."""
 
     def new_backlog(self) -> Backlog:
-        """Return the backlog of clients that do not wait for their responses."""
+        """Create the backlog of clients that do not wait for their responses."""
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
-        """Return how long it is until a request of this size may pass, at least.
+        """Return the least time in ms until a request of `size` bytes may pass.
 
         Args:
-            alone: whether no other connection has charged since this one did, so that its mute was for its own.
+            consumes: whether it is a Fetch, not a Produce.
+            alone: whether no other connection has been charged since this one, so that its last mute covers all debt.
         """
 
     def muted_until_next(self, consumes: bool) -> bool:
-        """Whether a channel that has passed is muted until its next request may pass."""
+        """Whether a channel whose request has passed is muted until its next request may pass."""
 
     def free_ms(self, now_ms: int) -> int:
-        """Return for how long it has been within its limit, after all charges; 0 if it is not."""
+        """Return the unused part of the limit as time in ms at its rate; 0 if the limit is exceeded."""
 
     def elapse(self, ms: int) -> None:
-        """Be as if so much more time had passed."""
+        """Move all records back by `ms`, as if that much more time had passed."""
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
         """As `Throttle.announce`."""
 
     def take_back(self, now_ms: int) -> None:
-        """Return the charge of announced bytes that did not arrive in time; they are then in `Flow.lost`."""
+        """Take back the charge of announced bytes that did not arrive in time; `Flow.lost` has their number."""
 
     def request_arrived(self, flow: Flow) -> None:
         """As `Throttle.request_arrived`."""

@@ -1,12 +1,13 @@
-"""GCRA: the schedule on which everything that passed is paid for at a rate (policy `schedule`).
+"""The virtual schedule of policy `schedule`: the generic cell rate algorithm (GCRA).
 
-`_paid_ms` is the time at which everything that passed will have been paid for. A request may pass while that is at
-most the burst ahead; passing moves it by size / rate. So at most burst + rate * t + one request pass in any t.
+Bytes that pass are paid for at the rate, one after the other. `_paid_ms` is the time at which all of them are paid for.
+A request may pass while this time is at most the burst ahead of now; it moves the time on by size / rate. So in any
+time t, at most burst + rate * t bytes and one request pass.
 
-The rate is a share of the limit: 1 in a process of its own, less where several processes have the limit together
-(`quotas.sharing`). A change of the limit keeps what is owed in bytes, and the burst is the new limit's. A change of the
-share keeps credit and debt in bytes: a raised share adds no burst, a lowered one clips it. So shares that are moved
-between processes, and add up to at most 1, make no credit.
+The rate is the process's share of the limit: all of it, or less if several processes share the limit
+(`quotas.sharing`). A change of the limit keeps the debt in bytes; the burst becomes that of the new limit. A change of
+the share keeps credit and debt in bytes: a higher share adds no burst, a lower one clips it. So moving shares between
+processes, which add up to at most 1, creates no credit.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ class VirtualSchedule:
     """The schedule of one identity.
 
     Args:
-        limit: in bytes/s, of all processes together.
+        limit: the limit of all processes together, in bytes/s.
 
     >>> schedule = VirtualSchedule(1_000_000, burst_ms=1000, now_ms=0)
     >>> schedule.lend(0.25, 0)  # 1 MB of credit, clipped to a quarter of it
@@ -47,7 +48,7 @@ class VirtualSchedule:
         self._returned_ms = 0.0  # how much of the schedule was given back so far
 
     def limit_to(self, limit: float, now_ms: int) -> None:
-        """Change the limit; what is owed in bytes stays owed."""
+        """Change the limit; the debt in bytes stays the same."""
         assert limit > 0, "a definition checks this"
         self.limit = limit
         self._change_rate(limit * self._share / 1000.0, now_ms, now_ms)
@@ -59,15 +60,15 @@ class VirtualSchedule:
         self._change_rate(self.limit * share / 1000.0, now_ms + self._burst_ms, now_ms)
 
     def credit_bytes(self, now_ms: int) -> float:
-        """The bytes that may pass at once; negative: what is owed beyond the burst."""
+        """The bytes that may pass at once; if negative, the debt beyond the burst."""
         return (self._burst_ms + now_ms - max(self._paid_ms, now_ms)) * self._rate
 
     def elapse(self, ms: int) -> None:
-        """Be as if so much more time had passed (`virtual_time`)."""
+        """Move the schedule back by `ms`, as if that much more time had passed (`virtual_time`)."""
         self._paid_ms -= ms
 
     def free_ms(self, now_ms: int) -> int:
-        """Return for how long the burst has not been used up; 0 if it is."""
+        """Return the unused part of the burst, in ms; 0 if the burst is used up."""
         return max(0, int(now_ms + self._burst_ms - self._paid_ms))
 
     @property
@@ -76,24 +77,24 @@ class VirtualSchedule:
         return self._rate * 1000
 
     def new_backlog(self) -> Backlog:
-        """Return the backlog of clients that do not wait."""
+        """Create the backlog of clients that do not wait for their responses."""
         return PacedBacklog(self._burst_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Enforcement begins: what passed before is no debt, but no more of the burst is left than it left."""
+        """Begin to enforce: clear the debt of what passed before; the used part of the burst stays used."""
         self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
         self.virtual_time = None
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Begin without a burst at this time, since what passed before is not known here; it is no debt."""
+        """Begin without a burst and without debt, since the bytes that passed before are not known here."""
         self._paid_ms = float(now_ms + self._burst_ms)
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin without a burst, but for what has come since that time."""
+        """Begin as if the burst had been used up at `since_ms`."""
         self._paid_ms = float(max(now_ms, since_ms + self._burst_ms))
 
     def debt_bytes(self, now_ms: int) -> float:
-        """Bytes that passed and that neither the burst nor the time since has paid for."""
+        """The bytes that passed beyond the burst and are not paid for yet."""
         return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
 
     def _charge(self, size: int, now_ms: int) -> None:
@@ -101,14 +102,14 @@ class VirtualSchedule:
         self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
 
     def _note_charge(self, flow: Flow) -> None:
-        """Remember where the flow's charge has moved the schedule to."""
+        """Store the end of the flow's charge in the schedule, for `_give_back`."""
         flow.until_ms = int(self._paid_ms)
         flow.returned_ms = int(self._returned_ms)
 
     def _give_back(self, flow: Flow, size: int, now_ms: int) -> None:
-        """Take back a flow's charge, but for what time has paid of it: that is no credit.
+        """Take back `size` bytes of a flow's charge, except the part that time has paid for, which is no credit.
 
-        What was given back since then has moved the end of this charge as well.
+        Charges that were given back since then have moved the end of this charge as well.
         """
         left_ms = flow.until_ms - (ceil(self._returned_ms) - flow.returned_ms) - now_ms
         if left_ms > 0:
@@ -118,11 +119,11 @@ class VirtualSchedule:
             self._returned_ms += returned_ms
 
     def _under_way(self) -> Iterable[Flow]:
-        """The channels with a charge that may be given back."""
+        """Return the channels with a charge that may be given back."""
         return ()
 
     def _change_rate(self, rate: float, fixed_ms: int, now_ms: int) -> None:
-        """Change the rate: bytes between the schedule and the time `fixed_ms` stay the same."""
+        """Change the rate (bytes per ms) so that the bytes between `fixed_ms` and `_paid_ms` stay the same."""
         before, self._rate = self._rate, rate
         if rate == before:
             return

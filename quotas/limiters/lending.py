@@ -1,4 +1,4 @@
-"""What a limiter needs so that several processes can have its limit together (`quotas.sharing.budgets`)."""
+"""The interfaces by which several processes share the limit of a limiter (`quotas.sharing.budgets`)."""
 
 from typing import Final, Protocol
 
@@ -20,29 +20,29 @@ class Lendable(Protocol):
 
     @property
     def decides_again(self) -> bool:
-        """Whether a request that comes after a shortened mute is decided on again, and not charged before."""
+        """Whether a request that arrives after a shortened mute is decided on again before it is charged."""
 
     def lend(self, share: float, now_ms: int) -> None:
         """Use this share of the limit from now on; credit and debt stay the same."""
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin without a burst, but for what has come since that time."""
+        """Begin as if the burst had been used up at `since_ms`."""
 
     def used(self) -> float:
-        """Return what was used so far, in the limit's unit."""
+        """Return the amount used so far, in the limit's unit."""
 
 
 class Budgets(Protocol):
-    """The shares of this process."""
+    """The shares that this process has of its limiters' limits."""
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
         """Give a new limiter its share; it begins without a burst."""
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Give a limiter its share again."""
+        """Give a limiter its current share."""
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
-        """Note that a connection waits; returns the decision to carry out."""
+        """Note that the connection `waiting` has to wait; returns the decision to carry out."""
 
     def end(self, limiter: Lendable) -> None:
         """Forget a limiter."""
@@ -54,8 +54,8 @@ class ThrottleSource(Protocol):
     Attributes:
         version: replaced by every change of definitions, options and shares; throttles compare it.
         budgets: None if this process has every quota by itself.
-        lease_until_ms: from then on limiters take their shares again before they are used; None while no lease can end,
-            so that a process by itself compares no times.
+        lease_until_ms: the end of the lease of the shares; None while no lease can end, so that a single process
+            compares no times.
     """
 
     version: object
@@ -64,4 +64,4 @@ class ThrottleSource(Protocol):
     lease_until_ms: int | None
 
     def end_lease(self, now_ms: int) -> None:
-        """Have every limiter take its share again before it is used, if the lease of the shares is over."""
+        """If the lease of the shares is over, make every limiter take its share again before its next use."""

@@ -139,10 +139,10 @@ class SampledRate:
             excess -= taken
 
     def spread(self, per_second: float, now_ms: int) -> None:
-        """Record a rate as if it had been there for the whole window; a negative one takes recorded bytes back.
+        """Add `per_second` bytes/s over the whole window; a negative rate subtracts recorded bytes.
 
-        So a limit that is changed by as much leaves the room in the window as it is, and gains room as time passes, no
-        sooner: what is added to a sample are the bytes of the time since the sample before it.
+        If the limit changes by the same rate, the room in the window stays the same, and grows only as time passes:
+        each sample gets the bytes of the time since the sample before it.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(4_000, 0)
@@ -165,7 +165,7 @@ class SampledRate:
             self.total += part
 
     def begin_full(self, per_second: float, now_ms: int) -> None:
-        """Begin anew as if a rate had been there for the whole window.
+        """Remove all records, and begin with a window in which `per_second` bytes/s were recorded throughout.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.begin_full(500, 0)
@@ -177,7 +177,7 @@ class SampledRate:
         self.spread(per_second, now_ms)
 
     def _fill_gaps(self, begin_ms: int, now_ms: int) -> None:
-        """Have samples in the whole window, which stays as long as it is; the last record is now."""
+        """Insert empty samples where the window has none; its length stays the same, and the last record is now."""
         current = self._current
         ring = zip(self._starts, self._lasts, self._sums, strict=True)
         kept = sorted(one for place, one in enumerate(ring) if one[2] and place != current)
@@ -231,12 +231,12 @@ class SampledRate:
         return self.total / (window_ms / 1000.0)
 
     def throttle_ms(self, limit: float, now_ms: int, also: int = 0) -> int:
-        """X: how long to wait until the window is within `limit` bytes/s; 0 = it is (or rounds to nothing).
+        """X: the time in ms until the window is within `limit` bytes/s; 0 if it is, or if X rounds to 0.
 
         Args:
             limit: T, bytes per second.
             now_ms: the time of the decision, not before the last record.
-            also: bytes to add that are not recorded.
+            also: bytes to count that are not recorded; may be negative.
         """
         window_ms = self.window_ms(now_ms)  # first: it empties obsolete samples
         observed = (self.total + also) / (window_ms / 1000.0)

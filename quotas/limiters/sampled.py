@@ -1,11 +1,11 @@
-"""A limit over Kafka's sampled windows (`rate`), of which this process has a share.
+"""This process's share of a limit over Kafka's sampled windows (`rate`).
 
-The share is 1 in a process of its own, less where several processes have the limit together (`quotas.sharing`). A
-change of the share leaves the room in the windows as it is: a raised share adds no burst, a lowered one is felt as the
-windows move on. So shares that are moved between processes, and add up to at most 1, make no credit.
+The share is 1, or less if several processes share the limit (`quotas.sharing`). A change of the share leaves the room
+in the windows as it is: a higher share adds no burst, a lower one takes effect as the windows move on. So moving shares
+between processes, which add up to at most 1, creates no credit.
 
-What is recorded, and what follows from an exceeded limit, is said by the limiters for bytes (`kip13`), request time
-(`throttles.request`) and connections (`throttles.connections`).
+What is recorded, and what happens above the limit, is defined by the limiters of bytes (`kip13`), of request time
+(`throttles.request`) and of connections (`throttles.connections`).
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ class SampledLimit:
     """A limit per second over windows.
 
     Args:
-        limit: of all processes together.
+        limit: the limit of all processes together, per second.
 
     >>> limit = SampledLimit(1_000, samples=11, window_ms=1000)
     >>> limit.lend(0.25, 0)
@@ -61,7 +61,7 @@ class SampledLimit:
         self._update()
 
     def resize(self, samples: int, window_ms: int, now_ms: int) -> bool:
-        """Change number and length of the windows; returns whether they differ, so that all is in one sample now."""
+        """Change number and length of the windows. If they differ, all records move to one sample; returns whether."""
         if (samples, window_ms) == (self._samples, self.window_ms):
             return False
         recorded = self._rate.total
@@ -79,33 +79,33 @@ class SampledLimit:
         self._update()
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
-        """Begin with full windows, if they began at that time."""
+        """Begin as if the windows had been full at `since_ms`."""
         if now_ms < since_ms + self._rate.keep_ms:
             self._rate.begin_full(self._limit, since_ms)
 
     def elapse(self, ms: int) -> None:
-        """Be as if so much more time had passed (`virtual_time`)."""
+        """Move all records back by `ms`, as if that much more time had passed (`virtual_time`)."""
         self._rate.elapse(ms)
 
     def free_ms(self, now_ms: int) -> int:
-        """Return for how long the windows have been within the limit, if they move evenly; 0 if they are not."""
+        """Return the room in the windows as time in ms at the limit; 0 if the limit is exceeded."""
         return max(0, int(self.room(now_ms) * 1000 / self._limit))
 
     def settle(self, now_ms: int) -> None:
-        """Enforcement begins: what passed before is no debt, but the windows are as full as it left them."""
+        """Begin to enforce: clear the excess of what passed before; the windows stay full up to the limit."""
         self._rate.trim(self._limit, now_ms)
         self.virtual_time = None
 
     @property
     def decides_again(self) -> bool:
-        """What has waited passes."""
+        """False: a request that has waited is charged without another decision."""
         return False
 
     def room(self, now_ms: int) -> int:
-        """What may be recorded now without exceeding the share of the limit; negative if it is exceeded."""
+        """Return the amount that may be recorded now within this process's share; negative if it is exceeded."""
         return self._rate.left(self._limit, now_ms)
 
     def _update(self) -> None:
-        """Compute the share of the limit, and what the smallest window allows (`_safe`)."""
+        """Compute this process's part of the limit, and the amount that the smallest window allows (`_safe`)."""
         self._limit = max(self.limit * self._share, _LIMIT_MIN)
         self._safe = self._limit * (self._samples - 1) * self.window_ms / 1000.0

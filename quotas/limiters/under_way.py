@@ -1,15 +1,14 @@
-"""Fetches of one identity that are with their brokers (the `schedule` policy): what they may bring beyond their charge.
+"""Fetches of one identity at their brokers (policy `schedule`), and the bytes that they may bring beyond their charge.
 
-A Fetch is charged beforehand with what the last one brought. What it was granted, or the largest batch seen (a broker
-returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins. While
-it waits at the broker, the schedule moves on and pays for its charge. The part that is paid is exposed too, since the
-response may still bring these bytes, at once with those of other Fetches.
-`schedule` decides what may be exposed at a time, its *room*; this module counts, and knows neither a clock nor the
-schedule.
+A Fetch is charged beforehand with the size of the channel's last response. The response may be larger: as large as the
+max_bytes granted, or as the largest batch seen, since a broker returns one whole batch whatever max_bytes is. The
+difference is *exposed* until the response begins. While the Fetch waits at the broker, time pays for its charge; the
+paid part is exposed as well, since the response may still bring these bytes, together with those of other Fetches.
+`schedule` decides how many bytes may be exposed at a time, the *room*; this module counts them, without a clock.
 
-A crowd: more Fetches want to be with their brokers than the room is for. Then each waits there for a part of a second
-only, and its channel *rests* after that in proportion, so that three quarters of the room are in use: a Fetch that
-finds records at once hardly rests, and finds a place, however many wait in vain.
+In a *crowd* more Fetches are to be at their brokers than the room allows. Then each waits there only for a part of a
+second, and afterwards its channel *rests* in proportion to that wait, so that three quarters of the room are in use. A
+Fetch that finds records at once hardly rests, and finds a place, however many others wait without finding records.
 """
 
 from math import ceil
@@ -21,44 +20,44 @@ __all__ = ["FetchesUnderWay"]
 
 # A forwarded Fetch may ask for its share of this much time of the rate.
 FETCH_QUANTUM_MS: Final = 500
-# An idle channel's Fetch may ask for this much time of the rate, and for max.partition.fetch.bytes' default at most.
+# An idle channel's Fetch may ask for this much time of the rate, at most the default of max.partition.fetch.bytes.
 IDLE_FETCH_MS: Final = 100
 IDLE_FETCH_BYTES_MAX: Final = 1_048_576
-# The burst's part that is kept for what idle Fetches may bring, one in so many: they leave the rest to busy ones, and
-# share it where many are under way.
+# One part in this many of the burst is kept for the bytes that idle Fetches may bring. They share it if many are under
+# way, and leave the rest to busy ones.
 EXPOSED_SHARE: Final = 4
-# But each counts with at least as much as producers batch by default (batch.size), since brokers return whole batches;
-# of small bursts with less, so that so many may be under way.
+# But each Fetch counts with at least the default batch size of producers (batch.size), since brokers return whole
+# batches; with less if the burst is small, so that IDLE_AT_A_TIME of them may be under way.
 BATCH_BYTES_MIN: Final = 16_384
 IDLE_AT_A_TIME: Final = 128
-# A Fetch without history may bring a batch of any size, whatever it is granted. It is taken for the largest that
-# brokers accept by default (message.max.bytes), or for a tenth of a second's quota if that is more, so that at most
-# eight of unknown size are with brokers at a time; for half a second at most, and for no more than is left of the
-# burst, but for this much time of the rate: then such Fetches go out one by one.
+# A Fetch without history may bring a batch of any size, whatever it is granted. The estimate is the largest batch that
+# brokers accept by default (message.max.bytes), or a tenth of a second's quota if that is more, but at most half a
+# second's quota and the rest of the burst; so at most eight of unknown size are at brokers at a time. It is at least
+# this much time of the rate: if the burst is nearly used up, such Fetches are forwarded one by one.
 FIRST_FETCH_BYTES: Final = 1_048_588
 FIRST_FETCH_MS: Final = 50
-# Of the room, this much is used where more Fetches want a place: one that finds records at once finds one free.
+# The part of the room that is used in a crowd, so that a Fetch that finds records at once finds a place.
 ROOM_USED_PERCENT: Final = 75
-# In a crowd a channel's wait and rest take this long together, but a Fetch waits for this long at least.
+# In a crowd a channel's wait and rest together take CROWDED_ROUND_MS, and the wait at least CROWDED_WAIT_MS.
 CROWDED_ROUND_MS: Final = 500
 CROWDED_WAIT_MS: Final = 100
-CROWDED_MS: Final = 1_000  # a crowd is taken to last for so long
-# No Fetch waits longer: what it may bring is kept for it. Clients ask for half a second to five seconds.
+CROWDED_MS: Final = 1_000  # the time for which a crowd is taken to last
+# The longest wait of a Fetch, since the bytes that it may bring are kept for it. Clients ask for 0.5 to 5 s.
 FETCH_WAIT_MS_MAX: Final = 5_000
-FIRST_WAIT_MS: Final = 500  # a channel's first one, which is charged with what other channels' bring
-# A Fetch that is with its broker for longer than this is charged with all it may bring.
+FIRST_WAIT_MS: Final = 500  # of a channel's first Fetch, charged with the size of other channels' responses
+# A Fetch that is at its broker for longer than this is charged with all bytes that it may bring.
 FETCH_MS_MAX: Final = 6_000
-BATCH_MS: Final = 300_000  # the largest batch beyond what was asked for is remembered for one to two of these
+BATCH_MS: Final = 300_000  # a response larger than its Fetch was granted counts for one to two of these
 
 
 class FetchesUnderWay:
-    """Whose they are, what each was granted, and what all together may bring beyond their charges.
+    """The Fetches of one identity that are at their brokers.
 
     Attributes:
-        exposed: in bytes.
-        flows: whose they are, the oldest first.
-        resting: whose channels were told to come back later, because of a crowd.
-        crowded_until_ms: there is a crowd until then.
+        exposed: the bytes that all of them together may bring beyond their charges.
+        flows: their channels' flows, the oldest Fetch first.
+        resting: the flows of channels that were muted because of a crowd.
+        crowded_until_ms: the time at which the crowd is taken to end; in the past without one.
 
     >>> fetches, flow = FetchesUnderWay(0), Flow()
     >>> fetches.configure(2000.0, 1000)  # bytes per ms
@@ -90,14 +89,14 @@ class FetchesUnderWay:
         self.flows: dict[Flow, None] = {}
         self.resting: dict[Flow, None] = {}
         self.crowded_until_ms = now_ms
-        self._batch = 0  # the largest response of late that was more than its Fetch had asked for
-        self._largest = 0  # the same, with the span of time before included
+        self._batch = 0  # the largest response in this period that exceeded what its Fetch was granted
+        self._largest = 0  # the same for this period and the one before
         self._batch_until_ms = now_ms + BATCH_MS
         self._quantum = self._idle = self._shared = self._floor = self._burst_ms = 0
         self._rate = 0.0
 
     def configure(self, rate: float, burst_ms: int) -> None:
-        """Grant by this rate, in bytes per ms, and this burst from now on."""
+        """Set the rate, in bytes per ms, and the burst by which later Fetches are granted bytes."""
         self._quantum = int(rate * FETCH_QUANTUM_MS)
         self._idle = min(int(rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
         self._rate = rate
@@ -107,11 +106,12 @@ class FetchesUnderWay:
         self._floor = min(self._idle, BATCH_BYTES_MIN, burst // IDLE_AT_A_TIME)
 
     def begin(self, flow: Flow, expected: int, known: bool, waiting: int, now_ms: int) -> None:
-        """A Fetch is forwarded that was charged as `expected`.
+        """Register a Fetch that is forwarded, and set the bytes that it is granted and exposes.
 
         Args:
-            known: whether that is what a Fetch has brought before; a guess is not gone beyond.
-            waiting: how many channels have a place in the queue.
+            expected: the bytes that it was charged with.
+            known: whether `expected` is the size of an earlier response; if it is a guess, no more is granted.
+            waiting: the number of channels with a place in the queue.
         """
         flow.admitted = expected
         flow.forwarded_ms = now_ms
@@ -136,7 +136,7 @@ class FetchesUnderWay:
         self.exposed += exposed
 
     def expected_share(self, expected: int, waiting: int) -> int:
-        """What a Fetch will bring that is expected to bring so much, but has to share with so many that wait.
+        """Return how many of the expected bytes a Fetch will be granted while `waiting` other channels wait.
 
         >>> fetches = FetchesUnderWay(0)
         >>> fetches.configure(2000.0, 1000)
@@ -146,12 +146,12 @@ class FetchesUnderWay:
         return min(expected, max(self._quantum // (waiting + 1), self._largest))
 
     def expose_paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
-        """Expose what time has paid of the charges by now: it is no longer part of what is owed, and may still come.
+        """Expose the part of each charge that time has paid for: it is no longer owed, and its bytes may still come.
 
         Args:
             rate: in bytes per ms.
-            now_ms: the schedule's.
-            returned_ms: how much of the schedule was given back so far.
+            now_ms: the current time.
+            returned_ms: the charges that were given back to the schedule so far, in ms of it.
         """
         for flow in self.flows:
             left_ms = flow.until_ms + 1 - (returned_ms - flow.returned_ms) - now_ms  # its end is rounded down
@@ -162,7 +162,11 @@ class FetchesUnderWay:
                 flow.admitted = unpaid
 
     def first_estimate(self, rate: float, left_ms: float) -> int:
-        """What a Fetch without history is taken for, at so many bytes per ms, with so much left of the burst.
+        """Return the bytes expected of a Fetch without history.
+
+        Args:
+            rate: in bytes per ms.
+            left_ms: the unused part of the burst.
 
         >>> FetchesUnderWay(0).first_estimate(2000.0, 1000), FetchesUnderWay(0).first_estimate(200_000.0, 1000)
         (1000000, 20000000)
@@ -171,16 +175,16 @@ class FetchesUnderWay:
         return ceil(min(max(left_ms, FIRST_FETCH_MS), most_ms) * rate)
 
     def concurrent_max(self, room: int) -> int:
-        """How many may be with their brokers at a time: as many as use three quarters of so many bytes."""
+        """Return the number of Fetches that together expose three quarters of `room` bytes; at least 1."""
         each = max(self.exposed // len(self.flows) if self.flows else 0, self._floor, 1)
         return max(1, room * ROOM_USED_PERCENT // 100 // each)
 
     def _room(self, ahead_ms: float) -> int:
-        """Bytes that may be exposed in all: the burst, less half of what is used of it."""
+        """Return the bytes that may be exposed in all: the burst, less half of the part in use (`ahead_ms`)."""
         return int((self._burst_ms - max(0.0, ahead_ms) / 2) * self._rate)
 
     def wait_ms_max(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
-        """How long a Fetch that is forwarded now may wait at its broker for bytes to come."""
+        """Return the longest time in ms that a Fetch forwarded now may wait at its broker for records."""
         if now_ms >= self.crowded_until_ms:
             return FETCH_WAIT_MS_MAX if flow.expected else FIRST_WAIT_MS
         concurrent_max = self.concurrent_max(self._room(ahead_ms))
@@ -188,7 +192,7 @@ class FetchesUnderWay:
         return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * concurrent_max // wanted)
 
     def rest_ms(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
-        """How long the channel of a Fetch that has ended leaves its place to others, in a crowd.
+        """Return the rest, in ms, of a channel whose Fetch has ended in a crowd; 0 if there is room for all.
 
         >>> fetches, flow = FetchesUnderWay(0), Flow()
         >>> fetches.configure(2000.0, 1000)
@@ -208,22 +212,22 @@ class FetchesUnderWay:
         return min((now_ms - flow.forwarded_ms) * beyond // concurrent_max, FETCH_WAIT_MS_MAX)
 
     def mark_crowded(self, flow: Flow, now_ms: int) -> None:
-        """There is no room for this one."""
+        """Note that there was no room for this channel's Fetch: it rests, and the crowd lasts longer."""
         self.crowded_until_ms = now_ms + CROWDED_MS
         self.resting[flow] = None
 
     def record_batch(self, size: int) -> None:
-        """A response of so many bytes has come, which is more than its Fetch was granted: one large batch."""
+        """Note a response of more bytes than its Fetch was granted: it has one large batch."""
         self._batch = max(self._batch, size)
         self._largest = max(self._largest, size)
 
     def remove(self, flow: Flow) -> None:
-        """Its channel is closed, or has other limits now."""
+        """Remove a channel that was closed or has another limiter now."""
         self.end(flow)
         self.resting.pop(flow, None)
 
     def end(self, flow: Flow) -> None:
-        """It is not under way any more."""
+        """End the channel's Fetch, if it has one at its broker, with its exposed bytes."""
         self.exposed -= flow.exposed
         flow.exposed = 0
         flow.admitted = -1
@@ -231,7 +235,7 @@ class FetchesUnderWay:
             del self.flows[flow]
 
     def overdue(self, now_ms: int) -> Flow | None:
-        """The oldest one, if it is with its broker for too long; it is not given twice. One a call."""
+        """Remove and return the oldest Fetch if it is at its broker for too long, else None. Call it repeatedly."""
         for flow in self.flows:
             if now_ms < flow.forwarded_ms + FETCH_MS_MAX:
                 return None
@@ -240,13 +244,13 @@ class FetchesUnderWay:
         return None
 
     def clear_exposed(self, flow: Flow) -> None:
-        """All that it may bring is charged by now."""
+        """Move the Fetch's exposed bytes to its charge: the caller has charged them."""
         flow.admitted += flow.exposed
         self.exposed -= flow.exposed
         flow.exposed = 0
 
     def expire(self, now_ms: int) -> None:
-        """Let go of channels that rested and did not come back, and of the largest batch of long ago."""
+        """Remove resting channels that did not retry in time, and forget a largest batch of long ago."""
         if self.resting:
             for flow in [flow for flow in self.resting if now_ms > flow.due_ms + GRACE_MS]:
                 del self.resting[flow]

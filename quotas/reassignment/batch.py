@@ -1,4 +1,4 @@
-"""The next steps over all partitions, within the limits (KIP-435, "Collecting a reassignment batch", put right).
+"""The next steps of all partitions, within the limits (KIP-435, "Collecting a reassignment batch", corrected).
 
 Leader movements first, up to their limit, then the others; but steps that have waited `PATIENCE_ROUNDS` precede them,
 the longest wait first. A *round* is a batch that began at least one step. For the step that has waited longest and
@@ -63,7 +63,7 @@ class BatchLimits:
 
     @property
     def replica_count(self) -> int:
-        """R, but at most what a whole batch may add: a step cannot be divided."""
+        """R, at most the number of replicas that a whole batch may add: a step cannot be divided."""
         out = self.max_movements_out_per_broker or self.parallel_replica_count
         return min(self.parallel_replica_count, self.max_concurrent_replica_movements, out)
 
@@ -251,7 +251,7 @@ class StepQueue:
         return begun
 
     def waiting(self) -> dict[TopicPartition, Waiting]:
-        """Return for each waiting step the reason."""
+        """Return the reason why each waiting step waits."""
         reasons = {
             limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
             for limit in self._limits.values()

@@ -27,8 +27,8 @@ class Reservation:
     """The bytes that one Fetch has reserved of the same rates, for any number of replicas.
 
     Attributes:
-        rates: one or two.
-        number: changes when all bytes are returned, which ends the grants before.
+        rates: the leader's rate, the follower's, or both.
+        number: changes when all bytes are returned; grants with an older number have ended.
     """
 
     __slots__ = ("_reserved", "number", "rates")
@@ -62,7 +62,7 @@ class Claim:
 
     Attributes:
         reservation: the reservation of its rates.
-        least: the estimated size of a batch: asked for less, a leader may send nothing.
+        least: the estimated size of a batch, in bytes; asked for fewer bytes, a leader may send nothing.
     """
 
     __slots__ = ("_number", "_reserved", "least", "reservation")
@@ -92,8 +92,9 @@ class Claim:
 
 
 class Sharing:
-    """Grants bytes to replicas that are behind, one after the other, the longest wait first (in KIP-73 the order is
-    random, for fairness).
+    """Grants bytes to replicas that are behind, one after the other.
+
+    The replica that has waited longest is first. In KIP-73 the order is random, for fairness.
 
     Args:
         refresh: updates the rates' limits.
@@ -108,7 +109,7 @@ class Sharing:
         self._no_room_from: dict[Rate, int] = {}  # the smallest size that had no room
 
     def grant(self, claim: Claim, most: int, now_ms: int) -> int:
-        """Grant the next replica at most this size, and reserve it; 0 to leave the replica out."""
+        """Grant the next replica at most `most` bytes and reserve them; returns the bytes, 0 to leave it out."""
         self._refresh(now_ms)
         waiting, self._waiting = self._waiting, self._waiting - 1
         least = min(claim.least, most)

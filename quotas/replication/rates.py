@@ -57,11 +57,11 @@ class WindowRate:
         self._rate = SampledRate(samples, sample_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """Return the observed rate in bytes/s: the simple one, without stretching the window."""
+        """Return the observed rate in bytes/s, without stretching the window (Kafka's `SimpleRate`)."""
         return self._rate.total_in(now_ms) / (self._window_ms(now_ms) / 1000)
 
     def room(self, now_ms: int) -> int | None:
-        """Give how much may be asked for; None for whatever there is."""
+        """Return the bytes that may be asked for; None for any number."""
         return None if self.limit is None or self.per_second(now_ms) <= self.limit else 0
 
     def grant(self, least: int, most: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
@@ -72,7 +72,7 @@ class WindowRate:
         """Do nothing: Kafka reserves nothing."""
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
-        """Take what a grant has brought."""
+        """Count the bytes that a grant has brought."""
         self.record(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
@@ -138,7 +138,7 @@ class PacedRate:
         return total / (max(self._observed.elapsed_ms(now_ms), _SECOND_MS) / 1000)
 
     def room(self, now_ms: int) -> int | None:
-        """Give how much may be asked for; None for whatever there is."""
+        """Return the bytes that may be asked for; None for any number."""
         if self.limit is None:
             return None
         self._refill(now_ms, self.limit)
@@ -169,7 +169,7 @@ class PacedRate:
         self._tokens -= size
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Count the bytes that a grant has brought, and return the others."""
+        """Count the `size` bytes that a grant of `reserved` bytes has brought, and return the others."""
         if self.limit is not None:
             self._refill(now_ms, self.limit)  # first: bytes returned to a full bucket would be lost
         self._reserved -= reserved
@@ -232,6 +232,6 @@ class PacedRate:
             self._filled_ms = now_ms
 
     def _forgive(self, limit: float) -> None:
-        """Bound the debt, also one made under a higher limit. The debt of one batch is always paid."""
+        """Reduce the debt to its bound, also after the limit was lowered. The debt of one batch is always paid."""
         debt = max(limit * _DEBT_SECONDS_MAX, self._last_size) + self._reserved
         self._tokens = max(self._tokens, -debt)

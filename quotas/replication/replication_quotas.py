@@ -31,8 +31,8 @@ _NAMES_KEPT: Final = 1000  # without looking which of them are still needed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationOptions:
-    """The policy and windows of replication quotas; Kafka's replication.quota.window.num and .size.seconds, for
-    `kip73`.
+    """The policy of replication quotas, and the windows of policy `kip73`: Kafka's replication.quota.window.num and
+    .size.seconds.
     """
 
     policy: ReplicationPolicy = "schedule"
@@ -56,7 +56,7 @@ NO_LIMITS: Final = BrokerLimits()
 
 
 class FollowerLink(Protocol):
-    """A follower's connection to a leader, as far as metrics need it."""
+    """A follower's connection to a leader, as metrics see it."""
 
     @property
     def follower(self) -> int:
@@ -70,13 +70,15 @@ class FollowerLink(Protocol):
 
 
 class Shares(Protocol):
-    """This process's shares of followers' quotas; others have other leaders of theirs (`sharing.followers`)."""
+    """This process's shares of followers' quotas; a follower's other leaders may be behind other processes
+    (`sharing.followers`).
+    """
 
     def share(self, follower: int, now_ms: int) -> float:
         """Return this process's share of a follower's quota, 0 to 1."""
 
     def changes_ms(self, now_ms: int) -> int:
-        """Return the next time at which a share changes by itself."""
+        """Return the next time, in ms, at which a share changes without a grant: the end of the lease."""
 
 
 class Claims:

@@ -1,13 +1,12 @@
 """The shares of one process, applied to its limiters; and its demands, from limiters that made connections wait.
 
-A limiter that makes no connection wait costs nothing here: it has the default share, or the one that was granted. When
-it makes one wait, its key is *named*: the demand is the whole quota while connections wait, weighted by their number,
-and twice its rate for a while after.
+A limiter that makes no connection wait costs nothing here: it has the default share, or the granted one. When it makes
+a connection wait, its key is *named*: the demand is the whole quota while connections wait, weighted by their number,
+and twice the limiter's rate for a while afterwards.
 
-A process begins without a burst, since its predecessor may have used it. While the shares of a named key are still
-being moved, or there is no more than the least share, a connection is muted for a moment only, since a long mute would
-be by a rate that is no longer in force; but only if the limiter decides again when the connection comes back
-(`schedule`).
+A process begins without a burst, since its predecessor may have used it. While the shares of a named key are being
+moved, or are no more than the least share, mutes are shortened: a long mute would be computed from a rate that is soon
+out of date. This is done only if the limiter decides again on the connection's next request (`schedule`).
 """
 
 import hashlib
@@ -44,7 +43,7 @@ class Limiters(Protocol):
     lease_until_ms: int | None  # from then on limiters take their shares again before they are used
 
     def refresh(self, lease_until_ms: int | None) -> None:
-        """Have every limiter take its share again before it is used, and once more at this time."""
+        """Make every limiter take its share again before its next use, and once more at this time; None for never."""
 
 
 def budget_key(limiter_key: LimiterKey) -> str:
@@ -62,13 +61,13 @@ def budget_key(limiter_key: LimiterKey) -> str:
 
 
 class Sharer(Protocol):
-    """Other rates of this process that use shares and have demands: followers'."""
+    """Rates of this process other than limiters' that use shares and have demands: those of followers."""
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:
         """Return the demands."""
 
     def apply(self, now_ms: int) -> None:
-        """Take the shares in force."""
+        """Apply the shares in force."""
 
 
 class _Named:
@@ -110,10 +109,10 @@ class Budgets:
 
     Args:
         lessee: the source of shares.
-        now_ms: when the process began; what its predecessor has used is not known.
+        now_ms: when the process began; the use by its predecessor is not known.
 
     Attributes:
-        begins: called when a key is named: then a report is soon due.
+        begins: called when a key is named, since a report is due soon.
     """
 
     def __init__(self, limiters: Limiters, lessee: Lessee, now_ms: int) -> None:
@@ -128,15 +127,17 @@ class Budgets:
 
     @property
     def busy(self) -> bool:
-        """Whether to call `report` often: there are demands, or something has to be told."""
+        """Whether to call `report` often: there are demands, or the lessor is to be told something."""
         return bool(self._wishes or self._sharers) or self._lessee.pending
 
     def add(self, sharer: Sharer) -> None:
-        """Have other rates use shares."""
+        """Add other rates that use shares."""
         self._sharers.append(sharer)
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Register a new limiter: it begins without a burst, but for what came since this process began."""
+        """Register a new limiter and give it its share; it begins as if its burst had been used up when the process
+        began.
+        """
         key = budget_key(limiter_key)
         self._limiters[key] = limiter
         limiter.lend(self._lessee.share(key, now_ms), now_ms)
@@ -195,7 +196,7 @@ class Budgets:
         return lessee.report(now_ms) if lessee.due(now_ms) else None
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the lessor's grants; returns whether they belong here."""
+        """Apply the lessor's grants; returns whether they belong to this lessee's session."""
         lessee = self._lessee
         if not lessee.take(grants, now_ms):
             return False
@@ -216,7 +217,7 @@ class Budgets:
             sharer.apply(now_ms)
 
     def _renew(self, now_ms: int) -> None:
-        """Compute demands again, those first whose computation is the longest ago."""
+        """Compute demands again, the oldest first; a bounded number at a time."""
         least = self._lessee.share(DEFAULT_KEY, now_ms)
         for _ in range(min(len(self._named), _RENEWED_AT_ONCE)):
             limiter = next(iter(self._named))

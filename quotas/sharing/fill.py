@@ -9,7 +9,7 @@ __all__ = ["fill"]
 def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
     """Divide the capacity in proportion to the weights; no part is larger than what is wanted.
 
-    What one demand leaves goes to the others. Demands of weight 0 get nothing.
+    Capacity that one demand leaves goes to the others. Demands of weight 0 get nothing.
 
     >>> fill([0.1, 0.6, 0.9], [1, 1, 1], 1.0)
     [0.1, 0.45, 0.45]

@@ -1,9 +1,9 @@
 """The demand of this process for each follower's quota, from the recent rate and whether requests were held back.
 
-A process that is held back and uses its share wants the whole quota; the holder divides it fairly. The same holds for
-one that is held back and receives nothing. Any other wants twice its recent rate: so bytes that a leader cannot send
-are free for others, and the leader still has room to send more. *Held back* means that less was granted than asked for.
-That alone says little, since a follower asks for more than there is; so the received bytes count too (`_USED`).
+A process is *held back* if less was granted than asked for. That alone shows no demand, since a follower asks for more
+than there is; so the received bytes count too (`_USED`). A process that is held back and uses its share, or that is
+held back and receives nothing, wants the whole quota; the holder divides it fairly. Any other process wants twice its
+recent rate: bytes that its leader cannot send are free for others, and the leader still has room to send more.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _PEAK_MS: Final = 3000
 
 
 class Measured(Protocol):
-    """A follower's rate (`quotas.replication.rates`), as far as demand needs it."""
+    """The part of a follower's rate (`quotas.replication.rates`) from which its demand is computed."""
 
     limit: float | None
     total: int
@@ -66,7 +66,7 @@ def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
 
 
 class Demands:
-    """Samples the rates of followers and computes what they want."""
+    """Samples the rates of followers and computes their demands."""
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
@@ -75,7 +75,7 @@ class Demands:
         """Return the bytes/s that a follower could receive through this process, at most its quota.
 
         Args:
-            quota: the whole of it; `rate.limit` is this process's part.
+            quota: the whole quota in bytes/s; `rate.limit` is this process's part.
         """
         seen = self._seen.get(follower)
         if seen is None:

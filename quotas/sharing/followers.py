@@ -50,7 +50,7 @@ class FollowerShares:
         return self._lessee.share(follower_key(follower), now_ms)
 
     def changes_ms(self, now_ms: int) -> int:
-        """Return the next time at which a share changes by itself."""
+        """Return the next time, in ms, at which a share changes without a grant: the end of the lease."""
         until_ms = self._lessee.until_ms
         return until_ms if until_ms > now_ms else _NEVER_MS
 

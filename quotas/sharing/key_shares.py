@@ -1,8 +1,8 @@
 """The shares of one key: what each lessee may be using, what it wants, and what it is granted next.
 
-A lessee *may be using* the larger of the share that it has acknowledged and of the one that was sent after it. A share
-is raised only by what no lessee may be using, so the sum never exceeds the capacity, whatever is lost or late. At most
-one change of a part is under way.
+A lessee *may be using* the larger of two shares: the last one that it has acknowledged, and the one sent after it. A
+share is raised only by a part of the capacity that no lessee may be using, so the sum never exceeds the capacity, even
+if messages are lost or late. At most one change of a part is under way.
 
 A share of None follows the lessee's share of `DEFAULT_KEY`. Time, messages and sessions are in `lessor`.
 """
@@ -27,10 +27,10 @@ class Part:
     """One lessee's part of a key.
 
     Attributes:
-        share: the share that it has acknowledged; None: it follows its default share.
+        share: the share that it has acknowledged; None if it follows its default share.
         sent: the share that was sent after that, if `version` is above 0.
-        version: of the grants with `sent`; 0: no change is under way.
-        wish: its demand; None: it has none.
+        version: the version of the grants with `sent`; 0 if no change is under way.
+        wish: its demand; None if it has none.
     """
 
     __slots__ = ("sent", "share", "version", "wish")
@@ -45,7 +45,7 @@ class Part:
         """The largest share that the lessee may be using.
 
         Args:
-            default: that of the default key.
+            default: the largest share of the default key that it may be using.
         """
         share = default if self.share is None else self.share
         if not self.version:
@@ -89,8 +89,9 @@ class KeyShares:
     def divide(self, capacity: float, least: float) -> list[Change]:
         """Return the shares to send now, by demand; demands beyond the capacity are divided by weight.
 
-        What is not wanted goes to the lessees with a demand, so that they have room to grow. A share is lowered when
-        another lessee needs it, or when all exceed the capacity; without a demand nothing is raised.
+        Capacity beyond the demands goes to the lessees with a demand, so that they have room to grow. A share is
+        lowered when another lessee needs it, or when all together exceed the capacity. Without a demand no share is
+        raised.
         """
         lessees = list(self.parts)
         parts = list(self.parts.values())

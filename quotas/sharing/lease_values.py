@@ -1,10 +1,10 @@
-"""What a lessor and a lessee have agreed on, and what they send each other; all values are pure.
+"""The terms between a lessor and its lessees, and the messages that they send each other, as frozen values.
 
 A *lessor* leases the shares of quotas to *lessees*: the holder of a fleet to its members, a member to its workers.
 A *key* names one quota at one place, as text; `DEFAULT_KEY` stands for every key that has no shares of its own.
 
-A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and speak in differences, so
-a missing one ends the session, and the next session begins with the whole state. All transmitted times are durations.
+A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and contain only changes, so a
+missing one ends the session, and the next session begins with the whole state. All transmitted times are durations.
 """
 
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class LeaseTerms:
 
     @cached_property
     def equal(self) -> float:
-        """The share of a lessee of a key that is not named, and of one that is cut off."""
+        """The share that a lessee has of a key that no lessee has named, and of each key when it is cut off."""
         return 1 / self.lessees_max
 
     @cached_property
     def least(self) -> float:
-        """The share of a process that begins. Twice as many may begin at once as there are lessees."""
+        """The share of a process that has just begun. Twice `lessees_max` processes may begin at once."""
         return self.never_lent / (2 * self.lessees_max)
 
     @cached_property
@@ -53,7 +53,7 @@ class LeaseTerms:
         return self.lease_ms // 50 + 10
 
     def lasting_ms(self, tenure_ms: int) -> int:
-        """How long leases may last after a holder was confirmed: it may grant for a tenure, and each lasts a lease.
+        """The longest time in ms that leases last after a holder was confirmed: a tenure, a lease, and the slack.
 
         >>> LeaseTerms(15_000, 1000, 8).lasting_ms(5000)
         20310
@@ -108,7 +108,7 @@ class Grants(NamedTuple):
         run: identifies the life of the lessor.
         session: the session to which it belongs; a number above 0.
         version: counts the grants of a session, without gaps.
-        number: the number of the last report that has arrived: the lease counts from when that was sent.
+        number: the number of the last report that has arrived; the lease begins at the time when that was sent.
         lease_ms: the length of the lease.
         shares: the shares that have changed; None: the key has no share of its own any more.
         complete: the first grants of a session: keys that are not in it have no share of their own.

@@ -4,11 +4,11 @@
     a lease            the granted shares; the default share of keys that have none of their own
     cut off            no grants for a lease: the cut-off share of every key, until the lessor is reached again
 
-The deadline of a lease counts from when the report was sent that the grants answer. It is compared with the clock
-whenever a share is read, so a process that was suspended uses nothing that has been given to others meanwhile.
+A lease begins when the report was sent to which the grants are the response. Its end is compared with the clock
+whenever a share is read, so a process that was suspended uses no share that has been given to others in between.
 
 A lowered share is in force here at once, but acknowledged (`confirm`) only when it is in force in all processes below.
-A session that begins before that tells the share from before.
+A session that begins before that reports the old, larger share.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class Lessee:
     """One process's leases.
 
     Args:
-        name: of this process and of this life of it.
+        name: identifies this life of this process.
         cut_off: the share of each key without a lease, once it has had one; None: the equal share.
         first: the share of each key before the first lease; None: the least share.
 
@@ -113,7 +113,7 @@ class Lessee:
         return now_ms >= last_ms + GAP_MS_MIN and bool(self.session) and self._changed()
 
     def report(self, now_ms: int) -> Report:
-        """Create the next report. Without a session it opens one, and answers to earlier ones are ignored."""
+        """Create the next report. Without a session it opens one, and grants for earlier reports are ignored."""
         self._number += 1
         self._sent.append((self._number, now_ms))
         self._due_ms = now_ms + self.terms.period_ms
@@ -133,7 +133,9 @@ class Lessee:
         )
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply grants; returns whether they belong here. The caller applies the shares, then calls `confirm`."""
+        """Apply grants; returns whether they belong to the open session. The caller applies the shares, then calls
+        `confirm`.
+        """
         if grants.complete:
             # Of a session that this process has opened with its last opening report, and that is not over.
             if self.session or not self._opening or grants.number < self._opening or grants.version != 1:
@@ -154,7 +156,7 @@ class Lessee:
         return True
 
     def _apply(self, grants: Grants, now_ms: int) -> None:
-        """Change the shares, and note those that were larger before."""
+        """Change the shares, and note the larger ones from before, which may be in use below."""
         keys = self._shares.keys() | grants.shares.keys() if grants.complete else grants.shares.keys()
         before = {key: self.share(key, now_ms) for key in keys}  # without a lease too: processes below use it
         if grants.complete:
@@ -192,16 +194,16 @@ class Lessee:
         return True
 
     def _granted(self, key: str) -> float:
-        """The share of a key by the lease."""
+        """The share of a key according to the lease."""
         share = self._shares.get(key)
         return self._shares[DEFAULT_KEY] if share is None else share
 
     def _held(self) -> dict[str, float]:
-        """What may be in use here or below."""
+        """The shares that may be in use here or below."""
         return self._shares | {key: max(share, self._granted(key)) for key, share in self._lowered.items()}
 
     def _sent_at(self, number: int) -> int | None:
-        """Return when a report was sent; None if it is not remembered. They are numbered without gaps."""
+        """Return the time at which the report of this number was sent; None if it is not remembered."""
         sent = self._sent
         index = number - self._number - 1  # from the end
         return sent[index][1] if -len(sent) <= index < 0 else None

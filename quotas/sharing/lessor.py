@@ -1,16 +1,16 @@
-"""The lessor: leases the shares of all keys to its lessees, so that together they never exceed what there is.
+"""The lessor: leases the shares of all keys to its lessees, so that together they never exceed the capacity.
 
-    report(…)   a lessee has reported: its demands, and what it has applied
-    grants(…)   what to send now: an answer to each report, and changes that others wait for
-    leave(…)    a lessee is known to be gone: its shares are free at once
+    report(…)   takes a lessee's report: its demands, and the grants that it has applied
+    grants(…)   returns what to send now: a response to each report, and changes that other lessees wait for
+    leave(…)    removes a lessee that is known to be gone: its shares are free at once
 
-A lessee that has not reported for one lease (and `slack_ms`) is gone: its own deadline has passed before, since it
-counts from when it sent the report. From then on it uses the cut-off share at most (`lessee`), which is the only way
-over a budget.
+A lessee that has not reported for one lease (and `slack_ms`) is taken for gone: its own lease, which began when it sent
+the report, has ended before. From then on it uses the cut-off share at most (`lessee`); only this share can exceed a
+budget.
 
-A lessor that begins knows nothing of the lessees of its predecessor. Each says in its first report what it may be
-using, and keeps it; nothing is raised until `learning_ms` is over, when every lessee has reported here, or is gone.
-Without leases of a predecessor that may last (`lasting_ms`), there is nothing to learn.
+A lessor that begins does not know the lessees of its predecessor. Each reports first what it may be using, and keeps
+it; no share is raised until `learning_ms` is over, when every lessee has reported here or is gone. If no lease of a
+predecessor can still last (`lasting_ms`), there is nothing to learn.
 A predecessor that still runs is harmless: it leases the share of a silent or unknown lessee to others only if it was
 confirmed as the lessor (`confirm`) after the end of that lease, and it stops without confirmation (`proxy.fleet`).
 """
@@ -45,16 +45,16 @@ class LeaseRefusedError(QuotaError):
 
 
 class SessionLostError(QuotaError):
-    """A report of a session that is not open here, or one is missing: the lessee opens a new session."""
+    """The report's session is not open here, or a report before it is missing; the lessee opens a new session."""
 
 
 class _Lessee:
     """The session of one lessee.
 
     Attributes:
-        until_ms: when the lessor takes it for gone.
-        unacknowledged: the versions that were sent, with their keys.
-        changes: what the next grants say.
+        until_ms: the time at which it is taken for gone.
+        unacknowledged: the keys of each version that was sent and not acknowledged.
+        changes: the shares to send with the next grants.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Lessor:
     Args:
         run: identifies this life of the lessor.
         capacity: returns the part of a key that may be leased; 1 for the holder of a fleet.
-        learning_ms: for how long nothing is raised.
+        learning_ms: the time for which no share is raised.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Lessor:
         return list(self._lessees)
 
     def lasting_ms(self, now_ms: int) -> int:
-        """How long leases may last that this lessor or a predecessor has granted, if it grants nothing more."""
+        """The longest time in ms that leases of this lessor or a predecessor may last, if it grants no more."""
         ends_ms = (lessee.until_ms for lessee in self._lessees.values())
         return max(now_ms, self._learning_until_ms, *ends_ms) - now_ms
 
@@ -155,7 +155,7 @@ class Lessor:
         self._even = False
 
     def confirm(self, now_ms: int) -> None:
-        """Register that this process was still the lessor at this time. Until the first call it always is."""
+        """Register that this process was still the lessor at this time; before the first call it is taken to be."""
         self._confirmed_ms = now_ms
 
     def report(self, report: Report, now_ms: int) -> None:
@@ -246,7 +246,7 @@ class Lessor:
         return max((lessee.lessees_max for lessee in self._lessees.values()), default=self.terms.lessees_max)
 
     def _opened(self, report: Report) -> _Lessee:
-        """Begin a session. What was sent in an earlier one, and not applied, never will be."""
+        """Begin a session; grants of an earlier session that were not applied are void."""
         name = report.lessee
         lessee = self._lessees.get(name)
         if lessee is None:
@@ -322,7 +322,7 @@ class Lessor:
             self.leave(name)
 
     def _known_ms(self, now_ms: int) -> float:
-        """Until when no lessee can have had another lessor: one whose lease has ended by then is gone."""
+        """The last time at which this process surely was the lessor: a lessee whose lease has ended by then is gone."""
         return min(now_ms, self._confirmed_ms)
 
     def _divide(self, now_ms: int) -> None:
@@ -352,7 +352,7 @@ class Lessor:
                     del self._keys[key], self._idle[key]
 
     def _reduce(self) -> None:
-        """Lower shares, and raise none: lessees that were cut off have come back with more than there is."""
+        """Lower shares and raise none, after lessees that were cut off have come back with more than the capacity."""
         changed, self._changed = self._changed, set()
         self._postponed |= changed
         for key in changed & self._keys.keys():
@@ -362,7 +362,7 @@ class Lessor:
                 self._send(key, shares.divide(lent, self.terms.least * capacity))
 
     def _equalize(self) -> None:
-        """Give all lessees the same default share; before one is raised, keys that follow it get their own."""
+        """Give all lessees the same default share; before it is raised, keys that follow it get shares of their own."""
         capacity = self._capacity(DEFAULT_KEY) * (1 - self.terms.never_lent)
         count = max(self._lessees_max, len(self._lessees))
         changes = self._default.equalize(capacity / count, capacity)
@@ -378,7 +378,7 @@ class Lessor:
         )
 
     def _follows(self, name: LesseeId) -> bool:
-        """Whether a key of a lessee follows its default share; if so, it is given a share of its own."""
+        """Whether a key of a lessee follows its default share; if so, the key is given a share of its own."""
         follows = False
         for key, shares in self._keys.items():
             part = shares.parts[name]
@@ -389,7 +389,7 @@ class Lessor:
         return follows
 
     def _send(self, key: str, changes: list[Change]) -> None:
-        """Put changes into the next grants; from now on they count."""
+        """Put changes into the next grants; from now on the lessees may be using them."""
         shares = self._default if key == DEFAULT_KEY else self._keys[key]
         for name, share in changes:
             lessee, part = self._lessees[name], shares.parts[name]

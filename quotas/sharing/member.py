@@ -18,8 +18,8 @@ class Member:
     """One member's shares, and those of its workers.
 
     Args:
-        lessee: this member at the holder.
-        terms: between this member and its workers.
+        lessee: this member's leases from the holder.
+        terms: the terms between this member and its workers.
     """
 
     def __init__(self, lessee: Lessee, terms: LeaseTerms, now_ms: int) -> None:
@@ -30,7 +30,7 @@ class Member:
         self._lowered: set[str] = set()  # keys whose workers may be using more than the member's share
 
     def take(self, grants: Grants, now_ms: int) -> bool:
-        """Apply the holder's grants; returns whether they belong here."""
+        """Apply the holder's grants; returns whether they belong to the open session."""
         self._now_ms = now_ms
         taken = self.lessee.take(grants, now_ms)
         if taken and (grants.complete or grants.shares):  # most grants only renew the lease

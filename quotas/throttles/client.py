@@ -14,7 +14,7 @@ __all__ = ["ClientQuota"]
 
 
 class ClientQuota:
-    """One client's throttles at one broker; the one of partition mutations is for all brokers.
+    """One client's throttles at one broker; its partition mutations have one throttle for all brokers.
 
     Throttles that few clients need are created at their first use.
     """
@@ -80,7 +80,7 @@ class ClientQuota:
         return self.produce.flows > 0 or self.fetch.flows > 0 or in_debt
 
     def mark(self, now_ms: int, windows_ms: int) -> None:
-        """Mark the counts at this time, for the rates."""
+        """Store the current counts, from which rates are computed (`windowed`)."""
         self.produce.mark(self.produce.bytes_total, now_ms, windows_ms)
         self.fetch.mark(self.fetch.bytes_total, now_ms, windows_ms)
         if self._requests is not None:

@@ -5,8 +5,8 @@ and closed, after a wait of (O - T) / T * W, at most one window's length. As eve
 broker separately, or with scope `cluster` at all brokers together. With `observe` all connections are accepted, and
 those that would have been closed are counted.
 
-This is the part of KIP-612 for IP entities. Rates of a broker or listener are broker configs, and so are the counts
-(max.connections, max.connections.per.ip); Sluice's own limit is limits.connections_max.
+This is the part of KIP-612 for IP entities. The rates of a broker or listener, and the limits of connection counts
+(max.connections, max.connections.per.ip), are broker configs; Sluice's own limit is limits.connections_max.
 """
 
 from typing import Final, NamedTuple
@@ -29,8 +29,8 @@ class ConnectionDecision(NamedTuple):
     """The decision on a new connection.
 
     Args:
-        wait_ms: the time to leave it unread before closing it; 0: it is accepted.
-        would_wait_ms: the same without enforcement: the connection is accepted.
+        wait_ms: the time to leave the connection unread before it is closed; 0 if it is accepted.
+        would_wait_ms: the wait that it would have with enforcement; it is accepted.
     """
 
     wait_ms: int = 0

@@ -1,4 +1,4 @@
-"""How often and how long one client, or one topic, was throttled by one kind of quota."""
+"""Counters of one throttle: how often, and for how long together, it has throttled a client or topic."""
 
 __all__ = ["ThrottleCounters"]
 
@@ -8,8 +8,8 @@ class ThrottleCounters:
 
     Attributes:
         throttled_total: throttled requests.
-        throttle_ms_total: their throttle times together; of a Produce also the time that it was held.
-        would_throttled_total, would_throttle_ms_total: the same for what was not enforced.
+        throttle_ms_total: the sum of their throttle times in ms; for Produce also the times of holds.
+        would_throttled_total, would_throttle_ms_total: the same without enforcement.
 
     >>> counters = ThrottleCounters()
     >>> counters.count(500, enforced=True)
@@ -36,7 +36,7 @@ class ThrottleCounters:
             self.would_throttle_ms_total += throttle_ms
 
     def totals(self) -> tuple[int, int, int, int]:
-        """All four, in the order of `QuotaView`."""
+        """All four counters, in the order of `QuotaView`."""
         return (
             self.throttle_ms_total,
             self.throttled_total,

@@ -1,4 +1,4 @@
-"""The kinds of quotas in one word, for captures and explanations."""
+"""One word for each kind of quota, for captures and explanations."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

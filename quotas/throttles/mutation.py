@@ -28,7 +28,7 @@ __all__ = ["Buckets", "MutationThrottle", "SharedBucket", "Source"]
 
 
 class Source(ThrottleSource, Protocol):
-    """The engine, as far as these throttles need it."""
+    """The part of the engine that these throttles use."""
 
     @property
     def relaying(self) -> bool:
@@ -181,7 +181,7 @@ class MutationThrottle(WindowedCounters):
         self.count(throttle_ms, enforced=True)
 
     def predict(self, throttle_ms: int, now_ms: int, connection: ConnectionTime) -> None:
-        """Count the throttle time that would have applied; then it is over for connection and buckets."""
+        """Count the throttle time that would have applied; connection and buckets then act as if it had passed."""
         self.would_throttled_total += 1
         connection.weigh(now_ms)
         connection.hold(throttle_ms)
@@ -197,11 +197,11 @@ class MutationThrottle(WindowedCounters):
         return min((rate for rate in (own, whole) if rate is not None), default=None)
 
     def tokens(self, now_ms: int) -> float | None:
-        """The tokens in the identity's bucket; None without one."""
+        """The tokens in the identity's bucket; None without a bucket."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
     def mutation_rate(self, now_ms: int) -> float:
-        """The partitions/s over about the quota's windows."""
+        """The rate of mutations over about the quota's windows, in partitions/s."""
         return self.per_second(self.mutations_total, now_ms)
 
     def in_debt(self, now_ms: int) -> bool:

@@ -81,7 +81,7 @@ class MutationQuotas:
         return found
 
     def leave(self, throttle: MutationThrottle) -> None:
-        """Detach one `ClientQuota`; without any the throttle is removed."""
+        """Detach one `ClientQuota`; the throttle is removed with the last one."""
         throttle.users -= 1
         if throttle.users <= 0:
             throttle.detach()
@@ -111,7 +111,7 @@ class MutationQuotas:
         return limit, bucket
 
     def release(self, bucket: SharedBucket) -> None:
-        """Detach one client from this bucket; without clients it is removed."""
+        """Detach one client from this bucket; the bucket is removed with its last client."""
         bucket.users -= 1
         if bucket.users <= 0 and bucket.key is not None and self._buckets.get(bucket.key) is bucket:
             del self._buckets[bucket.key]
@@ -153,6 +153,6 @@ class MutationQuotas:
             self.source.budgets.lend(bucket, bucket.limiter_key, now_ms)
 
     def _burst(self, rate: float) -> float:
-        """Kafka's: all windows full (controller.quota.window.num times .size.seconds)."""
+        """Return Kafka's burst in partitions: `rate` times all windows (controller.quota.window.num, .size.seconds)."""
         options = self.source.options
         return rate * options.window_samples * options.window_seconds

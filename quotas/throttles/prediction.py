@@ -1,15 +1,16 @@
-"""What a quota that is not enforced would do: the waits of clients that wait for their responses (*closed loop*), and
-the backlog of those that send at their rate whatever happens (*open loop*).
+"""Predicts the effect of a quota that is not enforced.
 
-A charge has the order that it has with enforcement, in virtual time (`limiters.virtual_time`):
+Counted are the waits of clients that wait for their responses (*closed loop*), and the backlog of clients that keep
+their rate although they are throttled (*open loop*). Requests are charged in the same order as with enforcement, in
+virtual time (`limiters.virtual_time`):
 
-    kip13 Produce    passes, is recorded, and what is over mutes its connection: until others' are paid for as well
+    kip13 Produce    passes and is recorded; the excess, with that of other connections, mutes its connection
     kip13 Fetch      waits until there is room for it (empty responses), then passes
-    schedule         waits for its slot; its connection is muted until the next one, while others have theirs
+    schedule         waits for its slot; its connection is muted until its next slot, after those of others
     topics           pass, are charged, and mute the connection, under both policies
-    request time     the same
+    request time     as topics
 
-Nothing here is called while quotas are enforced.
+This module is not used while quotas are enforced.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from quotas.throttles.counters import ThrottleCounters
 
 __all__ = ["predict", "predict_afterwards"]
 
-# Old windows leave one by one while a Fetch waits: it looks again, at most so often.
+# Old windows expire one by one while a Fetch waits, so its wait is computed again, at most this many times.
 _LOOKS_MAX: Final = 4
 
 
@@ -31,16 +32,16 @@ class Budget(Protocol):
     virtual_time: BudgetTime | None
 
     def elapse(self, ms: int) -> None:
-        """Be as if so much more time had passed."""
+        """Move all records back by `ms`, as if that much more time had passed."""
 
     def free_ms(self, now_ms: int) -> int:
-        """Return for how long it has been within its limit, after all charges; 0 if it is not."""
+        """Return the unused part of the limit as time in ms at its rate; 0 if the limit is exceeded."""
 
 
 def predict(
     limiter: Limiter, flow: Flow, throttle: ThrottleCounters, size: int, now_ms: int, consumes: bool
 ) -> None:
-    """Charge a Produce or Fetch, and count what it would have waited."""
+    """Charge a Produce or Fetch, and count the time that it would have waited."""
     connection = flow.connection
     if connection is None:
         connection = flow.connection = ConnectionTime()
@@ -73,10 +74,10 @@ def predict_afterwards(
     charge: Callable[[], int],
     now_ms: int,
 ) -> None:
-    """Charge what passes first and is paid afterwards.
+    """Charge a topic or request time, which pass first and are paid for afterwards; count the mute.
 
     Args:
-        charge: records it, and returns the mute in ms.
+        charge: records the charge, and returns the mute in ms.
     """
     before_ms = connection.waited_ms
     behind_ms, budget, turn = _catch_up(limiter, connection, now_ms)
@@ -87,8 +88,10 @@ def predict_afterwards(
 
 
 def _catch_up(limiter: Budget, connection: ConnectionTime, now_ms: int) -> tuple[int, BudgetTime, int]:
-    """Bring the budget to the connection's time; return how far the connection is behind others, the budget's time,
-    and the round.
+    """Move the budget on to the connection's time if that is later.
+
+    Returns:
+        The time in ms by which the connection is behind others, the budget's time, and the round of its turn.
     """
     budget = limiter.virtual_time
     if budget is None:
@@ -109,7 +112,10 @@ def _elapse(limiter: Budget, budget: BudgetTime, ms: int) -> None:
 
 
 def _mute_ms(limiter: Budget, mute_ms: int, behind_ms: int, now_ms: int) -> int:
-    """Return the mute of a connection that has charged before what others have brought: it ends at the same time."""
+    """Return the mute in ms of a connection whose time is `behind_ms` before that of the budget that it has charged.
+
+    The mute begins earlier by `behind_ms`, and so is longer by it, to end at the same time.
+    """
     if behind_ms and not mute_ms:
         return max(0, behind_ms - limiter.free_ms(now_ms))
     return mute_ms + behind_ms

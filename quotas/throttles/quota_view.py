@@ -13,14 +13,14 @@ class QuotaView(NamedTuple):
     """One client and kind of quota at one broker; counters since the start of the process.
 
     Args:
-        type: Kafka's names: Produce, Fetch, ControllerMutation, Request; of waits also Topic, Connection, Replication.
+        type: Kafka's name: Produce, Fetch, ControllerMutation, Request; in waits also Topic, Connection, Replication.
         byte_rate: over the quota's windows; percent for Request.
         quota: the limit; None for unlimited.
         tokens: the tokens for partition mutations; None for unlimited.
         broker: the broker at which it is counted; GATEWAY for all brokers together.
-        backlog_bytes: what all clients of the budget would have left to send if quotas were enforced, and they sent at
-            their rate whatever happens; 0 while quotas are enforced.
-        longest_wait_ms_total: of waits, the time of the connection that waits longest.
+        backlog_bytes: the bytes that all clients of the budget would have left to send with enforcement, if they kept
+            their rate; 0 while quotas are enforced.
+        longest_wait_ms_total: in waits, the time in ms of the connection that has waited longest.
     """
 
     user: str

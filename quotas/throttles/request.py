@@ -174,7 +174,7 @@ class RequestThrottle(WindowedCounters):
         predict_afterwards(limiter, connection, self, charge, now_ms)
 
     def count_throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time of a request."""
+        """Count the throttle time of a request, in ms."""
         self.count(throttle_ms, enforced=True)
 
     def percentage(self, now_ms: int) -> float:

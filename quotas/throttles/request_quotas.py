@@ -67,7 +67,7 @@ class RequestQuotas:
         return limit, limiter
 
     def release(self, limiter: RequestLimiter) -> None:
-        """Detach one client from this limiter; without clients it is removed."""
+        """Detach one client from this limiter; the limiter is removed with its last client."""
         limiter.users -= 1
         limiter_key = limiter.limiter_key
         if limiter.users <= 0 and limiter_key is not None and self._limiters.get(limiter_key) is limiter:

@@ -54,7 +54,7 @@ class TopicNames:
         return self._names.get(topic_id)
 
     def take_wanted(self, now_ms: int) -> list[bytes]:
-        """Return the ids to ask for now; they are not returned again for a while."""
+        """Return the unknown ids to ask for now; an id is returned again only after a while."""
         wanted = list(self._wanted)
         self._wanted.clear()
         for topic_id in wanted:
@@ -62,7 +62,7 @@ class TopicNames:
         return wanted
 
     def take_limited(self) -> list[str]:
-        """Return names of topics with limits whose ids to ask for now: round robin, if they are many."""
+        """Return the names of topics with limits whose ids are to be asked for now: round robin, if there are many."""
         names = self.limited()
         if self._next >= len(names):
             self._next = 0

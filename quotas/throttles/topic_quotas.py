@@ -48,7 +48,7 @@ _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs 
 
 
 class Source(Rules, Protocol):
-    """The engine, as far as topic throttles need it."""
+    """The part of the engine that topic throttles use."""
 
     @property
     def definitions(self) -> Definitions:
@@ -123,7 +123,7 @@ class TopicThrottle(ThrottleCounters):
         predict_afterwards(limiter, connection, self, charge, now_ms)
 
     def idle(self, now_ms: int) -> bool:
-        """Whether it has no debt and no recent traffic, so that a new throttle would be in the same state."""
+        """Whether the throttle has no debt and no recent traffic: a new throttle would have the same state."""
         idle_ms = now_ms - self.last_active_ms
         if idle_ms < _EXPIRE_SOON_MS:
             return False
@@ -141,7 +141,7 @@ class TopicThrottle(ThrottleCounters):
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def detach(self) -> None:
-        """End the limiter: the throttle is removed."""
+        """Remove the limiter, and end its share of the budget."""
         if self._limiter is not None and self._source.budgets is not None:
             self._source.budgets.end(self._limiter)
         self._limiter = self._version = None

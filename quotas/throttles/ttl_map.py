@@ -1,8 +1,8 @@
 """A bounded map whose entries expire.
 
-Used for facts that the cluster will know soon, for example the size of a topic that was just created: brokers learn of
-it a moment after its creator (KIP-599 counts the partitions of deleted topics). If the map is full, the oldest entry is
-removed; time is an argument.
+Used for facts that brokers will know soon, for example the size of a topic that was just created: KIP-599 counts the
+partitions of a deleted topic, and brokers learn of a topic a moment after its creator. If the map is full, the oldest
+entry is removed; time is an argument.
 """
 
 from collections.abc import Iterable

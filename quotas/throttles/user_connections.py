@@ -1,10 +1,10 @@
 """The rate at which a user creates connections: `connection_creation_rate` of a user. Kafka has it for IPs only.
 
 The arithmetic is that of partition mutations (`bucket`): one token per connection, `rate` tokens per second, and a
-burst of all windows, as for IPs (`connections`). No connection is refused: one without a token is muted until its
-token is there. Mutes are capped, so a user may owe tokens, at most those of a minute, so that a reconnect storm has a
-bounded effect. The rate applies at each broker separately, or with scope `cluster` at all brokers together. With
-`observe` connections are counted and not muted.
+burst of all windows, as for IPs (`connections`). No connection is refused: a connection without a token is muted until
+its token is added. Mutes are capped, so a user may owe tokens; the debt is limited to the tokens of a minute, so that a
+reconnect storm has a bounded effect. The rate applies at each broker separately, or with scope `cluster` at all brokers
+together. With `observe` connections are counted and not muted.
 
 `proxy.channel.requests` decides from which request on a connection belongs to its user.
 """

@@ -1,8 +1,8 @@
-"""The rate of a counter over about the quota's windows, for metrics and admin pages; decisions use `rate` or
-`schedule`.
+"""The rate of a counter over about the quota's windows, for metrics and admin pages.
 
-Two earlier counts are stored, the second half of the windows after the first; then the first is replaced by the second.
-So the rate covers between the last half of the windows and all of them. It costs nothing per request.
+Two earlier counts are stored, half of the windows' length apart; a newer one replaces the older one. So the rate covers
+at least the last half of the windows and at most all of them. Requests cost nothing here. Decisions do not use this
+rate (`limiters.rate`, `limiters.schedule`).
 """
 
 from quotas.throttles.counters import ThrottleCounters
@@ -14,7 +14,7 @@ _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
 class WindowedCounters(ThrottleCounters):
-    """A throttle's counters, and the growth of one more; that one belongs to its owner.
+    """A throttle's counters, and the rate of one more counter, which the owner keeps.
 
     >>> seen = WindowedCounters()
     >>> seen.begin(0)
@@ -49,7 +49,7 @@ class WindowedCounters(ThrottleCounters):
             self._second_mark_ms, self._second_mark = now_ms, count
 
     def per_second(self, count: int, now_ms: int) -> float:
-        """The growth per second, never below 0."""
+        """Return the growth per second from the older stored count to `count`; never below 0."""
         if self._first_mark_ms == _UNKNOWN_MS:
             return 0.0
         return max(count - self._first_mark, 0) * 1000.0 / max(now_ms - self._first_mark_ms, _ELAPSED_MS_MIN)

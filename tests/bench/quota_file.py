@@ -1,7 +1,7 @@
 """What the quota API costs with many entities: `python -m tests.bench.quota_file [--entities 100000]`.
 
 In one process, as in the proxy: an event loop that relays (a turn is a `send` and a `recv` on a socket pair, which
-release Python's lock as the data path does), and the quota desk with its thread. Printed are how long each request
+release Python's lock as the data path does), and the quota service with its thread. Printed are how long each request
 took from the loop's asking to its answer, and the longest turn of the loop meanwhile, which is what a client's frame
 could have waited for beside an idle proxy's. The first rows are a loop with nothing else to do: what this machine
 itself makes a turn wait.
@@ -113,7 +113,7 @@ def describe(*components: Component, strict: bool) -> Question:
 
 
 class Bench:
-    """One desk, one loop, one table of results."""
+    """One service, one loop, one table of results."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, path: Path, entities: int) -> None:
         self._loop = loop
