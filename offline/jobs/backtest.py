@@ -6,10 +6,9 @@ tasks, so that one heavy client does not occupy a single task.
 
 import json
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -18,7 +17,7 @@ from offline.errors import InputError
 from offline.options import BacktestOptions
 from offline.session import cores
 from offline.store import Store, Writer
-from offline.transforms.backtest import RAW, raw_outcomes
+from offline.transforms.backtest import RAW, UNORDERED, raw_outcomes, sorted_outcomes
 from offline.transforms.backtest_task import NO_ID, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
@@ -33,6 +32,8 @@ __all__ = ["run"]
 
 _KEY: Final = ("direction", "user", "client_id", "broker")
 _PARTITIONS_A_CORE: Final = 4
+# A task keeps 16 bytes of each, and for a moment 24.
+_REQUESTS_A_TASK: Final = 10_000_000
 _NUMBERS: Final = (
     "requests",
     "decisions",
@@ -67,13 +68,12 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     )
     rows = _by_scope(rows, options.engine)
     numbered = _limiters(rows, entities, options.heavy)
-    partitions = _PARTITIONS_A_CORE * cores(spark)
-    limiters, places = _assign_tasks(numbered, plan, cores(spark), partitions)
-    keyed = numbered.join(F.broadcast(places), on="limiter", how="inner").select(*_KEY, "limiter", "places")
-    placed = _with_groups(rows, requests).join(F.broadcast(keyed), on=list(_KEY), how="inner")
+    tasks = _assign_tasks(numbered, plan, cores(spark))
+    keyed = numbered.select(*_KEY, "limiter")
+    named = _with_groups(rows, requests).join(F.broadcast(keyed), on=list(_KEY), how="inner")
     compile_for(options.engine)  # once, before every task would at the same time
     with store.writing("backtest", source) as writer:
-        raw = _persist(writer, raw_outcomes(placed, plan, limiters, partitions))
+        raw = _decided(writer, named, plan, tasks)
         _write(writer, raw, numbered)
         writer.put("settings.json", _settings(options, plan))
         done = writer.table("tasks", _tasks(raw), files=1)
@@ -82,7 +82,7 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     speed = total["decisions"] / max(total["seconds"], 1e-9) / 1e6
     return [
         (
-            f"{total['decisions']:,} requests x candidates over {len(limiters.chunks):,} limiters, "
+            f"{total['decisions']:,} requests x candidates over {len(tasks.limiters.chunks):,} limiters, "
             f"{speed:.1f} million a second and core"
         )
     ]
@@ -110,7 +110,7 @@ def _by_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
 def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
     """Return every limiter with its number, its requests, and the number of its heavy entity, if it has one.
 
-    Limiters of one broker and direction have numbers that follow each other: tasks add their loads up.
+    Limiters of one broker and direction have consecutive numbers, so that a task can add up their loads.
     """
     counted = rows.groupBy(*_KEY).agg(F.count("*").alias("requests"))
     ranked = entities.select("direction", "user", "client_id", "rank")
@@ -124,30 +124,53 @@ def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
     ).cache()
 
 
-def _assign_tasks(
-    numbered: DataFrame, plan: Plan, core_count: int, partitions: int
-) -> tuple[Limiters, DataFrame]:
-    """Return the limiters' data for tasks, and the partitions of each limiter's parts."""
+class _Tasks(NamedTuple):
+    """The division of the work.
+
+    Attributes:
+        places: the partition (`place`) of each part (`chunk`) of each `limiter`.
+        partitions: their number.
+    """
+
+    limiters: Limiters
+    places: DataFrame
+    partitions: int
+
+
+def _assign_tasks(numbered: DataFrame, plan: Plan, core_count: int) -> _Tasks:
     found = numbered.orderBy("limiter").toArrow()
     requests: Ints = found["requests"].to_numpy().astype(np.int64)
     consumes = np.array(found["direction"].to_pylist()) == "fetch"
     candidates: Ints = np.where(consumes, len(plan.fetch), len(plan.produce)).astype(np.int64)
     chunks = chunks_of(requests, candidates, core_count)
-    places = pa.table(
-        {
-            "limiter": pa.array(range(len(requests)), type=pa.int32()),
-            "places": pa.array(
-                places_of(requests, candidates, chunks, partitions), type=pa.list_(pa.int32())
-            ),
-        }
-    )
+    partitions = max(_PARTITIONS_A_CORE * core_count, -(-int((requests * chunks).sum()) // _REQUESTS_A_TASK))
+    places = [
+        (limiter, chunk, place)
+        for limiter, each in enumerate(places_of(requests, candidates, chunks, partitions))
+        for chunk, place in enumerate(each)
+    ]
     limiters = Limiters(
         broker=found["broker"].to_numpy().astype(np.int32),
         consumes=consumes,
         heavy=found["heavy"].to_numpy().astype(np.int32),
         chunks=chunks,
     )
-    return limiters, numbered.sparkSession.createDataFrame(places)
+    spark = numbered.sparkSession
+    return _Tasks(limiters, spark.createDataFrame(places, "limiter int, chunk int, place int"), partitions)
+
+
+def _decided(writer: Writer, named: DataFrame, plan: Plan, tasks: _Tasks) -> DataFrame:
+    """Compute once, write the result, and return it as read from disk."""
+    path = f"{writer.path}/_raw"
+    raw_outcomes(named, tasks.places, plan, tasks.limiters, tasks.partitions).write.parquet(path)
+    raw = named.sparkSession.read.schema(RAW).parquet(path)
+    unordered = raw.filter(F.col("kind") == UNORDERED).select("limiter", F.col("numbers")[0].alias("chunk"))
+    if unordered.isEmpty():
+        return raw
+    places = tasks.places.join(unordered.localCheckpoint(), on=["limiter", "chunk"], how="left_semi")
+    again = sorted_outcomes(named, places, plan, tasks.limiters, tasks.partitions)
+    again.write.mode("append").parquet(path)
+    return raw.sparkSession.read.schema(RAW).parquet(path)
 
 
 def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:
@@ -156,13 +179,6 @@ def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:
     marked = groups.withColumn("group", F.lit(1).cast("tinyint"))
     joined = rows.join(F.broadcast(marked), on="connection", how="left")
     return joined.withColumn("group", F.coalesce("group", F.lit(0).cast("tinyint")))
-
-
-def _persist(writer: Writer, raw: DataFrame) -> DataFrame:
-    """Compute once, write the result, and return it as read from disk."""
-    path = f"{writer.path}/_raw"
-    raw.write.parquet(path)
-    return raw.sparkSession.read.schema(RAW).parquet(path)
 
 
 def _direction() -> Column:

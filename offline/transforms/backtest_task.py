@@ -1,11 +1,11 @@
-"""One Spark task of the backtest: rows of one limiter after the other in, outcomes and loads out.
+"""One Spark task of the backtest: takes the recordings of one limiter after the other, returns outcomes and loads.
 
-It keeps the requests of one limiter at a time, 16 bytes each, its load (8 bytes for each candidate and second: with 20
-candidates 0.6 MB an hour), and the sum of loads at one broker in one direction.
+It keeps the load of one limiter (8 bytes for each candidate and second: 0.6 MB an hour with 20 candidates), and the sum
+of the loads at one broker in one direction.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,26 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from quotas.backtest.outcomes import Outcome, backtest
-from quotas.backtest.recording import RecordingBuilder, recording_of
+from quotas.backtest.recording import Recording
+from quotas.backtest.runs import recording_of
 from quotas.options import EngineOptions
 
-__all__ = ["NO_ID", "Group", "Limiters", "Plan", "Row", "Task", "compile_for"]
+__all__ = ["NO_ID", "Limiters", "Plan", "Row", "Task", "compile_for"]
 
 LOAD_SECONDS: Final = 3600  # in one row
 NO_ID: Final = -1
 
-Group = list[npt.NDArray[np.int64]]  # the columns of some rows of one limiter
 Row = tuple[str, int, bool, bool, int, float, list[int], int, float]
 Loads = npt.NDArray[np.int64]  # bytes; [candidate, second]
 
 
 @dataclass(frozen=True, slots=True)
 class Limiters:
-    """What tasks have to know of limiters, by number.
+    """The properties of limiters that tasks need, by number.
 
     Attributes:
-        broker: whose load it is; consumes: fetch. heavy: the number of the heavy entity it belongs to, or NO_ID.
-        chunks: in how many parts its candidates are divided.
+        broker: the broker that has the load.
+        consumes: whether it is for fetch, not produce.
+        heavy: the number of the heavy entity that it belongs to, or NO_ID.
+        chunks: the number of parts into which its candidates are divided.
     """
 
     broker: npt.NDArray[np.int32]
@@ -43,7 +45,7 @@ class Limiters:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is tried, over which seconds."""
+    """The candidates, and the seconds over which they are tried."""
 
     produce: tuple[float, ...]
     fetch: tuple[float, ...]
@@ -53,12 +55,12 @@ class Plan:
     group_ms: int
 
     def candidates(self, *, consumes: bool) -> tuple[float, ...]:
-        """Of this direction."""
+        """Return the candidates of one direction, in bytes/s."""
         return self.fetch if consumes else self.produce
 
 
 class Task:
-    """One Spark task: what it has added up so far."""
+    """One Spark task, with its sums so far."""
 
     def __init__(self, plan: Plan, limiters: Limiters) -> None:
         self._plan = plan
@@ -71,19 +73,13 @@ class Task:
         self._spent_s = 0.0
         compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
 
-    def decide(self, limiter: int, chunk: int, pieces: Iterable[Group]) -> Iterator[list[Row]]:
+    def decide(self, limiter: int, chunk: int, recording: Recording) -> Iterator[list[Row]]:
         """Run the backtest of one limiter at its part of the candidates."""
         consumes = bool(self._limiters.consumes[limiter])
         parts = int(self._limiters.chunks[limiter])
         candidates = self._plan.candidates(consumes=consumes)
         limits = candidates[chunk::parts]
-        if not limits:
-            return
-        builder = RecordingBuilder(consumes=consumes)
-        for columns in pieces:
-            _add(builder, columns, self._plan.group_ms)
-        recording = builder.build()
-        if not len(recording):
+        if not limits or not len(recording):
             return
         begun_s = time.perf_counter()
         found = backtest(
@@ -91,7 +87,7 @@ class Task:
         )
         self._spent_s += time.perf_counter() - begun_s
         self._decided += len(recording) * len(limits)
-        yield [self._row(limiter, outcome, builder.end_us) for outcome in found.each]
+        yield [self._row(limiter, outcome, recording.end_us) for outcome in found.each]
         whose = (consumes, int(self._limiters.broker[limiter]))
         heavy = int(self._limiters.heavy[limiter])
         if heavy != NO_ID:  # has a load of its own
@@ -156,21 +152,8 @@ class Task:
 
 
 def compile_for(engine: EngineOptions) -> None:
-    """Decide a request of each kind."""
+    """Compile the backtest for these options, by running it on a request of each kind."""
     one = np.ones(1, dtype=np.int64)
     for consumes in (False, True):
         made = recording_of(connection=one, at_us=one, sizes=one, service_us=one, consumes=consumes)
         backtest(made, [1.0], engine, start_s=0, seconds=1)
-
-
-def _add(builder: RecordingBuilder, columns: Group, group_ms: int) -> None:
-    connection, at_us, size, service_us, delay_ms, throttle_ms, group = columns
-    builder.add(
-        connection,
-        at_us,
-        size,
-        service_us,
-        delay_ms.astype(np.int64) * 1000,
-        throttle_ms.astype(np.int64) * 1000,
-        group.astype(np.int64) * group_ms,
-    )

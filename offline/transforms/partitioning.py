@@ -1,8 +1,8 @@
-"""How the backtest is divided among tasks: a limiter's candidates into parts, parts among Spark's partitions.
+"""Divides the backtest among tasks: a limiter's candidates into parts, and the parts among Spark's partitions.
 
-To shuffle and sort a request costs as much as to decide it at some twenty candidates, and is done again for each part.
-So a limiter is divided only where it would keep one core busy long after the others have finished, and parts are
-dealt out by what they cost, dearest first: Spark begins with partition 0.
+Each part reads all requests of its limiter, which costs as much as deciding on a few candidates. So a limiter is
+divided only if it would keep one core busy long after the others have finished. Parts are assigned by cost, the most
+expensive first, since Spark begins with partition 0.
 """
 
 import heapq
@@ -15,14 +15,14 @@ __all__ = ["chunks_of", "places_of"]
 
 Ints = npt.NDArray[np.int64]
 
-# Candidates at which a request is decided in the time that it takes to bring it there.
-_SORTED_AS_DECIDED: Final = 20
+# Candidates at which a request is decided in the time that a task takes to put it in order.
+_ORDERED_AS_DECIDED: Final = 5
 # Of a core's fair share: so much stays whole, where one more part would cost more than it brings.
 _SHARES_WHOLE: Final = 5 / 4
 
 
 def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:
-    """In how many parts each limiter's candidates go.
+    """Return the number of parts into which each limiter's candidates are divided.
 
     >>> chunks_of(np.array([1000, 10, 10]), np.array([20, 20, 20]), 4).tolist()  # the first has nearly everything
     [4, 1, 1]
@@ -36,12 +36,14 @@ def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:
 
 
 def places_of(requests: Ints, candidates: Ints, chunks: Ints, partitions: int) -> list[list[int]]:
-    """For each limiter the partition of each of its parts: the dearest first, always where least is to be done.
+    """Return the partition of each part of each limiter.
+
+    The most expensive part is assigned first, each to the partition with the least work so far.
 
     >>> places_of(np.array([100, 60, 50]), np.array([20, 20, 20]), np.array([1, 1, 1]), 2)
     [[0], [1], [1]]
     """
-    costs = requests * (_SORTED_AS_DECIDED + candidates / chunks)
+    costs = requests * (_ORDERED_AS_DECIDED + candidates / chunks)
     found = [[0] * int(parts) for parts in chunks]
     loads = [(0.0, partition) for partition in range(partitions)]
     for limiter in np.argsort(-costs, kind="stable").tolist():

@@ -167,7 +167,7 @@ def _repeat_one(
                 load[second] += moved
             else:
                 out[BYTES_LATE] += moved
-        if free_us != _UNDER_WAY and _over(requests, channel, number, free_us, out, waits):
+        if free_us != _UNDER_WAY and _complete_request(requests, channel, number, free_us, out, waits):
             alive -= 1
             heap[0] = heap[alive]
         _sift(heap, channels, alive)
@@ -195,9 +195,9 @@ def _produce(
     if hold_until_ms:
         channel[DUE_US] = hold_until_ms * 1000
         return _UNDER_WAY, 0
-    told_ms = min(throttle_ms, channel[CAP_MS])
-    channel[WAITED_MS] = told_ms + (at_us - channel[CAME_US]) // 1000
-    channel[MUTED_US] = (now_ms + told_ms) * 1000 if told_ms else at_us
+    mute_ms = min(throttle_ms, channel[CAP_MS])
+    channel[WAITED_MS] = mute_ms + (at_us - channel[CAME_US]) // 1000
+    channel[MUTED_US] = (now_ms + mute_ms) * 1000 if mute_ms else at_us
     return max(at_us + int(service_us[channel[REQUEST]]), channel[MUTED_US]), size
 
 
@@ -218,12 +218,12 @@ def _fetch(
         throttle_ms = sampled.fetch(ring, marks, flows[number], limit, safe, now_ms)
     out[CALLS] += 1
     _note(out, trace, at_us, number, 0, throttle_ms, 0)
-    told_ms = min(throttle_ms, channel[CAP_MS])
-    if told_ms:  # an empty response; it is sent again when the mute is over
+    mute_ms = min(throttle_ms, channel[CAP_MS])
+    if mute_ms:  # an empty response; it is sent again when the mute is over
         if for_idle:
-            out[IDLE_MS] += told_ms
-        channel[WAITED_MS] += told_ms
-        channel[DUE_US] = (now_ms + told_ms) * 1000
+            out[IDLE_MS] += mute_ms
+        channel[WAITED_MS] += mute_ms
+        channel[DUE_US] = (now_ms + mute_ms) * 1000
         return _UNDER_WAY
     if scheduled:
         granted = schedule.fetch_max_bytes(state, number, FETCH_BYTES_REQUESTED)
@@ -256,11 +256,11 @@ def _response(
     else:
         throttle_ms = sampled.fetched(ring, marks, flows[number], limit, safe, size, now_ms)
     _note(out, trace, at_us, number, 0, throttle_ms, size)
-    told_ms = min(throttle_ms, channel[CAP_MS])
+    mute_ms = min(throttle_ms, channel[CAP_MS])
     if for_idle:
-        out[IDLE_MS] += told_ms
-    channel[WAITED_MS] += told_ms
-    free_us = (now_ms + told_ms) * 1000 if told_ms else at_us
+        out[IDLE_MS] += mute_ms
+    channel[WAITED_MS] += mute_ms
+    free_us = (now_ms + mute_ms) * 1000 if mute_ms else at_us
     channel[LEFT] -= size
     channel[RESPONSE] = 0
     channel[DUE_US] = free_us
@@ -268,7 +268,7 @@ def _response(
 
 
 @inlined
-def _over(
+def _complete_request(
     requests: Requests,
     channel: Ints,
     number: int,

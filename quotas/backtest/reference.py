@@ -120,8 +120,8 @@ class _Client:
         return at_us + service_us
 
     def _muted_us(self, channel: _Channel, decision: Decision, at_us: int) -> int:
-        told_ms = capped(decision.throttle_ms, self._mute_ms_max, channel.group_ms)
-        return (at_us // 1000 + told_ms) * 1000 if told_ms else at_us
+        mute_ms = capped(decision.throttle_ms, self._mute_ms_max, channel.group_ms)
+        return (at_us // 1000 + mute_ms) * 1000 if mute_ms else at_us
 
     def _next(self, channel: _Channel, free_us: int, muted_us: int) -> int | None:
         gap_us = int(self._recording.gap_us[channel.request])

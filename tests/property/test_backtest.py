@@ -1,15 +1,14 @@
 """The backtest's fast path against the engine that the proxy runs: decision for decision, to the millisecond."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quotas.backtest.outcomes import backtest, decisions
-from quotas.backtest.recording import Recording, RecordingBuilder, recording_of
+from quotas.backtest.recording import Recording
 from quotas.backtest.reference import decisions_of_the_engine
+from quotas.backtest.runs import recording_of
 from quotas.options import EngineOptions
 
 SETTINGS = settings(max_examples=60, deadline=None)
@@ -90,38 +89,3 @@ def test_totals_agree_with_the_decisions(
     assert found.each[0].bytes == int(made.sizes.sum())
     assert int(found.load[0].sum()) + found.each[0].bytes_late == found.each[0].bytes
     assert found.each[0].throttle_ms == sum(decided.throttle_ms for decided in theirs)
-
-
-@given(
-    channels=CHANNELS, consumes=st.booleans(), cuts=st.lists(st.integers(0, 150), max_size=6), data=st.data()
-)
-@settings(max_examples=100, deadline=None)
-def test_rows_in_portions_are_the_same_recording(
-    channels: list[list[tuple[int, int, int]]], consumes: bool, cuts: list[int], data: st.DataObject
-) -> None:
-    rows = sum(map(len, channels))
-    connection = np.repeat(np.arange(len(channels)), [len(requests) for requests in channels])
-    flat = [request for requests in channels for request in requests]
-    at_us = np.cumsum([gap for gap, _, _ in flat])
-    flags = st.lists(st.booleans(), min_size=rows, max_size=rows)
-    service_us = np.array([service for _, _, service in flat])
-    service_us[np.array(data.draw(flags))] = -1
-    columns = [
-        connection,
-        at_us,
-        np.array([size for _, size, _ in flat]),
-        service_us,
-        np.array(data.draw(flags)) * 300_000,
-        np.array(data.draw(flags)) * 500_000,
-        connection * 1000,
-    ]
-    whole = RecordingBuilder(consumes=consumes)
-    whole.add(*columns)
-    parts = RecordingBuilder(consumes=consumes)
-    for begin, end in pairwise([0, *sorted(min(cut, rows) for cut in cuts), rows]):
-        if begin < end:
-            parts.add(*(column[begin:end] for column in columns))
-    assert parts.end_us == whole.end_us
-    one, other = whole.build(), parts.build()
-    for name in ("offsets", "first_us", "group_ms", "sizes", "service_us", "gap_us"):
-        assert getattr(one, name).tolist() == getattr(other, name).tolist(), name

@@ -14,5 +14,7 @@ def test_executors_get_our_packages(tmp_path: Path) -> None:
     command += ["--no-progress"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
-    assert f"ingest: {requests:,} requests of 1 processes" in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["starting Spark with master local-cluster[1,1,1024]", "ingest: read captures"]
+    assert f"ingest: {requests:,} requests of 1 processes" in lines
     assert done.stderr == "", "what Java and Spark say beside errors is left out"

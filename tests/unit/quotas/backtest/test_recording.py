@@ -4,7 +4,8 @@ import numpy as np
 
 from quotas.backtest.compiler import Ints
 from quotas.backtest.outcomes import backtest
-from quotas.backtest.recording import Recording, recording_of
+from quotas.backtest.recording import Recording
+from quotas.backtest.runs import Assembly, Rows, pack, recording_of
 from quotas.options import EngineOptions
 
 
@@ -84,3 +85,21 @@ def test_nothing_that_was_answered_is_nothing_to_decide() -> None:
     made = fetches(ints(0), ints(-1), ints(-1), ints(0))
     assert len(made) == 0
     assert backtest(made, [1.0], EngineOptions(), start_s=0, seconds=1).each[0].decisions == 0
+
+
+def test_overlapping_runs_of_a_connection_are_no_recording() -> None:
+    def rows(limiter: int, *seq: int) -> Rows:
+        seqs = ints(*seq)
+        zero = np.zeros_like(seqs)
+        return Rows(zero + limiter, zero, seqs, seqs * 10, zero, zero, zero, zero, zero, zero > 0)
+
+    assembly = Assembly()
+    assembly.add(pack(rows(1, 0, 2, 4)))  # one run from 0 to 4
+    assembly.add(pack(rows(2, 0, 1)))
+    assembly.add(pack(rows(1, 3)))  # in the midst of it
+    assembly.add(pack(rows(2, 2)))
+    assert assembly.runs == 4
+    found = dict(assembly.recordings())
+    assert found[1] is None
+    assert found[2] is not None
+    assert found[2].gap_us.tolist() == [10, 10, 0]
