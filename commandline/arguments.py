@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 __all__ = ["FORMATS", "OldSpelling", "Parser", "add_format", "add_old_json", "warn_old_spelling"]
@@ -26,12 +27,45 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser of a command or of a subcommand: no abbreviations, defaults in its help.
 
-    `program` in the parsed options is the command as typed, without its arguments, for a hint at `--help`.
+    `program` in the parsed options is the command as typed, without its arguments, for a hint at `--help`. Unknown
+    arguments are reported with the usage of that command; argparse itself shows the whole program's.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, "formatter_class": _Help, **options})
         self.set_defaults(program=self.prog)
+
+    def parse_args(  # type: ignore[override]  # argparse overloads it for namespaces of other classes
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse the arguments; print the usage of the command and exit if one is unknown."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command = next(one for one in _commands(self) if one.prog == options.program)
+            command.error(f"unknown arguments: {' '.join(unknown)}{_guess(command, unknown)}")
+        return options
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser and the parsers of all its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _commands(command)
+
+
+def _guess(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Return a hint at the option that is most like the first unknown one; "" if none is."""
+    known = [
+        option
+        for action in command._actions
+        if action.help != argparse.SUPPRESS
+        for option in action.option_strings
+    ]
+    first = next((argument for argument in unknown if argument.startswith("--")), "")
+    close = get_close_matches(first.partition("=")[0], known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 class OldSpelling(argparse.Action):

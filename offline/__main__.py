@@ -1,6 +1,6 @@
-"""`python -m offline`: the same as `sluice-offline`."""
+"""`python -m offline` runs `sluice-offline`."""
 
-from offline.cli import main
+from offline.entry import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

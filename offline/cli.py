@@ -21,6 +21,7 @@ from commandline.extras import not_installed
 from commandline.output import run_quietly
 from offline.arguments import ARGUMENTS, spark_arguments
 from offline.errors import InputError, OfflineError, SetupError, reason
+from offline.noise import is_not_py4j
 from offline.options import ApplyOptions, BacktestOptions, Goal, IngestOptions, SparkOptions
 from quotas.definitions.toml_file import parse_limit
 from quotas.errors import DefinitionError
@@ -102,17 +103,23 @@ def _run_stages(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise _not_installed(error) from error
     names = list(_STAGES)[:5] if options.stage == "run" else [options.stage]
-    # Errors in arguments and directories are reported before Spark starts, which takes ten seconds.
+    # Errors in arguments, directories and files are reported before Spark starts, which takes ten seconds.
     if names[0] == "ingest":
         preflight.check_captures(options.input or (), options.kafka, options.topic)
     else:
         preflight.check_stages(options.stage, _source(options))
     preflight.check_output(options.output or _source(options))
     works = {name: _WORK[name](options) for name in names}
+    if names[0] == "ingest" and not options.lenient:
+        preflight.check_footers(options.input or ())
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    if not options.verbose:
+        logging.getLogger().addFilter(is_not_py4j)
     spark_options = _spark_options(options)
+    print(f"starting Spark with master {spark_options.master}", flush=True)
     with spark_session(spark_options) as spark:
         for name, work in works.items():
+            print(f"{name}: {_STAGES[name]}", flush=True)
             source, store = Store(spark, _source(options)), Store(spark, options.output or _source(options))
             begun_s = time.monotonic()
             with shown(spark.sparkContext, name, wanted=spark_options.progress):

@@ -1,17 +1,19 @@
-"""Filters the output of Java and Spark at their start: warnings of the JVM and notes about log levels.
+"""Filters the output of Java and Spark: warnings of the JVM and notes about log levels at its start, py4j's tracebacks.
 
-Errors pass. These lines are written to the JVM's standard error before any of its settings is read, so the JVM inherits
-a pipe as standard error, and a thread copies the other lines.
+Errors are not filtered. The JVM writes these lines to its standard error before it reads any settings. So it inherits a
+pipe as standard error, and a thread copies all other lines from it.
 """
 
+import logging
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
-__all__ = ["is_noise", "without_noise"]
+__all__ = ["is_noise", "is_not_py4j", "without_noise"]
 
 _STDERR: Final = 2
 _NOISE: Final = (
@@ -33,6 +35,11 @@ def is_noise(line: bytes) -> bool:
     (True, False)
     """
     return line.startswith(_NOISE)
+
+
+def is_not_py4j(record: logging.LogRecord) -> bool:
+    """Filter for the root logger: py4j logs a traceback there of each failed or interrupted call, and raises it too."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
-"""Checks before Spark starts: a mistyped input, a stage that was not run, an output that cannot be written.
+"""Checks before Spark starts: a wrong input, a stage that was not run, an output that cannot be written.
 
-Spark takes ten seconds to start. These checks read names and marks, and no capture; the stages check again.
+Spark takes ten seconds to start. These checks read names, marks, and the footers of the first captures; the stages
+repeat them for all files.
 """
 
 import os
@@ -8,11 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from offline.capture_files import files_of
+import pyarrow.fs as arrow_fs
+
+from offline.capture_files import files_of, read_footers
 from offline.errors import InputError
 from offline.paths import MARK, finished_text, require
 
-__all__ = ["check_captures", "check_output", "check_stages"]
+__all__ = ["check_captures", "check_footers", "check_output", "check_stages"]
+
+_FOOTERS_MAX: Final = 100  # 0.1 s on a disk, a few seconds in an object store
 
 _READ_BY: Final = {
     "demand": ("ingest",),
@@ -36,13 +41,25 @@ def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
         files_of(inputs)
 
 
+def check_footers(inputs: Sequence[str]) -> None:
+    """Check that the first files are captures.
+
+    Raises:
+        InputError: one is not; `ingest` names all of them.
+    """
+    for found in read_footers(files_of(inputs)[:_FOOTERS_MAX] if inputs else ()):
+        if found.problem:
+            raise InputError(f"{found.path} {found.problem}; --lenient leaves such files out")
+
+
 def check_stages(stage: str, work: str) -> None:
     """Check that the stages that this one reads are finished in a work directory.
 
     Raises:
-        InputError: one is not finished or out of date; or the directory does not exist.
+        InputError: one is not finished or out of date; or there is no such directory.
     """
-    require(work)
+    if require(work).type == arrow_fs.FileType.File:
+        raise InputError(f"--input {work}: is a file, not a work directory")
     for before in _READ_BY[stage]:
         finished_text(work, before, MARK)
 

@@ -1,9 +1,8 @@
-"""The only SparkSession: with the running interpreter, on loopback, with little output.
+"""Starts the only SparkSession: with the running interpreter, on loopback, with little output.
 
-Of what Java and Spark print only errors are shown, unless `verbose` asks for all of it.
-By default PySpark's workers use any `python3` on the PATH, which may lack packages; so they use this interpreter. In
-local mode nothing listens outside of this machine. On a cluster Sluice's packages are sent along, so its workers need
-only pyarrow, numpy and numba.
+Only errors of Java and Spark are shown, unless `verbose` is set. PySpark's workers use this interpreter; by default
+they would use any `python3` on the PATH, which may lack packages. In local mode Spark listens on loopback only. On a
+cluster Sluice's packages are sent along, so that its workers need only pyarrow, numpy and numba.
 """
 
 import os
@@ -19,6 +18,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from offline.errors import SetupError, reason
+from offline.interrupts import held_interrupt
 from offline.noise import without_noise
 from offline.options import SparkOptions
 
@@ -44,7 +44,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     for key, value in _settings(options, local=local).items():
         builder = builder.config(key, value)
     try:
-        with nullcontext() if options.verbose else without_noise():
+        with held_interrupt(), nullcontext() if options.verbose else without_noise():
             spark = builder.getOrCreate()
     except Exception as error:
         raise SetupError(f"Spark does not start with master {options.master}: {reason(error)}") from error

@@ -47,8 +47,8 @@ from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.cores import workers_of
 from proxy.process.descriptors import raise_limit
+from proxy.process.event_wiring import wire_events
 from proxy.process.relay import Relay
-from proxy.process.telling import report_to
 from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore, open_store
 from proxy.reassign import make_reassignments
 from proxy.reload import Reloader
@@ -130,7 +130,7 @@ class App:
         )
         shown = None if moves is None else moves.shown
         self._workers = None if workers == 1 else self._make_workers(workers, quotas.definitions, shown)
-        report_to(events.tell, config, relay, self.poller.states, self._workers, self._fleet)
+        wire_events(events.tell, config, relay, self.poller.states, self._workers, self._fleet)
         file = EnforcementFile(config.state.directory) if config.state.directory else None
         self._enforcement = Enforcement(file, self._enforce, self.stats, events.tell)
         names = relay.engine.topics.names if self._workers is None else self._workers.names

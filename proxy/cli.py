@@ -7,15 +7,25 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 from commandline import completion
-from commandline.arguments import Parser, add_format
+from commandline.arguments import Parser, add_format, warn_old_spelling
 from commandline.exit_codes import FAILED, USAGE
 from commandline.output import run_quietly
 from proxy.commands import capture, check, console, enforcement, explain, fleet, quotas, reassign, serve, top
-from proxy.config import AdminOptions, LogOptions, ProcessOptions, QuotaSettings
+from proxy.config import (
+    LOG_FORMATS,
+    LOG_LEVELS,
+    OLD_SCOPE,
+    AdminOptions,
+    LogOptions,
+    ProcessOptions,
+    QuotaSettings,
+)
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
+from quotas.options import Mode, Policy, Scope
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -104,16 +114,34 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the quotas, TOML; kafka-configs --alter changes this file (quotas.file)",
     )
-    for option, metavar, text, key, default in (
-        ("--policy", "NAME", "kip13 or schedule", "quotas.policy", quota.policy),
-        ("--mode", "NAME", "enforce or observe", "quotas.mode", quota.mode),
-        ("--scope", "NAME", "broker or cluster", "quotas.scope", quota.scope),
+    for option, choices, text, key, default in (
+        ("--policy", get_args(Policy), "how quotas are measured", "quotas.policy", quota.policy),
+        ("--mode", get_args(Mode), "whether quotas are enforced", "quotas.mode", quota.mode),
+        (
+            "--scope",
+            get_args(Scope),
+            "where a quota holds: at each broker, or once",
+            "quotas.scope",
+            "cluster",
+        ),
+        ("--log-level", LOG_LEVELS, "the least that is logged", "log.level", log.level),
+        ("--log-format", LOG_FORMATS, "how it is written", "log.format", log.format),
+    ):
+        kind = _scope if option == "--scope" else str
+        parser.add_argument(option, type=kind, choices=choices, help=f"{text} ({key}; default: {default})")
+    for option, metavar, text, key, bare in (
         ("--workers", "NUMBER", "processes that relay, or auto", "process.workers", process.workers),
         ("--admin", "HOST:PORT", 'address of /metrics; "" for none', "admin.bind", admin.bind),
-        ("--log-level", "NAME", "debug, info, warning or error", "log.level", log.level),
-        ("--log-format", "NAME", "text or json", "log.format", log.format),
     ):
-        parser.add_argument(option, metavar=metavar, help=f"{text} ({key}; default: {default})")
+        parser.add_argument(option, metavar=metavar, help=f"{text} ({key}; default: {bare})")
+
+
+def _scope(text: str) -> str:
+    """Return the present name of a scope; print a warning for the name of an earlier release."""
+    if text != OLD_SCOPE:
+        return text
+    warn_old_spelling("sluice serve", f"--scope {OLD_SCOPE}", "--scope cluster")
+    return "cluster"
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

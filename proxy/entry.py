@@ -1,7 +1,5 @@
 """The console script `sluice`: Ctrl-C ends it without a traceback, even while its modules are being loaded."""
 
-from commandline.exit_codes import INTERRUPTED
-
 __all__ = ["main"]
 
 
@@ -10,5 +8,7 @@ def main() -> int:
     try:
         from proxy.cli import main as run
     except KeyboardInterrupt:
+        from commandline.exit_codes import INTERRUPTED
+
         return INTERRUPTED
     return run()

@@ -1,6 +1,6 @@
-"""What `sluice check` says of a configuration, in lines for people; pure, but for a look whether pyarrow is there."""
+"""The lines of `sluice check` about a configuration, for people; pure, except for a check that pyarrow is installed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from commandline.amounts import count
@@ -83,8 +83,9 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
         yield f"  all clients together: {settings.partition_mutations_rate:g} partition mutations/s, {burst:g} at once"
     yield f"  {_alterations(config)}"
     limits = limits_of(definitions)
+    defaults = _defaults(limits)
     for entity, values in list(limits.items())[:_ENTITIES_SHOWN_MAX]:
-        yield f"  {_entity(entity)}: " + ", ".join(_limit(key, value) for key, value in values.items())
+        yield f"  {_entity(entity)}: {_limits(values)}{_inherited(entity, values, defaults)}"
     if len(limits) > _ENTITIES_SHOWN_MAX:
         yield f"  and {len(limits) - _ENTITIES_SHOWN_MAX} more"
     default = limits.get(Entity(client_id=DEFAULT), {})
@@ -199,6 +200,35 @@ def _entity(entity: Entity) -> str:
             title = part.replace("_", " ")
             parts.append(f"every other {title}" if name is DEFAULT else f"{title} {name!r}")
     return " of ".join(reversed(parts)) if len(parts) > 1 else "".join(parts)
+
+
+def _defaults(limits: Mapping[Entity, Mapping[str, float]]) -> dict[Entity, dict[str, float]]:
+    """Return the limits that overrides inherit from the default entities of one part, key by key.
+
+    Keys of users that depend on the client id as well are left out.
+    """
+    found = {
+        entity: dict(limits.get(entity, {}))
+        for entity in (Entity(client_id=DEFAULT), Entity(user=DEFAULT), Entity(topic=DEFAULT))
+    }
+    for entity, values in limits.items():
+        if entity.user is DEFAULT and entity.client_id is not None:
+            for key in values:
+                found[Entity(user=DEFAULT)].pop(key, None)
+    return found
+
+
+def _inherited(
+    entity: Entity, values: Mapping[str, float], defaults: Mapping[Entity, Mapping[str, float]]
+) -> str:
+    """Return the limits that an entity has from the default one of its kind; "" if there are none."""
+    default = Entity(*(None if name is None else DEFAULT for name in entity))
+    left = {key: value for key, value in defaults.get(default, {}).items() if key not in values}
+    return f"; as {_entity(default)} {_limits(left)}" if left and entity != default else ""
+
+
+def _limits(values: Mapping[str, float]) -> str:
+    return ", ".join(_limit(key, value) for key, value in values.items())
 
 
 def _limit(key: str, value: float) -> str:

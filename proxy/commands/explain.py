@@ -1,8 +1,8 @@
-"""`sluice explain`: why a client waits, in one sentence and its numbers.
+"""`sluice explain`: shows why a client waits, in one sentence with its numbers.
 
-The admin port of a process of Sluice knows the clients that pass through it, with all of its workers. Members
-of a fleet are asked at once, and what they say is one verdict; one that does not respond is a line on standard error.
-Exit codes: 0 if a member knows the client, 3 if none does, 1 if that is not known, since one does not respond.
+The admin port of a Sluice reports on the clients of this process and all of its workers. Members of a fleet are asked
+at once, and their responses are merged; a member that does not respond is a line on standard error. Exit codes: 0 if a
+member has seen the client, 3 if none has, 1 if that is not known because a member does not respond.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from proxy.errors import SluiceError, UsageError
 from proxy.explain.windows import SECONDS
 from proxy.v1.bounds import MEMBERS_MAX, RESPONSE_BYTES_MAX
 from proxy.v1.fields import DocumentError
-from proxy.v1.members import Told, merge_verdicts, told
+from proxy.v1.members import MemberVerdict, merge_verdicts, read_verdict
 from proxy.v1.merging import worst
 from proxy.v1.verdict import verdict
 
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Asked:
-    """What the members say of the client: of one user, the one of this client id that waits longest.
+    """The members' documents on the client; if several users have the client id, on the one that waits longest.
 
     Args:
         admins: the members' admin ports.
@@ -86,7 +86,7 @@ class _Asked:
     """
 
     def __init__(self, admins: Sequence[str], options: argparse.Namespace) -> None:
-        self.found: list[Told] = []
+        self.found: list[MemberVerdict] = []
         self.unknown: Document = {}  # what a member says that does not know the client
         self.problems: dict[str, str] = {}  # by admin port
         self._fields = {"client_id": options.client_id, "window": options.window}
@@ -123,13 +123,13 @@ class _Asked:
             self.unknown = page
         else:
             try:
-                self.found.append(told(admin, page))
+                self.found.append(read_verdict(admin, page))
             except DocumentError as error:
                 self.problems[admin] = f"{admin}: {error}"
 
 
 def _unknown(asked: _Asked, options: argparse.Namespace) -> int:
-    """Say that no member knows the client, or that one which may know it does not respond."""
+    """Print that no member has seen the client, or that a member which may have does not respond; return the code."""
     _say_missing(asked)
     if not asked.unknown:
         return FAILED

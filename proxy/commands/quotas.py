@@ -25,10 +25,11 @@ from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError, reason
 from quotas.definitions.alterations import PARTS, entity_of_parts, parts_of
-from quotas.definitions.definitions import check_entity, check_value
+from quotas.definitions.definitions import check_entity, check_value, keys_of
 from quotas.definitions.diff import Difference, Quotas, alterations, differences
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.filters import ANY, DEFAULT_NAME, EXACT
+from quotas.definitions.hints import hint
 from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError
 
@@ -147,6 +148,9 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
 async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
     entity = _entity(options)
     before = await _quotas_of(client, entity)
+    for key in options.keys:
+        if key not in before and key not in keys_of(entity):  # brokers may have keys that are unknown here
+            raise ConfigError(key, f"unknown key; {hint(key, sorted(keys_of(entity)))}")
     wanted = {key: value for key, value in before.items() if options.keys and key not in options.keys}
     return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
 

@@ -1,9 +1,9 @@
 """`sluice reassign status`: shows moves, their progress, and when they will be done (KIP-435).
 
-The admin port has everything: steps, bytes, a rate, the reasons for waiting. With `--bootstrap-server` a Sluice is
-asked as by any Kafka client, with version 1 of ListPartitionReassignments; its response has only moves and steps. The
-command changes nothing. Exit code 0 whether moves are under way or not; `--watch` repeats until none is, and first
-waits for a reassignment, for a limited time.
+The admin port reports steps, bytes, a rate, and the reasons for waiting. With `--bootstrap-server` the command acts as
+a Kafka client, and sends version 1 of ListPartitionReassignments to a Sluice, whose response has only moves and steps.
+The command changes nothing. The exit code is 0 whether moves are under way or not. `--watch` repeats until no move is
+under way; at first it waits for a limited time until Sluice responds and there is a reassignment.
 """
 
 import argparse
@@ -31,6 +31,7 @@ _PARTITIONS_SHOWN: Final = 50
 _WATCH_SECONDS: Final = 2.0
 _WATCH_SECONDS_MIN: Final = 0.1
 _WATCH_SECONDS_MAX: Final = 3600.0
+_NONE: Final = "no reassignment is under way"
 _WAIT_SECONDS: Final = 60.0  # for a reassignment to begin: the other terminal is a minute away
 _WAIT_SECONDS_MAX: Final = 86_400.0
 _FAILURES_MAX: Final = 30  # in a row: a process that restarts is back before that
@@ -60,7 +61,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--wait-seconds",
         metavar="SECONDS",
         default=f"{_WAIT_SECONDS:g}",
-        help="with --watch: how long to wait for a reassignment to begin; 0 for not at all",
+        help="with --watch: how long to wait for Sluice to respond and for a reassignment to begin; 0 for not at all",
     )
     add_format(command)
 
@@ -87,17 +88,14 @@ def watch(
 
     Args:
         pause_seconds: the time between two readings.
-        wait_seconds: how long to wait for a reassignment if none is under way at the start.
+        wait_seconds: how long to wait if Sluice does not respond, or no reassignment is under way, at the start.
 
     Raises:
-        ServerError: the first reading fails, or many in a row.
+        ServerError: no reading succeeds in `wait_seconds` of pauses, or many fail in a row later.
     """
-    document, waited = read(), 0.0
-    if wait_seconds and _may_begin_later(document):
-        print(
-            f"sluice: no reassignment is under way: waiting {wait_seconds:g} s for one (Ctrl-C ends)",
-            file=sys.stderr,
-        )
+    document, waited = _read_first(read, pause_seconds, wait_seconds, sleep)
+    if waited < wait_seconds and _may_begin_later(document):
+        _say_waiting(_NONE, wait_seconds - waited, "one")
         while waited < wait_seconds and _may_begin_later(document):
             sleep(pause_seconds)
             waited += pause_seconds
@@ -108,6 +106,31 @@ def watch(
             return OK
         sleep(pause_seconds)
         document = _read_again(read, pause_seconds, sleep)
+
+
+def _read_first(
+    read: Callable[[], Document], pause_seconds: float, wait_seconds: float, sleep: Callable[[float], object]
+) -> tuple[Document, float]:
+    """Read the status, and wait for a process that is not up yet. Returns it and the seconds waited.
+
+    Raises:
+        ServerError: no reading succeeds in time.
+    """
+    waited = 0.0
+    while True:
+        try:
+            return read(), waited
+        except ServerError as error:
+            if waited >= wait_seconds:
+                raise
+            if not waited:
+                _say_waiting(str(error), wait_seconds, "a response")
+        sleep(pause_seconds)
+        waited += pause_seconds
+
+
+def _say_waiting(why: str, seconds_left: float, what: str) -> None:
+    print(f"sluice: {why}: waiting {seconds_left:g} s for {what} (Ctrl-C ends)", file=sys.stderr)
 
 
 def _read_again(
@@ -156,7 +179,7 @@ def table(document: Document) -> Iterator[str]:
         yield f"problem: {document['problem']}"
     moves = document["moves"]
     yield _count_line(document)
-    if "leads" in document:
+    if "leads" in document and (moves or document["holder"]):
         yield f"carried out by {document['holder'] or 'no process'}" + (
             ", this process" if document["leads"] else ""
         )
@@ -175,7 +198,9 @@ def table(document: Document) -> Iterator[str]:
 def _count_line(document: Document) -> str:
     """Return the line with the numbers of moves: under way, done, and ended otherwise."""
     moves, total = document["moves"], document.get("moves_total", 0)
-    text = f"{amounts.count(moves, 'partition')} under way, {document['steps']} with a step"
+    text = _NONE
+    if moves:
+        text = f"{amounts.count(moves, 'partition')} under way, {document['steps']} with a step"
     if total > moves:
         text += f"; of {total} in all {document['moves_done']} are done"
         if document["moves_not_done"]:

@@ -28,10 +28,18 @@ from proxy.config.fleet_options import FleetOptions
 from proxy.config.limit_options import LimitOptions
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.loader import load, read_text, reload
-from proxy.config.options import AdminOptions, Config, LogOptions, Source, StateOptions
+from proxy.config.options import (
+    LOG_FORMATS,
+    LOG_LEVELS,
+    AdminOptions,
+    Config,
+    LogOptions,
+    Source,
+    StateOptions,
+)
 from proxy.config.parser import parse
 from proxy.config.process_options import AUTO, WORKERS_MAX, ProcessOptions
-from proxy.config.quota_options import QuotaSettings
+from proxy.config.quota_options import OLD_SCOPE, QuotaSettings
 from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
@@ -39,6 +47,9 @@ from proxy.config.tls_options import ClusterTls, FleetTls, ListenerTls
 
 __all__ = [
     "AUTO",
+    "LOG_FORMATS",
+    "LOG_LEVELS",
+    "OLD_SCOPE",
     "WORKERS_MAX",
     "Address",
     "AdminOptions",

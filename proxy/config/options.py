@@ -23,6 +23,8 @@ from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
 LOOPBACK: Final[tuple[Network, ...]] = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
@@ -63,17 +65,17 @@ class LogOptions:
     level: str = field(
         default="info",
         metadata=key(
-            readers.choice("debug", "info", "warning", "error"),
+            readers.choice(*LOG_LEVELS),
             '"debug", "info", "warning" or "error"',
             live=True,
         ),
     )
-    format: str = field(default="text", metadata=key(readers.choice("text", "json"), '"text" or "json"'))
+    format: str = field(default="text", metadata=key(readers.choice(*LOG_FORMATS), '"text" or "json"'))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a configuration was read, so that it can be read again.
+    """The sources of a configuration, so that it can be read again.
 
     Args:
         path: the file; None without one.
@@ -145,6 +147,7 @@ class Config:
     def trusts(self, listener: ListenerOptions) -> bool:
         """Whether unauthenticated clients of this listener may alter quotas: those of this machine may.
 
-        With the PROXY protocol they may not, since the load balancer takes connections from other machines.
+        With the PROXY protocol they may not, since the load balancer takes connections from other machines; nor where
+        Sluice's own login uses SASL, since clients have users there.
         """
         return listener.loopback and not listener.proxy_protocol and not self.cluster.sasl_mechanism

@@ -50,6 +50,10 @@ SECTIONS: Final = (
     "state",
     "log",
 )
+_QUOTAS_FILE: Final = (
+    "this is a table of a quotas file: the configuration names that file with `file` under [quotas], and a command "
+    "with --quotas-file"
+)
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
@@ -92,6 +96,8 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
 
 
 def _parse(given: Tables, source: Source, base: Path) -> Config:
+    if "quota" in given:
+        raise ConfigError("quota", _QUOTAS_FILE)
     refuse_unknown(given, SECTIONS, "", {})
     tables, old_names = renamed(given)
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
@@ -108,7 +114,13 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
         cluster=_cluster(cluster.with_absolute_paths(base), listeners),
         listeners=listeners,
         quotas=settled(
-            _with_hold_default(replace(quotas, file=_absolute(base, quotas.file)), _table(tables, "quotas")),
+            _with_scope_default(
+                _with_hold_default(
+                    replace(quotas, file=_absolute(base, quotas.file)), _table(tables, "quotas")
+                ),
+                listeners,
+                _table(tables, "quotas"),
+            ),
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
@@ -199,6 +211,16 @@ def _with_hold_default(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
     if quotas.policy == "kip13":
         return replace(quotas, hold_seconds_max=0.0)
     return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
+
+
+def _with_scope_default(
+    quotas: QuotaSettings, listeners: Sequence[ListenerOptions], table: Tables
+) -> QuotaSettings:
+    """Fill in the scope of a gateway: it sees all brokers. Quotas that are the brokers' own hold at each of them."""
+    gateway = any(not listener.sidecar for listener in listeners)
+    if "scope" in table or not gateway or quotas.store == "cluster":
+        return quotas
+    return replace(quotas, scope="cluster")
 
 
 def _with_journal(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:

@@ -67,7 +67,11 @@ class QuotaSettings:
     )
     scope: Scope = field(
         default="broker",
-        metadata=key(_scope, '"broker" or "cluster"'),
+        metadata=key(
+            _scope,
+            '"broker" or "cluster"',
+            default='`"cluster"` of a gateway; `"broker"` of sidecars, and with `store = "cluster"`',
+        ),
     )
     window_samples: int = field(
         default=11, metadata=key(readers.count(2, 3600), "number", unit="windows", live=True)

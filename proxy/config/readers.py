@@ -228,11 +228,18 @@ def upstreams(path: str, value: object) -> Mapping[int, Address]:
 
 
 def file_path(path: str, value: object) -> Path:
-    """Read a path; the parser makes it absolute, relative to the configuration file."""
+    """Read a path; `~` at its start is a home directory.
+
+    The parser makes it absolute, relative to the configuration file.
+    """
     found = text(path, value)
     if "\0" in found:
         raise ConfigError(path, "must not contain a NUL character", value)
-    return Path(found)
+    try:
+        return Path(found).expanduser()
+    except RuntimeError:
+        problem = 'begins with ~, and this home directory is not known; "./~" is for a file of that name'
+        raise ConfigError(path, problem, value) from None
 
 
 def optional_file_path(path: str, value: object) -> Path | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from quotas.errors import AmountError
 
-__all__ = ["UNITS", "parse_amount", "parse_whole", "write_bytes"]
+__all__ = ["UNITS", "parse_amount", "parse_whole", "write_bytes", "write_like"]
 
 UNITS: Final = {
     "": 1,
@@ -82,4 +82,18 @@ def write_bytes(count: int) -> str:
         factor = UNITS[unit]
         if count and count % factor == 0:
             return f"{count // factor}{unit}"
+    return str(count)
+
+
+def write_like(count: int, before: str) -> str:
+    """Write a number of bytes in the form of another amount: with a unit of the same kind, or without one.
+
+    >>> write_like(4_000_000, "2M"), write_like(4_194_304, "2M"), write_like(4_194_304, "2Mi"), write_like(4000, "2")
+    ('4M', '4194304', '4Mi', '4000')
+    """
+    unit = before.strip().lstrip("0123456789.")
+    same = [other for other in UNITS if unit and other.endswith("i") == unit.endswith("i")]
+    for other in sorted(same, key=UNITS.__getitem__, reverse=True):
+        if count and count % UNITS[other] == 0:
+            return f"{count // UNITS[other]}{other}"
     return str(count)

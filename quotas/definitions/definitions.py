@@ -23,6 +23,7 @@ from typing import Final, Literal, get_args
 
 from quotas.definitions.digest import Digest
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
+from quotas.definitions.hints import hint
 from quotas.errors import DefinitionError
 
 QuotaKey = Literal[
@@ -98,7 +99,7 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
     keys = keys_of(entity)
     if key not in keys:
-        raise DefinitionError(path, f"unknown key, value {value!r}; known keys: {', '.join(sorted(keys))}")
+        raise DefinitionError(path, f"unknown key, value {value!r}; {hint(key, sorted(keys))}")
     if not value > 0:  # also refuses NaN, which slips through Kafka's own comparisons
         raise DefinitionError(path, f"must be greater than 0, not {value!r}")
     if value > LONG_MAX:
@@ -171,7 +172,7 @@ class Definitions:
 
     @property
     def digest(self) -> str:
-        """What is equal where quotas are; "" unless `keep_digest` was called. Any thread may read it."""
+        """A digest, equal where quotas are equal; "" unless `keep_digest` was called. Any thread may read it."""
         return "" if self._digest is None else str(self._digest)
 
     def keep_digest(self) -> None:

@@ -6,10 +6,11 @@ kafka-quotas.md §6.1).
     "".join(document.text(edit))      # the new text; when it is on disk:
     document.apply(edit)
 
-Behavior: a changed limit keeps its line and the comment behind it; a new limit is added after the last one; the table
-of an entity without limits is removed. A comment on a line of its own always stays; if its entity returns, its table is
-written at the same place. The table of a new entity is appended. An edited table is parsed again before it is used: a
-form that the line editor does not know (a quoted key with escapes) is written anew, in plain form.
+Behavior: a changed limit keeps its line, its form ("2M" becomes "4M") and the comment behind it; a new limit is added
+after the last one; the table of an entity without limits is removed. A comment on a line of its own always stays; if
+its entity returns, its table is written at the same place. The table of a new entity is appended. An edited table is
+parsed again before it is used: a form that the line editor does not know (a quoted key with escapes) is written anew,
+in plain form.
 
 A file that is not a sequence of `[[quota]]` tables (one array in one line) is read but not edited: FormError. This
 module does no IO. Every loop over all tables iterates through `pace`, so that the caller can slow it down; freeing
@@ -21,7 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from quotas.definitions.definitions import ENTITIES_MAX, USER_KEYS, Definitions
+from quotas.definitions.amounts import write_like
+from quotas.definitions.definitions import ENTITIES_MAX, USER_KEYS, WHOLE_KEYS, Definitions
 from quotas.definitions.entities import Entity, code
 from quotas.definitions.toml_file import entry, parse_limit, render_table, render_value
 from quotas.definitions.toml_tables import HEADER, blocks, is_preamble, table
@@ -166,7 +168,7 @@ def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) ->
                 continue
             value = left.pop(key)
             same = parse_limit(old.get(key, 0), key) == value
-            found.append(line if same else f"{match[1]}{render_value(key, value)}{match[4]}")
+            found.append(line if same else f"{match[1]}{_rendered(key, value, match[3])}{match[4]}")
         else:
             found.append(line)
         if match or HEADER.fullmatch(line):
@@ -176,6 +178,14 @@ def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) ->
         found[behind - 1] += newline
     found[behind:behind] = [f"{key} = {render_value(key, value)}{newline}" for key, value in left.items()]
     return found
+
+
+def _rendered(key: str, value: float, before: str) -> str:
+    """Render a limit in the form of the one that it replaces: "2M" becomes "4M"."""
+    quote = before[0]
+    if quote in "\"'" and key in WHOLE_KEYS:
+        return f"{quote}{write_like(int(value), before.strip(quote))}{quote}"
+    return render_value(key, value)
 
 
 def _comments(text: str) -> tuple[str, str]:

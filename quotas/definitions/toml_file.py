@@ -12,7 +12,6 @@ watches files; this module converts text. The literal name "<default>" cannot be
 
 import io
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from quotas.definitions.amounts import parse_amount
@@ -26,10 +25,14 @@ from quotas.definitions.definitions import (
     check_value,
 )
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical
+from quotas.definitions.hints import hint
 from quotas.definitions.toml_reader import loads, shown
 from quotas.definitions.toml_tables import blocks, is_preamble, table
 from quotas.errors import AmountError, DefinitionError, FormError, TomlError
 
+_CONFIGURATION: Final = (
+    "a quotas file has [[quota]] tables alone; is this Sluice's configuration, which --config takes?"
+)
 _PARTS: Final = Entity._fields
 _DEFAULT_TEXT: Final = DEFAULT.value
 
@@ -77,7 +80,7 @@ def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
         raise DefinitionError("", f"not TOML: {error}") from error
     for key in document:
         if key != "quota":
-            raise DefinitionError(str(key), f"unknown key, value {shown(document[key])}; known: quota")
+            raise DefinitionError(str(key), _unknown(str(key), document[key]))
     tables = document.get("quota", [])
     if not isinstance(tables, list):
         raise DefinitionError("quota", f"must be a list of [[quota]] tables, not {shown(tables)}")
@@ -88,6 +91,15 @@ def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
             raise DefinitionError(path, f"must be a table, not {shown(found)}")
         _put(definitions, *_entry(found, path), path)
     return definitions
+
+
+def _unknown(key: str, value: object) -> str:
+    """Return the message for an unknown key or table; of a table without its values: one may be a password."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value) and key == "quotas":
+        return "unknown table; did you mean [[quota]]?"
+    if isinstance(value, dict | list):
+        return _CONFIGURATION
+    return f"unknown key, value {shown(value)}; known: quota"
 
 
 def _put(definitions: Definitions, entity: Entity, values: Mapping[str, float], path: str) -> None:
@@ -142,7 +154,9 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     for key, value in table.items():
         if key not in _PARTS:
             if key not in KEYS:
-                raise DefinitionError(f"{path}.{key}", _unknown(key, value))
+                raise DefinitionError(
+                    f"{path}.{key}", f"unknown key, value {shown(value)}; {hint(key, (*_PARTS, *KEYS))}"
+                )
             continue
         if not isinstance(value, str):
             raise DefinitionError(f"{path}.{key}", f"must be a string, not {shown(value)}")
@@ -157,14 +171,6 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     if not values:
         raise DefinitionError(path, f"{_describe(entity)} has no limit")
     return entity, values
-
-
-def _unknown(key: str, value: object) -> str:
-    """Return the message for an unknown key, with the most similar known key."""
-    known = (*_PARTS, *KEYS)
-    close = get_close_matches(key.replace("-", "_").lower(), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-    return f"unknown key, value {shown(value)}; {hint}"
 
 
 def _describe(entity: Entity) -> str:

@@ -52,6 +52,15 @@ def test_every_extra_has_a_lock() -> None:
     assert tuple(sorted(project["optional-dependencies"])) == _EXTRAS
 
 
+def test_readme_has_the_name_on_the_package_index_and_the_command() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    readme = " ".join((ROOT / "README.md").read_text().split())
+
+    assert f"The distribution is named `{project['name']}`" in readme
+    assert set(project["scripts"]) == {"sluice", "sluice-offline"}
+    assert all(f".venv/bin/{command} " in readme for command in project["scripts"])
+
+
 @pytest.mark.parametrize("extra", _EXTRAS)
 def test_lock_of_an_extra_has_what_it_depends_on(extra: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

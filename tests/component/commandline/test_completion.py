@@ -25,7 +25,19 @@ def test_script_has_options_and_no_old_spelling(
     assert "old spelling" not in script
 
 
-def test_bash_takes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "choices"),
+    [
+        (("quotas", "show", "--format"), ["table", "json"]),
+        (("serve", "--policy"), ["kip13", "schedule"]),
+        (("serve", "--mode"), ["enforce", "observe"]),
+        (("serve", "--scope"), ["broker", "cluster"]),
+    ],
+    ids=" ".join,
+)
+def test_bash_takes_the_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], choices: list[str]
+) -> None:
     """It completes a command, an option's choice, and no hidden option."""
     bash = shutil.which("bash")
     assert bash is not None
@@ -36,13 +48,13 @@ def test_bash_takes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str
         line.split("()")[0] for line in script.splitlines() if line.endswith("() {") and "sluice" in line
     )
     assert "'--json'" not in script, function
-    words = ("quotas", "show", "--format", "")
     program = (
-        f'source "{tmp_path}/script"; COMP_WORDS=(sluice {" ".join(words[:-1])} ""); COMP_CWORD={len(words)}; '
-        "$(complete -p sluice | sed 's/.*-F \\([^ ]*\\).*/\\1/') sluice '' --format; echo \"${COMPREPLY[@]}\""
+        f'source "{tmp_path}/script"; COMP_WORDS=(sluice {" ".join(words)} ""); COMP_CWORD={len(words) + 1}; '
+        f"$(complete -p sluice | sed 's/.*-F \\([^ ]*\\).*/\\1/') sluice '' {words[-1]}; "
+        'echo "${COMPREPLY[@]}"'
     )
     done = subprocess.run([bash, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert done.stdout.split() == ["table", "json"], done.stderr
+    assert done.stdout.split() == choices, done.stderr
 
 
 def test_script_is_written_to_a_file_in_a_new_directory(

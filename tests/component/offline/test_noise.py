@@ -1,11 +1,12 @@
 """What the JVM prints while it starts: noise is left out, errors pass, and all is as before afterwards."""
 
+import logging
 import subprocess
 import sys
 
 import pytest
 
-from offline.noise import without_noise
+from offline.noise import is_not_py4j, without_noise
 
 _JVM = """
 import sys
@@ -26,3 +27,13 @@ def test_noise_is_left_out_and_errors_pass(capfd: pytest.CaptureFixture[str]) ->
     while "no disk" not in said:  # another thread copies it
         said += capfd.readouterr().err
     assert sorted(said.splitlines()) == ["12:00:00 ERROR SparkContext: no disk", "WARNING: our own"]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("/lib/py4j/clientserver.py", False), ("/lib/offline/py4j.py", True)],
+    ids=["py4j", "other"],
+)
+def test_tracebacks_that_py4j_logs_are_left_out(path: str, *, shown: bool) -> None:
+    record = logging.LogRecord("root", logging.ERROR, path, 1, "Exception while sending command.", (), None)
+    assert is_not_py4j(record) == shown

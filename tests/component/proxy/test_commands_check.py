@@ -53,16 +53,53 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.splitlines() == [
         'listener "clients": gateway on 127.0.0.1, bootstrap port 19090, broker ports 19100 to 19103 (ids 0 to 3)',
         "  clients see 127.0.0.1:19090, and broker N at 127.0.0.1:19100 + N",
-        "quotas: policy kip13, mode enforce, scope broker, 11 windows of 1 s, mutes up to 20 s",
+        "quotas: policy kip13, mode enforce, scope cluster, 11 windows of 1 s, mutes up to 20 s",
         f'  kept in {tmp_path / "q.toml"}; altered by clients of listener "clients", from this machine alone',
         "  every other client id: producer_byte_rate 2M",
         "  client id 'a': producer_byte_rate 4M",
-        "  client id 'reports': consumer_byte_rate 64Ki",
+        "  client id 'reports': consumer_byte_rate 64Ki; as every other client id producer_byte_rate 2M",
         "  user 'u': producer_byte_rate 5",
         "  every other client id: no consumer limit",
         "admin: http://127.0.0.1:19080/",
         f"{tmp_path / 'sluice.toml'} is right; the cluster was not asked.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("tables", "line"),
+    [
+        (
+            ['user = "<default>"\nproducer_byte_rate = 7', 'user = "u"\nconsumer_byte_rate = 5'],
+            "  user 'u': consumer_byte_rate 5; as every other user producer_byte_rate 7",
+        ),
+        (
+            [
+                'user = "<default>"\nproducer_byte_rate = 7',
+                'user = "<default>"\nclient_id = "c"\nproducer_byte_rate = 6',
+                'user = "u"\nconsumer_byte_rate = 5',
+            ],
+            "  user 'u': consumer_byte_rate 5",
+        ),
+        (
+            [
+                'client_id = "<default>"\nproducer_byte_rate = 7',
+                'user = "u"\nclient_id = "c"\nconsumer_byte_rate = 5',
+            ],
+            "  client id 'c' of user 'u': consumer_byte_rate 5",
+        ),
+        (
+            ['topic = "<default>"\nproducer_byte_rate = 7', 'topic = "t"\nconsumer_byte_rate = 5'],
+            "  topic 't': consumer_byte_rate 5; as every other topic producer_byte_rate 7",
+        ),
+    ],
+    ids=["user", "user, another default is nearer", "both", "topic"],
+)
+def test_override_is_listed_with_what_the_default_entity_gives_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tables: list[str], line: str
+) -> None:
+    (tmp_path / "q.toml").write_text("".join(f"[[quota]]\n{table}\n" for table in tables))
+    assert checked(tmp_path, SMALL + '[quotas]\nfile = "q.toml"\n', "--offline") == 0
+    assert line in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -386,3 +386,17 @@ def test_explain_says_which_entity_applies(tool: Tool) -> None:
     assert [one["entity"] for one in found["keys"]["producer_byte_rate"] if one["applies"]] == [
         "client-id <default>"
     ]
+
+
+@pytest.mark.parametrize("words", [["set", "producer-byterate=5"], ["remove", "producer-byterate"]])
+def test_misspelt_key_gets_a_guess_and_changes_nothing(tool: Tool, words: list[str]) -> None:
+    name, key = words
+    assert tool(name, "--client-id", "a", key, code=1) == ""
+    assert tool.err.startswith("sluice: producer-byterate: unknown key")
+    assert tool.err.endswith("; did you mean 'producer_byte_rate'?\n")
+    assert tool.server.altered == 0
+
+
+def test_key_of_another_kind_of_entity_gets_the_known_ones(tool: Tool) -> None:
+    tool("set", "--topic", "t", "request_percentage=5", code=1)
+    assert tool.err.endswith("; known: consumer_byte_rate, producer_byte_rate\n")

@@ -97,7 +97,16 @@ def test_moves_are_written_with_bars() -> None:
 
 def test_nothing_under_way_is_short() -> None:
     idle = {"mode": "batch", "problem": "", "moves": 0, "steps": 0, "leads": False, "holder": ""}
-    assert list(table(idle)) == ["0 partitions under way, 0 with a step", "carried out by no process"]
+    assert list(table(idle)) == ["no reassignment is under way"]
+    led = {**idle, "leads": True, "holder": "here:1:ab"}
+    assert list(table(led)) == ["no reassignment is under way", "carried out by here:1:ab, this process"]
+    over = {**idle, "moves_total": 3, "moves_done": 3, "moves_not_done": 0}
+    assert list(table(over)) == ["no reassignment is under way; of 3 in all 3 are done"]
+
+
+def test_moves_that_no_process_carries_out_are_reported() -> None:
+    left = {**STATUS, "leads": False, "holder": ""}
+    assert list(table(left))[1] == "carried out by no process"
 
 
 def test_moves_that_are_over_stay_in_the_total() -> None:
@@ -149,11 +158,31 @@ def test_watch_that_is_started_first_waits_for_a_reassignment(
     assert ["moves" in line or "under way" in line for line in shown].count(True) == 2, "none while it waits"
 
 
+def test_watch_waits_for_a_process_that_is_not_up_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    down = ServerError("nothing listens")
+    reading = Reading(down, down, IDLE, STATUS, IDLE)
+    assert watch(reading, "json", 2.0, 60.0, reading.pauses.append) == 0
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "sluice: nothing listens: waiting 60 s for a response (Ctrl-C ends)\n"
+        "sluice: no reassignment is under way: waiting 56 s for one (Ctrl-C ends)\n"
+    )
+    assert (reading.found, reading.pauses) == ([], [2.0] * 4)
+    assert [json.loads(line)["moves"] for line in captured.out.splitlines()] == [2, 0]
+
+
+def test_watch_ends_where_no_process_comes_up_in_time() -> None:
+    reading = Reading(*[ServerError(str(number)) for number in range(5)])
+    with pytest.raises(ServerError, match=r"^3$"):
+        watch(reading, "table", 2.0, 6.0, reading.pauses.append)
+    assert reading.pauses == [2.0] * 3
+
+
 def test_watch_waits_for_a_limited_time(capsys: pytest.CaptureFixture[str]) -> None:
     reading = Reading(*[IDLE] * 4)
     assert watch(reading, "table", 2.0, 6.0, reading.pauses.append) == 0
     assert (reading.found, reading.pauses) == ([], [2.0, 2.0, 2.0])
-    assert capsys.readouterr().out == "0 partitions under way, 0 with a step\n\n"
+    assert capsys.readouterr().out == "no reassignment is under way\n\n"
 
 
 @pytest.mark.parametrize(("document", "wait"), [(IDLE, 0.0), ({"mode": "pass"}, 60.0)])
@@ -170,7 +199,7 @@ def test_watch_outlasts_a_restart_and_says_so(capsys: pytest.CaptureFixture[str]
     assert watch(reading, "table", 2.0, 60.0, reading.pauses.append) == 0
     captured = capsys.readouterr()
     assert captured.err == "sluice: nothing listens; trying again\n"
-    assert captured.out.endswith("0 partitions under way, 0 with a step\n\n")
+    assert captured.out.endswith("no reassignment is under way\n\n")
 
 
 def test_watch_gives_up_after_many_failures() -> None:
@@ -186,7 +215,7 @@ def test_watch_writes_over_itself_in_a_terminal(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     watch(Reading(IDLE), "table", 2.0, 0.0, lambda _: None)
-    assert capsys.readouterr().out == "\x1b[H\x1b[J0 partitions under way, 0 with a step\n"
+    assert capsys.readouterr().out == "\x1b[H\x1b[Jno reassignment is under way\n"
 
 
 def test_problem_comes_first() -> None:

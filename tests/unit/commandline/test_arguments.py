@@ -68,3 +68,34 @@ def test_old_spelling_works_and_warns(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "tool: warning: --json is an old spelling: use --format json\n"
     assert options().format == "table"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("parser", "arguments", "usage", "error"),
+    [
+        (proxy_parser(), ["check", "--config", "f", "--oflline"], "sluice check", "--oflline; did you mean --offline?"),
+        (proxy_parser(), ["reassign", "status", "--adim"], "sluice reassign status", "--adim; did you mean --admin?"),
+        (proxy_parser(), ["quotas", "show", "--bootstrap-server", "h:1", "more"], "sluice quotas show", "more"),
+        (offline_parser(), ["demand", "--zzz"], "sluice-offline demand", "--zzz"),
+    ],
+    ids=["one word", "two words", "positional", "offline"],
+)  # fmt: skip
+def test_unknown_argument_shows_the_usage_of_its_command(
+    parser: argparse.ArgumentParser,
+    arguments: list[str],
+    usage: str,
+    error: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(arguments)
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert shown.startswith(f"usage: {usage} [-h]")
+    assert shown.endswith(f"{usage}: error: unknown arguments: {error}\n")
+
+
+def test_guess_at_an_option_is_none_that_the_help_hides(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options("--jso")
+    assert capsys.readouterr().err.endswith("error: unknown arguments: --jso\n")

@@ -8,6 +8,7 @@ import pytest
 from commandline.extras import not_installed
 from offline import session
 from offline.cli import main
+from offline.errors import SetupError
 from offline.lineage import mark
 
 
@@ -74,6 +75,12 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             ["ingest", "--output", "new", "--kafka", "h:1"],
             "no input is given: use --input CAPTURE ..., or --kafka",
         ),
+        (
+            ["run", "--input", "file", "--output", "new"],
+            "file is no whole Parquet file: cut off, or something else",
+        ),
+        (["ingest", "--input", "capture", "--output", "new"], "capture-p-1.parquet is no whole Parquet file"),
+        (["demand", "--input", "file"], "--input file: is a file, not a work directory"),
         (["run", "--input", "capture", "--output", "file/w"], "--output file/w: "),
         (["run", "--input", "capture", "--output", "new", "--fetch-quotas", "1M,fast"], "--fetch-quotas"),
         (["demand"], "no work directory is given: use --input DIR"),
@@ -100,6 +107,19 @@ def test_mistyped_input_is_reported_before_spark_starts(
     monkeypatch.chdir(tmp_path)
     assert said in failed(capsys, *arguments)
     assert not (tmp_path / "new").exists()
+
+
+def test_start_of_spark_is_announced_before_it_and_bad_files_are_left_to_lenient_ingest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(_: object) -> None:
+        assert capsys.readouterr().out == "starting Spark with master local[3]\n"
+        raise SetupError("Spark was started")
+
+    monkeypatch.setattr(session, "spark_session", start)
+    (tmp_path / "file").write_text("")
+    arguments = ["run", "--input", str(tmp_path / "file"), "--output", str(tmp_path / "new"), "--lenient"]
+    assert failed(capsys, *arguments, "--master", "local[3]") == "sluice-offline: Spark was started\n"
 
 
 @pytest.mark.parametrize(

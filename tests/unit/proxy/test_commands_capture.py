@@ -17,7 +17,7 @@ def written(path: Path, *, frames: bool = False) -> Path:
     with path.open("wb") as file:
         writer = made.writer(file)
         writer.write_table(
-            made.joined([made.convert(batch(*rows, wall_minus_mono_ns=1_700_000_000_000_000_000))])
+            made.concatenate([made.convert(batch(*rows, wall_minus_mono_ns=1_700_000_000_000_000_000))])
         )
         writer.close()
     return path

@@ -83,8 +83,40 @@ def test_state_directory_that_can_not_be_written_is_logged(
     assert "state.directory: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "choices"),
+    [
+        ("--policy", ["kip13", "schedule"]),
+        ("--mode", ["enforce", "observe"]),
+        ("--scope", ["broker", "cluster"]),
+        ("--log-level", ["debug", "info", "warning", "error"]),
+        ("--log-format", ["text", "json"]),
+    ],
+)
+def test_value_that_is_no_choice_is_a_usage_error_with_the_choices(
+    served: list[Config], capsys: pytest.CaptureFixture[str], option: str, choices: list[str]
+) -> None:
+    arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*arguments, option, "other"])
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err.splitlines()[-1]
+    assert shown.startswith(f"sluice serve: error: argument {option}: invalid choice: 'other' (choose from ")
+    assert [choice for choice in choices if choice in shown] == choices
+    assert served == []
+    assert [cli.main([*arguments, option, choice]) for choice in choices] == [0] * len(choices)
+
+
+def test_old_scope_is_read_with_a_warning(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000", "--scope", "gateway"]
+    assert cli.main(arguments) == 0
+    assert served[0].quotas.scope == "cluster"
+    warning = "sluice serve: warning: --scope gateway is an old spelling: use --scope cluster"
+    assert warning in capsys.readouterr().err.splitlines()
+
+
 def test_wrong_value_is_refused(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000"]
-    assert cli.main([*arguments, "--policy", "kip14"]) == 1
-    assert capsys.readouterr().err == 'sluice: quotas.policy: must be "kip13" or "schedule" (got \'kip14\')\n'
+    assert cli.main([*arguments, "--workers", "many"]) == 1
+    assert capsys.readouterr().err.startswith("sluice: process.workers: ")
     assert served == []

@@ -22,7 +22,7 @@ def test_equal_configurations_have_no_changes() -> None:
         ('[quotas]\nmode = "observe"\nproducer_default = 5', ("quotas.mode", "quotas.producer_default"), ()),
         ('[quotas]\nfile = "q"\nproducer_override = "a:1"', ("quotas.file", "quotas.producer_override"), ()),
         ('[quotas]\npolicy = "schedule"', ("quotas.policy", "quotas.hold_seconds_max"), ()),
-        ('[quotas]\nscope = "cluster"', (), ("quotas.scope",)),
+        ('[quotas]\nscope = "broker"', (), ("quotas.scope",)),
         ('[log]\nlevel = "debug"\nformat = "json"', ("log.level",), ("log.format",)),
         ("[limits]\nidle_seconds = 1", (), ("limits.idle_seconds",)),
         ('[admin]\nbind = ""', (), ("admin.bind",)),
@@ -42,12 +42,12 @@ def test_merge_takes_live_keys_and_keeps_the_others() -> None:
     old = made('[limits]\nidle_seconds = 5\n[log]\nformat = "text"')
     new = made(
         '[limits]\nidle_seconds = 7\n[log]\nformat = "json"\nlevel = "error"\n'
-        '[quotas]\nmode = "observe"\nscope = "cluster"',
+        '[quotas]\nmode = "observe"\nscope = "broker"',
         small=SMALL + "broker_id_max = 9\n",
     )
     merged = merge_live(old, new)
     assert (merged.quotas.mode, merged.log.level) == ("observe", "error")
-    assert (merged.limits.idle_seconds, merged.log.format, merged.quotas.scope) == (5.0, "text", "broker")
+    assert (merged.limits.idle_seconds, merged.log.format, merged.quotas.scope) == (5.0, "text", "cluster")
     assert merged.listeners == old.listeners
     assert compare(old, merged).restart == ()
     assert compare(merged, new).live == ()

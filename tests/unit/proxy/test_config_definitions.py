@@ -150,6 +150,22 @@ def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:
     assert len(unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())) == 20
 
 
+def test_gateway_has_one_budget_over_all_brokers_unless_the_file_says_otherwise() -> None:
+    cluster = '[cluster]\nbootstrap = "b:9092"\n'
+    gateway = "[[listeners]]\n"
+    ports = "bootstrap_port = 19290\nfirst_broker_port = 19300\n"
+    sidecar = f'[[listeners]]\nname = "beside"\n{ports}upstreams = {{ 1 = "127.0.0.1:29392" }}\n'
+    for text, scope in (
+        (gateway, "cluster"),
+        (sidecar, "broker"),
+        (gateway + sidecar, "cluster"),
+        (gateway + '[quotas]\nscope = "broker"\n', "broker"),
+        (gateway + '[quotas]\nstore = "cluster"\n', "broker"),  # the brokers' own hold at each of them
+        (gateway + '[quotas]\nstore = "cluster"\nscope = "cluster"\n', "cluster"),
+    ):
+        assert parsed(cluster + text).quotas.scope == scope, text
+
+
 def test_old_name_of_a_scope_is_read_with_a_warning() -> None:
     tables = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n[quotas]\nscope = "gateway"\n'
     config = parsed(tables)

@@ -38,7 +38,7 @@ def test_the_smallest_file_takes_every_default() -> None:
     assert (listener.bootstrap_port, listener.first_broker_port, listener.broker_id_max) == (19090, 19100, 63)
     assert (listener.advertised_bootstrap_port, listener.advertised_first_broker_port) == (19090, 19100)
     assert not listener.sidecar
-    assert config.quotas == QuotaSettings()
+    assert config.quotas == QuotaSettings(scope="cluster")  # it is a gateway
     assert config.limits.frame_bytes_max == 100 * 1024 * 1024
     assert config.admin.bind == Address("127.0.0.1", 19080)
     assert config.warnings == ()
@@ -121,6 +121,14 @@ def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> N
 )  # fmt: skip
 def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> None:
     assert refused(text).startswith(message)
+
+
+def test_quotas_file_in_place_of_the_configuration_is_recognized() -> None:
+    message = refused('[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2M"\n')
+    assert message == (
+        "quota: this is a table of a quotas file: the configuration names that file with `file` under [quotas], "
+        "and a command with --quotas-file"
+    )
 
 
 def test_unknown_table_is_named_without_its_content() -> None:

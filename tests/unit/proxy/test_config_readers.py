@@ -123,3 +123,17 @@ def test_long_values_are_cut_in_errors() -> None:
     with pytest.raises(ConfigError) as caught:
         readers.host("key", "a b" * 10_000)
     assert len(str(caught.value)) < 200
+
+
+def test_tilde_at_the_start_of_a_path_is_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/operator")
+    for read in (readers.file_path, readers.optional_file_path):
+        assert read("quotas.file", "~/quotas.toml") == Path("/home/operator/quotas.toml")
+        assert read("quotas.file", "a~/~b") == Path("a~/~b")
+
+
+def test_home_directory_that_is_not_known_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^quotas\.file: begins with ~, and this home directory is not known; "
+    ):
+        readers.file_path("quotas.file", "~no such user/quotas.toml")

@@ -36,9 +36,9 @@ class Site:
         self._rates: list[float | None] = []  # noted at once: the definitions are the same object for ever
         self.told = asyncio.Event()
         config = load(self.config_file, {})
-        self.desk = desk(config, self.stats)
+        self.service = quota_service(config, self.stats)
         self.events: list[Event] = []
-        self.reloader = Reloader(config, self.desk, self.stats, self.apply, self.events.append)
+        self.reloader = Reloader(config, self.service, self.stats, self.apply, self.events.append)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Note what is to apply."""
@@ -56,7 +56,7 @@ class Site:
             await self.reloader.step()
 
 
-def desk(config: Config, stats: Stats) -> QuotaService:
+def quota_service(config: Config, stats: Stats) -> QuotaService:
     store = FileStore(config.quotas, config.source.quota_text)
     return QuotaService(asyncio.get_running_loop(), store, config.quotas, stats, lambda: None)
 
@@ -66,7 +66,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     level = logging.getLogger().level
     made = Site(tmp_path)
     yield made
-    made.desk.close()
+    made.service.close()
     logging.getLogger().setLevel(level)
 
 
@@ -239,7 +239,7 @@ async def test_without_files_a_signal_reads_arguments_and_environment_again() ->
     overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{}]}
     config = load(None, {}, overrides, '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 9\n')
     applied: list[Definitions] = []
-    quotas = desk(config, Stats())
+    quotas = quota_service(config, Stats())
     reloader = Reloader(config, quotas, Stats(), lambda _, definitions: applied.append(definitions))
     reloader.request()
     await reloader.step()

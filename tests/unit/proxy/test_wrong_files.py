@@ -53,7 +53,7 @@ def wrong(path: Path, kind: str) -> None:
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     level = logging.getLogger().level
     made = Site(tmp_path)
-    with closing(made.desk):
+    with closing(made.service):
         yield made
     logging.getLogger().setLevel(level)
 

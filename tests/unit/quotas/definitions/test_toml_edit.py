@@ -72,7 +72,33 @@ def test_reading_again_returns_differences() -> None:
 
 def test_changed_limit_keeps_its_line_and_comment() -> None:
     new = edited(FILE, (A, {"producer_byte_rate": 3e6, "consumer_byte_rate": 4e6}))
-    assert new == FILE.replace('"2M"   # OPS-12', "3000000   # OPS-12")
+    assert new == FILE.replace('"2M"   # OPS-12', '"3M"   # OPS-12')
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ('"2M"', 2.5e6, '"2500k"'),
+        ('"2M"', 4_194_304, '"4194304"'),
+        ('"2Mi"', 4_194_304, '"4Mi"'),
+        ("'2 Mi'", 2048, "'2Ki'"),
+        ('"2M"', 2.0**62, f'"{2**62}"'),
+        ("2_000_000", 4e6, "4000000"),
+        ('"2000000"', 4e6, '"4000000"'),
+    ],
+)
+def test_changed_limit_keeps_the_form_of_its_amount(before: str, value: float, after: str) -> None:
+    text = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = {} # kept\n'
+    assert edited(text.format(before), (Entity(client_id="a"), {"producer_byte_rate": value})) == text.format(
+        after
+    )
+
+
+def test_changed_percentage_is_a_number() -> None:
+    text = '[[quota]]\nclient_id = "a"\nrequest_percentage = {}\n'
+    assert edited(
+        text.format('"1k"'), (Entity(client_id="a"), {"request_percentage": 2000.5})
+    ) == text.format("2000.5")
 
 
 def test_new_limit_stands_behind_the_last() -> None:

@@ -57,6 +57,13 @@ def test_static_settings_lie_below_the_file() -> None:
     [
         ("[[quota", "not TOML"),
         ("quotas = 1", r"^quotas: unknown key, value 1"),
+        ('[[quotas]]\nuser = "a"\n', r"^quotas: unknown table; did you mean \[\[quota\]\]\?$"),
+        (
+            '[cluster]\npassword = "hidden"\n[[quota]]\nuser = "a"\nproducer_byte_rate = 1\n',
+            r"^cluster: a quotas file has \[\[quota\]\] tables alone; is this Sluice's configuration, .* takes\?$",
+        ),
+        ('[[listeners]]\nbind = "::"\n', r"^listeners: a quotas file has \[\[quota\]\] tables alone"),
+        ('[quotas]\nmode = "observe"\n', r"^quotas: a quotas file has \[\[quota\]\] tables alone"),
         ("quota = 1", r"^quota: must be a list"),
         ("quota = [1]", r"^quota\[0\]: must be a table, not 1"),
         ('[[quota]]\nclient_id = "a"\n', r"^quota\[0\]: client_id 'a' has no limit"),

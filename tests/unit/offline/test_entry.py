@@ -1,0 +1,27 @@
+"""The console script: what happens before there is a command line."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from offline import entry
+
+
+class Interrupted(ModuleType):
+    """A module whose loading is interrupted."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_modules_are_loaded_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "offline.cli", Interrupted("offline.cli"))
+    assert entry.main() == 130
+
+
+def test_command_line_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["sluice-offline", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert (ended.value.code, capsys.readouterr().out.split()[1]) == (0, "sluice-offline")
