@@ -76,7 +76,7 @@ class Tables:
         """Return a writer of a Parquet file."""
         return self._pq.ParquetWriter(file, self.schema, compression=_COMPRESSION)
 
-    def joined(self, batches: Sequence["pa.RecordBatch"]) -> "pa.Table":
+    def concatenate(self, batches: Sequence["pa.RecordBatch"]) -> "pa.Table":
         """Return one table of several batches."""
         return self._pa.Table.from_batches(batches, self.schema)
 

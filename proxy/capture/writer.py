@@ -183,7 +183,7 @@ class Writer:
     def _write(self, file: OpenFile) -> None:
         """Compress and write the pending rows."""
         if file.pending:
-            file.writer.write_table(self._tables.joined(file.pending))
+            file.writer.write_table(self._tables.concatenate(file.pending))
             file.pending, file.pending_bytes = [], 0
 
     def _rotate(self) -> None:

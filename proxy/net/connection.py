@@ -24,11 +24,10 @@ from proxy.channel import (
 from proxy.clock import now_ms
 from proxy.logs import event
 from proxy.net.ends import QUIET_CAUSES, failure_of, free, unread_bytes
-from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
 from proxy.net.pump import Pump
-from proxy.net.shared import Outcome, Shared, Withdraw
+from proxy.net.shared import READ_BYTES_MAX, Outcome, Shared, Withdraw
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 from proxy.net.upstream import Dial, NextRoute, Route
@@ -54,8 +53,8 @@ class Connection:
     Attributes:
         closed: whether it has ended.
         waiting: its hold, mute or other wait.
-        dial: opens the broker connection; None before and afterwards.
-        work: withdraws its work outside of the loop: jobs, a question.
+        dial: the attempt to open the broker connection; None before and afterwards.
+        work: the functions that withdraw the connection's work outside of the loop: jobs, a question.
     """
 
     __slots__ = (
@@ -99,26 +98,27 @@ class Connection:
         self._next_route = next_route
         self._address = settings.address
         self._on_closed = on_closed
-        self.waiting = Wait(shared, client.fileno(), self._client_gone, self._resume)
+        descriptor = client.fileno()  # one number in memory for all that keep it
+        self.waiting = Wait(shared, descriptor, self)
         self._progress = Progress(now_ms())
         self._finished_ms = 0  # since when all responses are sent and the sending side is shut down (drain)
         self.closed = False
         self.peer = peer
         self.work: dict[object, Withdraw] = {}
-        self._account = shared.kept.open(settings.address, partial(self.close, KEPT_BYTES))
+        self._account = shared.kept.open(settings.address, self.close)
         self._counted = 0  # the channel's kept bytes at the last count
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
         # Captured payloads must pass through the process.
         seen = encrypted or (tap is not None and tap.frames == KEEP)
-        self.requests = Pump(self, shared, self.channel.requests, seen)
+        self.requests = Pump(self, shared, self.channel.requests, seen, 0 if seen else READ_BYTES_MAX)
         self.responses = Pump(self, shared, self.channel.responses, encrypted)
-        self.responses.write_to(client)
-        self.requests.read_from(client)
+        self.responses.write_to(client, descriptor)
+        self.requests.read_from(client, descriptor)
 
     @property
     def active_ms(self) -> int:
-        """When bytes last moved, in ms; accurate to one sweep."""
+        """The time when bytes last moved, in ms, known to within one sweep."""
         return self._progress.active_ms
 
     # Events of the pumps.
@@ -142,7 +142,7 @@ class Connection:
             return
         if self.waiting.kind:
             if self.waiting.kind == FULL:
-                self._resume()
+                self.resume()
             elif self.waiting.kind == REFUSED:
                 self._end_refused()
             return
@@ -183,7 +183,7 @@ class Connection:
             self._pause_for(self.requests if pump is self.requests else self.responses, AGAIN)
 
     def _pause_for(self, pump: Pump, job: Job | None) -> None:
-        """Leave the loop to others until the job is done; None if the job is under way already."""
+        """Pause the pump until a job has run in the thread; AGAIN: until the next turn; None: it runs already."""
         pump.paused = True
         pump.update_reading()
         if job is AGAIN:
@@ -204,7 +204,7 @@ class Connection:
         elif pump is self.responses or not self.waiting.kind:
             pump.resume()
         elif self.waiting.kind == FULL:
-            self._resume()
+            self.resume()
 
     def connect_destination(self) -> None:
         """Open the broker connection at the client's first request."""
@@ -218,8 +218,8 @@ class Connection:
         self._broker = broker
         if broker_id != self._route.broker:
             self.channel.broker_changed(broker_id)
-        self.responses.read_from(broker)
-        self.requests.write_to(broker)
+        self.responses.read_from(broker, descriptor := broker.fileno())
+        self.requests.write_to(broker, descriptor)
 
     def ended(self, pump: object) -> None:
         """Handle a peer's close of its direction, after its bytes were written."""
@@ -240,7 +240,7 @@ class Connection:
             except OSError:
                 self.close("client_closed")
 
-    def kept(self, change: int) -> None:
+    def kept_changed(self, change: int) -> None:
         """Count a change in the bytes that a pump keeps."""
         if not self.closed:
             self._account.add(change)
@@ -266,7 +266,7 @@ class Connection:
         if isinstance(outcome, Forward):
             self.channel.forward_first(outcome)
             if self.waiting.kind == FULL:
-                self._resume()
+                self.resume()
             elif not self.waiting.kind:
                 self.requests.show_kept()
             return
@@ -281,7 +281,7 @@ class Connection:
         """Apply changed quotas or switched enforcement: a waiting request is decided on again."""
         if not self.closed and self.waiting.kind in (MUTED, HELD):
             self.channel.reconsider()
-            self._resume()
+            self.resume()
         elif not self.waiting.kind:  # muted, but read because of acknowledgements
             self.channel.reconsider()
 
@@ -380,13 +380,12 @@ class Connection:
             self._broker.close()
         free(shared.loop, self.channel.close(now_ms()))
 
-    # Waiting.
-
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """End the wait and read on."""
         self.waiting.end()
         self.requests.resume()
 
-    def _client_gone(self, reset: bool) -> None:
+    def client_gone(self, reset: bool) -> None:
         """Handle a client's close during a wait; its requests with acks=0 are still delivered after the wait."""
         if self.waiting.kind == MUTED:
             self._shared.stats.client_closed_muted += 1

@@ -14,10 +14,10 @@ that every connection has, and the kernel's socket buffers and pipes.
 
 Non-obvious:
 
-- Kept bytes are counted where bytes are kept, by allocation. A pump tells its connection when a frame or a write
-  remains, a channel is measured each second, tables count themselves; an ordinary frame costs three comparisons
-  (`proxy/net/kept.py`). Above the budget the ledger closes the connection that keeps the most, at once and within
-  the call that exceeded it: so counting is the last thing that a pump does.
+- Kept bytes are counted where they are kept, by allocation. A pump reports to its connection when a part of a frame or
+  of a write remains, a channel is measured each second, tables count themselves; an ordinary frame costs three
+  comparisons. Above the budget the ledger closes the connection that keeps the most, within the call that exceeded the
+  budget; so a pump counts as its last action.
 """
 
 from collections.abc import Callable
@@ -35,12 +35,14 @@ class Account:
 
     Attributes:
         bytes: the current number.
-        close: closes the connection, with the reason.
+        close: closes the connection, with the cause and the reason.
     """
 
     __slots__ = ("_accounts", "_ledger", "bytes", "close")
 
-    def __init__(self, ledger: "Ledger", accounts: "_AddressAccounts", close: Callable[[str], None]) -> None:
+    def __init__(
+        self, ledger: "Ledger", accounts: "_AddressAccounts", close: Callable[[str, str], None]
+    ) -> None:
         self._ledger = ledger
         self._accounts = accounts
         self.bytes = 0
@@ -71,7 +73,7 @@ class Ledger:
 
     >>> closed = []
     >>> def opened(name):
-    ...     account = ledger.open("192.0.2.1", lambda why: (closed.append(name), account.end()))
+    ...     account = ledger.open("192.0.2.1", lambda cause, why: (closed.append(name), account.end()))
     ...     return account
     >>> ledger = Ledger(1000, 900, 0, lambda: 100)
     >>> small, large = opened("small"), opened("large")
@@ -119,7 +121,7 @@ class Ledger:
         """The number of addresses with connections."""
         return len(self._by_address)
 
-    def open(self, address: str, close: Callable[[str], None]) -> Account:
+    def open(self, address: str, close: Callable[[str, str], None]) -> Account:
         """Create the account of a new connection; `close` must lead to the account's `end`."""
         accounts = self._by_address.get(address)
         if accounts is None:
@@ -143,9 +145,9 @@ class Ledger:
         if after <= before:
             return
         if after > self._connection_bytes_max:
-            account.close(f"{after} bytes are kept for the connection")
+            account.close(CAUSE, f"{after} bytes are kept for the connection")
         elif self._address_bytes_max and address_after > self._address_bytes_max:
-            accounts.sizes.largest().close(f"{address_after} bytes are kept for the address")
+            accounts.sizes.largest().close(CAUSE, f"{address_after} bytes are kept for the address")
         self.relieve()
 
     def relieve(self) -> None:
@@ -154,7 +156,7 @@ class Ledger:
             worst = self._sizes.largest().sizes.largest()
             kept = self.bytes
             worst.close(
-                f"{self.total} bytes are kept by the process, {worst.bytes} of them for the connection"
+                CAUSE, f"{self.total} bytes are kept by the process, {worst.bytes} of them for the connection"
             )
             assert self.bytes < kept, "a connection that is closed keeps nothing"
 

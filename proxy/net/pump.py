@@ -22,7 +22,7 @@ from typing import Final
 from proxy.channel import PASS, REPLACE, Direction
 from proxy.clock import clock_ns
 from proxy.net.shared import Shared
-from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
+from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer, nothing_to_read
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_KEPT_BYTES
 
@@ -43,49 +43,53 @@ _NS_PER_MS: Final = 1_000_000
 class Pump(Splicer):
     """One direction. Nothing is read while `paused`, which the owner sets (mute, hold, not connected).
 
-    `at_end`: whether the source has closed its direction; `encrypted`: whether all bytes go through the buffer.
+    Args:
+        encrypted: whether all bytes go through the buffer.
+        copied_max: the most bytes of a large frame that are copied if they have arrived with the header.
+
+    Attributes:
+        at_end: whether the source has closed its direction.
     """
 
     __slots__ = (
-        "_buffer",
         "_counted",
         "_kept",
-        "_reading",
-        "_recv_into",
         "_replaced",
         "_send_now",
         "_unsent",
-        "_view",
         "at_end",
         "paused",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False) -> None:
-        super().__init__(owner, shared, direction, encrypted)
+    def __init__(
+        self,
+        owner: Owner,
+        shared: Shared,
+        direction: Direction,
+        encrypted: bool = False,
+        copied_max: int = 0,
+    ) -> None:
+        super().__init__(owner, shared, direction, encrypted, copied_max)
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
         self._counted = 0  # bytes reported to the owner
         self._replaced = 0  # in this turn of the loop
-        self._recv_into: Callable[[memoryview, int], int] = _nothing_to_read
         self._send_now: Callable[..., int] = _not_connected
-        self._buffer = shared.buffer
-        self._view = shared.view
-        self._reading = False
         self.at_end = False
         self.paused = False
 
-    def read_from(self, src: Stream) -> None:
-        """Start reading."""
+    def read_from(self, src: Stream, descriptor: int) -> None:
+        """Start reading; `descriptor` is the source's."""
         self.src = src
-        self.src_fd = src.fileno()
+        self.src_fd = descriptor
         self.direction.moved(clock_ns())
         self._recv_into = src.recv_into
         self.update_reading()
 
-    def write_to(self, dst: Stream) -> None:
+    def write_to(self, dst: Stream, descriptor: int) -> None:
         """Write pending output to the destination, which is connected now."""
         self.dst = dst
-        self.dst_fd = dst.fileno()
+        self.dst_fd = descriptor
         self._send_now = dst.send
         if self._unsent:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
@@ -149,7 +153,7 @@ class Pump(Splicer):
                 self._shared.pipes.give_back(self._pipe)
             self._pipe = None
         self.src = self.dst = self._kept = self._unsent = None
-        self._recv_into = _nothing_to_read
+        self._recv_into = nothing_to_read
         self._send_now = _not_connected
         self._piped = 0
 
@@ -182,16 +186,11 @@ class Pump(Splicer):
             self._shared.stats.observe_latency((clock_ns() - started_ns) // 1000)
 
     def _pass_payload(self, now_ns: int) -> bool:
-        """Move payload by splice; False if it must be read. If it is late it is charged again, and may have to wait."""
+        """Move payload by splice; False if it must be read. A late payload is charged again first, and may wait."""
         direction = self.direction
         if direction.verdict.charged_ahead and direction.recharge_due(now_ns // _NS_PER_MS):
             self._show_kept(now_ns)
         return self.paused or self.src is None or self._splice(now_ns)
-
-    def _go_on(self, filled: bool, now_ns: int) -> None:
-        """Continue within or after a large frame: a read that has filled its buffer has left more behind."""
-        if not (filled and self._reading and self._spliced() and self._pass_payload(now_ns)):
-            self._tune()
 
     def _show_kept(self, now_ns: int) -> None:
         if not self.blocked:
@@ -215,7 +214,8 @@ class Pump(Splicer):
                 count = verdict.passing
                 if count:
                     # The rest of a large frame follows at once: send it in one packet with its beginning.
-                    flags = _MSG_MORE if verdict.passthrough >= SPLICE_BYTES_MIN else 0
+                    rest = verdict.passthrough
+                    flags = _MSG_MORE if rest >= SPLICE_BYTES_MIN and rest > self._copied_max else 0
                     self._send(view[start : start + count], count, flags)
                 order = verdict.order
                 if order == PASS:
@@ -300,7 +300,7 @@ class Pump(Splicer):
         change = size - self._counted
         if change:
             self._counted = size
-            self._owner.kept(change)
+            self._owner.kept_changed(change)
 
     def _send(self, data: memoryview, count: int, flags: int) -> None:
         """Write the `count` bytes of `data`, or keep them until the destination accepts them.
@@ -378,10 +378,6 @@ class Pump(Splicer):
         self.update_reading()
         if not self.blocked:
             self._owner.ended(self)
-
-
-def _nothing_to_read(_view: memoryview, _count: int) -> int:
-    raise BlockingIOError("no source is connected")
 
 
 def _not_connected(_data: object, _flags: int) -> int:

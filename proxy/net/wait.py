@@ -1,17 +1,16 @@
-"""The reason why a connection does not read requests, one at a time: mute, hold, too many owed responses, or an end.
+"""The wait of a connection that reads no requests: for a mute, a hold, too many owed responses, or its end.
 
-During the wait the client's input stays in its socket; its close is still detected (`proxy.net.rdhup`). The connection
-knows what the wait is for.
+During the wait the client's input stays in its socket; its close is still detected (`proxy.net.rdhup`). A connection
+has at most one wait at a time.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.clock import now_ms
 from proxy.net.shared import Shared
 
-__all__ = ["FULL", "HELD", "MUTED", "REFUSED", "Wait"]
+__all__ = ["FULL", "HELD", "MUTED", "REFUSED", "Wait", "Waiting"]
 
 MUTED: Final = "muted"  # KIP-219: until a time
 HELD: Final = "held"  # a request before its slot: until a time
@@ -19,24 +18,32 @@ FULL: Final = "full"  # until responses have arrived
 REFUSED: Final = "refused"  # until all owed responses are sent; then the connection ends
 
 
+class Waiting(Protocol):
+    """A connection that waits."""
+
+    def client_gone(self, reset: bool) -> None:
+        """Handle the client's close during the wait; `reset`: whether it reads no more responses either."""
+
+    def resume(self) -> None:
+        """Continue, since the wait's time is over."""
+
+
 class Wait:
     """The wait of one connection.
 
     Args:
-        descriptor: of the client's socket.
-        gone: called when the client closes during the wait; with True if it has reset the connection.
-        over: called at the end of the wait.
+        descriptor: the descriptor of the client's socket.
+        owner: called when the client closes during the wait, and at its end.
 
     Attributes:
         kind: MUTED, HELD, FULL or REFUSED; "" without a wait.
-        held_ms, muted_ms: the holds and mutes that are over, together.
+        held_ms, muted_ms: the sums of the holds and of the mutes that have ended.
     """
 
     __slots__ = (
         "_descriptor",
-        "_gone",
         "_held_bytes",
-        "_over",
+        "_owner",
         "_shared",
         "_since_ms",
         "_timer",
@@ -46,13 +53,10 @@ class Wait:
         "muted_ms",
     )
 
-    def __init__(
-        self, shared: Shared, descriptor: int, gone: Callable[[bool], None], over: Callable[[], None]
-    ) -> None:
+    def __init__(self, shared: Shared, descriptor: int, owner: Waiting) -> None:
         self._shared = shared
         self._descriptor = descriptor
-        self._gone = gone
-        self._over = over
+        self._owner = owner
         self._timer: asyncio.TimerHandle | None = None
         self._since_ms = self._until_ms = 0
         self._held_bytes = 0
@@ -75,7 +79,7 @@ class Wait:
             stats.muted += 1
         self._since_ms = now
         self._until_ms = until_ms
-        self._shared.hangups.watch(self._descriptor, self._gone)
+        self._shared.hangups.watch(self._descriptor, self._owner.client_gone)
         if until_ms:
             self._timer = self._shared.loop.call_later((until_ms - now) / 1000, self._time_is_over)
 
@@ -113,4 +117,4 @@ class Wait:
         if now < self._until_ms:  # the loop's timers are coarser than this clock: never early
             self._timer = self._shared.loop.call_later((self._until_ms - now) / 1000, self._time_is_over)
         else:
-            self._over()
+            self._owner.resume()

@@ -201,7 +201,7 @@ def test_unexpected_failure_drops_the_file_and_keeps_the_thread(
 ) -> None:
     rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
     with monkeypatch.context() as patched:
-        patched.setattr(Tables, "joined", lambda *_: 1 / 0)
+        patched.setattr(Tables, "concatenate", lambda *_: 1 / 0)
         rig.record(3)
         until(lambda: rig.stats.dropped["internal"] == 3, "the rows are dropped")
     rig.record(2, first=3)

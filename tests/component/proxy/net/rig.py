@@ -12,9 +12,13 @@ happen; `until` looks again and again.
 
 import asyncio
 import contextlib
+import fcntl
+import gc
 import resource
 import socket
 import struct
+import termios
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -45,6 +49,15 @@ class End:
         """Send all of it."""
         async with asyncio.timeout(SECONDS_MAX):
             await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+    def send_whole(self, data: bytes) -> None:
+        """Send, and wait for the other side's kernel to have all of it, without a turn of the loop."""
+        deadline = time.monotonic() + SECONDS_MAX
+        self.sock.settimeout(SECONDS_MAX)
+        self.sock.sendall(data)
+        self.sock.setblocking(False)
+        while struct.unpack("i", fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)))[0]:
+            assert time.monotonic() < deadline, "the other side has received everything"
 
     async def receive(self, count: int) -> bytes:
         """Receive exactly so many bytes; fewer where the other side closes before."""
@@ -116,12 +129,20 @@ class Rig:
         *,
         gateway: bool = False,
         send_buffer: int = 0,
+        receive_buffer: int = 0,
         next_route: NextRoute | None = None,
         from_address: str = "192.0.2.1",
         serves_quota_api: bool = False,
         reassignments: OngoingMoves | None = None,
     ) -> End:
-        """Connect one client; `send_buffer` narrows what the proxy can send it at once."""
+        """Connect one client.
+
+        Args:
+            send_buffer: narrows what the proxy can send it at once.
+            receive_buffer: what it can send while the proxy does not read.
+        """
+        if receive_buffer:
+            self._front.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock = socket.create_connection(self._front.getsockname())
         accepted, address = self._front.accept()
         accepted.setblocking(False)
@@ -202,7 +223,13 @@ def connecting(address: tuple[str, int]) -> socket.socket:
 
 @contextlib.contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """Let this process open no further descriptor."""
+    """Let this process open no further descriptor.
+
+    What earlier tests left is collected before, and nothing is until the end: a socket that the collector closes would
+    free a descriptor below the limit, and the accept that is to fail would pass.
+    """
+    gc.collect()
+    gc.disable()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.closing(socket.socket()) as probe:
         lowest_free = probe.fileno()
@@ -211,3 +238,4 @@ def no_descriptor_left() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        gc.enable()

@@ -33,9 +33,9 @@ async def through(source: End, destination: End, data: bytes) -> bytes:
     return received
 
 
-async def connected(rig: Rig, *, send_buffer: int = 0) -> tuple[End, End]:
+async def connected(rig: Rig, *, send_buffer: int = 0, receive_buffer: int = 0) -> tuple[End, End]:
     """A client whose broker is connected, and one answer owed."""
-    client = rig.connect(send_buffer=send_buffer)
+    client = rig.connect(send_buffer=send_buffer, receive_buffer=receive_buffer)
     asked = request(LIST_OFFSETS, 7, size=100)
     await client.send(asked)
     broker = await rig.accept()
@@ -88,6 +88,38 @@ async def test_payload_does_not_enter_the_process(rig: Rig) -> None:
     client, broker = await connected(rig)
     await through(client, broker, produce(9, LARGE, correlation_id=2))
     assert rig.stats.spliced_bytes > LARGE - 2 * READ_BYTES_MAX
+
+
+async def test_rest_of_a_request_that_has_arrived_whole_is_copied(rig: Rig) -> None:
+    """A client has just written it: a copy costs less than a pipe. The next header is read with its payload again."""
+    client, broker = await connected(rig, receive_buffer=1 << 20)
+    for number in (2, 3):
+        asked = produce(9, READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000, correlation_id=number)
+        client.send_whole(asked)
+        assert await broker.receive(len(asked)) == asked
+    assert rig.stats.spliced_bytes == 0
+
+
+async def test_rest_of_a_request_that_comes_later_is_spliced(rig: Rig) -> None:
+    client, broker = await connected(rig, receive_buffer=1 << 20)
+    asked = produce(9, READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000, correlation_id=2)
+    client.send_whole(asked[:READ_BYTES_MAX])
+    assert await broker.receive(READ_BYTES_MAX) == asked[:READ_BYTES_MAX]
+    client.send_whole(asked[READ_BYTES_MAX:])
+    assert await broker.receive(len(asked) - READ_BYTES_MAX) == asked[READ_BYTES_MAX:]
+    late = rig.stats.spliced_bytes
+    assert late == len(asked) - READ_BYTES_MAX
+    client.send_whole(asked := produce(9, 100_000 + READ_BYTES_MAX // 2, correlation_id=3))
+    assert await broker.receive(len(asked)) == asked
+    assert rig.stats.spliced_bytes == late, "one late request does not change how the next ones pass"
+
+
+async def test_rest_beyond_the_buffer_is_spliced(rig: Rig) -> None:
+    client, broker = await connected(rig, receive_buffer=1 << 20)
+    asked = produce(9, 2 * READ_BYTES_MAX + 5_000, correlation_id=2)
+    client.send_whole(asked)
+    assert await broker.receive(len(asked)) == asked
+    assert rig.stats.spliced_bytes == len(asked) - READ_BYTES_MAX
 
 
 async def test_records_of_a_consumer_are_spliced(rig: Rig) -> None:

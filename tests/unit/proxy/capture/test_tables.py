@@ -94,7 +94,7 @@ def test_file_says_its_version_and_has_no_nulls(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     with path.open("wb") as file:
         writer = made.writer(file)
-        writer.write_table(made.joined([made.convert(batch(row(), wall_minus_mono_ns=OFFSET_NS))]))
+        writer.write_table(made.concatenate([made.convert(batch(row(), wall_minus_mono_ns=OFFSET_NS))]))
         writer.close()
     read = pq.read_table(path)
     assert read.schema.metadata[SCHEMA_KEY.encode()] == b"1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.net.kept import Account, Ledger
+from proxy.net.kept import CAUSE, Account, Ledger
 
 
 class Peers:
@@ -17,7 +17,8 @@ class Peers:
     def open(self, name: str, address: str = "192.0.2.1") -> Account:
         """Open an account."""
 
-        def close(why: str) -> None:
+        def close(cause: str, why: str) -> None:
+            assert cause == CAUSE
             self.closed.append(name)
             self.why.append(why)
             account.end()
