@@ -15,14 +15,16 @@ class Identity:
     """One client id on one channel.
 
     Attributes:
+        key: the client id as sent.
         quota: the throttles, shared with every other channel of the same quota entity.
         produce, fetch: this channel's flows for the throttles.
         fetched: the owed response of an unlimited Fetch; None before the first one.
     """
 
-    __slots__ = ("fetch", "fetched", "produce", "quota")
+    __slots__ = ("fetch", "fetched", "key", "produce", "quota")
 
-    def __init__(self, quota: ClientQuota) -> None:
+    def __init__(self, key: bytes, quota: ClientQuota) -> None:
+        self.key = key
         self.quota = quota
         self.produce: Flow = quota.produce.flow()
         self.fetch: Flow = quota.fetch.flow()

@@ -20,7 +20,6 @@ Non-obvious:
   request of that connection is taken (its intake is `AWAIT_SHELL`), so it is the last response owed.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -74,7 +73,8 @@ class Owed:
 
 
 Entry: TypeAlias = tuple[int, int, Owed | None]
-InFlight: TypeAlias = deque[Entry]
+# Not a deque, whose first block alone is 600 bytes. Nearly always it is short.
+InFlight: TypeAlias = list[Entry]
 
 
 class LocalResponse(Owed):

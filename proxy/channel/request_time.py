@@ -1,4 +1,4 @@
-"""How long a request occupies its broker, as far as a proxy can measure it (`request_percentage`; kafka-quotas.md §2).
+"""Measures the time that a request occupies its broker, for `request_percentage` (kafka-quotas.md §2).
 
     sent_ns      the last byte of the request was written to the broker   (a slow upload is the client's time)
     moved_ns     the end of the previous response                         (a broker handles one request of a connection
@@ -18,8 +18,8 @@ time; `quotas.throttles.request` has the arithmetic.
 
 Non-obvious:
 
-- Without a request quota, its clock costs one comparison per frame. A channel remembers the engine's version for
-  which its client had no such quota; any change of that changes the version.
+- Without a request quota, the measurement costs one comparison per frame. A channel stores the engine's version for
+  which its client has no such quota; any change of quotas changes the version.
 """
 
 from struct import Struct
@@ -218,9 +218,9 @@ def _enforce(
     mute_ms = state.mute(measured.throttle, throttle_ms, now_ms)
     if mute_ms:
         direction.verdict.signal = True
-        told_ms = state.told(mute_ms, now_ms)
-        if told_ms:
-            _write_throttle_time(direction, buf, pos, end, order, key, version, told_ms)
+        reported_ms = state.reported_ms(mute_ms, now_ms)
+        if reported_ms:
+            _write_throttle_time(direction, buf, pos, end, order, key, version, reported_ms)
     return order
 
 

@@ -28,7 +28,7 @@ from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.limiters.flow import Flow
 
-__all__ = ["RequestDirection"]
+__all__ = ["Handled", "RequestDirection"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = HEAD_BYTES
@@ -58,15 +58,13 @@ class RequestDirection(RequestReader):
         """Decide on bytes from the client; see `proxy.channel.contract`."""
         verdict, state = self.verdict, self.state
         state.now_ns = now_ns
-        now_ms = now_ns // NS_PER_MS
-        pos = start
+        now_ms, pos = now_ns // NS_PER_MS, start
         if verdict.passthrough or self.walk is not None:
             pos = self._continue_frame(buf, start, end, now_ms)
             if verdict.passthrough or self.walk is not None:
                 verdict.passing = pos - start
                 return verdict
-        in_flight = state.in_flight
-        version_now = state.engine.version
+        in_flight, version_now = state.in_flight, state.engine.version
         while True:
             if state.mute_until_ms > now_ms and self._wait_muted(buf, pos, end):
                 break

@@ -72,7 +72,7 @@ class ResponseDirection(ChannelDirection):
                 order = owed.respond(self, buf, pos, end, entry, now_ns // NS_PER_MS)
                 if order & UNDECIDED:
                     break
-            in_flight.popleft()
+            in_flight.pop(0)
             stats.frames_from_brokers += 1
             if state.awaits_responses:
                 self.resume_requests()
@@ -109,7 +109,7 @@ class ResponseDirection(ChannelDirection):
     def _insert_local(self) -> None:
         """Insert the local response."""
         state = self.state
-        entry = state.in_flight.popleft()
+        entry = state.in_flight.pop(0)
         made = entry[2]
         assert isinstance(made, LocalResponse), "nothing else is made here"
         state.kept_bytes -= len(made.response)
@@ -142,7 +142,7 @@ class ResponseDirection(ChannelDirection):
         entry = in_flight[0]
         assert entry[2] is not None, "a token is looked at"
         entry[2].respond(self, buf, pos, end, entry, now_ms)
-        in_flight.popleft()
+        in_flight.pop(0)
         self.state.stats.frames_from_brokers += 1
         self.resume_requests()
         return self.frame_bytes
@@ -162,11 +162,11 @@ class ResponseDirection(ChannelDirection):
             raise self._not_owed(length, correlation_id)
         if length < _LENGTH_MIN or len(in_flight) == 1 or in_flight[1][0] != correlation_id:
             return False
-        in_flight.popleft()
+        in_flight.pop(0)
         return True
 
     def resume_requests(self) -> None:
-        """Have requests taken again if they wait for owed responses and enough of those were sent."""
+        """Let requests be handled again, if they wait for owed responses and enough of these were sent."""
         state = self.state
         if state.awaits_responses and len(state.in_flight) <= RESUMED_AT[state.intake]:
             state.awaits_responses = False

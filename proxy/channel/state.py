@@ -6,7 +6,6 @@ Non-obvious:
   known; so the rate of connections is checked where a header's client id is read anyway.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
@@ -26,9 +25,9 @@ from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
 from proxy.channel.probe import Probe, ProbedLog
+from proxy.channel.reported_times import is_reported
 from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
-from proxy.channel.told_times import is_told
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.walks import Charges, TopicWalks, Walks
 from proxy.stats import Stats
@@ -61,7 +60,7 @@ class ChannelState:
     """The state that a channel's two directions share.
 
     Attributes:
-        mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
+        mute_until_ms: no further request is handled before this time (KIP-219); past, or 0, when not muted.
         mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
         in_flight_max: with this many owed responses no further request is handled; 0 unless the intake is OPEN.
@@ -75,7 +74,7 @@ class ChannelState:
         request_throttle, request_throttle_version: the current identity's request quota, and the engine's version then.
         measured: the last measured request, until its response arrives.
         virtual_time: the connection's waits if quotas were enforced; used while they are not.
-        told_at_ms: when a response has last told the client a throttle time; 0 for never.
+        reported_at_ms: when a response has last reported a throttle time; 0 for never.
         charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
         walks: creates the walks.
         probe: the last timed request (`proxy.channel.probe`); None before the first.
@@ -83,7 +82,7 @@ class ChannelState:
         probed: timed requests whose responses have begun, since they were last taken.
         observer: the channel's observer; None without one.
         authenticated: whether `user` comes from a SASL exchange.
-        library: the name and version of the client's software, as far as ApiVersions said them.
+        library: the name and version of the client's software, as sent in ApiVersions; "" if unknown.
         acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
         user: the principal's name; "" if it cannot be read. `set_user` changes it.
         sasl: the SASL exchange under way.
@@ -127,6 +126,7 @@ class ChannelState:
         "probe_armed",
         "probed",
         "question",
+        "reported_at_ms",
         "request_throttle",
         "request_throttle_version",
         "sasl",
@@ -134,7 +134,6 @@ class ChannelState:
         "settings",
         "share_held_until_ms",
         "stats",
-        "told_at_ms",
         "unmeasured_version",
         "user",
         "uses_share_fetch",
@@ -155,7 +154,7 @@ class ChannelState:
         self.probed = ProbedLog()
         self.sessions = sessions
         self.stats = stats
-        self.in_flight: InFlight = deque()
+        self.in_flight: InFlight = []
         self.intake = Intake.OPEN
         self.in_flight_max = IN_FLIGHT_MAX
         self.mute_until_ms = 0
@@ -175,7 +174,7 @@ class ChannelState:
         self.request_throttle_version: object = None
         self.measured: Timed | None = None
         self.virtual_time = ConnectionTime(self.in_flight)
-        self.told_at_ms = 0
+        self.reported_at_ms = 0
         self.uses_share_fetch = False
         self.share_held_until_ms = 0
         self.user = settings.user
@@ -186,30 +185,31 @@ class ChannelState:
         self._question_bytes = 0  # of the request at the shell
         self.question: Question | None = None
         self.forward: bytes | None = None
-        self._identities: dict[bytes, Identity] = {}
+        self._identities: list[Identity] = []  # nearly always one
         self.identity: Identity | None = None
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
         """Make `client_id` the current identity."""
         key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG_CLIENT_ID
-        identity = self._identities.get(key)
+        identity = next((identity for identity in self._identities if identity.key == key), None)
         if identity is None or key is _LONG_CLIENT_ID:
             name = client_id.decode("utf-8", "replace")
             quota = self.engine.client(self.user, name, self.settings.broker)
             if identity is None or identity.quota is not quota:
-                identity = self._create_identity(key, quota, now_ms)
+                if identity is not None or len(self._identities) >= _IDENTITIES_MAX:
+                    self.leave(now_ms)
+                identity = self._create_identity(key, quota)
         self.identity = identity
         self.unmeasured_version = self.request_throttle_version = None
         return identity
 
-    def _create_identity(self, key: bytes, quota: ClientQuota, now_ms: int) -> Identity:
+    def _create_identity(self, key: bytes, quota: ClientQuota) -> Identity:
         """Create the identity of a client id that is new on this channel."""
-        if key in self._identities or len(self._identities) >= _IDENTITIES_MAX:
-            self.leave(now_ms)
         if self._identities:
             self._client_ids_bytes += len(key) + _IDENTITY_BYTES
             self.kept_bytes += len(key) + _IDENTITY_BYTES
-        identity = self._identities[key] = Identity(quota)
+        identity = Identity(key, quota)
+        self._identities.append(identity)
         identity.produce.connection = identity.fetch.connection = self.virtual_time
         identity.produce.hold_ms_max = self.mute_limits.hold_ms_max
         return identity
@@ -233,12 +233,12 @@ class ChannelState:
 
     def _limit_holds(self) -> None:
         hold_ms_max = self.virtual_time.mute_ms_max = self.mute_limits.hold_ms_max
-        for identity in self._identities.values():
+        for identity in self._identities:
             identity.produce.hold_ms_max = hold_ms_max
 
     def leave(self, now_ms: int) -> None:
         """Remove the flows of all identities: the channel closes, or has used too many client ids."""
-        for identity in self._identities.values():
+        for identity in self._identities:
             identity.leave(now_ms)
         self._identities.clear()
         self.virtual_time.settle(now_ms)
@@ -257,15 +257,15 @@ class ChannelState:
             self.observer.muted(throttle, throttle_ms, mute_ms)
         return mute_ms
 
-    def told(self, mute_ms: int, now_ms: int) -> int:
-        """Return the throttle time that a response tells of a mute: all of it, or 0 if it is only waited for."""
+    def reported_ms(self, mute_ms: int, now_ms: int) -> int:
+        """Return the throttle time that a response reports for a mute: all of it, or 0 if it is not reported."""
         if not mute_ms:
             return 0
         schedule = self.engine.options.policy == "schedule"
-        if schedule and not is_told(mute_ms, self.told_at_ms, now_ms):
+        if schedule and not is_reported(mute_ms, self.reported_at_ms, now_ms):
             self.stats.throttle_times_untold += 1
             return 0
-        self.told_at_ms = now_ms
+        self.reported_at_ms = now_ms
         return mute_ms
 
     def count_connection(self, now_ms: int) -> None:

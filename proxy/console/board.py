@@ -43,14 +43,14 @@ _Value = TypeVar("_Value")
 
 
 class Happened(NamedTuple):
-    """An event with the member that has told it."""
+    """An event with the member that has reported it."""
 
     event: Event
     member: str
 
 
 class Board:
-    """What is known of all members.
+    """All that the console knows of its members.
 
     Args:
         options: with the members that the operator has named.
@@ -76,7 +76,7 @@ class Board:
 
     @property
     def failures(self) -> int:
-        """How many questions got no usable response."""
+        """The number of questions without a usable response."""
         return sum(member.failures for member in self.members)
 
     async def run(self) -> None:
@@ -167,7 +167,7 @@ class Board:
             self.not_asked += 1
             return
         member = self._members[admin] = Member(admin, self._client, given=given)
-        member.told_name = name
+        member.fleet_name = name
         self._tasks[admin] = asyncio.create_task(self._watch(member), name=f"member {admin}")
 
     async def _watch(self, member: Member) -> None:
@@ -209,7 +209,7 @@ class Board:
         if member.fleet is None:
             return
         known = {one.fleet.name for one in self.members if one.fleet} | {
-            one.told_name for one in self.members
+            one.fleet_name for one in self.members
         }
         for other in member.fleet.members:
             if other.name not in known and other.admin not in self._members and _is_url(other.admin):

@@ -39,7 +39,7 @@ class MemberError(Exception):
 
 
 class Look(NamedTuple, Generic[_Value]):
-    """How a document is read.
+    """A document to read.
 
     Args:
         path: with its query.
@@ -92,7 +92,7 @@ class Member:
         self.given = given
         self.status: Status | None = None
         self.fleet: Fleet | None = None
-        self.told_name = ""  # by the fleet
+        self.fleet_name = ""  # by the fleet
         self.silent_since: datetime | None = None
         self.problem = ""
         self.responds = False  # has responded at all
@@ -106,7 +106,7 @@ class Member:
     def name(self) -> str:
         """Its name in the fleet, or its address."""
         own = self.status.member if self.status else ""
-        return own or self.told_name or self.admin.partition("://")[2]
+        return own or self.fleet_name or self.admin.partition("://")[2]
 
     async def probe(self) -> None:
         """Ask for what it is, also while it is silent.

@@ -20,7 +20,7 @@ from proxy.v1.merging import merge_connections, merge_neighbours, worst
 
 __all__ = ["VIEWS", "View"]
 
-_TOLD_MAX: Final = 6  # clients with their sentence on the first screen
+_TROUBLED_MAX: Final = 6  # clients with their sentence on the first screen
 _HEAVIEST_MAX: Final = 8
 _EVENTS_SHOWN: Final = 8
 _EVENTS_PAGE: Final = 200
@@ -48,7 +48,7 @@ class View(NamedTuple):
     found: bool = True
 
 
-class Told(NamedTuple):
+class TroubledClient(NamedTuple):
     """A client in trouble, with its sentence."""
 
     client: Client
@@ -69,7 +69,7 @@ async def overview(board: Board, asked: Asked) -> View:
     """The first screen: who waits and why, and all clients."""
     found, brokers = await asyncio.gather(board.clients(asked.window), board.brokers())
     worst_first = sorted(found.clients, key=lambda client: trouble(client, brokers), reverse=True)
-    told = await _tell(board, asked, worst_first, brokers)
+    troubled = await _troubled(board, asked, worst_first, brokers)
     uses = [Use(client, quota) for client in found.clients if (quota := heaviest(client)) is not None]
     uses.sort(key=lambda use: use.quota.rate / use.quota.value, reverse=True)
     chosen = choose(found.clients, asked, brokers)
@@ -77,10 +77,10 @@ async def overview(board: Board, asked: Asked) -> View:
     return View(
         "overview",
         "Sluice",
-        ("banners", "told", "clients"),
+        ("banners", "troubled", "clients"),
         {
             **_common(board, asked),
-            "told": told,
+            "troubled": troubled,
             "counts": {
                 kind: kinds.count(kind) for kind in ("quota", "observed", "broker", "client", "sluice")
             },
@@ -159,7 +159,7 @@ async def rules(board: Board, asked: Asked) -> View:
 
 
 async def events(board: Board, asked: Asked) -> View:
-    """What happened."""
+    """The page of events."""
     values = {**_common(board, asked), "events": board.events(_EVENTS_PAGE), "all_events": True}
     return View("events", "Events", ("banners", "events"), values)
 
@@ -198,24 +198,24 @@ def _common(board: Board, asked: Asked) -> dict[str, Any]:
     }
 
 
-async def _tell(
+async def _troubled(
     board: Board, asked: Asked, clients: Sequence[Client], brokers: Sequence[Broker]
-) -> list[Told]:
+) -> list[TroubledClient]:
     """Return the clients with the most trouble, with their sentences."""
-    chosen = [(one, cause(one, brokers)) for one in clients[:_TOLD_MAX]]
+    chosen = [(one, cause(one, brokers)) for one in clients[:_TROUBLED_MAX]]
     chosen = [(one, found) for one, found in chosen if found.kind != "calm"]
     details = await asyncio.gather(
         *(board.client(one.user, one.client_id, asked.window) for one, _ in chosen)
     )
     now = time.monotonic()
-    told = []
+    troubled = []
     for (one, found), known in zip(chosen, details, strict=True):
         sentence = worst(known).sentence if known else found.text
         if found.kind == "broker" and known and not _at_slow_broker(worst(known)):
             continue  # another broker is slow
         samples = board.history.client((one.user, one.client_id), now, _ROWS_SPARK_SLOTS)
-        told.append(Told(one, found.kind, found.part, sentence, samples))
-    return told
+        troubled.append(TroubledClient(one, found.kind, found.part, sentence, samples))
+    return troubled
 
 
 def _at_slow_broker(one: Detail) -> bool:

@@ -50,7 +50,7 @@ KINDS: Final = frozenset(
 
 
 class By(NamedTuple):
-    """Who has changed something.
+    """The author of a change.
 
     Args:
         name: a principal, a file, a signal; "" if unknown.
@@ -62,7 +62,7 @@ class By(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How a sentence ends with it."""
+        """The end of a sentence that names the author."""
         by = f" by {self.name}" if self.name else ""
         return f"{by} from {self.address}" if self.address else by
 
@@ -156,13 +156,13 @@ def broker_back(broker: int) -> Event:
 
 
 def cluster_lost(problem: str) -> Event:
-    """No broker answers."""
-    return Event("cluster_lost", f"No broker answers: {problem}", {"problem": problem})
+    """No broker responds."""
+    return Event("cluster_lost", f"No broker responds: {problem}", {"problem": problem})
 
 
 def cluster_back(brokers: int) -> Event:
-    """A broker answers again."""
-    return Event("cluster_back", f"The cluster answers again, with {brokers} brokers.", {"brokers": brokers})
+    """A broker responds again."""
+    return Event("cluster_back", f"The cluster responds again, with {brokers} brokers.", {"brokers": brokers})
 
 
 def holder_moved(old: str, new: str, address: str) -> Event:

@@ -15,6 +15,16 @@ UNKNOWN_API: Final = "unknown"
 
 def of_proxy(stats: Stats) -> Iterator[Metric]:
     """The families of the process."""
+    yield from _of_connections(stats)
+    yield from _of_requests(stats)
+    yield from _of_the_control_plane(stats)
+    yield from _counters_without_labels(stats)
+    yield from _gauges_without_labels(stats)
+    yield _latency(stats)
+
+
+def _of_connections(stats: Stats) -> Iterator[Metric]:
+    """Connections and TLS."""
     yield _gauge("sluice_connections", "Client connections open now", stats.connections, "listener")
     yield _counter(
         "sluice_connections_opened", "Client connections accepted", stats.connections_total, "listener"
@@ -36,6 +46,10 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         stats.certificate_ends,
         "tls",
     )
+
+
+def _of_requests(stats: Stats) -> Iterator[Metric]:
+    """Decisions on clients' requests."""
     yield _counter("sluice_requests", "Frames from clients, by API", _requests(stats), "api")
     yield _counter(
         "sluice_topics_rejected",
@@ -56,6 +70,10 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         "api",
     )
     yield _authentications(stats)
+
+
+def _of_the_control_plane(stats: Stats) -> Iterator[Metric]:
+    """Quota API, events, reloads, broker map, background tasks."""
     yield _counter(
         "sluice_quota_requests",
         "Requests of the quota API that Sluice responded to",
@@ -90,6 +108,9 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
     yield _counter(
         "sluice_task_failures", "Exceptions that ended a background task", stats.task_failures, "task"
     )
+
+
+def _counters_without_labels(stats: Stats) -> Iterator[Metric]:
     for name, text, value in (
         ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),
         ("sluice_bytes_from_clients", "Bytes read from clients", stats.bytes_from_clients),
@@ -158,6 +179,9 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         ),
     ):
         yield CounterMetricFamily(name, text, value=value)
+
+
+def _gauges_without_labels(stats: Stats) -> Iterator[Metric]:
     for name, text, value in (
         (
             "sluice_connections_waiting",
@@ -174,7 +198,6 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         ("sluice_held_bytes", "Bytes of held requests in memory", stats.held_bytes),
     ):
         yield GaugeMetricFamily(name, text, value=value)
-    yield _latency(stats)
 
 
 def of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:

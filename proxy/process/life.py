@@ -34,7 +34,7 @@ class Life:
     Args:
         number: of the worker, from 1.
         ask: responds to its questions.
-        heard: called with messages that concern other workers too.
+        on_message: called with messages that concern other workers too.
 
     Attributes:
         run: identifies this life.
@@ -47,7 +47,9 @@ class Life:
         ended: set when it has ended.
     """
 
-    def __init__(self, number: int, state: State, ask: Ask, heard: Callable[["Life", object], None]) -> None:
+    def __init__(
+        self, number: int, state: State, ask: Ask, on_message: Callable[["Life", object], None]
+    ) -> None:
         self.number = number
         self.run = secrets.randbits(_RUN_BITS) + 1
         self.feed = Feed(state, self._send_all)
@@ -59,7 +61,7 @@ class Life:
         self.began = monotonic()
         self._state = state
         self._ask = ask
-        self._heard = heard
+        self._on_message = on_message
         self._link: Link | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._questions: dict[int, Withdraw] = {}
@@ -160,7 +162,7 @@ class Life:
         handler = self._handlers.get(type(message))
         if handler is not None:
             handler(message)
-        self._heard(self, message)
+        self._on_message(self, message)
 
     def _is_ready(self, _: messages.Ready) -> None:
         self.ready = self.was_ready = True

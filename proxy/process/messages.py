@@ -15,7 +15,7 @@ from proxy.config import Address, Config
 from proxy.explain.seen import Query, Seen
 from proxy.metrics.merging import Part
 from proxy.metrics.quota_series import Chosen, Weights
-from proxy.process.hearing import Dialled, Judged
+from proxy.process.process_events import Dialled, Judged
 from quotas.sharing.lease_values import Grants, LeaseTerms, Report
 
 __all__ = [

@@ -80,11 +80,12 @@ class Relay:
             quota_api: whether Sluice responds to the quota API.
         """
         config = self._config
+        address_map = None if options.sidecar else partial(routes.address_map, options)
 
         def settings(broker: int) -> ChannelSettings:
             return ChannelSettings(
                 broker=broker,
-                address_map=None if options.sidecar else partial(routes.address_map, options),
+                address_map=address_map,
                 replication=self.replication if options.replicates else None,
                 frame_bytes_max=config.limits.frame_bytes_max,
                 response_bytes_max=config.limits.response_bytes_max,

@@ -42,7 +42,7 @@ class Restarts:
         self._pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
         return pause_ms
 
-    def heard(self) -> None:
+    def message_received(self) -> None:
         """Note that the worker has sent something."""
         self._silent_ticks = 0
 

@@ -27,7 +27,7 @@ class Waits:
         self._mutations_rate = mutations_rate
         self._sources: dict[tuple[str, str], set[int]] = {}
 
-    def heard(self, source: int, judgement: Judgement) -> None:
+    def take(self, source: int, judgement: Judgement) -> None:
         """Take one process's judgement."""
         for waiter in judgement.begun:
             sources = self._sources.setdefault((waiter.user, waiter.client_id), set())

@@ -33,10 +33,10 @@ from proxy.process import messages
 from proxy.process.feed import State
 from proxy.process.figures import RESPONSE_SECONDS_MAX, MergedFigures
 from proxy.process.framing import FrameError
-from proxy.process.hearing import Hearing
 from proxy.process.life import Life
 from proxy.process.pace import Pace
 from proxy.process.part import part_of
+from proxy.process.process_events import ProcessEvents
 from proxy.process.restarts import Restarts
 from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
@@ -70,8 +70,8 @@ class Workers:
     Attributes:
         names: the names of topics that traffic has asked for, for all workers.
         scraped: the workers that responded to the last scrape.
-        tell: takes events; set before `start`, as `hearing`.
-        hearing: takes what workers have seen of clients and brokers.
+        tell: takes events; set before `start`, as `process_events`.
+        process_events: takes what workers have seen of clients and brokers.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Workers:
         self._shares = shares
         self._lives: dict[int, Life] = {}
         self.tell: Tell = untold
-        self.hearing: Hearing | None = None
+        self.process_events: ProcessEvents | None = None
         self._restarts = {number: Restarts() for number in range(1, workers + 1)}
         self._exits: Counter[str] = Counter()
         self._doomed: dict[int, str] = {}  # why a life was killed, by its run
@@ -251,7 +251,7 @@ class Workers:
         """Keep a worker running until the drain."""
         restarts = self._restarts[number]
         while True:
-            life = self._lives[number] = Life(number, self._state, self._ask, self._heard)
+            life = self._lives[number] = Life(number, self._state, self._ask, self._on_message)
             try:
                 await life.start(self._shares.terms)
             except (OSError, FrameError) as error:
@@ -278,8 +278,8 @@ class Workers:
             feeding.cancel()
             self._shares.ended(life.number, life.run)
             self._ended(life.run)
-            if self.hearing is not None:
-                self.hearing.ended(life.run)
+            if self.process_events is not None:
+                self.process_events.ended(life.run)
         cause = self._doomed.pop(life.run, _KILLED if code < 0 else "failed")
         if self._draining and code == 0:
             return
@@ -299,13 +299,13 @@ class Workers:
             detail=life.problem or "none",
         )
 
-    def _heard(self, life: Life, message: object) -> None:
+    def _on_message(self, life: Life, message: object) -> None:
         """Handle what concerns other workers too."""
-        self._restarts[life.number].heard()
+        self._restarts[life.number].message_received()
         if isinstance(message, messages.Reported):
             self._reported(life, message.report)
-        elif isinstance(message, messages.Judged | messages.Dialled) and self.hearing is not None:
-            self.hearing.heard(life.run, message)
+        elif isinstance(message, messages.Judged | messages.Dialled) and self.process_events is not None:
+            self.process_events.take(life.run, message)
         elif isinstance(message, messages.BrokersSeen):
             for broker, address in message.addresses.items():
                 self._brokers.learn(broker, *address)

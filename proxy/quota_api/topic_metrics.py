@@ -38,20 +38,7 @@ class _Audit(_Topic, Protocol):
 
 def families(store: TopicStore, log: _Quotas, audit: _Audit | None) -> Iterator[Family]:
     """Yield the metrics of the topic, its snapshot, and the audit topic."""
-    problems = [(log.topic, log.problem or log.write_problem)]
-    if audit is not None:
-        problems.append((audit.topic, audit.problem))
-    yield Family(
-        "sluice_internal_topic_problem",
-        "gauge",
-        "1 while a topic of Sluice cannot be read or appended to, by cause",
-        ("topic", "cause"),
-        [
-            ((topic, cause), float(problem is not None and problem.cause == cause))
-            for topic, problem in problems
-            for cause in CAUSES
-        ],
-    )
+    yield _problems(log, audit)
     yield Family(
         "sluice_quota_topic_ready",
         "gauge",
@@ -110,3 +97,20 @@ def families(store: TopicStore, log: _Quotas, audit: _Audit | None) -> Iterator[
             (),
             [((), float(audit.waiting))],
         )
+
+
+def _problems(log: _Quotas, audit: _Audit | None) -> Family:
+    problems = [(log.topic, log.problem or log.write_problem)]
+    if audit is not None:
+        problems.append((audit.topic, audit.problem))
+    return Family(
+        "sluice_internal_topic_problem",
+        "gauge",
+        "1 while a topic of Sluice cannot be read or appended to, by cause",
+        ("topic", "cause"),
+        [
+            ((topic, cause), float(problem is not None and problem.cause == cause))
+            for topic, problem in problems
+            for cause in CAUSES
+        ],
+    )

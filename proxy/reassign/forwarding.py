@@ -33,7 +33,7 @@ from proxy.reassign.decisions import Decisions, NoExecutorError, Outcomes, Plann
 from proxy.reassign.journal import JournalError
 from proxy.worker import run_in_thread
 
-__all__ = ["PLANS_MAX", "FleetMember", "Forwarding", "HolderDesk"]
+__all__ = ["PLANS_MAX", "FleetMember", "Forwarding", "HolderService"]
 
 T = TypeVar("T")
 
@@ -106,9 +106,9 @@ class Forwarding:
         fleet = self._fleet()
         if fleet is None:
             raise JournalError("this process is not a member of a fleet")
-        told = await run_in_thread(alter_reassignments.write_response, response, _VERSION, 0)
+        content = await run_in_thread(alter_reassignments.write_response, response, _VERSION, 0)
         try:
-            answer = await self._ask(fleet, _HEAD.pack(_CONCLUDE, token) + told, _CONCLUDE)
+            answer = await self._ask(fleet, _HEAD.pack(_CONCLUDE, token) + content, _CONCLUDE)
         except NoExecutorError as error:
             raise JournalError(str(error)) from error  # the first steps may be under way
         _, sequence = _HEAD.unpack_from(answer)
@@ -143,7 +143,7 @@ class Forwarding:
             return  # it is accepted; this process lists it later
 
 
-class HolderDesk:
+class HolderService:
     """Decides for other members, at the holder.
 
     Args:
@@ -160,7 +160,7 @@ class HolderDesk:
 
     @property
     def plans(self) -> int:
-        """How many plans wait for a broker's response."""
+        """The number of plans that wait for a broker's response."""
         return len(self._plans)
 
     async def answer(self, content: bytes) -> bytes:
@@ -199,10 +199,10 @@ class HolderDesk:
             raise JournalError("the holder does not know the request any more")
         response = await run_in_thread(alter_reassignments.read_response, content[_HEAD.size :], _VERSION)
         outcomes = await self._local.conclude(planned, response)
-        told = await run_in_thread(
+        decided = await run_in_thread(
             alter_reassignments.write_response, response._replace(partitions=outcomes), _VERSION, 0
         )
-        return _HEAD.pack(_CONCLUDE, self._sequence()) + told
+        return _HEAD.pack(_CONCLUDE, self._sequence()) + decided
 
 
 async def _read(function: Callable[..., T], *arguments: Any) -> T:

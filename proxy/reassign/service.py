@@ -92,7 +92,7 @@ class Reassignments:
     async def page(self) -> dict[str, object]:
         """Return the admin port's page."""
         moves = await self._look()
-        told = await asyncio.to_thread(
+        described = await asyncio.to_thread(
             status.describe, moves, self._settings, self._rate.per_second(), self._journal.state.ended_totals
         )
         return {
@@ -101,7 +101,7 @@ class Reassignments:
             "leads": self._executor.leads,
             "holder": await asyncio.to_thread(self._executor.holder),
             "problem": self._journal.problem or self._executor.problem,
-            **told,
+            **described,
         }
 
     def families(self) -> list[Family]:

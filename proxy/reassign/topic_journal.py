@@ -48,7 +48,7 @@ BEGIN_SECONDS_MAX: Final = 16.0
 _READ_BACK_SECONDS_MAX: Final = 5.0
 _FIRST_SECONDS_MAX: Final = 3.0
 _RECOVERED_AT_ONCE: Final = 1000
-_DAMAGED_TOLD_MAX: Final = 3
+_DAMAGED_NAMED_MAX: Final = 3
 _DAMAGED_MAX: Final = 10_000
 
 
@@ -58,6 +58,10 @@ class Fenced(Protocol):
     @property
     def open(self) -> bool:
         """Whether this process may append, as far as it knows."""
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why this process could not begin to append when it last tried."""
 
     def begin(self) -> "Future[None]":
         """Fence every other writer."""
@@ -115,8 +119,9 @@ class TopicJournal:
 
     @property
     def problem(self) -> Problem | None:
-        """Why the topic cannot be read or appended to; None if it can. In any thread."""
-        return self._log.problem or self._log.write_problem
+        """The reason why the topic cannot be read or appended to; None if it can. In any thread."""
+        problem = self._log.problem or self._log.write_problem
+        return self._writer.problem if problem is None and self._tenure() else problem
 
     # What the journal is.
 
@@ -162,7 +167,7 @@ class TopicJournal:
             for begin in range(0, max(1, len(records)), _RECOVERED_AT_ONCE):
                 self._write(self._encoded(records[begin : begin + _RECOVERED_AT_ONCE]))
             self._check()
-            return self._current(), f"topic {self.topic}: " + "; ".join(self._told(damaged))
+            return self._current(), f"topic {self.topic}: " + "; ".join(self._damage_texts(damaged))
 
     # The choice of the executor.
 
@@ -256,12 +261,12 @@ class TopicJournal:
         if self._log.write_problem is not None and self._tenure():
             raise JournalError(self._log.write_problem.text)
         if damaged and self._damaged:
-            raise DamagedError(f"topic {self.topic}: {'; '.join(self._told(self._damaged))}")
+            raise DamagedError(f"topic {self.topic}: {'; '.join(self._damage_texts(self._damaged))}")
 
-    def _told(self, damaged: dict[Found, str]) -> list[str]:
+    def _damage_texts(self, damaged: dict[Found, str]) -> list[str]:
         return [
             f"{'the term' if place is None else '-'.join(map(str, place))}: {text}"
-            for place, text in list(damaged.items())[:_DAMAGED_TOLD_MAX]
+            for place, text in list(damaged.items())[:_DAMAGED_NAMED_MAX]
         ]
 
     def _drain(self) -> None:

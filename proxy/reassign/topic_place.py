@@ -12,7 +12,7 @@ from proxy.quota_topic import journal_spec
 from proxy.reassign import topic_metrics
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.decisions import Decisions
-from proxy.reassign.forwarding import FleetMember, Forwarding, HolderDesk
+from proxy.reassign.forwarding import FleetMember, Forwarding, HolderService
 from proxy.reassign.journal import Journal, Leadership
 from proxy.reassign.places import process_name
 from proxy.reassign.topic_journal import TopicJournal
@@ -50,7 +50,7 @@ class TopicPlace:
         writer = FencedLog(self._thread, access, topic, topic)
         self._kept = TopicJournal(self._log, writer, self.process, self._tenure, alone=fleet is None)
         self._forwarding: Forwarding | None = None
-        self._desk: HolderDesk | None = None
+        self._service: HolderService | None = None
 
     @property
     def journal(self) -> Journal:
@@ -64,7 +64,7 @@ class TopicPlace:
 
     def decisions(self, local: Decisions, executes: Callable[[], bool], journal: AsyncJournal) -> Decisions:
         """Decide here while this process executes; otherwise the holder does."""
-        self._desk = HolderDesk(local, executes, lambda: journal.state.sequence)
+        self._service = HolderService(local, executes, lambda: journal.state.sequence)
         self._forwarding = Forwarding(local, executes, self._member, journal)
         return self._forwarding
 
@@ -72,8 +72,8 @@ class TopicPlace:
         """Begin to read the topic, and to answer other members."""
         self._log.start()
         member = self._member()
-        if member is not None and self._desk is not None:
-            member.answer(self._desk.answer)
+        if member is not None and self._service is not None:
+            member.answer(self._service.answer)
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of the topic, and of what was forwarded."""

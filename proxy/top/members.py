@@ -12,10 +12,10 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from proxy.errors import SluiceError
-from proxy.top.page import Page, Told, merge
+from proxy.top.page import MemberState, Page, merge
 from proxy.v1.documents import brokers, clients, status
 from proxy.v1.fields import DocumentError
-from proxy.v1.members import merge_verdicts, told
+from proxy.v1.members import merge_verdicts, read_verdict
 from proxy.v1.verdict import verdict
 
 __all__ = ["SECONDS_MAX", "Members", "Read", "ReadAll"]
@@ -27,12 +27,12 @@ ReadAll = Callable[[Sequence[str], str], Mapping[str, Document | SluiceError]]
 
 
 class _Asked:
-    """One member, and what it said last."""
+    """One member, and its last state."""
 
     def __init__(self, admin: str) -> None:
         self.admin = admin
-        self.told = Told(admin, None, None, (), "")
-        self.window = 0  # that `told` is of
+        self.state = MemberState(admin, None, None, (), "")
+        self.window = 0  # that `state` is of
         self.done = threading.Event()
         self.done.set()
 
@@ -63,45 +63,45 @@ class Members:
                     target=self._ask, args=(one, window), name=f"member {one.admin}", daemon=True
                 ).start()
         for one in self._members:
-            silent = bool(one.told.problem) and any(not other.told.problem for other in self._members)
+            silent = bool(one.state.problem) and any(not other.state.problem for other in self._members)
             one.done.wait(0 if silent else max(0.0, deadline - time.monotonic()))
-        return merge([self._told(one, window) for one in self._members], datetime.now(UTC), window)
+        return merge([self._latest(one, window) for one in self._members], datetime.now(UTC), window)
 
     def verdict(self, user: str, client_id: str, window: int) -> list[str]:
         """Return the verdict of a client as lines, of all members that respond."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         found = []
         problems = []
-        names = {one.admin: one.told.name for one in self._members if not one.told.problem}
+        names = {one.admin: one.state.name for one in self._members if not one.state.problem}
         for admin, content in self._read_all(tuple(names), path).items():
             if isinstance(content, SluiceError):
                 problems.append(f"{admin}: {content}")
             elif "error" not in content:
                 try:
-                    found.append(told(names[admin], content))
+                    found.append(read_verdict(names[admin], content))
                 except DocumentError as error:
                     problems.append(f"{admin}: {error}")
         if not found:
             return problems or ["not seen in this window"]
         return list(verdict(merge_verdicts(found, ())))
 
-    def _told(self, one: _Asked, window: int) -> Told:
+    def _latest(self, one: _Asked, window: int) -> MemberState:
         if not one.done.is_set():
-            problem = one.told.problem or f"no response within {self._seconds_max:g} s"
-            one.told = Told(one.admin, one.told.status, None, (), problem)
+            problem = one.state.problem or f"no response within {self._seconds_max:g} s"
+            one.state = MemberState(one.admin, one.state.status, None, (), problem)
         elif one.window != window:  # asked before the window was changed
-            one.told = one.told._replace(clients=None)
-        return one.told
+            one.state = one.state._replace(clients=None)
+        return one.state
 
     def _ask(self, one: _Asked, window: int) -> None:
-        told = Told(one.admin, None, None, (), "internal error")  # unless it is replaced below
+        latest = MemberState(one.admin, None, None, (), "internal error")  # unless it is replaced below
         try:
-            state = status(self._read(one.admin, "/v1/status"))
-            name = state.member or one.admin
+            shown = status(self._read(one.admin, "/v1/status"))
+            name = shown.member or one.admin
             found = clients(self._read(one.admin, f"/v1/clients?window={window}"), name)
-            told = Told(one.admin, state, found, brokers(self._read(one.admin, "/v1/brokers")), "")
+            latest = MemberState(one.admin, shown, found, brokers(self._read(one.admin, "/v1/brokers")), "")
         except (SluiceError, DocumentError) as error:
-            told = Told(one.admin, None, None, (), str(error))
+            latest = MemberState(one.admin, None, None, (), str(error))
         finally:
-            one.told, one.window = told, window
+            one.state, one.window = latest, window
             one.done.set()

@@ -9,14 +9,14 @@ from commandline.printable import printable
 from proxy.v1.documents import Broker, ClientList, Status
 from proxy.v1.merging import merge_brokers, merge_clients, one_budget
 
-__all__ = ["WINDOWS", "Page", "Told", "heading", "merge", "warnings"]
+__all__ = ["WINDOWS", "MemberState", "Page", "heading", "merge", "warnings"]
 
 WINDOWS: Final = {10: "10 s", 60: "minute", 900: "15 min"}
 _PROBLEM_CHARACTERS_MAX: Final = 200
 
 
-class Told(NamedTuple):
-    """What one member says.
+class MemberState(NamedTuple):
+    """The last documents of one member.
 
     Args:
         admin: its admin port, as given.
@@ -40,16 +40,16 @@ class Page(NamedTuple):
 
     at: datetime
     window: int
-    members: tuple[Told, ...]
+    members: tuple[MemberState, ...]
     clients: ClientList
     brokers: tuple[Broker, ...]
 
 
-def merge(told: Sequence[Told], at: datetime, window: int) -> Page:
+def merge(members: Sequence[MemberState], at: datetime, window: int) -> Page:
     """Return what the members say together; what does not respond is left out of the clients."""
-    lists = [one.clients for one in told if one.clients is not None]
-    clients = merge_clients(lists, shared=_shared(told))
-    return Page(at, window, tuple(told), clients, merge_brokers(one.brokers for one in told))
+    lists = [one.clients for one in members if one.clients is not None]
+    clients = merge_clients(lists, shared=_shared(members))
+    return Page(at, window, tuple(members), clients, merge_brokers(one.brokers for one in members))
 
 
 def heading(page: Page) -> str:
@@ -81,9 +81,9 @@ def warnings(page: Page) -> Iterator[str]:
         yield "these members are no fleet, each has its own budgets: rates are of the member where they are highest"
 
 
-def _shared(told: Sequence[Told]) -> bool:
+def _shared(members: Sequence[MemberState]) -> bool:
     """Whether the members share their budgets."""
-    return one_budget([one.status.member for one in told if one.status is not None])
+    return one_budget([one.status.member for one in members if one.status is not None])
 
 
 def _mode(status: Status) -> str:

@@ -5,10 +5,10 @@ Non-obvious:
 - aiokafka asks for a topic's metadata in a way that creates the topic on brokers with auto.create.topics.enable, with
   the brokers' defaults. A quota topic that an operator deletes would come back empty within a second, so the request is
   replaced by one that creates nothing.
-- Parts of aiokafka that are cancelled wait for each other, and for brokers that are away. So each call to it is a task
-  that is left alone when its time is over or its caller is cancelled.
-- A fetch waits at the broker for up to FETCH_WAIT_MS, and holds back every other request of its connection, so nothing
-  that a client waits for is asked with the consumer.
+- Parts of aiokafka that are cancelled wait for each other, and for brokers that do not respond. So each call of it is a
+  task; when its time is over or its caller is cancelled, the task is cancelled and not waited for.
+- A Fetch waits at the broker for up to FETCH_WAIT_MS, and delays every other request of its connection. So the consumer
+  sends no request that a client of Sluice waits for.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _DENIED: Final = (
 )
 _AWAY: Final = (OSError, TimeoutError, errors.KafkaConnectionError, errors.KafkaTimeoutError)
 
-# What Sluice says about a problem is in the log's own lines, once; the library would repeat it for each attempt.
+# Sluice logs each problem once; the library would log it again for each attempt.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 aiokafka.client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_topic_creation=False)
 
@@ -83,12 +83,12 @@ class Reader:
 
     async def bounds(self) -> tuple[int, int]:
         """Return the first offset and the offset after the last."""
-        first = await self._asked(self._consumer.beginning_offsets([self._place]))
+        first = await self._request_offset(self._consumer.beginning_offsets([self._place]))
         return first, await self.end()
 
     async def end(self) -> int:
         """Return the offset after the last record."""
-        return await self._asked(self._consumer.end_offsets([self._place]))
+        return await self._request_offset(self._consumer.end_offsets([self._place]))
 
     def seek(self, offset: int) -> None:
         """Read on from an offset."""
@@ -113,7 +113,7 @@ class Reader:
         found = await self._consumer.getmany(self._place, timeout_ms=FETCH_WAIT_MS, max_records=_RECORDS_MAX)
         return found, await self._consumer.position(self._place)
 
-    async def _asked(self, request: Coroutine[Any, Any, Any]) -> int:
+    async def _request_offset(self, request: Coroutine[Any, Any, Any]) -> int:
         try:
             found = await bounded(request, _REQUEST_MS / 1000)
         except (errors.KafkaError, TimeoutError) as error:
@@ -135,7 +135,7 @@ class Writer:
         """Append records as one batch, so all of them or none; return the offset after them.
 
         Raises:
-            AppendError: they are not appended; or, if it is `unknown`, perhaps.
+            AppendError: they are not appended; or, if it is `unknown`, they may be.
         """
         batch = self._producer.create_batch()
         for index, record in enumerate(records):
@@ -158,7 +158,7 @@ class Writer:
             ) from error
         except (errors.KafkaError, AssertionError, TimeoutError) as error:
             # Retried by the library until its deadline; any of the attempts may have arrived.
-            text = f"topic {self._topic} did not acknowledge it ({_said(error)}): it may have been applied or not"
+            text = f"topic {self._topic} did not acknowledge it ({_error_text(error)}): it may have been applied or not"
             raise AppendError(text, unknown=True) from error
         offset: int = done.offset
         return offset + len(records)
@@ -184,7 +184,7 @@ async def open_reader(access: Access, topic: str, *, committed: bool = False) ->
     """Connect a consumer without a group.
 
     Args:
-        committed: leave out transactions that are open, or were aborted.
+        committed: read committed transactions only: open and aborted ones are left out.
 
     Raises:
         ProblemError: no broker can be reached, or none accepts the login.
@@ -207,7 +207,7 @@ async def open_reader(access: Access, topic: str, *, committed: bool = False) ->
 
 @asynccontextmanager
 async def open_writer(access: Access, topic: str) -> AsyncIterator[Writer]:
-    """Connect a producer; its batches are in order and not repeated.
+    """Connect an idempotent producer: its batches are appended in order, and each once.
 
     Raises:
         ProblemError: as `open_reader`.
@@ -224,8 +224,14 @@ async def open_fenced_writer(access: Access, topic: str, fence: str) -> AsyncIte
         ProblemError: as `open_reader`.
     """
     options = {"transactional_id": fence, "transaction_timeout_ms": _TRANSACTION_MS}
-    async with _open_producer(access, **options) as producer:
-        yield FencedWriter(producer, topic)
+    try:
+        async with _open_producer(access, **options) as producer:
+            yield FencedWriter(producer, topic)
+    except ProblemError as error:
+        if isinstance(error.__cause__, errors.TransactionalIdAuthorizationFailed):
+            text = f"an ACL denies Write on transactional id {fence} to Sluice's own user"
+            raise ProblemError("denied", text) from error
+        raise
 
 
 @asynccontextmanager
@@ -241,8 +247,8 @@ async def _open_producer(access: Access, **options: Any) -> AsyncIterator[Any]:
         await start_client(producer)
         yield producer
     finally:
-        # What was sent once, an idempotent producer retries for ever, and stops only when it has arrived; it must not
-        # arrive after it was reported as failed, and there is no public way to end that.
+        # An idempotent producer retries a batch that was sent once until it has arrived. It must not arrive after it
+        # was reported as failed, and there is no public way to end the retries.
         await stop_client(producer._sender.close)
         producer._message_accumulator.fail_all(errors.KafkaTimeoutError())
         await stop_client(producer.stop, producer.client.close)
@@ -259,7 +265,7 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no ty
 
 
 async def client_options(access: Access) -> dict[str, Any]:
-    """Return the options of a client of aiokafka: addresses, TLS, login.
+    """Return the options of an aiokafka client: addresses, TLS and login.
 
     Raises:
         ProblemError: the password cannot be read.
@@ -300,7 +306,7 @@ async def start_client(client: Any) -> None:
 
 
 async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Close a client's parts one by one, without waiting for a broker that is away."""
+    """Close a client's parts one by one, without waiting for a broker that does not respond."""
     for close in closers:
         try:
             await bounded(close(), _STOP_SECONDS_MAX)
@@ -309,7 +315,7 @@ async def stop_client(*closers: Callable[[], Coroutine[Any, Any, object]]) -> No
 
 
 async def bounded(work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Wait for a call of aiokafka, and no longer than this, whatever it does when it is cancelled.
+    """Wait for a call of aiokafka for at most `seconds`, even if it does not end when it is cancelled.
 
     Raises:
         TimeoutError: it takes longer; it is cancelled and not waited for.
@@ -329,7 +335,7 @@ async def bounded(work: Coroutine[Any, Any, T], seconds: float) -> T:
 
 
 def _leave(task: asyncio.Future[Any]) -> None:
-    """Cancel a task, and take its result, so that the loop has nothing to report."""
+    """Cancel a task, and take its later result or exception, so that the loop does not log it."""
     _LEFT.add(task)  # the loop itself keeps no task alive
     task.add_done_callback(_forget)
     task.cancel()
@@ -342,12 +348,12 @@ def _forget(task: asyncio.Future[Any]) -> None:
 
 
 def problem_of(error: BaseException, what: str) -> ProblemError:
-    """Return an error of aiokafka as a problem; `what` could not be done."""
+    """Return an error of aiokafka as a problem; `what` names the failed operation."""
     cause = (
         "denied" if isinstance(error, _DENIED) else "unreachable" if isinstance(error, _AWAY) else "failed"
     )
-    return ProblemError(cause, f"cannot {what}: {_said(error)}")
+    return ProblemError(cause, f"cannot {what}: {_error_text(error)}")
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__

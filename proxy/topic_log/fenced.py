@@ -1,8 +1,8 @@
 """Appends to a topic by one process at a time: the last one that opens a writer fences all before it.
 
-A fence is a transactional id, and Kafka's own: it refuses transactions of a producer that began before the last one.
-A writer is never opened again by itself after a problem, or a process that was fenced would fence its successor:
-the caller opens it, after it has checked that it still may.
+The fence is a transactional id: Kafka refuses transactions of every producer of this id but the last one. A writer is
+not opened again automatically after a problem; otherwise a process that was fenced would fence its successor. The
+caller opens it again, after it has checked that it may.
 """
 
 import logging
@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 from proxy.topic_log.access import Access
 from proxy.topic_log.clients import FencedWriter, open_fenced_writer
-from proxy.topic_log.records import AppendError, Record
+from proxy.topic_log.records import AppendError, Problem, Record
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import ProblemError
 
@@ -27,8 +27,11 @@ class FencedLog:
     """The writer of one topic.
 
     Args:
-        thread: where it runs.
+        thread: the thread in which the writer runs.
         fence: the transactional id.
+
+    Attributes:
+        problem: why the last attempt to open the writer failed; None if it succeeded, or before the first.
     """
 
     def __init__(self, thread: LoopThread, access: Access, topic: str, fence: str) -> None:
@@ -37,6 +40,7 @@ class FencedLog:
         self._topic = topic
         self._fence = fence
         self._writer: FencedWriter | None = None
+        self.problem: Problem | None = None
         self._stack = AsyncExitStack()
 
     @property
@@ -45,7 +49,7 @@ class FencedLog:
         return self._writer is not None
 
     def begin(self) -> "Future[None]":
-        """Fence every other writer, and append from now on; or an AppendError. In any thread."""
+        """Fence every other writer and open this one; the future has an AppendError if that fails. In any thread."""
         return self._thread.submit(self._begin())
 
     def append(self, records: Sequence[Record]) -> "Future[int]":
@@ -64,7 +68,9 @@ class FencedLog:
         opened = open_fenced_writer(self._access, self._topic, self._fence)
         try:
             self._writer = await self._stack.enter_async_context(opened)
+            self.problem = None
         except ProblemError as error:
+            self.problem = error.problem
             raise AppendError(f"topic {self._topic}: {error.problem.text}") from error
 
     async def _append(self, records: Sequence[Record]) -> int:

@@ -18,7 +18,7 @@ from proxy.v1.fields import DocumentError, Fields
 from proxy.v1.merging import connection_order, merge_neighbours, worst
 from proxy.v1.verdict import verdict
 
-__all__ = ["Told", "merge_verdicts", "told"]
+__all__ = ["MemberVerdict", "merge_verdicts", "read_verdict"]
 
 Document = Mapping[str, Any]
 
@@ -26,8 +26,8 @@ _NAMED_MAX: Final = 5  # members in the sentence
 _WAITS_MAX: Final = 50
 
 
-class Told(NamedTuple):
-    """What one member says of a client.
+class MemberVerdict(NamedTuple):
+    """One member's document of a client.
 
     Args:
         seen: the document as a value.
@@ -46,7 +46,7 @@ class _Weighted(NamedTuple):
     seen: Detail
 
 
-def told(admin: str, content: Document) -> Told:
+def read_verdict(admin: str, content: Document) -> MemberVerdict:
     """Check a member's /v1/client.
 
     Raises:
@@ -58,10 +58,10 @@ def told(admin: str, content: Document) -> Told:
             pass
     except (LookupError, TypeError, ValueError, AttributeError):
         raise DocumentError("/v1/client is not as docs/api.md says") from None
-    return Told(admin, content, seen)
+    return MemberVerdict(admin, content, seen)
 
 
-def merge_verdicts(found: Sequence[Told], missing: Sequence[str]) -> dict[str, Any]:
+def merge_verdicts(found: Sequence[MemberVerdict], missing: Sequence[str]) -> dict[str, Any]:
     """Return one document.
 
     Args:
@@ -110,7 +110,7 @@ def _spread(found: Sequence[Detail]) -> str:
     return f"It has connections at {len(found)} members: {', '.join(named)}."
 
 
-def _weighted(found: Sequence[Told]) -> list[_Weighted]:
+def _weighted(found: Sequence[MemberVerdict]) -> list[_Weighted]:
     """Weigh each member by its connections' seconds in the window; those left out count as the mean of those listed."""
     seconds = []
     for one in found:
@@ -184,7 +184,7 @@ def _brokers(documents: Iterable[Document]) -> list[Document]:
     ]
 
 
-def _connections(found: Sequence[Told]) -> list[Document]:
+def _connections(found: Sequence[MemberVerdict]) -> list[Document]:
     """Return the rows of all members as they are, with their member; those that wait longest first."""
     rows = [
         (connection_order(times_of(Fields(row, "connection"), "time")), {**row, "member": one.admin})

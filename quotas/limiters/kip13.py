@@ -1,16 +1,17 @@
 """Policy `kip13`: Kafka's own arithmetic for one identity (KIP-13, KIP-219; kafka-quotas.md §1.1-1.6).
 
-Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its response. Fetch is
-admitted beforehand: above the quota it gets an empty response, "as if a non-empty response were returned".
+A Produce is charged afterwards: it passes, is recorded, and its response has the throttle time for the excess. A Fetch
+is decided on beforehand: above the quota it gets an empty response, "as if a non-empty response were returned".
 
-A connection made while its client is over the quota has its first Produce held for the time that is left, at most the
-longest mute: Kafka lets it pass, so that a new connection for each request is a way round (`new_connections`).
+The first Produce of a connection that was made while its client is over the quota is held for the throttle time, at
+most the longest mute. Kafka lets it pass, so a client can evade its quota with a new connection for each request
+(`new_connections`).
 
-Where Kafka's order cannot be kept: Kafka weighs a Fetch when its data is ready and throws the data away if it is too
-much. A proxy weighs it before it is forwarded, with this channel's last response standing for the next one; Fetches
-with the broker count as recorded. What was forwarded is delivered, even if it turns out larger: then that response
-carries the throttle time. A Fetch whose channel closes counts as delivered. And a batch larger than the whole window
-passes once the window is empty: Kafka refuses it for ever (§1.5). Mutes are capped, which Kafka's are not.
+Differences from Kafka: Kafka decides on a Fetch when its data is ready, and discards the data if there is too much. A
+proxy decides before it forwards the Fetch, and takes the size of the channel's last response for that of the next one;
+Fetches at their brokers count as recorded. A response to a forwarded Fetch is delivered even if it is larger than
+expected; then this response has the throttle time. A Fetch whose channel closes counts as delivered. A batch larger
+than the whole window passes once the window is empty; Kafka never returns it (§1.5). Mutes are capped; Kafka's are not.
 """
 
 from typing import Final
@@ -32,7 +33,7 @@ _REFUSED: Final = Decision(refused=True, reason="new connection of a client far 
 FETCH_BYTES_MIN: Final = 1_048_576
 
 
-class SampledThrottle(SampledLimit):
+class SampledLimiter(SampledLimit):
     """Kafka's sampled window for one identity: kip13."""
 
     __slots__ = (
@@ -58,7 +59,7 @@ class SampledThrottle(SampledLimit):
         self._fetching: dict[Flow, None] = {}  # the channels of those Fetches, the oldest first
         self._expected = FIRST_FETCH_BYTES  # the estimate for a channel without history
         self._announcements = Announcements()
-        self._next_ms = NEVER_MS  # when the next one of those that announce much may pass
+        self._next_ms = NEVER_MS  # when the next doubtful request may pass
         self._held = 0  # bytes of the first requests of new connections that wait
         self.configure(limit, options, now_ms)
 
@@ -96,7 +97,7 @@ class SampledThrottle(SampledLimit):
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
         announcements = self._announcements
-        # Doubtful bytes of others may never arrive; but doubtful requests are muted for each other's.
+        # Doubtful bytes of others may never arrive, and mute no channel except those with doubtful requests.
         others = 0 if announcements.doubtful_bytes(flow, flow.missing) else announcements.doubtful
         return self._throttled(now_ms, others)
 
@@ -107,13 +108,13 @@ class SampledThrottle(SampledLimit):
 
     def take_back(self, now_ms: int) -> None:
         """Subtract recorded bytes that did not arrive in time."""
-        for late in self._announcements.expire(now_ms):
-            self._rate.take_back(late.lost, late.sample)
+        for expired in self._announcements.expire(now_ms):
+            self._rate.take_back(expired.lost, expired.sample)
             self._next_ms = min(self._next_ms, now_ms)
-            late.passed = False  # its late bytes wait as those of a new connection do
+            expired.passed = False  # its late bytes wait as those of a new connection do
 
     def request_arrived(self, flow: Flow) -> None:
-        """All of it is here."""
+        """Register that all bytes of the announced request have arrived."""
         self._announcements.complete(flow)
 
     def _hold(self, flow: Flow, size: int, now_ms: int) -> Decision:
@@ -237,9 +238,11 @@ class SampledThrottle(SampledLimit):
             self._rate.record(flow.exposed, now_ms)
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
-        """KAFKA-9677: no response larger than N - 1 samples of quota, and none larger than the rest of the window.
+        """Return the max_bytes of an admitted Fetch (KAFKA-9677): at most N - 1 samples of quota, and at most the room
+        in the window.
 
-        Several Fetches are at the broker at once, each charged with its estimate: none may bring far more than that.
+        Several Fetches may be at the broker at once, each charged with its estimate; so max_bytes is at most twice the
+        estimate, or FETCH_BYTES_MIN.
         """
         rate = self._rate
         granted = requested
@@ -285,11 +288,11 @@ class SampledThrottle(SampledLimit):
         return self._limit
 
     def new_backlog(self) -> Backlog:
-        """Return the backlog of clients that do not wait."""
+        """Create the backlog of clients that do not wait for their responses."""
         return SampledBacklog(self._samples, self.window_ms)
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
-        """Return how long it is until a Fetch has room, or until what others have produced is paid for, at least."""
+        """Return the least time in ms until a Fetch has room, or until bytes that others produced are paid for."""
         rate = self._rate
         if not consumes:
             return 0 if alone else rate.throttle_ms(self._limit, now_ms)
@@ -299,11 +302,11 @@ class SampledThrottle(SampledLimit):
         return min(wait_ms, rate.empty_in_ms(now_ms))
 
     def muted_until_next(self, consumes: bool) -> bool:
-        """A Fetch that has no room gets an empty response; before it is sent, its channel is not muted."""
+        """True for Produce; False for Fetch, which gets an empty response if there is no room when it arrives."""
         return not consumes
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
-        """Record and compare."""
+        """Record bytes that pass in any case; return the throttle time in ms for the excess."""
         if flow.admitted >= 0:
             self._release_fetch(flow)
         self._release(flow)

@@ -7,9 +7,9 @@ Used for clients' identities (`engine`, KIP-13) and for topics (`topic_quotas`).
 from typing import Protocol
 
 from quotas.limiters.flow import Limiter
-from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.lending import LimiterKey, ThrottleSource
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 
 __all__ = ["Rules", "limiter_in_force"]
@@ -28,7 +28,7 @@ def limiter_in_force(
 ) -> Limiter:
     """Return the limiter with the current limit and options: the given one, or a new one of the policy in force."""
     options, budgets = rules.options, rules.budgets
-    kind = SampledThrottle if options.policy == "kip13" else ScheduledThrottle
+    kind = SampledLimiter if options.policy == "kip13" else ScheduledLimiter
     if limiter is None or type(limiter) is not kind:
         before = limiter
         limiter = kind(limit, options, now_ms)

@@ -1,31 +1,31 @@
-"""The `schedule` policy: one virtual schedule per identity (docs/architecture.md, "Quotas").
+"""Policy `schedule`: one virtual schedule per identity (docs/architecture.md, "Quotas").
 
-Rate. GCRA (`gcra`): at most burst + T·t + one request pass in any t, a request of any size passes in the end, and
-being late costs nothing up to the burst: the schedule does not drift with timers, round trips and rounding.
+Rate. GCRA (`gcra`): in any time t, at most burst + T·t bytes and one request pass. A request of any size passes in the
+end. A request that is late by at most the burst loses nothing, so timers, round trips and rounding add no drift.
 
-Order. `fair_queue` says which bytes are ahead of a request. Its slot is when the schedule is free and they are paid
-for. It passes when its slot has come, even if those ahead have not come for theirs: their bytes stay set aside for a
-moment.
+Order. `fair_queue` determines the bytes ahead of a request. The request's *slot* is the time at which the schedule is
+free and these bytes are paid for. The request passes at its slot, even if channels ahead of it have not sent theirs:
+their places are kept a moment longer (`FairQueue.sweep`).
 
-Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219). A Produce before its
-slot is held at its header, at most `hold_seconds_max`; a Fetch before its slot gets an empty response with the time
-that is left. Nothing here can wake a channel: so no channel is muted for longer than the requests before it in the
-queue and one burst take, and a held one asks again after half a burst at the latest. So no capacity is lost that others
-give back.
+Waiting. A channel whose request has passed is muted until its next slot, and keeps a place in the queue (KIP-219). A
+Produce before its slot is held at its header, for at most `hold_seconds_max`; a Fetch before its slot gets an empty
+response with the remaining time. A limiter cannot end a mute or a hold early. So a mute is never longer than the
+requests ahead in the queue and one burst take, and a held Produce is decided on again after half a burst at the
+latest. Capacity that other channels give back is therefore used.
 
-Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is
-refused, and charged nothing: n producers of s bytes find room for each request while n·s <= T·(hold + mute), and
-beyond that send some of them again. A Fetch needs no such end: its empty response is one.
+Bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is refused and
+not charged: n producers with requests of s bytes have room for each request while n·s <= T·(hold + mute); with more,
+some requests are refused and sent again. A Fetch needs no such bound, since its wait ends with an empty response.
 
-Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
+Produce: the length in the header is charged at once; the charge holds while the bytes arrive (`announced`).
 
-Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that is *exposed*
-(`under_way`), and counts as passed when another one is admitted: so idle Fetches that one batch completes at once bring
-no more than the burst. A part of it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting;
-where many wait for each other they take turns. One whose channel closes, or that is with its broker for too long, is
-charged with all it may bring.
+Fetch: the size of the channel's last response is charged beforehand. The bytes that the response may bring beyond that
+are *exposed* (`under_way`). They count as passed when another Fetch is admitted: if one batch completes many idle
+Fetches at once, these bring no more than the burst. One part in EXPOSED_SHARE of the burst is kept for exposed bytes;
+otherwise an idle Fetch would keep busy ones waiting. If many Fetches wait for each other, they take turns. A Fetch
+whose channel closes, or that is at its broker for too long, is charged with all bytes that it may bring.
 
-What the limit is comes from `definitions`, and who is asked from `throttles.bandwidth`.
+The limit comes from `definitions`, the requests from `throttles.bandwidth`.
 """
 
 from math import ceil
@@ -44,7 +44,7 @@ SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
 
 
-class ScheduledThrottle(VirtualSchedule):
+class ScheduledLimiter(VirtualSchedule):
     """GCRA, a fair queue and bounded holds for one identity."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class ScheduledThrottle(VirtualSchedule):
         self.version: object = None
         self.enforced = True
         self.limiter_key: LimiterKey | None = None
-        self._expected = 0  # what a Fetch of a channel without history is taken for
+        self._expected = 0  # the size expected of the response to a channel's first Fetch
         self._fetches = FetchesUnderWay(now_ms)
         self._sweep_ms = now_ms
         self._queue = FairQueue()
@@ -85,7 +85,7 @@ class ScheduledThrottle(VirtualSchedule):
 
     @property
     def decides_again(self) -> bool:
-        """A Produce is held at its header, a Fetch gets an empty response."""
+        """True: a request that is too early is held or gets an empty response, and is not charged."""
         return True
 
     def used(self) -> int:
@@ -142,17 +142,17 @@ class ScheduledThrottle(VirtualSchedule):
         return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """The request that passed now is still to come."""
+        """Register that the request that passed now has `missing` bytes still to arrive."""
         self._note_charge(flow)
         self._announcements.begin(flow, missing, now_ms)
 
     def take_back(self, now_ms: int) -> None:
-        """Give back what was charged and did not come in time."""
-        for late in self._announcements.expire(now_ms):
-            self._give_back(late, late.lost, now_ms)
+        """Return the charge of bytes that did not arrive in time."""
+        for expired in self._announcements.expire(now_ms):
+            self._give_back(expired, expired.lost, now_ms)
 
     def request_arrived(self, flow: Flow) -> None:
-        """All of it is here."""
+        """Register that all bytes of the announced request have arrived."""
         if not flow.trusted:
             self._queue.record_arrived(self._announcements.charged_doubtful_bytes(flow))
         self._announcements.complete(flow)
@@ -160,7 +160,7 @@ class ScheduledThrottle(VirtualSchedule):
     # -- fetch
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """Decide on a Fetch before it is forwarded: its response is charged beforehand, at its last size."""
+        """Decide on a Fetch before it is forwarded: charge its response with the size of the channel's last one."""
         expected = flow.expected
         fetches = self._fetches
         if (
@@ -197,7 +197,7 @@ class ScheduledThrottle(VirtualSchedule):
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             place = self._place_bytes(flow, expected)
-            if not known:  # the next response says more; until then no others wait for a mere guess
+            if not known:  # no other channel waits for a mere guess; the next response shows the size
                 place, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
             return self._mute(flow, place, ceil(wait_ms), now_ms, "fetch before its slot")
         exposed = fetches.exposed
@@ -214,13 +214,13 @@ class ScheduledThrottle(VirtualSchedule):
         return ADMITTED
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
-        """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
-        if requested < flow.granted:  # what is exposed stays: the batch that comes may be larger than both
+        """Return the max_bytes of an admitted Fetch: its share of half a second's quota, so that turns stay short."""
+        if requested < flow.granted:  # the exposed bytes stay: the batch may be larger than both
             flow.granted = max(1, requested)
         return flow.granted or 1
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Put the real size in place of the expected one, and reserve the next slot."""
+        """Replace the charge of the expected size by one of the actual size, and reserve the next slot."""
         if flow.admitted >= 0:
             if size > flow.granted:
                 self._fetches.record_batch(size)
@@ -243,7 +243,7 @@ class ScheduledThrottle(VirtualSchedule):
         return decision
 
     def _rest(self, flow: Flow, rest_ms: int, now_ms: int) -> Decision:
-        """Mute a channel for the sake of other Fetches. It gets no place in the queue: no bytes are due to it."""
+        """Mute a channel to let other Fetches be at their brokers; it gets no place in the queue."""
         rest_ms = min(rest_ms, self._mute_ms_max)
         self._queue.remove(flow)
         self._fetches.resting[flow] = None
@@ -251,11 +251,11 @@ class ScheduledThrottle(VirtualSchedule):
         return Decision(throttle_ms=rest_ms, reason="other fetches wait for its place at the broker")
 
     def _place_bytes(self, flow: Flow, expected: int) -> int:
-        """The place of a Fetch in the queue: what it will bring beside the others that wait."""
+        """Return the size of a Fetch's place in the queue: the bytes that it will bring while others wait."""
         return self._fetches.expected_share(expected, len(self._queue.flows) - flow.queued)
 
     def _charge_late(self, now_ms: int) -> None:
-        """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""
+        """Charge the exposed bytes of a Fetch that is at its broker for too long; otherwise they stay exposed."""
         flow = self._fetches.overdue(now_ms)
         if flow is not None and flow.exposed:
             self._charge(flow.exposed, now_ms)
@@ -263,23 +263,23 @@ class ScheduledThrottle(VirtualSchedule):
             self._note_charge(flow)
 
     def delivered(self, size: int, now_ms: int) -> Decision:
-        """Charge what passes; the next Fetch is weighed."""
+        """Charge bytes that pass without a decision; they delay the next Fetch."""
         self._charge(size, now_ms)
         return ADMITTED
 
     # -- both
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:  # noqa: ARG002 - kip13 needs all
-        """Return how long it is until the schedule is free."""
+        """Return the time in ms until the schedule is free."""
         ahead_ms = self._fetch_ahead_ms if consumes else self._burst_ms
         return max(0, ceil(self._paid_ms - ahead_ms - now_ms))
 
     def muted_until_next(self, consumes: bool) -> bool:  # noqa: ARG002 - both have slots
-        """A channel that has passed is muted until its next slot."""
+        """True: a channel whose request has passed is muted until its next slot."""
         return True
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
-        """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
+        """Charge bytes that pass in any case; return the wait in ms with enforcement, at most one hold and one mute."""
         self._queue.remove(flow)
         self._fetches.remove(flow)
         self._announcements.dequeue(flow)
@@ -292,9 +292,10 @@ class ScheduledThrottle(VirtualSchedule):
         return min(max(0, ceil(self._paid_ms - ahead_ms - now_ms)), self._hold_ms_max + self._mute_ms_max)
 
     def leave(self, flow: Flow, now_ms: int) -> None:
-        """The channel is gone: its place, and what it announced and did not send, go back.
+        """Remove a closed channel: its place, and the charge of announced bytes that did not arrive.
 
-        A Fetch under way is charged with all it may bring: its response leaves the broker, and is not seen here.
+        A Fetch at the broker is charged with all bytes that it may bring: the broker sends a response that is not
+        counted here.
         """
         self._queue.remove(flow)
         if flow.admitted >= 0:
@@ -304,10 +305,11 @@ class ScheduledThrottle(VirtualSchedule):
         flow.held_since_ms = -1
 
     def _slot(self, flow: Flow, index: int, ahead_ms: int) -> tuple[float, float]:
-        """When a place in the queue may pass, `ahead_ms` before all is paid for; and when it is best to come back.
+        """Return the slot of a place in the queue, and the time at which the channel should retry.
 
-        What is due to those ahead beyond one request each is kept for them, but never more than half a burst beyond
-        the schedule, or capacity could be lost. And since they may stop, the channel comes back half-way.
+        The slot is `ahead_ms` before the bytes ahead are paid for. Channels ahead keep their fair share beyond one
+        request each, but at most half a burst of it, since it is lost if they send nothing. As they may stop, the
+        channel retries half-way.
         """
         free_ms = self._paid_ms - ahead_ms
         if not index:
@@ -321,7 +323,7 @@ class ScheduledThrottle(VirtualSchedule):
         return slot_ms, min(half_way_ms, slot_ms)
 
     def _pass_if_alone(self, flow: Flow, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
-        """Charge a request while no other one waits: the short form of `_pass`, for the usual case."""
+        """Charge a request that may pass while the queue is empty; returns whether it has passed. A short `_pass`."""
         queue = self._queue
         if queue.flows:
             return False
@@ -352,13 +354,13 @@ class ScheduledThrottle(VirtualSchedule):
                 wait_ms = max(1, wait_ms - int(self._announcements.doubtful / self._rate))
             return self._mute(flow, place, wait_ms, now_ms, "muted until its slot")
         flow.waited = False
-        if queue.flows:  # others wait: its place stays warm for a round trip
+        if queue.flows:  # others wait: the channel keeps a place for a round trip
             queue.put(flow, place)
             flow.due_ms = now_ms
         return ADMITTED
 
     def _mute(self, flow: Flow, expected: int, wait_ms: int, now_ms: int, reason: str) -> Decision:
-        """Reserve a place for what this channel will send or fetch, and tell it when to come back."""
+        """Reserve a place of `expected` bytes for the channel's next request; return its mute."""
         throttle_ms = min(wait_ms, self._mute_ms_max)
         self._queue.put(flow, expected)
         flow.waited = True

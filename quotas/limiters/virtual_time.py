@@ -1,23 +1,22 @@
 """The time that would have passed if quotas were enforced (`observe`, or enforcement switched off).
 
-Nothing waits while quotas are only observed, so what is over a quota would add up without limit. Clients that wait for
-their responses would have sent it later. So a wait is counted, and then it is over: connection and budget are as if
-that time had passed. A budget's records are moved back by it (`Limiter.elapse`), which leaves them in real time;
-nothing is left to translate when enforcement begins.
+While quotas are only observed, nothing waits, and the excess over a quota would grow without limit. With enforcement,
+clients that wait for their responses would have sent it later. So each wait is counted, and then connection and budget
+act as if its time had passed. A budget's records are moved back by the wait (`Limiter.elapse`): they stay in real time,
+and need no conversion when enforcement begins.
 
-- Each connection has its own *lag*: how much later it would be now. Its mutes run while the client does what it does
-  until its next request; only the rest of a mute is added to the lag.
-- A budget's lag is how much time has passed for it beyond real time. A connection that charges it again brings along
-  its own lag since its last charge; what others have brought already is not counted again. So waits that several
-  connections share are counted once.
-- Where requests pass in turn, a connection waits for what others have brought meanwhile, at most for one to two
-  requests of each of them: a round ends with the second request of any connection.
+- The *lag* of a connection is how much later it would be now. A mute runs while the client prepares its next request;
+  only the rest of the mute is added to the lag.
+- The lag of a budget is the time that has passed for it beyond real time. A connection that charges the budget again
+  brings its own lag since its last charge; the lag that other connections have brought since then is not added again.
+  So a wait that several connections share is counted once.
+- If requests pass in turn, a connection waits for the lag that others have brought since its last charge, at most for
+  one to two requests of each of them: a *round* ends with the second request of any connection.
 
-Nothing here is read while quotas are enforced, and a budget's part is dropped when that begins. Lags are whole numbers
+This module is not used while quotas are enforced; a budget's lag is dropped when enforcement begins. Lags are integers
 of any size, and only their differences are used.
 """
 
-from collections import deque
 from collections.abc import Sized
 from math import ceil
 from typing import Final, Protocol
@@ -26,8 +25,11 @@ from quotas.limiters.backlog import Backlog
 
 __all__ = ["BudgetTime", "ConnectionTime", "WouldWait"]
 
-# Waits are counted at the longest after this time: as the share that they have of it, with the lag.
+# Waits are added to the counters at least this often, scaled to real time.
 COUNT_MS: Final = 10_000
+# Shared by all connections without places or counts, and never written to: an empty dictionary takes 64 bytes.
+_NO_PLACES: Final[dict["BudgetTime", tuple[int, int, int]]] = {}
+_NOTHING_COUNTED: Final[dict["WouldWait", int]] = {}
 _IN_FLIGHT_MAX: Final = 16  # further requests of one connection count as the first of them
 _DEPTH_DECAY: Final = 0.01  # for each request
 _PLACES_MAX: Final = 16  # budgets of one connection: two directions, request time, topics
@@ -44,8 +46,8 @@ class BudgetTime:
     """One budget's lag.
 
     Attributes:
-        lag_ms: the time that has passed for it beyond real time.
-        backlog: of clients that do not wait; None where it is not counted.
+        lag_ms: the time that has passed for the budget beyond real time.
+        backlog: the backlog of clients that do not wait for their responses; None if it is not counted.
         charged_last: the connection of the last charge.
     """
 
@@ -69,7 +71,11 @@ class BudgetTime:
         self._before_lag_ms = self._before_ms = 0  # of the round before
 
     def turn(self, last: int, now_ms: int) -> int:
-        """Return the round that a connection takes its turn in, whose last turn was in round `last`."""
+        """Return the round of a connection's turn; it is a new round if the last turn was in the present one.
+
+        Args:
+            last: the round of the connection's last turn; -1 for none.
+        """
         if last == self._round:
             self._round += 1
             self._before_lag_ms, self._before_ms = self._began_lag_ms, self._began_ms
@@ -77,7 +83,7 @@ class BudgetTime:
         return self._round
 
     def behind_ms(self, lag_ms: int) -> int:
-        """Return how long a connection waits for what others have brought since its last charge.
+        """Return the time in ms that a connection waits for the lag that others have brought since its last charge.
 
         Args:
             lag_ms: the budget's lag after the connection's last charge.
@@ -85,22 +91,22 @@ class BudgetTime:
         return self.lag_ms - max(lag_ms, self._before_lag_ms)
 
     def rounds_ms(self, now_ms: int) -> int:
-        """Return how long this and the last round have taken."""
+        """Return the length of this and the last round together, in ms of the budget's time."""
         return now_ms + self.lag_ms - self._before_ms
 
 
 class ConnectionTime:
     """One connection's lag, and its waits.
 
-    A client with several requests in flight has sent one when the response to an earlier one had come: it would come
-    as much later as that one, or when the mute is over.
+    A client with several requests in flight sends a request when the response to an earlier one has arrived. So a
+    request would arrive later by the lag of that earlier request, and not before the mute is over.
 
     Args:
         owed: the responses that are owed to the client.
 
     Attributes:
-        lag_ms: how much later it would be for it now.
-        waited_ms: how long it would have been held and muted, in time with the lag.
+        lag_ms: how much later it would be for this connection now.
+        waited_ms: how long it would have been held and muted, in its own time (real time plus lag).
         mute_ms_max: the longest mute that its group or session allows.
         waiting_for: the throttle of the last wait; None before the first.
 
@@ -143,11 +149,11 @@ class ConnectionTime:
         self._until_ms = 0  # the end of its mute, with the lag
         self._slack_ms = -1  # how long before this request the mute was over; -1: there was none
         # The difference of the lags, the budget's lag, and the round.
-        self._places: dict[BudgetTime, tuple[int, int, int]] = {}
-        self._past: deque[int] = deque((0,), _IN_FLIGHT_MAX)  # the lag of the last requests
+        self._places = _NO_PLACES
+        self._past = [0]  # the lag of the last requests; a deque begins with 600 bytes
         self._depth = 0.0  # how many earlier requests are without a response when one arrives, at most
         self._seen_ms = 0  # when the last one arrived
-        self._uncounted: dict[WouldWait, int] = {}
+        self._uncounted = _NOTHING_COUNTED
         self._counted_ms, self._counted_lag_ms = -COUNT_MS, 0
 
     def arrive(self, now_ms: int) -> None:
@@ -164,19 +170,19 @@ class ConnectionTime:
         self._seen_ms = now_ms
 
     def weigh(self, now_ms: int) -> None:
-        """Note the charge of a request, which has arrived now unless that was noted before."""
+        """Note the charge of a request; it has arrived now unless `arrive` was called for it."""
         if not self._arrived:
             self.arrive(now_ms)
         self._weighed(now_ms)
 
     def weigh_again(self, sent_ms: int, now_ms: int) -> None:
-        """Note a charge for the time of a request that has arrived at `sent_ms`; its bytes may be charged already."""
+        """Note the charge for the time of a request that arrived at `sent_ms`, unless its bytes were charged before."""
         if sent_ms > self._charged_ms:
             self.arrive(sent_ms)
             self._weighed(now_ms)
 
     def weigh_part(self, now_ms: int) -> None:
-        """Note the charge of a part of a request; all of it may be charged already."""
+        """Note the charge of a topic's part of a request, unless the whole request was charged before."""
         if self._charged_ms == self._part_ms:
             self.arrive(now_ms)
             self._weighed(now_ms)
@@ -186,19 +192,25 @@ class ConnectionTime:
         self._arrived = False
         self._charged_ms = now_ms
         self._past.append(self.lag_ms)
+        if len(self._past) > _IN_FLIGHT_MAX:
+            del self._past[0]
         if now_ms - self._counted_ms >= COUNT_MS:
             self.settle(now_ms)
 
     def place(self, budget: BudgetTime) -> tuple[int, int, int] | None:
-        """Return the lag that the connection brings to this budget; the budget's lag after its last charge; and its
-        round. None before the first charge.
+        """Return the connection's place at a budget; None before the first charge.
+
+        The place is the lag that the connection brings, the budget's lag after the connection's last charge, and the
+        round of that charge.
         """
         found = self._places.get(budget)
         return None if found is None else (self.lag_ms + found[0], found[1], found[2])
 
     def take_place(self, budget: BudgetTime, turn: int) -> None:
-        """Note a charge."""
-        if len(self._places) >= _PLACES_MAX and budget not in self._places:
+        """Store the connection's place at a budget that it has charged in round `turn`."""
+        if not self._places:
+            self._places = {}
+        elif len(self._places) >= _PLACES_MAX and budget not in self._places:
             del self._places[next(iter(self._places))]
         found = self._places.get(budget)
         if found is None:
@@ -209,10 +221,11 @@ class ConnectionTime:
         self._places[budget] = offset_ms, budget.lag_ms, turn
 
     def hold(self, ms: int, mute_ms: int = 0) -> None:
-        """Wait before a request passes.
+        """Count a wait of `ms` before a request passes.
 
         Args:
-            mute_ms: the longest time since the last mute for which the connection would have been muted on.
+            mute_ms: if the last mute ended at most this long before the request, it would have lasted until the
+                request: the time in between is counted as well.
         """
         self.waited_ms += ms
         self.lag_ms += ms
@@ -222,11 +235,11 @@ class ConnectionTime:
         self._slack_ms = -1
 
     def muted_ms(self, now_ms: int) -> int:
-        """The rest of the mute under way."""
+        """The rest of the mute under way, in ms."""
         return max(0, self._until_ms - self.lag_ms - now_ms)
 
     def mute(self, ms: int, now_ms: int) -> None:
-        """Begin a mute; the one under way becomes as long at least."""
+        """Begin a mute of `ms`, at most `mute_ms_max`; a mute under way that ends later stays as it is."""
         begins_ms = now_ms + self.lag_ms
         until_ms = begins_ms + min(ms, self.mute_ms_max)
         if until_ms > self._until_ms:
@@ -234,13 +247,15 @@ class ConnectionTime:
             self._until_ms = until_ms
 
     def count(self, throttle: WouldWait, ms: int) -> None:
-        """Count a wait of so long for the throttle."""
+        """Count a wait of `ms` for the throttle; `settle` adds it to the throttle's counters."""
         self.waiting_for = throttle
+        if not self._uncounted:
+            self._uncounted = {}
         if throttle in self._uncounted or len(self._uncounted) < _PLACES_MAX:
             self._uncounted[throttle] = self._uncounted.get(throttle, 0) + ms
 
     def settle(self, now_ms: int) -> None:
-        """Add the uncounted waits to the throttles' counters, as their part of the real time since the last call."""
+        """Add the counted waits to the throttles' counters, scaled to the real time since the last call."""
         elapsed_ms = now_ms - self._counted_ms
         whole_ms = max(elapsed_ms + self.lag_ms - self._counted_lag_ms, 1)
         waited_ms = max(sum(self._uncounted.values()), whole_ms)

@@ -2,7 +2,7 @@
 
 A channel uses one `Throttle` for each direction of its client at its broker. The throttle counts, refreshes itself
 when definitions or options have changed, and delegates to the limiter of the policy in force:
-`limiters.kip13.SampledThrottle` (kip13) or `schedule.ScheduledThrottle`. Clients that share a quota share a limiter.
+`limiters.kip13.SampledLimiter` (kip13) or `schedule.ScheduledLimiter`. Clients that share a quota share a limiter.
 The arithmetic is in the limiters; holds and mutes are carried out by the channel.
 """
 
@@ -21,7 +21,7 @@ FETCH: Final = CONSUMER_BYTE_RATE
 
 
 class Source(ThrottleSource, Protocol):
-    """The engine, as far as a throttle of bytes needs it."""
+    """The part of the engine that a throttle of bytes uses."""
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
@@ -67,8 +67,9 @@ class Throttle(WindowedCounters):
         return Flow()
 
     def leave(self, flow: Flow, now_ms: int) -> None:
-        """Detach a channel that was closed or belongs to another client now; of an incomplete request, the charge for
-        bytes that did not arrive is returned.
+        """Detach a channel that was closed or belongs to another client now.
+
+        The charge for bytes of an incomplete request that did not arrive is returned.
         """
         self.flows -= 1
         self.bytes_total -= max(flow.announced, 0) + flow.lost
@@ -129,7 +130,7 @@ class Throttle(WindowedCounters):
         return True
 
     def produce_rest(self, flow: Flow, now_ms: int) -> Decision:
-        """Charge again the bytes that did not arrive in time; returns as `produce`."""
+        """Charge again the bytes that did not arrive in time; returns the same decisions as `produce`."""
         missing = flow.missing = flow.lost
         decision = self.produce(flow, missing, now_ms)
         if not decision.hold_until_ms and not decision.refused:
@@ -176,8 +177,8 @@ class Throttle(WindowedCounters):
             self.count(decision.throttle_ms, enforced=True)
         return decision
 
-    def asked(self, flow: Flow, now_ms: int) -> bool:
-        """Note that a Fetch has arrived; returns as `limits`."""
+    def fetch_arrived(self, flow: Flow, now_ms: int) -> bool:
+        """Note that a Fetch has arrived; returns whether it is limited, as `limits`."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         if self._limiter is None:
@@ -189,8 +190,8 @@ class Throttle(WindowedCounters):
         return False
 
     def backlog_bytes(self, now_ms: int) -> float:
-        """The bytes that clients of this identity would have left to send, if they sent at their rate whatever happens;
-        0 while quotas are enforced.
+        """The bytes that clients of this identity would have left to send with enforcement, if they kept their rate; 0
+        while quotas are enforced.
         """
         limiter = self._limiter
         if limiter is None or limiter.virtual_time is None or self._source.enforcing:
@@ -284,14 +285,14 @@ class Throttle(WindowedCounters):
         self._version = self._source.version
 
     def _rehome(self, flow: Flow, limiter: Limiter | None, now_ms: int) -> None:
-        """Move a channel to another limiter, or to none; its place at the old one is removed."""
+        """Move a channel to another limiter, or to none; its state at the old limiter is removed."""
         if flow.limiter is not None:
             flow.limiter.leave(flow, now_ms)
             flow.forget()
         flow.limiter = limiter
 
     def _observe(self, limiter: Limiter, flow: Flow, size: int, now_ms: int, consumes: bool) -> Decision:
-        """Count the throttle that would have applied with enforcement."""
+        """Charge bytes, and count the throttle that would have applied with enforcement; returns ADMITTED."""
         self.bytes_total += size
         predict(limiter, flow, self, size, now_ms, consumes)
         return ADMITTED

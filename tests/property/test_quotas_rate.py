@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quotas.limiters.flow import Flow
-from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.rate import SampledRate
 from quotas.options import EngineOptions
 from tests.simulation.kafka_broker import KafkaSensor
@@ -33,7 +33,7 @@ def test_window_equals_the_model(events: list[tuple[int, int]], samples: int, sa
 @given(events=EVENTS, limit=st.sampled_from([1.0, 500.0, 1e6, 1e9]))
 @SETTINGS
 def test_produce_decisions_equal_kafkas(events: list[tuple[int, int]], limit: float) -> None:
-    ours = SampledThrottle(limit, EngineOptions(mute_seconds_max=10**9), 0)
+    ours = SampledLimiter(limit, EngineOptions(mute_seconds_max=10**9), 0)
     theirs = KafkaSensor(limit)
     flow = Flow()
     now_ms = 0
@@ -57,7 +57,7 @@ def test_fetches_of_one_size_are_decided_as_kafka_does(
     size = events[0][2] if events else 1
     if size >= 9 * limit:
         size = int(9 * limit)
-    ours = SampledThrottle(limit, EngineOptions(mute_seconds_max=10**9), 0)
+    ours = SampledLimiter(limit, EngineOptions(mute_seconds_max=10**9), 0)
     theirs = KafkaSensor(limit)
     flow = Flow()
     flow.expected = size
@@ -74,7 +74,7 @@ def test_fetches_of_one_size_are_decided_as_kafka_does(
 @given(events=EVENTS)
 @SETTINGS
 def test_observed_windows_never_owe_more_than_was_recorded_in_them(events: list[tuple[int, int]]) -> None:
-    throttle = SampledThrottle(1000.0, EngineOptions(), 0)
+    throttle = SampledLimiter(1000.0, EngineOptions(), 0)
     flow = Flow()
     now_ms = total = 0
     for gap_ms, size in events:

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.limiters.flow import Flow
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from tests.simulation.quota_world import ClientOptions, World, gates_of
 
@@ -98,7 +98,7 @@ class AnyCalls(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.throttle = ScheduledThrottle(LIMIT, OPTIONS, 0)
+        self.throttle = ScheduledLimiter(LIMIT, OPTIONS, 0)
         self.flows = [Flow() for _ in range(5)]
         self.largest = 0
 

@@ -1,7 +1,8 @@
 """`make simulate`: fleets with faults in virtual time, one seed after the other, on all processors.
 
 Each seed is run twice: with all faults, where shares are compared with the bound, and with members that are never cut
-off, where bytes are. A seed that fails is printed; `--first SEED --seeds 1` repeats it.
+off, where bytes are. A seed that fails is printed; `--first SEED --seeds 1` repeats it. A whole run is written into
+docs/benchmarks.md.
 """
 
 import argparse
@@ -11,11 +12,17 @@ import time
 from collections.abc import Sequence
 from math import inf
 from multiprocessing import Pool
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.bench import machine
+from tests.bench import report as document
+from tests.bench.options import DOCUMENT
+from tests.bench.results import Bar, Outcome, Table
 from tests.simulation.fleet_faults import NO_CUT_OFF
 from tests.simulation.fleet_world import chaotic
 
+_SEEDS: Final = 100_000
 _AT_ONCE: Final = 1024
 _CHUNK: Final = 8
 _SHOWN: Final = 20  # after so many seeds the bar is printed again
@@ -51,12 +58,14 @@ def simulate(seed: int) -> Result:
 def main(arguments: Sequence[str]) -> int:
     """Run all seeds; exit with 1 if any has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100_000, metavar="N", help="default: %(default)s")
+    parser.add_argument("--seeds", type=int, default=_SEEDS, metavar="N", help="default: %(default)s")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="default: %(default)s")
     parser.add_argument("--minutes", type=float, default=inf, metavar="M", help="stop then, with fewer seeds")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="default: all cores"
     )
+    parser.add_argument("--write", action="store_true", help="write the document though the run is not whole")
+    parser.add_argument("--document", type=Path, default=DOCUMENT, help="default: %(default)s")
     options = parser.parse_args(arguments)
     progress = Progress(options.seeds, time.monotonic())
     share = burst = 0.0
@@ -69,11 +78,42 @@ def main(arguments: Sequence[str]) -> int:
                 progress.count(result)
             if progress.seconds >= options.minutes * 60:
                 break
+    total = Total(progress.done, progress.failed, share, burst, progress.seconds, options.jobs)
     print(
-        f"{progress.done} seeds, {progress.failed} failed; largest share {share:.4f} of the budget, largest burst"
-        f" {burst:.3f} of one, {progress.seconds:.0f} s in {options.jobs} processes"
+        f"{total.seeds} seeds, {total.failed} failed; largest share {share:.4f} of the budget, largest burst"
+        f" {burst:.3f} of one, {total.seconds:.0f} s in {options.jobs} processes"
     )
+    if options.write or (options.first == 0 and total.seeds >= _SEEDS):
+        document.write(options.document, "simulate", machine.host(), report(total))
+        print(f"written to {options.document}")
     return 1 if progress.failed else 0
+
+
+class Total(NamedTuple):
+    """What all seeds have shown; `share` and `burst` are the largest of those that did not fail."""
+
+    seeds: int
+    failed: int
+    share: float
+    burst: float
+    seconds: float
+    processes: int
+
+
+def report(total: Total) -> Outcome:
+    """Return the table and the bars."""
+    bars = [
+        Bar("seeds that fail", float(total.failed), 0.0, ""),
+        Bar("largest share, without that of members that are cut off", round(total.share, 6), 1.0, "budgets"),
+        Bar("largest burst beyond the quota", total.burst, 1.0, "bursts"),
+    ]
+    columns = ("seeds", "failed", "largest share", "largest burst", "minutes", "processes")
+    row = (
+        *(f"{total.seeds:,}", str(total.failed), f"{total.share:.4f}", f"{total.burst:.3f}"),
+        *(f"{total.seconds / 60:.1f}", str(total.processes)),
+    )
+    note = "Each seed is 20 s of a fleet in virtual time, with all faults and again without members that are cut off."
+    return Outcome([Table("Fleets in virtual time", columns, (row,), note)], bars)
 
 
 class Progress:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.lending import LimiterKey
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets, budget_key
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report
@@ -174,7 +174,7 @@ class Worker(Process):
         self.lessee = Lessee(member.worker_terms, self.name, self.now_ms, cut_off=NOTHING, first=NOTHING)
         self.lease_until_ms: int | None = None
         self.budgets = Budgets(self, self.lessee, self.now_ms)
-        self.limiter: ScheduledThrottle | None = None
+        self.limiter: ScheduledLimiter | None = None
         self.lent = 1.0
         self.world.ledger.begins()
         self.tick()
@@ -224,7 +224,7 @@ class Worker(Process):
         now_ms, limiter = self.now_ms, self.limiter
         share = self.lessee.share(KEY, now_ms)
         if limiter is None:
-            limiter = self.limiter = ScheduledThrottle(QUOTA, _OPTIONS, now_ms)
+            limiter = self.limiter = ScheduledLimiter(QUOTA, _OPTIONS, now_ms)
             self.budgets.begin(limiter, LIMITER_KEY, now_ms)
         elif share != self.lent:
             limiter.lend(share, now_ms)

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from quotas.limiters.flow import Flow
-from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.kip13 import SampledLimiter
 from quotas.options import EngineOptions
 from tests.simulation.fleet_engines import BEGIN_MS, Fleet
 from tests.simulation.quota_world import ClientOptions
@@ -32,7 +32,7 @@ class Shared:
     """One process's throttle and its connections, which send what they may."""
 
     def __init__(self, share: float, connections: int) -> None:
-        self.throttle = SampledThrottle(QUOTA, OPTIONS, 0)
+        self.throttle = SampledLimiter(QUOTA, OPTIONS, 0)
         self.throttle.lend(share, 0)
         self.share = share
         self.flows = [Flow() for _ in range(connections)]

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.sharing.key_shares import Part
 from quotas.sharing.lease_values import Grants, LesseeId
 from quotas.sharing.lessor import Lessor
@@ -41,7 +41,7 @@ def long_lease(patch: pytest.MonkeyPatch) -> None:
 
 def full_burst(patch: pytest.MonkeyPatch) -> None:
     """A process begins with a burst."""
-    patch.setattr(ScheduledThrottle, "begin_empty", lambda *_: None)
+    patch.setattr(ScheduledLimiter, "begin_empty", lambda *_: None)
 
 
 def nothing_learned(patch: pytest.MonkeyPatch) -> None:

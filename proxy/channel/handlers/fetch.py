@@ -48,7 +48,7 @@ class Fetched(Owed):
 
     Args:
         session_id: the session of the request; 0 if the session in the response is ignored.
-        exclusive: whether it is the only limited Fetch with the broker, forwarded after a check of the budget.
+        exclusive: whether it was forwarded after a check of the budget; only one such Fetch at a time is at the broker.
     """
 
     __slots__ = ("exclusive", "identity", "session_id")
@@ -80,10 +80,10 @@ class Fetched(Owed):
             mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
             direction.verdict.signal = True
             if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
-                told_ms = state.told(mute_ms, now_ms)
+                reported_ms = state.reported_ms(mute_ms, now_ms)
                 (broker_ms,) = unpack_from(">i", buf, throttle_at)
-                if told_ms > broker_ms:
-                    pack_into(">i", buf, throttle_at, told_ms)
+                if reported_ms > broker_ms:
+                    pack_into(">i", buf, throttle_at, reported_ms)
                     direction.verdict.patches += 1
         if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
             error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
@@ -115,7 +115,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     identity = state.identity
     assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
-    limited = throttle.asked(identity.fetch, now_ms)
+    limited = throttle.fetch_arrived(identity.fetch, now_ms)
     if not limited and not state.sessions.has_shifted:
         owed = identity.fetched or _unlimited_response(identity)
         if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic

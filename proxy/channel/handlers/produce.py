@@ -86,7 +86,7 @@ class _Produced(Owed):
         # A raised quota may have ended the mute early.
         throttle_ms = max(0, min(self._until_ms, direction.state.mute_until_ms) - now_ms)
         if throttle_ms and throttle_at >= 0:
-            throttle_ms = direction.state.told(throttle_ms, now_ms)
+            throttle_ms = direction.state.reported_ms(throttle_ms, now_ms)
             response = produce.with_throttle_time(response, throttle_at, throttle_ms)
         return 0 if response is frame else direction.replace(direction.frame_bytes, response)
 

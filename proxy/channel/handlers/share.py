@@ -81,10 +81,10 @@ class _ShareResponse(Owed):
             if decision is not ADMITTED:
                 mute_ms = state.mute(throttle, decision.throttle_ms, now_ms)
                 direction.verdict.signal = True
-                told_ms = state.told(mute_ms, now_ms)
+                reported_ms = state.reported_ms(mute_ms, now_ms)
                 (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
-                if told_ms > broker_ms:
-                    pack_into(">i", buf, pos + _THROTTLE_AT, told_ms)
+                if reported_ms > broker_ms:
+                    pack_into(">i", buf, pos + _THROTTLE_AT, reported_ms)
                     direction.verdict.patches += 1
         charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
         if state.settings.address_map is None and not charges:
@@ -103,7 +103,7 @@ def fetch_request(
     identity = state.identity
     assert identity is not None, "the request direction has set it"
     throttle = identity.quota.fetch
-    limited = throttle.asked(identity.fetch, now_ms) or state.engine.weighs_fetched_topics
+    limited = throttle.fetch_arrived(identity.fetch, now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
         return _owe(state, head, may_acquire=False)
     length = head[0]

@@ -184,8 +184,8 @@ FETCHING: Final = (
     _evasion("share-herd", 11, "60 ShareFetches parked, then records for all", herd(share), _HERD),
     _evasion("fetch-reconnects", 11, "a new connection for each Fetch", reconnects(fetch()), 8),
     _evasion("share-reconnects", 11, "a new connection for each ShareFetch", reconnects(share), 8),
-    _evasion("fetch-leaves", 11, "Fetch, gone before its answer is read", leaves(fetch()), 20),
-    _evasion("share-leaves", 11, "ShareFetch, gone before its answer is read", leaves(share), 20),
+    _evasion("fetch-leaves", 11, "Fetch, gone before its response is read", leaves(fetch()), 20),
+    _evasion("share-leaves", 11, "ShareFetch, gone before its response is read", leaves(share), 20),
     _evasion("fetch-closes", 11, "Fetch, closed 10 ms later", closes_early(fetch()), 20),
     _evasion("fetch-versions", 11, "Fetch 4-18 in turn, a new connection for each", all_versions),
 )

@@ -179,10 +179,12 @@ _HARMS: Final = (
     _harm(
         "half-questions", 6, "60 DescribeClientQuotas of 16 MiB, half sent", half_controls, _PLAIN, KEPT_MIB
     ),
-    _harm("unread", 7, "60 × all of 50,000 quotas, answers not read", answers_unread, _MANY_QUOTAS, KEPT_MIB),
+    _harm(
+        "unread", 7, "60 × all of 50,000 quotas, responses not read", answers_unread, _MANY_QUOTAS, KEPT_MIB
+    ),
     _harm("names", 8, "4,000 client ids of 32 kB on one connection", names, _PLAIN, LEFT_MIB),
     _harm("topic-ids", 8, "500,000 unknown topic ids, topic quotas", names_of_topics, _TOPICS, KEPT_MIB),
-    _harm("slow-readers", 7, "200 Fetches of 5 MB, answers not read", slow_readers, _PLAIN, KEPT_MIB),
+    _harm("slow-readers", 7, "200 Fetches of 5 MB, responses not read", slow_readers, _PLAIN, KEPT_MIB),
     _harm("half-requests", 6, "2,000 requests of 60 kB, half sent", half_requests, _PLAIN, KEPT_MIB),
 )
 ROWS: Final = tuple(each.row for each in _HARMS)

@@ -34,6 +34,14 @@ def test_identities_are_a_run_of_their_own() -> None:
     assert not options.parse(["--identities", "--only", "tls"]).write
 
 
+def test_other_python_is_a_lane_of_the_data_path(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = options.parse(["--python", "other/python"])
+    assert (whole.python, whole.write, whole.only) == ("other/python", True, frozenset(options.DATA_PATH))
+    with pytest.raises(SystemExit):
+        options.parse(["--python", "other/python", "--capture"])
+    assert "--python is for the data path" in capsys.readouterr().err
+
+
 def test_quick_run_has_one_round_unless_told_otherwise() -> None:
     assert options.parse(["--quick"]).rounds == 1
     assert options.parse(["--quick", "--rounds", "2"]).rounds == 2

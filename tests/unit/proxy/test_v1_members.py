@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.v1.fields import DocumentError
-from proxy.v1.members import Told, merge_verdicts, told
+from proxy.v1.members import MemberVerdict, merge_verdicts, read_verdict
 from proxy.v1.verdict import verdict
 from tests.support.scripted_member import rule, times
 
@@ -53,7 +53,7 @@ def client(
 
 
 def merged(*documents: Document, missing: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    return merge_verdicts([told(f"gw-{n}", one) for n, one in enumerate(documents, 1)], missing)
+    return merge_verdicts([read_verdict(f"gw-{n}", one) for n, one in enumerate(documents, 1)], missing)
 
 
 def test_document_of_one_member_is_as_it_was() -> None:
@@ -172,7 +172,7 @@ def test_connection_keeps_its_particulars() -> None:
 
 def test_particulars_are_values() -> None:
     rows = [{**connection("a", 60), **MUTED}, {**connection("b", 60), **FREE}]
-    found = told("gw-1", client(rows)).seen.connections
+    found = read_verdict("gw-1", client(rows)).seen.connections
     assert found[0][4:8] == ("librdkafka 2.3.0", 20_480.0, 5.0, "2026-11-23T10:40:01.250Z")
     assert found[1][4:8] == ("", None, 0.0, "")
 
@@ -192,11 +192,11 @@ def test_particulars_are_values() -> None:
 )
 def test_document_that_is_none_is_refused(fields: Document) -> None:
     with pytest.raises(DocumentError):
-        told("gw-1", {**client([]), **fields})
+        read_verdict("gw-1", {**client([]), **fields})
 
 
 def test_told_keeps_the_document() -> None:
     document = client([connection("a", 60)])
-    found = told("gw-1", document)
-    assert isinstance(found, Told)
+    found = read_verdict("gw-1", document)
+    assert isinstance(found, MemberVerdict)
     assert (found.admin, found.document, found.seen.member) == ("gw-1", document, "gw-1")

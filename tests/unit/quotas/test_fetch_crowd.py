@@ -1,7 +1,7 @@
 """More Fetches than may be with brokers at a time under `schedule`: who waits how long there, and who rests."""
 
 from quotas.limiters.flow import Flow
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 
 MB = 1_000_000
@@ -10,9 +10,9 @@ MB = 1_000_000
 AT_A_TIME = 95
 
 
-def crowded(channels: int) -> tuple[ScheduledThrottle, list[Flow]]:
+def crowded(channels: int) -> tuple[ScheduledLimiter, list[Flow]]:
     """A quota of 2 MB/s, and so many idle channels that have all asked at 0."""
-    throttle = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule"), 0)
+    throttle = ScheduledLimiter(2 * MB, EngineOptions(policy="schedule"), 0)
     flows = [Flow() for _ in range(channels)]
     for flow in flows:
         flow.expected, flow.passed = 60, True
@@ -22,7 +22,7 @@ def crowded(channels: int) -> tuple[ScheduledThrottle, list[Flow]]:
 
 def test_first_fetch_of_a_channel_waits_half_a_second_at_its_broker() -> None:
     # It is charged with what others bring: their bytes would be missing for as long as it waits.
-    throttle, known, new = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule"), 0), Flow(), Flow()
+    throttle, known, new = ScheduledLimiter(2 * MB, EngineOptions(policy="schedule"), 0), Flow(), Flow()
     throttle.fetch(known, 0)
     assert known.wait_ms_max == 500
     throttle.fetched(known, 60, 10)
@@ -81,7 +81,7 @@ def test_closed_channels_are_no_crowd() -> None:
 
 
 def test_rest_is_no_longer_than_the_longest_mute() -> None:
-    throttle = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule", mute_seconds_max=0.2), 0)
+    throttle = ScheduledLimiter(2 * MB, EngineOptions(policy="schedule", mute_seconds_max=0.2), 0)
     flows = [Flow() for _ in range(2000)]
     for flow in flows:
         flow.expected, flow.passed = 60, True

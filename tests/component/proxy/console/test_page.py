@@ -91,7 +91,7 @@ def names(watched: Watched) -> Locator:
 def test_who_waits_is_said_first(watched: Watched) -> None:
     page = watched.page
     expect(page.locator(".headline")).to_contain_text("2 of 3 clients wait for a quota")
-    first = page.locator(".told li").first
+    first = page.locator(".troubled li").first
     expect(first).to_contain_text("62 %")
     expect(first).to_contain_text("web-1 waited 62% of the last minute.")
     expect(page.locator(".panel-uses")).to_contain_text("2.0 MB/s of 2.0 MB/s")
@@ -150,7 +150,7 @@ def test_numbers_follow_without_a_reload(watched: Watched, member: ScriptedMembe
     member.set_clients(
         row("web-1", time=times(muted=0.11), rule=rule()), row("new-one", time=times(broker=0.2))
     )
-    expect(page.locator(".told li").first).to_contain_text("11 %")
+    expect(page.locator(".troubled li").first).to_contain_text("11 %")
     expect(names(watched)).to_have_text(["web-1", "new-one"])
     assert page.evaluate("window.same"), "the page was loaded anew"
 
@@ -259,7 +259,7 @@ def test_keyboard_alone(watched: Watched) -> None:
     expect(page.locator(".panel-verdict h1")).to_have_text("web-1")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     page.keyboard.press("Escape")
-    expect(page.locator(".panel-told h1")).to_have_text("Who waits, and why")
+    expect(page.locator(".panel-troubled h1")).to_have_text("Who waits, and why")
 
 
 def test_held_page_stays_still(watched: Watched, member: ScriptedMember) -> None:

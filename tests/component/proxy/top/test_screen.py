@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from proxy.top.page import Page, Told, merge
+from proxy.top.page import MemberState, Page, merge
 from proxy.top.screen import ROWS_SHOWN, Live, Verdict
 from proxy.v1.documents import clients, status
 from tests.support.scripted_member import row, rule, times
@@ -23,8 +23,8 @@ ROWS = [
 
 def page(window: int = 60, rows: list[dict[str, object]] = ROWS, **state: object) -> Page:
     found = clients({"clients": rows, "clients_total": len(rows)}, "gw-1")
-    told = Told("a:1", status({"mode": "enforce", **state}), found, (), "")
-    return merge([told], datetime.now(UTC), window)
+    state_of_member = MemberState("a:1", status({"mode": "enforce", **state}), found, (), "")
+    return merge([state_of_member], datetime.now(UTC), window)
 
 
 def live(ask: Callable[[int], Page] = page, seconds: float = 3600) -> Live:

@@ -131,7 +131,9 @@ def test_produce_over_its_quota_says_so() -> None:
     # (20,000 and the fields - 11 s of quota) / 1000 B/s
     throttle_ms = len(request) - 4 - 11_000 + 1000
     talk.client(0, request, Pass(request), Wait(throttle_ms))
-    talk.broker(5, answer, Insert(frames.told(answer, 9 + 1, throttle_ms - 5)), Drop(len(answer)))
+    talk.broker(
+        5, answer, Insert(frames.with_throttle_time(answer, 9 + 1, throttle_ms - 5)), Drop(len(answer))
+    )
     row = rows.rows[0]
     assert (row[Row.THROTTLE_MS], row[Row.QUOTA], row[Row.DELAY_MS]) == (throttle_ms, "produce", 0)
 
@@ -194,8 +196,8 @@ def test_fetch_answered_here_asked_no_broker() -> None:
     answer = frames.fetched_from(11, {"a": [30_000]})
     talk.orders("client", 0, frames.fetch(11))
     talk.orders("broker", 1, answer)
-    told_ms = rows.rows[0][Row.THROTTLE_MS]
-    assert (told_ms, rows.rows[0][Row.QUOTA]) == (talk.channel.mute_left_ms(1), "fetch")
+    reported_ms = rows.rows[0][Row.THROTTLE_MS]
+    assert (reported_ms, rows.rows[0][Row.QUOTA]) == (talk.channel.mute_left_ms(1), "fetch")
     again_ms = 1 + talk.channel.mute_left_ms(1)
     talk.orders("client", again_ms, frames.fetch(11, correlation_id=2))
     talk.orders("broker", again_ms, b"")

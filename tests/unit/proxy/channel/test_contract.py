@@ -15,6 +15,7 @@ from proxy import channel, net
 from proxy.channel import Direction, Machine, Verdict
 
 NET: Final = sorted(Path(net.__path__[0]).glob("*.py"))
+TESTS: Final = Path(__file__).parents[3]
 # What a module of the shell calls an object of the contract.
 OBJECTS: Final = {"direction": Direction, "channel": Machine, "verdict": Verdict}
 # The machine's own classes, which the package does not offer; `Channel` is for what makes one, as tests do.
@@ -75,3 +76,15 @@ def test_shell_imports_the_package_alone() -> None:
 @pytest.mark.parametrize("name", ["ChannelDirection", "ChannelState"])
 def test_package_does_not_offer_the_machines_inside(name: str) -> None:
     assert name not in channel.__all__
+
+
+def test_tests_do_not_look_into_a_channel() -> None:
+    # The quotas that a follower's channel was made with, and nothing that changes.
+    allowed = {"tests/support/replicas.py"}
+    found = {
+        path.relative_to(TESTS.parent).as_posix()
+        for path in TESTS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "state" and name_of(node.value) == "channel"
+    }
+    assert found == allowed

@@ -18,7 +18,7 @@ def test_throttle_time_is_told_up_to_the_longest_mute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "told_ms"),
+    ("named", "reported_ms"),
     [
         ((0,), 2_000),  # 10,000 / 5, the shortest default of the clients
         ((0, 30_000), 6_000),
@@ -27,12 +27,12 @@ def test_throttle_time_is_told_up_to_the_longest_mute() -> None:
     ],
 )
 def test_group_members_are_muted_for_a_fifth_of_the_shortest_session_timeout(
-    named: tuple[int, ...], told_ms: int
+    named: tuple[int, ...], reported_ms: int
 ) -> None:
     bounds = limits()
     for session_timeout_ms in named:
         bounds.note_session_timeout(session_timeout_ms)
-    assert (bounds.bounded(60_000, 0), bounds.hold_ms_max) == (told_ms, told_ms)
+    assert (bounds.bounded(60_000, 0), bounds.hold_ms_max) == (reported_ms, reported_ms)
 
 
 def test_no_mute_outlasts_a_session_but_for_its_last_tenth() -> None:

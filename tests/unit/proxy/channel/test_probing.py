@@ -1,8 +1,12 @@
 """proxy.channel.probing: requests are timed while it is asked for; bytes are as without it."""
 
+from protocol.header import RequestHead
 from proxy.channel import Probe
 from proxy.channel.channel import Channel
+from proxy.channel.in_flight import Buffer
 from proxy.channel.probe import PROBED_MAX
+from proxy.channel.request_time import measure
+from proxy.channel.requests import RequestDirection
 from tests.support.frames import (
     answer,
     fetch,
@@ -12,7 +16,7 @@ from tests.support.frames import (
     produce,
     produce_answer,
 )
-from tests.support.playbook import channel_machine
+from tests.support.playbook import channel_machine, requests_of
 
 MS = 1_000_000
 
@@ -55,16 +59,27 @@ def test_requests_are_timed_while_it_is_asked_for() -> None:
 
 
 def test_requests_that_are_not_timed_are_not_looked_at() -> None:
-    channel = channel_machine()
-    send(channel, produce(9, 100, correlation_id=1), 10)
-    version = channel.state.engine.version
-    assert channel.state.unmeasured_version is version
-    channel.time_requests(True)
-    send(channel, produce(9, 100, correlation_id=2), 20)
-    assert channel.state.unmeasured_version is not version
-    channel.time_requests(False)
-    send(channel, produce(9, 100, correlation_id=3), 20)
-    assert channel.state.unmeasured_version is version
+    channel, looked_at = channel_machine(), []
+
+    def look(
+        direction: RequestDirection,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        body: int,
+        head: RequestHead,
+        now_ms: int,
+    ) -> int:
+        looked_at.append(head[3])
+        return measure(direction, buf, pos, end, body, head, now_ms)
+
+    requests = requests_of(channel, look)
+    for correlation_id, timed in enumerate((False, False, True, True, False, False), start=1):
+        channel.time_requests(timed)
+        data = bytearray(produce(9, 100, correlation_id=correlation_id))
+        requests.receive(data, 0, len(data), 10 * MS)
+    # The first one shows that the client has no request quota, the fifth that timing has ended.
+    assert looked_at == [1, 3, 4, 5]
 
 
 def test_timed_requests_that_are_not_taken_are_bounded() -> None:

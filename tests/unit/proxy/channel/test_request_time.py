@@ -32,7 +32,7 @@ from tests.support.frames import (
     produce_answer,
     produce_to,
     request,
-    told,
+    with_throttle_time,
 )
 from tests.support.mutation_frames import answer as mutated
 from tests.support.mutation_frames import create
@@ -79,11 +79,11 @@ def zeros(size: int, *, correlation_id: int = 1) -> bytes:
     return struct.pack(">ii", size, correlation_id) + bytes(size - 4)
 
 
-def asked_and_answered(talk: Playbook, at_ms: int, took_ms: int, told_ms: int) -> None:
+def asked_and_answered(talk: Playbook, at_ms: int, took_ms: int, reported_ms: int) -> None:
     """One Heartbeat, whose answer is to tell so much."""
     asked, answered = heartbeat(), zeros(20)
     talk.client(at_ms, asked, Pass(asked))
-    talk.broker(at_ms + took_ms, answered, Pass(told(answered, FLEXIBLE_AT, told_ms)))
+    talk.broker(at_ms + took_ms, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, reported_ms)))
 
 
 def test_time_counts_from_the_request_to_the_first_byte_of_its_answer() -> None:
@@ -118,7 +118,7 @@ def test_throttle_is_at_most_one_window_for_a_request() -> None:
 def test_brokers_larger_throttle_time_stays() -> None:
     talk = dialogue()
     talk.client(0, heartbeat(), Pass(heartbeat()))
-    answered = told(zeros(20), FLEXIBLE_AT, 2000)
+    answered = with_throttle_time(zeros(20), FLEXIBLE_AT, 2000)
     talk.broker(105, answered, Pass(answered))
     talk.client(105, heartbeat(), Wait(605))
 
@@ -169,9 +169,9 @@ def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> Non
     talk = dialogue()
     both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
     talk.client(0, both, Pass(both))
-    talk.broker(200, zeros(20), Pass(told(zeros(20), FLEXIBLE_AT, 1000)))
+    talk.broker(200, zeros(20), Pass(with_throttle_time(zeros(20), FLEXIBLE_AT, 1000)))
     later = zeros(20, correlation_id=2)
-    talk.broker(200, later, Pass(told(later, FLEXIBLE_AT, 2000)))
+    talk.broker(200, later, Pass(with_throttle_time(later, FLEXIBLE_AT, 2000)))
     talk.client(200, heartbeat(), Wait(2200))
     assert throttle_of(talk).throttle_ms_total == 2000
 
@@ -189,7 +189,7 @@ def test_answer_that_is_cut_is_told_when_its_place_is_there() -> None:
     answered = zeros(20)
     talk.broker(105, answered[:8], More(24))
     talk.broker(200, answered[8:12], More(24))
-    talk.broker(205, answered[12:], Pass(told(answered, FLEXIBLE_AT, 500)))
+    talk.broker(205, answered[12:], Pass(with_throttle_time(answered, FLEXIBLE_AT, 500)))
     assert spent_us(talk) == 105_000
     talk.client(205, heartbeat(), Wait(705))
 
@@ -204,7 +204,7 @@ def test_answer_shorter_than_its_throttle_time_passes_untold() -> None:
 def test_throttle_time_behind_an_error_code_is_told_there() -> None:
     talk = dialogue()
     talk.client(0, plain(OFFSET_DELETE), Pass(plain(OFFSET_DELETE)))
-    talk.broker(105, zeros(20), Pass(told(zeros(20), FIXED_AT + 2, 500)))
+    talk.broker(105, zeros(20), Pass(with_throttle_time(zeros(20), FIXED_AT + 2, 500)))
 
 
 def test_throttle_time_at_the_end_of_produce_is_told_there() -> None:
@@ -279,7 +279,11 @@ def test_fetch_counts_what_it_cannot_have_waited(
     talk = dialogue(100.0)
     asked = fetch(version, min_bytes=min_bytes)
     talk.client(0, asked, Pass(asked))
-    talk.orders("broker", took_ms, told(fetch_answer(version, answer_bytes), FIXED_AT + (version >= 12), 0))
+    talk.orders(
+        "broker",
+        took_ms,
+        with_throttle_time(fetch_answer(version, answer_bytes), FIXED_AT + (version >= 12), 0),
+    )
     assert spent_us(talk) == counted_us
 
 
@@ -324,8 +328,8 @@ def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() ->
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
     asked = fetch(12, min_bytes=0)
     talk.orders("client", 0, asked)
-    answered = told(fetch_answer(12, 15_106), FLEXIBLE_AT, 0)
-    talk.broker(105, answered, Pass(told(answered, FLEXIBLE_AT, 5000)))
+    answered = with_throttle_time(fetch_answer(12, 15_106), FLEXIBLE_AT, 0)
+    talk.broker(105, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, 5000)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
     assert talk.channel.mute_left_ms(105) == 5000
@@ -335,8 +339,8 @@ def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
     # 10,605 bytes at 1,000/s in 10.105 s are 0.5 s, and so are 5 ms too many: a tie counts for Request.
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
     talk.orders("client", 0, fetch(12, min_bytes=0))
-    answered = told(fetch_answer(12, 10_606), FLEXIBLE_AT, 0)
-    talk.broker(105, answered, Pass(told(answered, FLEXIBLE_AT, 500)))
+    answered = with_throttle_time(fetch_answer(12, 10_606), FLEXIBLE_AT, 0)
+    talk.broker(105, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, 500)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.fetch.throttle_ms_total) == (0, 0)
     assert (quota.requests.throttled_total, quota.requests.throttle_ms_total) == (1, 500)
@@ -365,14 +369,14 @@ def test_produce_over_both_quotas_tells_the_larger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window_seconds", "told_ms", "mutations_ms", "requests_ms"),
+    ("window_seconds", "reported_ms", "mutations_ms", "requests_ms"),
     [
         (1, 1700, 1700, 0),  # at most one window for the request: 1 s
         (3, 3000, 0, 3000),  # 300 ms / 10 ms/s - 27 s
     ],
 )
 def test_mutation_over_both_quotas_tells_the_larger(
-    window_seconds: int, told_ms: int, mutations_ms: int, requests_ms: int
+    window_seconds: int, reported_ms: int, mutations_ms: int, requests_ms: int
 ) -> None:
     limits = {"controller_mutation_rate": 2.0}
     talk = dialogue(1.0, limits, window_samples=10, window_seconds=window_seconds)
@@ -380,14 +384,14 @@ def test_mutation_over_both_quotas_tells_the_larger(
     partitions = 20 * window_seconds + 4
     talk.orders("client", 0, create(5, {"t": partitions}))
     answered = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
-    throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=told_ms)
+    throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=reported_ms)
     talk.broker(300, answered, Insert(throttled), Drop(len(answered)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.mutations.throttle_ms_total, quota.requests.throttle_ms_total) == (
         mutations_ms,
         requests_ms,
     )
-    assert talk.channel.mute_left_ms(300) == told_ms
+    assert talk.channel.mute_left_ms(300) == reported_ms
 
 
 def test_topics_rejected_here_count_nothing() -> None:

@@ -26,8 +26,8 @@ from tests.support.frames import (
     produce_answer,
     produce_to,
     request,
-    told,
     topic_id,
+    with_throttle_time,
 )
 from tests.support.playbook import (
     Drop,
@@ -62,7 +62,10 @@ def test_produce_over_the_topics_quota_passes_and_mutes() -> None:
     asked = produce_to(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     talk.broker(
-        40, produce_answer(9), Insert(told(produce_answer(9), 10, 1960)), Drop(len(produce_answer(9)))
+        40,
+        produce_answer(9),
+        Insert(with_throttle_time(produce_answer(9), 10, 1960)),
+        Drop(len(produce_answer(9))),
     )
 
 
@@ -136,7 +139,7 @@ def test_answer_tells_the_longer_of_two_throttle_times() -> None:
     besides = len(asked) - 4 - 12_000
     talk.client(0, asked, Pass(asked), Wait(2000 + besides))
     answered = produce_answer(9)
-    talk.broker(0, answered, Insert(told(answered, 10, 2000 + besides)), Drop(len(answered)))
+    talk.broker(0, answered, Insert(with_throttle_time(answered, 10, 2000 + besides)), Drop(len(answered)))
 
 
 @pytest.mark.parametrize("version", [0, 3, 8, 9, 12, 13])

@@ -35,4 +35,4 @@ def test_worker_that_is_heard_is_not_killed() -> None:
     restarts = Restarts()
     for _ in range(3 * SILENT_TICKS_MAX):
         assert not restarts.tick()
-        restarts.heard()
+        restarts.message_received()

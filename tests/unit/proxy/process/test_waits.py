@@ -39,14 +39,14 @@ def kinds(told: Sequence[Event]) -> list[tuple[str, object]]:
 
 
 def test_event_names_the_quota_in_force(waits: Waits, told: list[Event]) -> None:
-    waits.heard(0, begins("web"))
+    waits.take(0, begins("web"))
     assert told[0].text == "web waits 62% of its time for producer_byte_rate 2.0 MB/s of client-id 'web'."
     assert told[0].fields["value"] == 2e6
 
 
 def test_quota_that_is_gone_or_unknown_leaves_the_client(waits: Waits, told: list[Event]) -> None:
-    waits.heard(0, begins("other"))
-    waits.heard(0, begins("third", rule=None))
+    waits.take(0, begins("other"))
+    waits.take(0, begins("third", rule=None))
     assert [event.text for event in told] == [
         "other waits 62% of its time for producer_byte_rate.",
         "third waits 62% of its time.",
@@ -57,15 +57,15 @@ def test_client_of_two_processes_begins_with_the_first_and_ends_with_the_last(
     waits: Waits, told: list[Event]
 ) -> None:
     for source, judgement in ((7, begins("web")), (8, begins("web")), (7, ends("web"))):
-        waits.heard(source, judgement)
+        waits.take(source, judgement)
     assert kinds(told) == [("client_waits", "web")]
-    waits.heard(8, ends("web"))
+    waits.take(8, ends("web"))
     assert kinds(told)[1:] == [("client_waits_ended", "web")]
 
 
 def test_process_that_ends_ends_its_clients_waits(waits: Waits, told: list[Event]) -> None:
-    waits.heard(7, begins("a", "b"))
-    waits.heard(8, begins("b"))
+    waits.take(7, begins("a", "b"))
+    waits.take(8, begins("b"))
     waits.ended(7)
     assert kinds(told)[2:] == [("client_waits_ended", "a")]
     waits.ended(8)
@@ -73,11 +73,11 @@ def test_process_that_ends_ends_its_clients_waits(waits: Waits, told: list[Event
 
 
 def test_end_without_a_begin_is_no_event(waits: Waits, told: list[Event]) -> None:
-    waits.heard(7, ends("a"))
+    waits.take(7, ends("a"))
     waits.ended(9)
     assert told == []
 
 
 def test_those_that_are_not_named_are_counted(waits: Waits, told: list[Event]) -> None:
-    waits.heard(7, Judgement((), (), 40))
+    waits.take(7, Judgement((), (), 40))
     assert (told[0].kind, told[0].fields) == ("clients_wait", {"clients": 40})

@@ -27,7 +27,7 @@ SECONDS_MAX = 20.0
 
 
 class Callers:
-    """A desk, and callers whose frames are read when the test says so."""
+    """The API, and callers whose frames are read when the test says so."""
 
     def __init__(self, directory: Path) -> None:
         cluster = SimulatedCluster(6)
@@ -37,7 +37,7 @@ class Callers:
         self.may_read = asyncio.Event()
         self.overloaded = False
         self._running: set[asyncio.Task[None]] = set()
-        self.desk = ReassignmentApi(
+        self.api = ReassignmentApi(
             self.world.decisions(),
             lambda work: self._running.add(asyncio.get_running_loop().create_task(work)),
             self._read,
@@ -56,7 +56,7 @@ class Callers:
 
     def ask(self, question: Question) -> asyncio.Future[Told]:
         answered: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        self.desk.ask(question, answered.set_result)
+        self.api.ask(question, answered.set_result)
         return answered
 
     async def begun(self, address: str = "192.0.2.1", frame: bytes | None = None) -> Forward:
@@ -108,7 +108,7 @@ async def test_address_has_a_quarter_of_all_places(tmp_path: Path) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         assert {type(answer) for answer in await asyncio.gather(*waiting)} == {bytes}
     assert isinstance(await callers.said(forwards[0], DENIED), bytes), "there is room again"
-    assert callers.desk.addresses == 0, "nothing is kept of addresses without requests"
+    assert callers.api.addresses == 0, "nothing is kept of addresses without requests"
 
 
 async def test_all_places_are_taken_by_four_addresses_at_least(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from protocol.messages.alter_reassignments import Outcome
 from proxy.config import ReassignmentSettings
 from proxy.fleet.calls import BUSY, UnansweredError
-from proxy.reassign.forwarding import Forwarding, HolderDesk
+from proxy.reassign.forwarding import Forwarding, HolderService
 from tests.support.executor_world import World
 from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import SimulatedCluster
@@ -18,10 +18,10 @@ NOT_CONTROLLER, STORAGE_ERROR, UNKNOWN = 41, 56, 3
 
 
 class Connection:
-    """The fleet between a member and the holder's desk."""
+    """The fleet between a member and the holder's service."""
 
-    def __init__(self, desk: HolderDesk) -> None:
-        self.desk = desk
+    def __init__(self, service: HolderService) -> None:
+        self.service = service
         self.tenure = 0
         self.before: Callable[[bytes], bytes | None] = lambda _: None
         self.after: Callable[[bytes], bytes] = lambda answer: answer
@@ -29,7 +29,7 @@ class Connection:
     async def ask(self, content: bytes, seconds: float) -> bytes:
         assert seconds > 0
         answer = self.before(content)
-        return self.after(await self.desk.answer(content) if answer is None else answer)
+        return self.after(await self.service.answer(content) if answer is None else answer)
 
 
 class Fleet:
@@ -43,10 +43,10 @@ class Fleet:
         self.holder = World(directory, cluster, settings, topic, tenure=1)
         self.member = World(directory, cluster, settings, topic, tenure=0)
         executor = self.holder.executor
-        self.desk = HolderDesk(
+        self.service = HolderService(
             self.holder.decisions(), lambda: executor.leads, lambda: self.holder.journal.state.sequence
         )
-        self.connection = Connection(self.desk)
+        self.connection = Connection(self.service)
         self.forwarding = Forwarding(
             self.member.decisions(),
             lambda: self.member.executor.leads,
@@ -85,7 +85,7 @@ def test_request_of_a_member_is_the_holders(fleet: Fleet) -> None:
     assert set(fleet.member.journal.shown.moves) == {ONE, TWO}, "the caller may list it here at once"
     assert fleet.holder.woken == 1
     assert fleet.forwarding.forwarded == {"answered": 2}
-    assert fleet.desk.plans == 0
+    assert fleet.service.plans == 0
     assert fleet.member.stats.reassignment_requests == {"refused": 1}
     fleet.finish()
     for key in (ONE, TWO):
@@ -150,7 +150,7 @@ def test_conclusion_that_is_lost_is_found_out_by_the_executor(fleet: Fleet) -> N
 def test_conclusion_of_an_unknown_plan_is_refused(fleet: Fleet) -> None:
     def other_holder(content: bytes) -> bytes | None:
         if content[0] == 2:
-            fleet.connection.desk = HolderDesk(fleet.holder.decisions(), lambda: True, lambda: 0)
+            fleet.connection.service = HolderService(fleet.holder.decisions(), lambda: True, lambda: 0)
         return None
 
     fleet.connection.before = other_holder
@@ -161,9 +161,9 @@ def test_conclusion_of_an_unknown_plan_is_refused(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x01", b"\x01junk", b"\x02", b"\x02" + b"\0" * 8, b"\x09" * 40])
 async def test_question_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
-    desk = HolderDesk(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
-    assert (await desk.answer(content))[:1] in (BUSY, b"\x03")
-    assert desk.plans == 0
+    service = HolderService(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
+    assert (await service.answer(content))[:1] in (BUSY, b"\x03")
+    assert service.plans == 0
 
 
 @pytest.mark.parametrize(

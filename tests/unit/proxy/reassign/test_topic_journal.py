@@ -106,6 +106,22 @@ def test_problem_of_the_topic_is_the_journals() -> None:
     assert topic.journal("other", lambda: 0).read().entries == {}, "it may be read by others"
 
 
+def test_fence_that_is_denied_is_the_problem_of_the_holder_until_it_has_begun() -> None:
+    topic, tenure = SimulatedTopic(), 1
+    journal = topic.journal("me", lambda: tenure)
+    topic.fence_problem = Problem("denied", "an ACL denies Write on transactional id __journal")
+    with pytest.raises(JournalError, match="transactional id __journal"):
+        journal.take()
+    seen = [journal.problem]
+    tenure = 0
+    seen.append(journal.problem)  # it need not write any more
+    assert seen == [topic.fence_problem, None]
+    tenure = 2
+    topic.fence_problem = None
+    assert journal.take()
+    assert journal.problem is None
+
+
 def test_damaged_records_are_replaced_and_readable_ones_are_unsure() -> None:
     topic = SimulatedTopic()
     journal = topic.journal("me", always)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.top.page import Page, Told, heading, merge, warnings
+from proxy.top.page import MemberState, Page, heading, merge, warnings
 from proxy.top.rows import choose, rows
 from proxy.top.table import HEADS, document, lines
 from proxy.v1.documents import clients, status
@@ -25,9 +25,9 @@ def client(client_id: str, user: str = "alice", connections: int = 1, **fields: 
     return {"user": user, "client_id": client_id, "connections": connections, "time": time, **fields}
 
 
-def told(admin: str, *found: dict[str, Any], member: str = "", **state: Any) -> Told:
+def member_state(admin: str, *found: dict[str, Any], member: str = "", **state: Any) -> MemberState:
     content = {"clients": list(found), "clients_total": len(found)}
-    return Told(
+    return MemberState(
         admin,
         status({"mode": "enforce", "member": member, **state}),
         clients(content, member or admin),
@@ -36,7 +36,7 @@ def told(admin: str, *found: dict[str, Any], member: str = "", **state: Any) -> 
     )
 
 
-def page_of(*members: Told) -> Page:
+def page_of(*members: MemberState) -> Page:
     return merge(members, AT, 60)
 
 
@@ -60,13 +60,13 @@ IDLE = client("Idle", "carol", 2)
     ],
 )
 def test_rows_are_sorted_by_a_column(sort: str, names: list[str]) -> None:
-    found = rows(page_of(told("a:1", IDLE, SLOW, WAITS)))
+    found = rows(page_of(member_state("a:1", IDLE, SLOW, WAITS)))
     assert [row.client.client_id for row in choose(found, sort).rows] == names
     assert [row.client.client_id for row in choose(found, sort, reverse=True).rows] == names[::-1]
 
 
 def test_filter_finds_parts_of_client_ids_and_users_in_any_case() -> None:
-    found = rows(page_of(told("a:1", IDLE, SLOW, WAITS)))
+    found = rows(page_of(member_state("a:1", IDLE, SLOW, WAITS)))
     assert [row.client.client_id for row in choose(found, "waits", "IDL").rows] == ["Idle"]
     assert [row.client.client_id for row in choose(found, "waits", "Bob").rows] == ["slow"]
     assert choose(found, "waits", "[").matching == 0
@@ -74,7 +74,7 @@ def test_filter_finds_parts_of_client_ids_and_users_in_any_case() -> None:
 
 def test_first_of_many_rows_are_chosen_with_their_number() -> None:
     found = rows(
-        page_of(told("a:1", *(client(f"c{number}", held=number / 10_000) for number in range(9000))))
+        page_of(member_state("a:1", *(client(f"c{number}", held=number / 10_000) for number in range(9000))))
     )
     chosen = choose(found, "waits", at_most=3)
     assert [row.client.client_id for row in chosen.rows] == ["c8999", "c8998", "c8997"]
@@ -82,7 +82,7 @@ def test_first_of_many_rows_are_chosen_with_their_number() -> None:
 
 
 def test_plain_table_has_rates_limits_and_reasons() -> None:
-    page = page_of(told("a:1", WAITS, SLOW))
+    page = page_of(member_state("a:1", WAITS, SLOW))
     heading_line, _, heads, *table = lines(page, choose(rows(page), "waits"))
     assert heading_line == "sluice top  05:06:07  last minute  enforcing  2 clients"
     assert words(heads) == words("CLIENT USER WAITS WHY RATE OF LIMIT CONNECTIONS")
@@ -92,7 +92,7 @@ def test_plain_table_has_rates_limits_and_reasons() -> None:
 
 
 def test_members_are_merged_and_shown() -> None:
-    page = page_of(told("a:1", WAITS, member="gw-1"), told("b:1", WAITS, member="gw-2"))
+    page = page_of(member_state("a:1", WAITS, member="gw-1"), member_state("b:1", WAITS, member="gw-2"))
     table = list(lines(page, choose(rows(page), "waits")))
     assert table[0].endswith("1 client, 2 members")
     assert table[2].split()[-1] == HEADS[-1]
@@ -100,18 +100,18 @@ def test_members_are_merged_and_shown() -> None:
 
 
 def test_members_that_are_no_fleet_have_budgets_of_their_own() -> None:
-    page = page_of(told("a:1", WAITS), told("b:1", WAITS))
+    page = page_of(member_state("a:1", WAITS), member_state("b:1", WAITS))
     assert list(lines(page, choose(rows(page), "waits")))[4].endswith(
         "1.0 MB/s of 2.0 MB/s            2  a:1 b:1"
     )
     assert list(warnings(page)) == [APART]
-    assert not list(warnings(page_of(told("a:1", WAITS))))
+    assert not list(warnings(page_of(member_state("a:1", WAITS))))
 
 
 def test_silent_member_and_missing_enforcement_are_warned_of() -> None:
-    silent = Told("c:1", None, None, (), "no response within 5 s")
-    off = told("a:1", enforcing=False, switched={"at": "T", "by": "ops", "reason": "a \x1b[2J test"})
-    page = page_of(off, told("b:1", mode="observe"), silent)
+    silent = MemberState("c:1", None, None, (), "no response within 5 s")
+    off = member_state("a:1", enforcing=False, switched={"at": "T", "by": "ops", "reason": "a \x1b[2J test"})
+    page = page_of(off, member_state("b:1", mode="observe"), silent)
     assert heading(page).split("  ")[3] == "NOT ENFORCING and observing"
     assert list(warnings(page)) == [
         r"a:1: enforcement is OFF since T by ops: a \x1b[2J test",
@@ -123,14 +123,16 @@ def test_silent_member_and_missing_enforcement_are_warned_of() -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[2J\x07", "\u202eevil", "a\nb\tc", "\x9b31m"])
 def test_names_reach_the_terminal_escaped_and_cut(name: str) -> None:
-    page = page_of(told("a:1", client(name + "x" * 32_000, name, held=0.5, rule=RULE | {"entity": name})))
+    page = page_of(
+        member_state("a:1", client(name + "x" * 32_000, name, held=0.5, rule=RULE | {"entity": name}))
+    )
     table = list(lines(page, choose(rows(page), "waits")))
     assert all(line.isprintable() for line in table)
     assert max(map(len, table)) < 300
 
 
 def test_json_has_whole_names_and_all_parts() -> None:
-    page = page_of(told("a:1", client("\x1b" * 100, held=0.25), member="gw-1"))
+    page = page_of(member_state("a:1", client("\x1b" * 100, held=0.25), member="gw-1"))
     found = document(page, choose(rows(page), "waits"))
     assert found["at"] == "2026-11-23T05:06:07+00:00"
     assert found["members"] == [

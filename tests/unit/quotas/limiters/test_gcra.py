@@ -5,14 +5,14 @@ import pytest
 from quotas.decisions import ADMITTED
 from quotas.limiters.flow import Flow
 from quotas.limiters.gcra import VirtualSchedule
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 
 LIMIT = 1_000_000.0
 
 
-def schedule(now_ms: int = 0) -> ScheduledThrottle:
-    return ScheduledThrottle(LIMIT, EngineOptions(policy="schedule"), now_ms)
+def schedule(now_ms: int = 0) -> ScheduledLimiter:
+    return ScheduledLimiter(LIMIT, EngineOptions(policy="schedule"), now_ms)
 
 
 def test_a_raised_share_adds_no_burst() -> None:

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 from quotas.decisions import ADMITTED
 from quotas.limiters.flow import Flow
-from quotas.limiters.kip13 import FETCH_BYTES_MIN, SampledThrottle
+from quotas.limiters.kip13 import FETCH_BYTES_MIN, SampledLimiter
 from quotas.options import EngineOptions
 
 MB = 1_000_000
 LIMIT = 2.0 * MB
 
 
-def sampled(limit: float = LIMIT) -> SampledThrottle:
-    return SampledThrottle(limit, EngineOptions(), 0)
+def sampled(limit: float = LIMIT) -> SampledLimiter:
+    return SampledLimiter(limit, EngineOptions(), 0)
 
 
 def test_produce_passes_and_is_throttled_afterwards() -> None:
@@ -56,7 +56,7 @@ def test_new_connection_that_would_wait_too_long_is_refused_in_the_end() -> None
 
 
 def test_new_connection_passes_as_kafka_has_it() -> None:
-    throttle = SampledThrottle(LIMIT, EngineOptions(new_connections="as-kafka"), 0)
+    throttle = SampledLimiter(LIMIT, EngineOptions(new_connections="as-kafka"), 0)
     throttle.produce(Flow(), 22 * MB, 0)
     assert throttle.produce(Flow(), MB, 0).throttle_ms == 1500
 

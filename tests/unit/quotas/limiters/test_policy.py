@@ -6,9 +6,9 @@ from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.engine import Engine, EngineOptions
 from quotas.limiters.flow import Flow
-from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.policy import limiter_in_force
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 
 PLACE = (PRODUCER_BYTE_RATE, BucketKey(None, "a"), 1)
 SCHEDULE = EngineOptions(policy="schedule")
@@ -20,8 +20,8 @@ def test_limiter_stays_until_the_policy_changes() -> None:
     assert limiter_in_force(first, 2000, rules, PLACE, 0) is first
     rules.update(SCHEDULE, Definitions(), 0)
     assert [type(first), type(limiter_in_force(first, 1000, rules, PLACE, 0))] == [
-        SampledThrottle,
-        ScheduledThrottle,
+        SampledLimiter,
+        ScheduledLimiter,
     ]
 
 

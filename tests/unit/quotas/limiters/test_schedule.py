@@ -6,7 +6,7 @@ import pytest
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.flow import Flow
-from quotas.limiters.schedule import ScheduledThrottle
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.limiters.under_way import FETCH_QUANTUM_MS
 from quotas.options import EngineOptions
 
@@ -14,8 +14,8 @@ MB = 1_000_000
 LIMIT = 2.0 * MB  # 1 MB = 500 ms
 
 
-def schedule(**options: float) -> ScheduledThrottle:
-    return ScheduledThrottle(LIMIT, EngineOptions(policy="schedule", **options), 0)  # type: ignore[arg-type]  # seconds
+def schedule(**options: float) -> ScheduledLimiter:
+    return ScheduledLimiter(LIMIT, EngineOptions(policy="schedule", **options), 0)  # type: ignore[arg-type]  # seconds
 
 
 def mute_ms(decision: Decision) -> int:
@@ -221,7 +221,7 @@ def test_fetches_of_unknown_size_go_out_one_by_one() -> None:
 
 
 def test_eight_fetches_of_unknown_size_go_out_where_the_quota_is_ample() -> None:
-    throttle = ScheduledThrottle(20.0 * MB, EngineOptions(policy="schedule"), 0)
+    throttle = ScheduledLimiter(20.0 * MB, EngineOptions(policy="schedule"), 0)
     flows = [Flow() for _ in range(10)]
     told = [throttle.fetch(flow, 0).throttle_ms for flow in flows]
     # A tenth of a second each until three quarters of the burst are used up.
@@ -230,7 +230,7 @@ def test_eight_fetches_of_unknown_size_go_out_where_the_quota_is_ample() -> None
 
 
 def test_fetch_of_unknown_size_is_taken_for_the_largest_batch_that_brokers_accept_by_default() -> None:
-    throttle = ScheduledThrottle(4.0 * MB, EngineOptions(policy="schedule"), 0)
+    throttle = ScheduledLimiter(4.0 * MB, EngineOptions(policy="schedule"), 0)
     flows = [Flow() for _ in range(4)]
     told = [throttle.fetch(flow, 0).throttle_ms for flow in flows]
     assert told == [0, 0, 0, 37]  # 3 x 1,048,588 B / 4,000 B/ms - 750 ms
@@ -248,7 +248,7 @@ def test_fetch_may_ask_for_its_share_of_half_a_second() -> None:
 
 
 def test_fetch_may_always_ask_for_one_byte() -> None:
-    throttle, flow = ScheduledThrottle(1, EngineOptions(policy="schedule"), 0), Flow()
+    throttle, flow = ScheduledLimiter(1, EngineOptions(policy="schedule"), 0), Flow()
     throttle.fetch(flow, 0)
     assert throttle.fetch_max_bytes(flow, 50 * MB, 0) == 1
 
@@ -450,4 +450,4 @@ def test_small_requests_beside_large_ones_pass_first() -> None:
 
 def test_limit_of_zero_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError):
-        ScheduledThrottle(0, EngineOptions(policy="schedule"), 0)
+        ScheduledLimiter(0, EngineOptions(policy="schedule"), 0)

@@ -147,3 +147,17 @@ def test_the_end_of_a_lease_is_noticed_by_the_next_use(use: Use, key: str) -> No
 @pytest.mark.parametrize(("use", "key"), KINDS)
 def test_a_process_begins_without_a_burst(use: Use, key: str) -> None:
     assert Process().used(use, 0) <= 1
+
+
+@pytest.mark.parametrize(("use", "key"), [KINDS[1], KINDS[2], KINDS[4]])
+def test_a_share_below_one_token_a_period_passes_one_after_the_other(use: Use, key: str) -> None:
+    process = Process()
+    rate = 10 * 0.002  # a token in 50 s, where a process reports each second
+    now_ms, granted_ms, passed = START_MS, 0, 0
+    while now_ms < START_MS + 1_000_000:
+        if now_ms >= granted_ms + 30_000:  # leases are of 60 s
+            process.grant({key: 0.002}, now_ms)
+            granted_ms = now_ms
+        now_ms += max(1, min(use(process, now_ms), 50_000))
+        passed += 1
+    assert passed == pytest.approx(1000 * rate, abs=2)  # one at once, and no dead end after it

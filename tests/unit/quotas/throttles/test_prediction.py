@@ -71,7 +71,7 @@ def test_fetch_waits_for_room_and_not_while_its_client_is_busy() -> None:
     throttle = engine("kip13").client("", "a", 1).fetch
     flow, time = connected(throttle)
     throttle.fetched(flow, 10 * MB, 0)
-    assert throttle.asked(flow, 100) is False
+    assert throttle.fetch_arrived(flow, 100) is False
     throttle.fetched(flow, 500_000, 200)
     assert (time.waited_ms, time.lag_ms) == (300, 300)  # there is room after 0.5 s, of which 0.2 had passed
 

@@ -21,7 +21,7 @@ from tests.support.frames import (
     frame,
     join_group,
     request,
-    told,
+    with_throttle_time,
 )
 from tests.support.playbook import (
     Drop,
@@ -59,7 +59,7 @@ def muted(version: int, *, gateway: bool = False, sessions: SessionTable | None 
     capped = fetch(version, max_bytes=10_000)
     talk.client(0, asked, Pass(capped if version >= 3 else asked))
     answered = fetch_answer(version, size_of(OVER, version))
-    with_time = told(answered, throttle_at(version), 2000) if version >= 1 else answered
+    with_time = with_throttle_time(answered, throttle_at(version), 2000) if version >= 1 else answered
     talk.broker(0, answered, Pass(with_time))
     talk.client(0, b"", Wait(2000))
     return talk
@@ -217,7 +217,7 @@ def test_mute_of_a_group_member_is_capped() -> None:
     talk.client(0, asked, Pass(asked))
     talk.broker(0, answer(), Pass(answer()))
     answered = fetch_answer(11, 30_000, correlation_id=2)  # 20 s
-    talk.broker(0, answered, Pass(told(answered, 8, 1200)))
+    talk.broker(0, answered, Pass(with_throttle_time(answered, 8, 1200)))
 
 
 def test_batch_larger_than_the_window_arrives() -> None:
@@ -225,7 +225,9 @@ def test_batch_larger_than_the_window_arrives() -> None:
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
     answered = fetch_answer(11, 1_000_000)
-    talk.broker(0, answered[:100], Pass(told(answered, 8, 20_000)[:100]), Passthrough(1_000_004 - 100))
+    talk.broker(
+        0, answered[:100], Pass(with_throttle_time(answered, 8, 20_000)[:100]), Passthrough(1_000_004 - 100)
+    )
 
 
 def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
@@ -233,7 +235,7 @@ def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
     answered = fetch_answer(11, 1_000_000)
-    talk.broker(0, answered, Pass(told(answered, 8, 20_000)))
+    talk.broker(0, answered, Pass(with_throttle_time(answered, 8, 20_000)))
     again = fetch(11, correlation_id=2, max_bytes=10_000)
     talk.client(20_000, again, Pass(again))
 

@@ -14,7 +14,7 @@ from quotas.definitions.entities import Entity
 from quotas.engine import EngineOptions
 from quotas.options import Policy
 from tests.support.engines import engine_with
-from tests.support.frames import LIST_OFFSETS, frame, request, told
+from tests.support.frames import LIST_OFFSETS, frame, request, with_throttle_time
 from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
 from tests.support.share_frames import Acknowledged, share_acknowledge, share_fetch
 
@@ -92,7 +92,7 @@ def muted(talk: Playbook, until_ms: int = 2000) -> None:
     """One answer of 12,000 B: 12 s - 10 s = 2 s."""
     sent = asked()
     talk.client(0, sent, Pass(limited_to(sent, 10_000)))
-    talk.broker(0, answered(12_001), Pass(told(answered(12_001), THROTTLE_AT, until_ms)))
+    talk.broker(0, answered(12_001), Pass(with_throttle_time(answered(12_001), THROTTLE_AT, until_ms)))
 
 
 @pytest.mark.parametrize(("key", "version"), [(SHARE_FETCH, 1), (SHARE_FETCH, 2), (SHARE_ACKNOWLEDGE, 2)])
@@ -187,7 +187,7 @@ def test_hold_ends_with_the_longest_mute_and_the_request_passes_without_room() -
     talk.client(2000, sent, Wait(5000, held=True))
     talk.client(5000, b"", Pass(without_room(sent)))
     small = answered(correlation_id=2)  # 100 B: 12,100 / 1,000 - 10 s
-    talk.broker(5000, small, Pass(told(small, THROTTLE_AT, 2100)))
+    talk.broker(5000, small, Pass(with_throttle_time(small, THROTTLE_AT, 2100)))
 
 
 @pytest.mark.parametrize("version", [1, 2])

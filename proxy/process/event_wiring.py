@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.config import Config
 from proxy.events import Tell
 from proxy.events.broker_states import BrokerStates
-from proxy.process.hearing import Dialled, Hearing, Judged
+from proxy.process.process_events import Dialled, Judged, ProcessEvents
 from proxy.process.relay import Relay
 from proxy.process.waits import Waits
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
     from proxy.process.workers import Workers
 
-__all__ = ["report_to"]
+__all__ = ["wire_events"]
 
 _OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
 
 
-def report_to(
+def wire_events(
     tell: Tell,
     config: Config,
     relay: Relay,
@@ -28,10 +28,10 @@ def report_to(
 ) -> None:
     """Have all parts of this process tell their events."""
     waits = Waits(tell, relay.engine.definitions, config.quotas.partition_mutations_rate)
-    hearing = Hearing(waits, brokers)
-    relay.watching.judged = lambda judgement: hearing.heard(_OWN, Judged(judgement))
-    relay.shared.dials.report = lambda *found: hearing.heard(_OWN, Dialled(*found))
+    process_events = ProcessEvents(waits, brokers)
+    relay.watching.judged = lambda judgement: process_events.take(_OWN, Judged(judgement))
+    relay.shared.dials.report = lambda *found: process_events.take(_OWN, Dialled(*found))
     if workers is not None:
-        workers.tell, workers.hearing = tell, hearing
+        workers.tell, workers.process_events = tell, process_events
     if fleet is not None:
         fleet.tell = tell

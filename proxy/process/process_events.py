@@ -7,7 +7,7 @@ from proxy.events.broker_states import BrokerStates
 from proxy.explain.waiting import Judgement
 from proxy.process.waits import Waits
 
-__all__ = ["Dialled", "Hearing", "Judged"]
+__all__ = ["Dialled", "Judged", "ProcessEvents"]
 
 
 class Judged(NamedTuple):
@@ -23,17 +23,17 @@ class Dialled(NamedTuple):
     problem: str
 
 
-class Hearing:
+class ProcessEvents:
     """Takes what is seen, with the process that has seen it."""
 
     def __init__(self, waits: Waits, brokers: BrokerStates) -> None:
         self._waits = waits
         self._brokers = brokers
 
-    def heard(self, source: int, seen: Judged | Dialled) -> None:
+    def take(self, source: int, seen: Judged | Dialled) -> None:
         """Take what one process has seen."""
         if isinstance(seen, Judged):
-            self._waits.heard(source, seen.judgement)
+            self._waits.take(source, seen.judgement)
         else:
             self._brokers.reported(source, seen.broker, seen.problem, now_ms())
 

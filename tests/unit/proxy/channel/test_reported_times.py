@@ -1,16 +1,16 @@
-"""Which throttle times responses tell under `schedule`; the channel is muted for all of them.
+"""Which throttle times responses report under `schedule`; the channel is muted for all of them.
 
 1,000 bytes/s without a burst: a request of 500 bytes mutes for 500 ms.
 """
 
 import pytest
 
-from proxy.channel.told_times import TELL_EVERY_MS, TOLD_ALWAYS_MS, is_told
+from proxy.channel.reported_times import REPORT_EVERY_MS, REPORTED_ALWAYS_MS, is_reported
 from quotas.engine import EngineOptions
-from tests.support.frames import fetch, fetch_answer, produce, produce_answer, told
+from tests.support.frames import fetch, fetch_answer, produce, produce_answer, with_throttle_time
 from tests.support.playbook import Drop, Insert, Pass, Playbook, Wait, channel_machine, engine_of
 
-SHORT, LONG = 500, TOLD_ALWAYS_MS
+SHORT, LONG = 500, REPORTED_ALWAYS_MS
 ASKED, ANSWERED = produce(9, SHORT), produce_answer(9)
 THROTTLE_AT = 8  # in a Fetch response of version 11
 
@@ -21,41 +21,43 @@ def dialogue(policy: str = "schedule") -> Playbook:
     return Playbook(machine)
 
 
-def produced(talk: Playbook, now_ms: int, told_ms: int, size: int = SHORT) -> None:
+def produced(talk: Playbook, now_ms: int, reported_ms: int, size: int = SHORT) -> None:
     """Let a request pass that mutes until its bytes are paid for, and its response 5 ms later."""
     asked = produce(9, size)
     talk.client(now_ms, asked, Pass(asked), Wait(now_ms + size))
-    if told_ms:
-        talk.broker(now_ms + 5, ANSWERED, Insert(produce_answer(9, throttle_ms=told_ms)), Drop(len(ANSWERED)))
+    if reported_ms:
+        talk.broker(
+            now_ms + 5, ANSWERED, Insert(produce_answer(9, throttle_ms=reported_ms)), Drop(len(ANSWERED))
+        )
     else:
         talk.broker(now_ms + 5, ANSWERED, Pass(ANSWERED))
 
 
-def test_short_times_are_told_once_in_a_while_and_waited_for_always() -> None:
+def test_short_times_are_reported_once_in_a_while_and_waited_for_always() -> None:
     talk = dialogue()
-    told_at_ms = 1000
-    produced(talk, told_at_ms, SHORT - 5)
-    for now_ms in range(told_at_ms + SHORT, told_at_ms + TELL_EVERY_MS, SHORT):
+    reported_at_ms = 1000
+    produced(talk, reported_at_ms, SHORT - 5)
+    for now_ms in range(reported_at_ms + SHORT, reported_at_ms + REPORT_EVERY_MS, SHORT):
         produced(talk, now_ms, 0)
-    produced(talk, told_at_ms + TELL_EVERY_MS, SHORT - 5)
-    assert talk.stats.throttle_times_untold == TELL_EVERY_MS // SHORT - 1
+    produced(talk, reported_at_ms + REPORT_EVERY_MS, SHORT - 5)
+    assert talk.stats.throttle_times_untold == REPORT_EVERY_MS // SHORT - 1
 
 
-def test_what_was_not_told_is_not_added_to_the_next() -> None:
+def test_what_was_not_reported_is_not_added_to_the_next() -> None:
     talk = dialogue()
     produced(talk, 1000, SHORT - 5)
     produced(talk, 1500, 0)
     produced(talk, 2000, LONG + 1000 - 5, LONG + 1000)
 
 
-def test_long_times_are_always_told() -> None:
+def test_long_times_are_always_reported() -> None:
     talk = dialogue()
     produced(talk, 1000, LONG + 10 - 5, LONG + 10)
     produced(talk, 1000 + LONG + 10, LONG + 10 - 5, LONG + 10)
     assert talk.stats.throttle_times_untold == 0
 
 
-def test_throttle_time_is_counted_whether_it_is_told_or_not() -> None:
+def test_throttle_time_is_counted_whether_it_is_reported_or_not() -> None:
     talk = dialogue()
     produced(talk, 1000, SHORT - 5)
     produced(talk, 1500, 0)
@@ -63,18 +65,18 @@ def test_throttle_time_is_counted_whether_it_is_told_or_not() -> None:
     assert (throttle.throttled_total, throttle.throttle_ms_total) == (2, 2 * SHORT)
 
 
-def test_fetched_bytes_are_told_in_the_same_way() -> None:
+def test_fetched_bytes_are_reported_in_the_same_way() -> None:
     talk = dialogue()
     asked = fetch(11, max_bytes=SHORT)
     answered = fetch_answer(11, SHORT)
     talk.orders("client", 1000, asked)
-    talk.broker(1000, answered, Pass(told(answered, THROTTLE_AT, SHORT)))
+    talk.broker(1000, answered, Pass(with_throttle_time(answered, THROTTLE_AT, SHORT)))
     talk.orders("client", 1500, asked)
     talk.broker(1500, answered, Pass(answered))
     assert talk.channel.mute_left_ms(1500) == SHORT
 
 
-def test_brokers_own_time_stands_where_none_is_told() -> None:
+def test_brokers_own_time_stands_where_none_is_reported() -> None:
     talk = dialogue()
     asked = fetch(11, max_bytes=SHORT)
     talk.orders("client", 1000, asked)
@@ -93,21 +95,21 @@ def test_kip13_tells_each_time_as_kafka_does() -> None:
     for _ in range(2):
         talk.orders("client", at_ms, produce(9, 100))
         left_ms = talk.channel.mute_left_ms(at_ms)
-        assert 0 < left_ms < TOLD_ALWAYS_MS
+        assert 0 < left_ms < REPORTED_ALWAYS_MS
         assert talk.inserted("broker", at_ms, ANSWERED) == produce_answer(9, throttle_ms=left_ms)
         at_ms += left_ms
 
 
 @pytest.mark.parametrize(
-    ("throttle_ms", "told_at_ms", "now_ms", "expected"),
+    ("throttle_ms", "reported_at_ms", "now_ms", "expected"),
     [
         (1, 0, 1000, True),  # the first one
-        (TOLD_ALWAYS_MS - 1, 1000, 1001, False),
-        (TOLD_ALWAYS_MS, 1000, 1001, True),
-        (1, 1000, 1000 + TELL_EVERY_MS - 1, False),
-        (1, 1000, 1000 + TELL_EVERY_MS, True),
+        (REPORTED_ALWAYS_MS - 1, 1000, 1001, False),
+        (REPORTED_ALWAYS_MS, 1000, 1001, True),
+        (1, 1000, 1000 + REPORT_EVERY_MS - 1, False),
+        (1, 1000, 1000 + REPORT_EVERY_MS, True),
         (1, 1000, 1000, True),  # the same response
     ],
 )
-def test_what_is_told(throttle_ms: int, told_at_ms: int, now_ms: int, expected: bool) -> None:
-    assert is_told(throttle_ms, told_at_ms, now_ms) is expected
+def test_what_is_reported(throttle_ms: int, reported_at_ms: int, now_ms: int, expected: bool) -> None:
+    assert is_reported(throttle_ms, reported_at_ms, now_ms) is expected
