@@ -68,8 +68,8 @@ def test_clients_of_two_proxies_are_on_one_page(
         page.goto(console.url + "?window=10")
         names = page.locator(".panel-clients tbody th .client")
         expect(names).to_have_text(["held-back", "free"], timeout=SECONDS_MAX)
-        told = page.locator(".told li").first
-        expect(told.locator(".sentence")).to_contain_text(
+        troubled = page.locator(".troubled li").first
+        expect(troubled.locator(".sentence")).to_contain_text(
             "producer_byte_rate 100.0 kB/s", timeout=SECONDS_MAX
         )
         expect(page.locator(".panel-members")).to_contain_text("2 of 2 respond")
@@ -81,7 +81,7 @@ def test_clients_of_two_proxies_are_on_one_page(
         finally:
             second.signal(signal.SIGCONT)
         expect(page.locator(".panel-banners")).not_to_contain_text("does not respond", timeout=SECONDS_MAX)
-        page.locator(".told").get_by_role("link", name="held-back").click()
+        page.locator(".troubled").get_by_role("link", name="held-back").click()
         expect(page.locator(".panel-connections tbody th")).to_contain_text(HOST, timeout=SECONDS_MAX)
         expect(page.locator("svg.timeline path.line-muted")).to_have_count(1, timeout=SECONDS_MAX)
         watched.check()

@@ -104,7 +104,9 @@ def test_quota_change_is_told_with_old_and_new_value_and_who(sluice: SluiceProce
     assert "quota changed" not in log
 
     path = sluice.directory / "quotas.toml"
-    path.write_text(path.read_text().replace("4000000", "8000000"))
+    text = path.read_text()
+    assert text.count("4000000") == 1
+    path.write_text(text.replace("4000000", "8000000"))
     until(lambda: len(events(sluice, "quota_changed")) == 3, "the file is read", SECONDS_MAX)
     third = events(sluice, "quota_changed")[-1]
     assert (third["old"], third["new"], third["by"], third["from"]) == (4e6, 8e6, "quotas.toml", "")

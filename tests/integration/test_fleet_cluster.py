@@ -10,18 +10,18 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
-    AclBinding,
-    AclBindingFilter,
     AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
     ResourceType,
 )
 
 from tests.cluster import HOST, Cluster, free_ports
 from tests.cluster.sasl import SASL, password
-from tests.support.guarded_cluster import guarded_cluster
+from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import rate_of, wait_until
@@ -84,24 +84,6 @@ def group(tmp_path: Path) -> str:
     return f"__fleet-{tmp_path.name}"
 
 
-def allow(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Allow Sluice's own user an operation."""
-    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
-    binding = AclBinding(kind, name, prefixed, "User:sluice", "*", operation, allowed)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    for done in admin.create_acls([binding]).values():
-        done.result(30)
-
-
-def no_longer_allow(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Take that back."""
-    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
-    wanted = AclBindingFilter(kind, name, prefixed, "User:sluice", "*", operation, allowed)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    for done in admin.delete_acls([wanted]).values():
-        done.result(30)
-
-
 @pytest.mark.timeout(300)
 def test_each_missing_right_is_named_and_suffices_once_it_is_there(
     kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
@@ -162,6 +144,30 @@ def test_group_topic_that_is_deleted_is_made_again(
         wait_until(lambda: member.problem("unreachable") or member.problem("failed"), "it is noticed", 60)
         wait_until(lambda: group in admin.list_topics().topics, "it is made again", 60)
         wait_until(lambda: member.state["holds"] and member.state["leased"], "it holds again", 60)
+    finally:
+        print(member.process.log())
+        member.process.kill()
+
+
+@pytest.mark.timeout(300)
+def test_group_topic_with_another_cleanup_policy_is_named_until_it_is_changed(
+    kafka: Cluster, guarded: Cluster, group: str, tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap()})
+    wrong = NewTopic(group, 1, 1, config={"cleanup.policy": "delete"})
+    admin.create_topics([wrong])[group].result(30)
+    member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
+    try:
+        member.process.wait_ready()  # clients are served meanwhile
+        wait_until(lambda: member.problem("cleanup_policy"), "it is named", NAMED_SECONDS)
+        assert member.says(f"topic {group} has cleanup.policy=delete, and must have compact")
+        assert not member.state["holds"]
+        compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, group, incremental_configs=[compact])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+        wait_until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
+        assert not member.problem("cleanup_policy")
+        assert member.process.log(LOG_BYTES).count("the group of the fleet cannot be used") == 1
     finally:
         print(member.process.log())
         member.process.kill()

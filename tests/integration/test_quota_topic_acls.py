@@ -10,18 +10,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
-    AclBinding,
-    AclBindingFilter,
     AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
     ResourceType,
 )
 
 from tests.cluster import Cluster
 from tests.cluster.sasl import SASL, password
-from tests.support.guarded_cluster import guarded_cluster
+from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
 from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import Topic, rate_of, wait_until
@@ -39,24 +34,6 @@ def topic(guarded: Cluster, tmp_path: Path) -> Iterator[Topic]:
     quotas = {"alter_principals": ["admin"]}
     with Topic(guarded.bootstrap(SASL), tmp_path, cluster=login, quotas=quotas) as found:
         yield found
-
-
-def allow(cluster: Cluster, topic: str, operation: AclOperation) -> None:
-    """Allow an operation on the topics whose names begin so."""
-    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
-    binding = AclBinding(ResourceType.TOPIC, topic, prefixed, "User:sluice", "*", operation, allowed)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    for done in admin.create_acls([binding]).values():
-        done.result(30)
-
-
-def no_longer_allow(cluster: Cluster, topic: str, operation: AclOperation) -> None:
-    """Take that back."""
-    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
-    wanted = AclBindingFilter(ResourceType.TOPIC, topic, prefixed, "User:sluice", "*", operation, allowed)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    for done in admin.delete_acls([wanted]).values():
-        done.result(30)
 
 
 def says(process: SluiceProcess, text: str) -> bool:
@@ -85,23 +62,23 @@ def test_each_missing_permission_is_named_and_suffices_once_it_is_there(
 ) -> None:
     process = topic.start("first", ready=False)
     wait_until(lambda: says(process, f"an ACL denies Describe on topic {topic.name}"), "Describe is named")
-    allow(guarded, topic.name, AclOperation.DESCRIBE)
+    allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.DESCRIBE)
     wait_until(lambda: says(process, "does not exist, and an ACL denies Create"), "Create is named")
-    allow(guarded, topic.name, AclOperation.CREATE)
+    allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.CREATE)
     wait_until(lambda: says(process, "denies Read"), "Read is named")
-    allow(guarded, topic.name, AclOperation.READ)
+    allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.READ)
     wait_until(lambda: says(process, "denies DescribeConfigs"), "DescribeConfigs is named")
-    allow(guarded, topic.name, AclOperation.DESCRIBE_CONFIGS)
+    allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.DESCRIBE_CONFIGS)
     process.wait_ready()
     code, printed = set_rate(process, tmp_path, 5000)
     assert (code, f"an ACL denies Write on topic {topic.name}" in printed) == (1, True), printed
     assert process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied") == 1
-    allow(guarded, topic.name, AclOperation.WRITE)
+    allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.WRITE)
     wait_until(lambda: set_rate(process, tmp_path, 5000)[0] == 0, "it is altered")
     assert process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied") == 0
     wait_until(lambda: process.metric("sluice_audit_events_total", result="appended") == 1, "it is audited")
 
-    no_longer_allow(guarded, topic.name, AclOperation.READ)
+    no_longer_allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.READ)
     wait_until(
         lambda: process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied"),
         "it is noticed",

@@ -1,7 +1,7 @@
 """The executor on a simulated cluster, with a real journal, a clock of its own, and a kill wherever a test wants it.
 
     world = World(directory, cluster)
-    world.take(Move(...))           # as the desk leaves it: asked for, judged, its first step submitted
+    world.take(Move(...))           # as the API leaves it: asked for, judged, its first step submitted
     world.run()                     # until nothing is left
     world.kill_at = 7               # the seventh of all places where a kill makes a difference
 
@@ -60,7 +60,7 @@ class World:
         kill_at: the place at which the process is killed; 0: never.
         places: how many there have been.
         mute: whether submissions are carried out and not answered.
-        sent: what the desk sent to the broker last.
+        sent: what the API sent to the broker last.
         unreachable: no broker answers this process.
         late_rounds: rounds of the executor before a broker gets to see a request.
         conflict_wait_seconds_max: how long a request waits for another one to be judged, in real seconds.
@@ -153,7 +153,7 @@ class World:
         version: int = 1,
         lost: bool = False,
     ) -> AlterResponse:
-        """Have a request answered by the desk, with the simulated cluster as the broker behind the connection.
+        """Have a request answered by the API, with the simulated cluster as the broker behind the connection.
 
         Args:
             refusal: what the broker says instead of doing anything.
@@ -181,7 +181,7 @@ class World:
     ) -> AlterResponse:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
-        desk = ReassignmentApi(
+        api = ReassignmentApi(
             self.decides or self.decisions(),
             lambda work: started.append(loop.create_task(work)),
             read_beside,
@@ -190,13 +190,13 @@ class World:
         frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
         body = len(frame) - len(alter_reassignments.request_body(asked, version))
         self.sent = {}
-        first = await self._asked(desk, Question(KEY, version, 7, frame, body, "bob", False), started)
+        first = await self._asked(api, Question(KEY, version, 7, frame, body, "bob", False), started)
         assert isinstance(first, Forward), "a broker is asked before anything else"
         assert first.frame[14:18] == b"tool", "the caller's own client id"
         assert not alter_reassignments.read_request(first.frame, body, version).wanted
         allowed = AlterResponse(0, True, denial or Outcome(0, ""), [])
         told = alter_reassignments.write_response(allowed, version, 7)
-        found = await self._asked(desk, Question(KEY, version, 7, told, 0, "bob", False, first.plan), started)
+        found = await self._asked(api, Question(KEY, version, 7, told, 0, "bob", False, first.plan), started)
         if not isinstance(found, Forward):
             return alter_reassignments.read_response(found, version)
         sent = alter_reassignments.read_request(found.frame, body, version)
@@ -211,7 +211,7 @@ class World:
             return said
         told = alter_reassignments.write_response(said, version, 7)
         question = Question(KEY, version, 7, told, 0, "bob", False, found.plan)
-        answer = await self._asked(desk, question, started)
+        answer = await self._asked(api, question, started)
         assert not isinstance(answer, Forward), "a broker is asked twice at most"
         return alter_reassignments.read_response(answer, version)
 
@@ -221,11 +221,11 @@ class World:
         return LocalDecisions(self.journal, SimulatedAnswers(self), lambda: self.settings, self.wake, wait)
 
     async def _asked(
-        self, desk: ReassignmentApi, question: Question, started: list[asyncio.Task[None]]
+        self, api: ReassignmentApi, question: Question, started: list[asyncio.Task[None]]
     ) -> bytes | bytearray | Forward:
         answered: asyncio.Future[bytes | bytearray | Forward | Exception]
         answered = asyncio.get_running_loop().create_future()
-        desk.ask(question, answered.set_result)
+        api.ask(question, answered.set_result)
         await started[-1]
         found = await answered
         if isinstance(found, Exception):

@@ -135,7 +135,7 @@ def api_versions(
     return request(API_VERSIONS, version, body, correlation_id=correlation_id, client_id=client_id)
 
 
-def told(frame_bytes: bytes, throttle_at: int, throttle_ms: int) -> bytes:
+def with_throttle_time(frame_bytes: bytes, throttle_at: int, throttle_ms: int) -> bytes:
     """The same frame with another throttle time."""
     out = bytearray(frame_bytes)
     struct.pack_into(">i", out, throttle_at, throttle_ms)

@@ -1,9 +1,24 @@
 """A cluster with ACLs, for tests of missing rights."""
 
+from typing import Final
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
 from tests.cluster import Cluster, ClusterOptions
 from tests.cluster.sasl import SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS
 
-__all__ = ["guarded_cluster"]
+__all__ = ["allow", "guarded_cluster", "no_longer_allow"]
+
+_SLUICE: Final = "User:sluice"
+_SECONDS: Final = 30
 
 
 def guarded_cluster() -> Cluster:
@@ -16,3 +31,30 @@ def guarded_cluster() -> Cluster:
     return Cluster(
         ClusterOptions(nodes=1, listeners=SASL_LISTENERS, properties=properties, format_arguments=SASL_USERS)
     )
+
+
+def allow(
+    cluster: Cluster,
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation,
+    pattern: ResourcePatternType = ResourcePatternType.PREFIXED,
+) -> None:
+    """Allow Sluice's own user an operation; by default on everything whose name begins so."""
+    binding = AclBinding(kind, name, pattern, _SLUICE, "*", operation, AclPermissionType.ALLOW)
+    admin = AdminClient(
+        {"bootstrap.servers": cluster.bootstrap()}
+    )  # named: without it the calls are cancelled
+    for done in admin.create_acls([binding]).values():
+        done.result(_SECONDS)
+
+
+def no_longer_allow(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Take back what `allow` gave on everything whose name begins so."""
+    prefixed, allowed = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
+    wanted = AclBindingFilter(kind, name, prefixed, _SLUICE, "*", operation, allowed)
+    admin = AdminClient(
+        {"bootstrap.servers": cluster.bootstrap()}
+    )  # named: without it the calls are cancelled
+    for done in admin.delete_acls([wanted]).values():
+        done.result(_SECONDS)

@@ -29,7 +29,7 @@ class SimulatedTopic:
     Attributes:
         place: called before and after each effect; may raise, as a kill there.
         refuse, lose: how many of the next appends fail, without and with effect.
-        problem, write_problem: why it cannot be used.
+        problem, write_problem, fence_problem: why it cannot be read, appended to, or fenced.
     """
 
     def __init__(self) -> None:
@@ -40,6 +40,7 @@ class SimulatedTopic:
         self.refuse = self.lose = 0
         self.problem: Problem | None = None
         self.write_problem: Problem | None = None
+        self.fence_problem: Problem | None = None
 
     def journal(self, process: str, tenure: Callable[[], int], *, alone: bool = False) -> TopicJournal:
         """Open it, in a process of its own."""
@@ -106,6 +107,7 @@ class SimulatedWriter:
     def __init__(self, topic: SimulatedTopic) -> None:
         self._topic = topic
         self._epoch = 0
+        self.problem: Problem | None = None
 
     @property
     def open(self) -> bool:
@@ -114,8 +116,9 @@ class SimulatedWriter:
     def begin(self) -> "Future[None]":
         """Fence all others."""
         self._topic.place()
-        if self._topic.problem is not None:
-            return _failed(AppendError(self._topic.problem.text))
+        self.problem = self._topic.problem or self._topic.fence_problem
+        if self.problem is not None:
+            return _failed(AppendError(self.problem.text))
         self._topic.epoch += 1
         self._epoch = self._topic.epoch
         self._topic.place()

@@ -2,7 +2,7 @@
 
     talk = Playbook(channel_machine(producer_default=1000))
     talk.client(0, request, Pass(request), Wait(2000))
-    talk.broker(40, answer, Insert(told(answer, 1960)), Drop(len(answer)))
+    talk.broker(40, answer, Insert(with_throttle_time(answer, 1960)), Drop(len(answer)))
     talk.client(2000, b"")
 
 Each line shows one direction what it kept and what is new, does what the machine orders, as `proxy.net` does, and
@@ -29,6 +29,7 @@ from proxy.channel import (
     Verdict,
 )
 from proxy.channel.captured_channel import capture
+from proxy.channel.requests import Handled, RequestDirection
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -144,6 +145,11 @@ def _made(channel: Machine) -> Channel:
     """The one place in which tests look into a channel: at what it was made with, and at what it owes."""
     assert isinstance(channel, Channel)
     return channel
+
+
+def requests_of(channel: Machine, handled: Handled) -> RequestDirection:
+    """Another request direction of a channel, which calls `handled` after its requests."""
+    return RequestDirection(_made(channel).state, handled)
 
 
 def next_owed(channel: Machine) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ __all__ = ["finished", "outstanding"]
 def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     """A request that the broker has."""
     channel = channel_machine()
-    channel.state.now_ns = sent_ns
+    channel.requests.receive(bytearray(), 0, 0, sent_ns)  # the time at which its shell has read last
     return Probe(channel.requests, FETCH, 100, None, wait_ns)
 
 

@@ -94,7 +94,8 @@ class SluiceSettings:
         text = [
             _table("[cluster]", {"bootstrap": self.bootstrap, **self.cluster}),
             _table("[[listeners]]", listener),
-            _table("[quotas]", {"file": str(directory / "quotas.toml"), **self.quotas}),
+            # As Kafka's brokers count, which tests compare with.
+            _table("[quotas]", {"file": str(directory / "quotas.toml"), "scope": "broker", **self.quotas}),
             _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
             *(_table(f"[{name}]", keys) for name, keys in self.sections.items()),
         ]
@@ -248,5 +249,5 @@ def command_line(
     given = [word for quota in quotas for word in ("--quota", quota)]
     return [
         *("--bootstrap-server", bootstrap, "--listen", f"{HOST}:{ports.bootstrap}"),
-        *("--policy", policy, "--admin", f"{HOST}:{ports.admin}", *given),
+        *("--policy", policy, "--scope", "broker", "--admin", f"{HOST}:{ports.admin}", *given),
     ]

@@ -49,15 +49,26 @@ class Topic:
         for process in self._open:
             process.__exit__(None, None, None)
 
-    def start(self, name: str, bootstrap: str = "", *, ready: bool = True) -> SluiceProcess:
-        """Start a process; its snapshot is in a directory of this name."""
+    def start(
+        self,
+        name: str,
+        bootstrap: str = "",
+        *,
+        ready: bool = True,
+        sections: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> SluiceProcess:
+        """Start a process; its snapshot is in a directory of this name.
+
+        Args:
+            sections: more tables of its configuration.
+        """
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         settings = SluiceSettings(
             bootstrap or self.bootstrap,
             quotas={"store": "topic", "topic": self.name, "audit_topic": self.audit, **self.quotas},
             cluster=self.cluster,
-            sections={"state": {"directory": str(directory)}},
+            sections={"state": {"directory": str(directory)}, **(sections or {})},
         )
         path = settings.write(directory)
         lines = [line for line in path.read_text().splitlines() if not line.startswith("file =")]
@@ -94,12 +105,18 @@ def rate_of(process: SluiceProcess, client_id: str) -> float | None:
     return next(iter(found.values()), {}).get("producer_byte_rate")
 
 
-def wait_until(holds: Callable[[], object], what: str, seconds: float = _SECONDS_MAX) -> float:
-    """Wait until something holds; return how long that took."""
+def wait_until(
+    holds: Callable[[], object], what: str, seconds: float = _SECONDS_MAX, pause: float = 0.01
+) -> float:
+    """Wait until something holds; return how long that took.
+
+    Args:
+        pause: between two looks, in seconds.
+    """
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < seconds, what
-        time.sleep(0.01)
+        time.sleep(pause)
     return time.monotonic() - began
 
 
