@@ -13,6 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from tests.bench import machine, report
+from tests.bench.lanes import OTHER_PYTHON
 from tests.bench.options import SECTIONS, Options, parse
 from tests.bench.process import raise_descriptor_limit
 from tests.bench.results import Outcome
@@ -67,6 +68,8 @@ def main() -> int:
         console.print(f"[red]{problem}[/red]")
         return 1
     facts = machine.describe()
+    if options.python:
+        facts.append((OTHER_PYTHON, machine.interpreter(options.python)))
     facts += [(f"left out: {name}", why) for name, why in left_out.items()]
     facts.append(("descriptors", str(descriptors)))
     facts.append(

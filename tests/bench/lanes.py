@@ -30,6 +30,7 @@ __all__ = [
     "HAPROXY_SASL",
     "HAPROXY_TLS",
     "NODE",
+    "OTHER_PYTHON",
     "SIDECAR",
     "SLUICE",
     "SLUICE_SASL",
@@ -49,6 +50,7 @@ SLUICE: Final = "Sluice"
 SIDECAR: Final = "Sluice, sidecar"
 CAPTURING: Final = "Sluice, capturing"
 UNPRIVILEGED: Final = "Sluice, ordinary user"
+OTHER_PYTHON: Final = "Sluice, --python"
 HAPROXY_SASL: Final = "HAProxy, SASL"
 SLUICE_SASL: Final = "Sluice, SASL"
 HAPROXY_TLS: Final = "HAProxy, TLS"
@@ -72,7 +74,7 @@ class LanePorts:
     haproxy: int
     sidecar: int
     gateway: int
-    unprivileged: int  # or of the one that captures: they are not in one run
+    unprivileged: int  # or of the one that captures, or has another Python: they are not in one run
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,23 @@ class Lanes:
 
     Args:
         capture: what capture costs is to be measured: beside the gateway there is one that captures, and no other.
+        python: the interpreter of one more gateway, in place of the one of an ordinary user.
 
     Attributes:
         subject: the lane that the bars are for.
     """
 
-    def __init__(self, cluster: Cluster, ports: LanePorts, directory: Path, *, capture: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        ports: LanePorts,
+        directory: Path,
+        *,
+        capture: bool = False,
+        python: str = "",
+    ) -> None:
         self._capture = capture
+        self._python = python
         self.subject = CAPTURING if capture else SLUICE
         self._cluster = cluster
         self._ports = ports
@@ -113,6 +125,7 @@ class Lanes:
             SIDECAR: self._sidecar,
             UNPRIVILEGED: self._ordinary,
             CAPTURING: self._capturing,
+            OTHER_PYTHON: self._other_python,
             HAPROXY_SASL: self._haproxy_sasl,
             SLUICE_SASL: self._gateway_sasl,
             HAPROXY_TLS: self._haproxy_tls,
@@ -124,6 +137,8 @@ class Lanes:
         """Return those of `names` that can be run here; why not is in `missing`."""
         if self._capture:
             names = (*(name for name in names if name not in (SIDECAR, UNPRIVILEGED)), CAPTURING)
+        elif self._python:
+            names = (*(name for name in names if name != UNPRIVILEGED), OTHER_PYTHON)
         return [name for name in names if self._can(name)]
 
     @property
@@ -204,6 +219,10 @@ class Lanes:
     def _ordinary(self) -> tuple[list[str], int, int]:
         first = self._ports.unprivileged
         return [*_as_nobody(), *self._sluice("ordinary", first)], first + 1 + NODE, first
+
+    def _other_python(self) -> tuple[list[str], int, int]:
+        first = self._ports.unprivileged
+        return [self._python, *self._sluice("other-python", first)[1:]], first + 1 + NODE, first
 
     def _capturing(self) -> tuple[list[str], int, int]:
         first = self._ports.unprivileged

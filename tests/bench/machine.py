@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ from typing import Final
 from tests.bench import haproxy
 from tests.cluster.jars import java
 
-__all__ = ["describe"]
+__all__ = ["describe", "host", "interpreter"]
 
 _PACKAGES: Final = ("uvloop", "kafka-python", "confluent-kafka")
 _LIBRARIES: Final = Path("tests/cluster/libs")
@@ -46,19 +47,32 @@ def _package(name: str) -> str:
         return "not installed"
 
 
-def describe(cluster: str = "one broker, one replica") -> list[tuple[str, str]]:
-    """Return pairs of a name and a value; `cluster` says what Kafka's part in the run was."""
-    proxy = haproxy.find()
+def interpreter(python: str) -> str:
+    """Return an interpreter's version, build and compiler; builds of one version may differ by a fifth in speed."""
+    return _first_line(python, "-c", "import sys; print(sys.version.replace(chr(10), ' '))")
+
+
+def host() -> list[tuple[str, str]]:
+    """Return pairs of a name and a value, without Kafka and HAProxy."""
     packages = ", ".join(f"{name} {_package(name)}" for name in _PACKAGES)
     return [
         ("date", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ("commit", _first_line("git", "describe", "--always", "--dirty")),
-        (
-            "machine",
-            f"{os.cpu_count()} × {_processor()}, {_memory_gib()} GiB, shared with broker and clients",
-        ),
+        ("machine", f"{os.cpu_count()} × {_processor()}, {_memory_gib()} GiB"),
         ("kernel", f"Linux {platform.release()}"),
-        ("Python", f"{platform.python_version()}; {packages}"),
+        ("Python", f"{interpreter(sys.executable)}; {packages}"),
+    ]
+
+
+def describe(cluster: str = "one broker, one replica") -> list[tuple[str, str]]:
+    """Return pairs of a name and a value; `cluster` says what Kafka's part in the run was."""
+    proxy = haproxy.find()
+    facts = [
+        (name, f"{value}, shared with broker and clients" if name == "machine" else value)
+        for name, value in host()
+    ]
+    return [
+        *facts,
         ("Kafka", f"{_kafka()} ({cluster}); {_first_line(java(), '-version')}"),
         ("HAProxy", _first_line(proxy, "-v") if proxy else haproxy.HINT),
     ]

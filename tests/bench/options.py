@@ -46,6 +46,7 @@ class Options:
     metadata_partitions: int = 10_000
     metadata_seconds: float = 8.0
     capture: bool = False  # beside the gateway there is one that writes down what passes, and no other Sluice
+    python: str = ""  # the interpreter of one more gateway
     write: bool = True
     document: Path = DOCUMENT
 
@@ -113,18 +114,26 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--only", type=sections, help=f"of {','.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="how often every lane takes its turn (default 5, quick 1)")
     parser.add_argument(
+        "--python",
+        default="",
+        metavar="FILE",
+        help="one more gateway, run by this interpreter, which needs the packages of requirements/run.txt",
+    )
+    parser.add_argument(
         "--write", action="store_true", help="write the document even if the run is not complete"
     )
     parser.add_argument("--document", type=Path, default=DOCUMENT)
     given = parser.parse_args(arguments)
     if given.identities and given.capture:
         parser.error("--identities and --capture are runs of their own")
+    if given.python and (given.capture or given.identities):
+        parser.error("--python is for the data path")
     whole = frozenset(IDENTITIES if given.identities else CAPTURED if given.capture else DATA_PATH)
     only = whole if given.only is None else given.only
     # A part of a run must not replace the table of a whole one unasked.
     write = given.write or (not given.quick and only == whole)
     block = "identities" if given.identities else "bench"
-    options = Options(only=only, block=block, write=write, document=given.document)
+    options = Options(only=only, block=block, python=given.python, write=write, document=given.document)
     if given.capture:
         options = captured(options)
     if given.quick:

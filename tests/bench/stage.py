@@ -116,6 +116,5 @@ def stage(options: Options, console: Console) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, Cluster(wanted) as cluster:
         directory = Path(name)
         directory.chmod(0o755)  # the proxy that runs as an ordinary user reads its configuration here
-        yield Stage(
-            options, cluster, Lanes(cluster, ports, directory, capture=options.capture), directory, console
-        )
+        lanes = Lanes(cluster, ports, directory, capture=options.capture, python=options.python)
+        yield Stage(options, cluster, lanes, directory, console)

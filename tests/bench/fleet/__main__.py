@@ -1,10 +1,11 @@
 """`make fleet`: one quota over members and workers, on real brokers.
 
-    python -m tests.bench.fleet [shapes] [faults] [workers]
+    python -m tests.bench.fleet [shapes] [faults] [workers] [holder] [quotas]
 
 `shapes`: how exact it is with several members and workers, beside one process. `faults`: what clients get while
-workers, members, the holder and a broker are killed or stopped. `workers`: what several workers cost. A whole part is
-written into docs/benchmarks.md, a smaller choice only with `--write`.
+workers, members, the holder and a broker are killed or stopped. `workers`: what several workers cost. `holder`: what
+leasing to 16 members costs. `quotas`: how soon an alteration holds at another member, and a start with 100,000
+entities. A whole part is written into docs/benchmarks.md, a smaller choice only with `--write`.
 """
 
 import argparse
@@ -18,14 +19,14 @@ from rich.console import Console
 from tests.bench import machine
 from tests.bench import report as screen
 from tests.bench.accuracy.options import KIP13, SCHEDULE, Options
-from tests.bench.fleet import fault_table, faults, shapes, workers
+from tests.bench.fleet import fault_table, faults, holder, quotas, shapes, workers
 from tests.bench.options import DOCUMENT
 from tests.bench.results import Outcome
 from tests.cluster import MissingPrerequisiteError, processes
 
 __all__ = ["main"]
 
-_PARTS: Final = ("shapes", "faults", "workers")
+_PARTS: Final = ("shapes", "faults", "workers", "holder", "quotas")
 _SHAPES: Final = "1x1,1x2,2x1,2x2"
 _SECONDS: Final = 75
 _WORKERS: Final = "1,2,4"
@@ -84,12 +85,30 @@ def play_workers(given: argparse.Namespace, console: Console) -> tuple[Outcome, 
     return workers.report(workers.measure(counts, console)), given.workers == _WORKERS, ""
 
 
+def play_holder(_: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return what the holder costs, and no picture."""
+    return holder.report(holder.measure(console)), True, ""
+
+
+def play_quotas(_: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return how soon members have the same quotas, and no picture."""
+    return quotas.report(quotas.measure(console)), True, ""
+
+
 _PLAY: Final[Mapping[str, Callable[[argparse.Namespace, Console], tuple[Outcome, bool, str]]]] = {
     "shapes": play_shapes,
     "faults": play_faults,
     "workers": play_workers,
+    "holder": play_holder,
+    "quotas": play_quotas,
 }
-_BROKERS: Final = {"shapes": "one broker, one replica", "faults": "three brokers", "workers": "not used"}
+_BROKERS: Final = {
+    "shapes": "one broker, one replica",
+    "faults": "three brokers",
+    "workers": "not used",
+    "holder": "not used",
+    "quotas": "three brokers",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

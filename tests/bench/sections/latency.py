@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.bench.figures import median
-from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, SIDECAR, SLUICE
+from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, OTHER_PYTHON, SIDECAR, SLUICE
 from tests.bench.results import MISSING, Bar, Outcome, Table
 from tests.bench.sections.throughput import rotated
 from tests.bench.stage import Stage
@@ -59,7 +59,7 @@ def over_haproxy(middle: Middle, subject: str) -> float | None:
 
 def _table(middle: Middle, rate: str) -> Table:
     rows = []
-    for lane in [name for name in (*LANES, CAPTURING) if name in middle]:
+    for lane in [name for name in (*LANES, CAPTURING, OTHER_PYTHON) if name in middle]:
         total = [f"{middle[lane][name]:.2f}" for name in PERCENTILES]
         added = [
             MISSING if lane == DIRECT else f"{middle[lane][name] - middle[DIRECT][name]:+.2f}"

@@ -79,39 +79,39 @@ def _beside(stage: Stage, lane: Lane) -> dict[str, float]:
         asks.say(f"metadata {seconds} {_ASK_PAUSE_SECONDS}")
         produces.say(f"open {seconds} {_PRODUCE_RATE}")
         beside = json.loads(produces.hear())
-        answer = json.loads(asks.hear())
+        responded = json.loads(asks.hear())
     return {
         "p50 alone": alone["p50"],
         "p99 alone": alone["p99"],
         "p50": beside["p50"],
         "p99": beside["p99"],
         "max": beside["max"],
-        "answer p50": answer["p50"],
-        "answer bytes": answer["bytes"],
-        "answers": answer["count"],
+        "response p50": responded["p50"],
+        "response bytes": responded["bytes"],
+        "responses": responded["count"],
     }
 
 
 def _scripted_table(partitions: int, ordered: list[float]) -> Table:
     cells = tuple(f"{percentile(ordered, percent):.3f}" for percent in (50, 99, 100))
     columns = ("partitions", "brokers", "p50 ms", "p99 ms", "max ms")
-    note = "Only the head of the answer is read and replaced; topics and partitions pass untouched."
+    note = "Only the head of the response is read and replaced; topics and partitions pass untouched."
     return Table(
         "Metadata: the rewriting alone", columns, ((f"{partitions:,}", str(_BROKERS), *cells),), note
     )
 
 
 def _live_table(live: dict[str, dict[str, float]]) -> Table:
-    keys = ("p50 alone", "p99 alone", "p50", "p99", "max", "answer p50")
+    keys = ("p50 alone", "p99 alone", "p50", "p99", "max", "response p50")
     rows = tuple(
         (
             lane,
             *(f"{mine[key]:.2f}" for key in keys),
-            f"{mine['answer bytes'] / 1e3:.0f}",
-            f"{mine['answers']:.0f}",
+            f"{mine['response bytes'] / 1e3:.0f}",
+            f"{mine['responses']:.0f}",
         )
         for lane, mine in live.items()
     )
-    columns = ("lane", *(f"{key} ms" for key in keys), "answer kB", "answers")
+    columns = ("lane", *(f"{key} ms" for key in keys), "response kB", "responses")
     note = f"Produce at {_PRODUCE_RATE:g}/s over four connections, alone and beside a client that asks for everything."
     return Table("Metadata: what others notice", columns, rows, note)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench import perf_tools
 from tests.bench.figures import median
-from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, SIDECAR, SLUICE, UNPRIVILEGED, Lane
+from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, OTHER_PYTHON, SIDECAR, SLUICE, UNPRIVILEGED, Lane
 from tests.bench.process import cpu_seconds
 from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.stage import Stage
@@ -112,7 +112,7 @@ def _report(stage: Stage, what: str, limit: float, figures: dict[str, Figures]) 
     speed = {name: median(mine.megabytes_per_second) for name, mine in figures.items()}
     cpu = {name: median(mine.cpu_per_gigabyte) for name, mine in figures.items() if mine.cpu_per_gigabyte}
     rows = []
-    for name in [lane for lane in (*LANES, CAPTURING) if lane in figures]:
+    for name in [lane for lane in (*LANES, CAPTURING, OTHER_PYTHON) if lane in figures]:
         to_haproxy = ratio(cpu.get(name), cpu.get(HAPROXY))
         rows.append(
             (
