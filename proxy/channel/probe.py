@@ -124,7 +124,7 @@ class ProbedLog:
     __slots__ = ("_asked", "_began_ns", "_probes", "_stopped_ns")
 
     def __init__(self) -> None:
-        self._probes: list[Probe] = []
+        self._probes: list[Probe] | None = None  # None for most channels, which are idle
         self._asked = 0
         self._began_ns = self._stopped_ns = 0
 
@@ -144,7 +144,9 @@ class ProbedLog:
 
     def add(self, probe: Probe) -> None:
         """Note that a response has begun."""
-        if len(self._probes) < PROBED_MAX:
+        if self._probes is None:
+            self._probes = [probe]
+        elif len(self._probes) < PROBED_MAX:
             self._probes.append(probe)
 
     def take(self, now_ns: int) -> Probed:
@@ -152,7 +154,7 @@ class ProbedLog:
         if not self._probes:
             return NONE_PROBED
         taken = Probed(self._probes, self._missed(now_ns))
-        self._probes = []
+        self._probes = None
         return taken
 
     def _missed(self, now_ns: int) -> int:

@@ -185,7 +185,7 @@ class ChannelState:
         self._question_bytes = 0  # of the request at the shell
         self.question: Question | None = None
         self.forward: bytes | None = None
-        self._identities: list[Identity] = []  # nearly always one
+        self._identities: tuple[Identity, ...] = ()  # nearly always one
         self.identity: Identity | None = None
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
@@ -209,7 +209,7 @@ class ChannelState:
             self._client_ids_bytes += len(key) + _IDENTITY_BYTES
             self.kept_bytes += len(key) + _IDENTITY_BYTES
         identity = Identity(key, quota)
-        self._identities.append(identity)
+        self._identities = (*self._identities, identity)
         identity.produce.connection = identity.fetch.connection = self.virtual_time
         identity.produce.hold_ms_max = self.mute_limits.hold_ms_max
         return identity
@@ -240,7 +240,7 @@ class ChannelState:
         """Remove the flows of all identities: the channel closes, or has used too many client ids."""
         for identity in self._identities:
             identity.leave(now_ms)
-        self._identities.clear()
+        self._identities = ()
         self.virtual_time.settle(now_ms)
         self.kept_bytes -= self._client_ids_bytes
         self._client_ids_bytes = 0

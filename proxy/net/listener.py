@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from proxy.channel import ANY_BROKER, ChannelSettings
 from proxy.clock import now_ms
@@ -36,6 +36,8 @@ _ACCEPTS_A_TURN: Final = 64
 _BACKLOG: Final = 1024
 _NO_DESCRIPTOR_PAUSE_SECONDS: Final = 0.5
 _NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,9 @@ class Listener:
         self._shared = shared
         self._connections = connections
         self._sockets: dict[int, socket.socket] = {}
+        self._last_settings = _Last[ChannelSettings]()
+        self._last_route = _Last[Route]()
+        self._on_closed = self._ended  # one object in memory, not one for each connection
         self._accept_failure = ""  # why accepts fail now
         self._next_route: NextRoute = partial(self._route, ANY_BROKER)
         self._requirements = (
@@ -197,12 +202,12 @@ class Listener:
         shared = self._shared
         name = self._options.name
         settings = self._settings(route.broker)
-        settings = replace(
-            settings, address=address_of(peer[0]), user=settings.user if user is None else user
-        )
+        user = settings.user if user is None else user
+        settings = self._last_settings.shared(replace(settings, address=address_of(peer[0]), user=user))
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
-        connection = Connection(client, where, route, settings, shared, self._ended, next_route, tap)
+        route = self._last_route.shared(route)
+        connection = Connection(client, where, route, settings, shared, self._on_closed, next_route, tap)
         self._connections.add(connection, peer[0])
         shared.stats.connections[name] += 1
         shared.stats.connections_total[name] += 1
@@ -232,6 +237,23 @@ class Listener:
     def _listen_again(self, broker: int, sock: socket.socket) -> None:
         if self._sockets.get(broker) is sock:
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
+
+
+class _Last(Generic[T]):
+    """The last object of a kind: connections of one client share it instead of an equal one each."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: T | None = None
+
+    def shared(self, new: T) -> T:
+        """Return the last object if it is equal to `new`; otherwise `new`, which is the last one from now on."""
+        last = self._last
+        if last is not None and last == new:
+            return last
+        self._last = new
+        return new
 
 
 def refuse_taken_ports(options: ListenerOptions) -> None:
