@@ -6,11 +6,12 @@ cluster Sluice's packages are sent along, so that its workers need only pyarrow,
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -22,11 +23,14 @@ from offline.interrupts import held_interrupt
 from offline.noise import without_noise
 from offline.options import SparkOptions
 
-__all__ = ["cores", "spark_session"]
+__all__ = ["cores", "java_options", "spark_session"]
 
 _PACKAGES: Final = ("protocol", "quotas", "offline")
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PARTITIONS_A_CORE: Final = 4
+_LOG4J: Final = Path(__file__).parent / "log4j2.properties"
+_JVM_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
 
 @contextmanager
@@ -64,8 +68,26 @@ def cores(spark: SparkSession) -> int:
     return max(1, int(spark.sparkContext.defaultParallelism))
 
 
+def java_options(environment: Mapping[str, str], *, local: bool, verbose: bool) -> list[str]:
+    """Return the options of the driver's JVM.
+
+    In local mode the driver does the work, which needs throughput, not short pauses: the parallel collector takes a
+    tenth less time than the JVM's default, G1. It is left out if the environment names a collector: with two, the JVM
+    does not start.
+
+    >>> java_options({}, local=True, verbose=True)
+    ['-XX:+UseParallelGC']
+    >>> java_options({"JAVA_TOOL_OPTIONS": "-Xss1m -XX:+UseZGC"}, local=True, verbose=True)
+    []
+    """
+    found = [] if verbose else [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
+    chosen = any(_COLLECTOR.search(environment.get(name, "")) for name in _JVM_VARIABLES)
+    if local and not chosen:
+        found.append("-XX:+UseParallelGC")
+    return found
+
+
 def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
-    log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     found = {
         "spark.driver.memory": options.driver_memory,
         "spark.sql.session.timeZone": "UTC",
@@ -78,8 +100,9 @@ def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN" if options.verbose else "ERROR",
     }
-    if not options.verbose:
-        found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
+    java = java_options(os.environ, local=local, verbose=options.verbose)
+    if java:
+        found["spark.driver.extraJavaOptions"] = " ".join(java)
     if local:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if options.partitions:

@@ -40,7 +40,9 @@ _REQUEST_BYTES: Final = 16_384
 _HOG_SHARE: Final = 0.5
 _CLIENTS: Final = 300
 _REQUESTS_A_SECOND: Final = 2800
-_DONE: Final = re.compile(r"^(\w+): done in ([\d.]+) s$", re.MULTILINE)
+_DONE: Final = re.compile(
+    r"^(\w+): done in (?:(\d+) h ?)?(?:(\d+) min ?)?(?:([\d.]+) s)?(?:(\d+) ms)?$", re.MULTILINE
+)
 
 
 @dataclass(slots=True)
@@ -161,9 +163,17 @@ def run_pipeline(capture: Path, requests: int, cores: int, memory: str) -> Measu
         watcher.join()
         if child.returncode:
             raise RuntimeError(f"the pipeline failed:\n{said}")
-    found.stages = {name: float(seconds) for name, seconds in _DONE.findall(said)}
+    found.stages = stage_seconds(said)
     print(" | ".join(found.row()), file=sys.stderr, flush=True)
     return found
+
+
+def stage_seconds(said: str) -> dict[str, float]:
+    """Return the time of each stage in seconds, from the lines that the pipeline prints."""
+    return {
+        name: int(h or 0) * 3600 + int(m or 0) * 60 + float(s or 0) + int(ms or 0) / 1000
+        for name, h, m, s, ms in _DONE.findall(said)
+    }
 
 
 def _watch(pid: int, found: Measured, done: threading.Event) -> None:
