@@ -72,8 +72,9 @@ def test_consumer_that_waits_for_records_is_not_throttled(
     sluice: SluiceProcess, create_topic: CreateTopic
 ) -> None:
     client_id = f"waiting-{secrets.token_hex(4)}"
-    # It waits nearly all of the time; a tenth of that would be too much.
-    limit(sluice, client_id, 10.0)
+    # It waits nearly all of the time: half of that would be too much. What the broker works for it is far below, also
+    # on a machine with other load.
+    limit(sluice, client_id, 50.0)
     printed = tools.run(
         tools.CONSOLE_CONSUMER,
         *("--bootstrap-server", sluice.bootstrap, "--topic", create_topic(), "--timeout-ms", "10000"),
