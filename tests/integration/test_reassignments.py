@@ -143,8 +143,8 @@ def test_version_1_of_the_list_has_the_batch(
         found, batch = reassignments.read_batch(
             rig.asked(front.bootstrap, key, version, reassignments.EVERYTHING)
         )
-        assert found.ongoing["batch", 0] == ((3, 4, 1, 2), (3, 4), (1, 2))
-        return batch
+        # Of several workers, the one that is asked may learn of the batch a moment after the client was told.
+        return batch if found.ongoing["batch", 0] == ((3, 4, 1, 2), (3, 4), (1, 2)) else {}
 
     until(stepping, "a step")
     ((current, target),) = stepping().values()
