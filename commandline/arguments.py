@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-__all__ = ["FORMATS", "OldSpelling", "Parser", "add_format", "add_old_json", "warn_old_spelling"]
+__all__ = ["FORMATS", "OldSpelling", "Parser", "add_format", "add_old_json", "commands", "warn_old_spelling"]
 
 FORMATS: Final = ("table", "json")
 
@@ -41,18 +41,18 @@ class Parser(argparse.ArgumentParser):
         """Parse the arguments; print the usage of the command and exit if one is unknown."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            command = next(one for one in _commands(self) if one.prog == options.program)
+            command = next(one for one in commands(self) if one.prog == options.program)
             command.error(f"unknown arguments: {' '.join(unknown)}{_guess(command, unknown)}")
         return options
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Yield the parser and the parsers of all its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                yield from _commands(command)
+                yield from commands(command)
 
 
 def _guess(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:

@@ -1,23 +1,12 @@
 """Arguments that every command has alike: defaults in the help, and old spellings."""
 
 import argparse
-from collections.abc import Iterator
 
 import pytest
 
-from commandline.arguments import Parser, add_format
+from commandline.arguments import Parser, add_format, commands
 from offline.cli import parser as offline_parser
 from proxy.cli import parser as proxy_parser
-
-
-def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parser and those of its commands."""
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from commands(command)
-
 
 ALL = [*commands(proxy_parser()), *commands(offline_parser())]
 
