@@ -49,12 +49,18 @@ def software(buf: Buffer, body: int, end: int, version: int) -> str:
     return f"{name[0].decode('ascii')} {its_version[0].decode('ascii')}"
 
 
-def rewrite(frame: bytes, version: int, offered: Mapping[int, int] = _NOTHING) -> bytes:
+def rewrite(
+    frame: bytes,
+    version: int,
+    offered: Mapping[int, int] = _NOTHING,
+    newest_offered: Mapping[int, int] = _NOTHING,
+) -> bytes:
     """Return a whole frame with reduced ranges.
 
     Args:
         version: the version of the request; a broker that does not support it responds in version 0 with error 35.
         offered: the newest versions that Sluice supports beyond the broker, by API key.
+        newest_offered: the newest versions that are offered although broker and Sluice support later ones.
     """
     end = len(frame)
     pos = response_body_start(frame, 0, end, API_VERSIONS, version)
@@ -67,7 +73,7 @@ def rewrite(frame: bytes, version: int, offered: Mapping[int, int] = _NOTHING) -
         tags_pos = skip(pos, _KEY.size, end)
         api_key, oldest, newest = _KEY.unpack_from(frame, pos)
         pos = skip_tags(frame, tags_pos, end) if compact else tags_pos
-        newest = min(newest, MAX_VERSION.get(api_key, -1))
+        newest = min(newest, MAX_VERSION.get(api_key, -1), newest_offered.get(api_key, newest))
         if api_key in offered:
             newest = max(newest, offered[api_key])
         if oldest <= newest:

@@ -22,6 +22,9 @@ If `sizes` is given, the walk counts the bytes of each topic there: name or id, 
 not depend on how the stream is cut. A topic's sum is complete when its last byte was passed, all of them when the walk
 is `done`. `full` means that a feed has ended early: the relay calls `take_sizes`, and continues.
 
+If a `watch` is set, it is shown the place of each topic's name or id, once, and may put another of the same length
+there; the walk then goes on to the end of the frame.
+
 If a `sink` is given, each partition is reported to it as soon as the length of its records is known.
 """
 
@@ -54,6 +57,9 @@ _STEPS: Final = range(STEPS_MAX)
 
 Sizes = dict[bytes, int]
 """The bytes of each topic, by its name or id as bytes of the frame."""
+
+TopicWatch = Callable[[bytearray | memoryview, int, int], None]
+"""Is shown a topic's name or id: the buffer, and where in it they begin and end."""
 
 
 class FullError(Exception):
@@ -111,6 +117,7 @@ class Walk:
         "paused",
         "sink",
         "sizes",
+        "watch",
     )
 
     # Steps by state: (walk, buf, pos, limit) -> the position after the part.
@@ -136,6 +143,7 @@ class Walk:
         """
         self.sizes = sizes
         self.sink = sink
+        self.watch: TopicWatch | None = None
         self._name = OTHER_TOPICS  # the current topic, for the sink
         self.by_id = by_id
         self._topic_key: bytes | None = (
@@ -263,7 +271,7 @@ class Walk:
 
     def _ends_early(self, after: int) -> bool:
         """Whether the walk ends at this last partition of its topic, whose records end at `after`."""
-        if self._topics != 1 or after > self._frame_end or self._rest_is_read():
+        if self._topics != 1 or after > self._frame_end or self.watch is not None or self._rest_is_read():
             return False
         self.done = True
         return True
@@ -279,6 +287,8 @@ class Walk:
             self._open_topic(buf, start, stop, pos)
         if self.sink is not None:
             self._name = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
+        if self.watch is not None:
+            self.watch(buf, start, stop)
         self._begin_partitions(partitions)
         return after
 

@@ -35,6 +35,7 @@ from proxy.channel.factory import channel_for
 from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, complete_frame
 from proxy.channel.observer import Muting
+from proxy.channel.own import OwnNames, own_names
 from proxy.channel.parsing import AGAIN, Job
 from proxy.channel.probe import NONE_PROBED, Probe, Probed
 from proxy.channel.reassignments import OngoingMoves, ShownMove
@@ -64,6 +65,7 @@ __all__ = [
     "Machine",
     "Muting",
     "OngoingMoves",
+    "OwnNames",
     "PeerError",
     "Probe",
     "Probed",
@@ -78,4 +80,5 @@ __all__ = [
     "Verdict",
     "channel_for",
     "complete_frame",
+    "own_names",
 ]

@@ -18,6 +18,8 @@ __all__ = [
     "AUTO_CREATED_RESPONSE_BYTES_MAX",
     "BROKERS_BYTES_MAX",
     "FRONT_BYTES_MAX",
+    "GUARDED_REQUEST_BYTES_MAX",
+    "GUARDED_RESPONSE_BYTES_MAX",
     "KEPT_BYTES_MAX",
     "REPLICA_FETCH_BYTES_MAX",
     "REQUEST_BYTES_MAX",
@@ -79,6 +81,9 @@ RESPONSE_BYTES_MAX: Final[Mapping[int, int]] = {
     api.SASL_AUTHENTICATE: 512 * _KIB,
 }
 
+# Where something is Sluice's own, a request that may name it in any of its items, and a response to one that did.
+GUARDED_REQUEST_BYTES_MAX: Final = 4 * _MIB
+GUARDED_RESPONSE_BYTES_MAX: Final = 8 * _MIB
 # A follower's Fetch: 100,000 replicas are 4 MB.
 REPLICA_FETCH_BYTES_MAX: Final = 8 * _MIB
 # Of a Metadata response, the array of brokers before the topics: 1,000 brokers are 60 kB.
@@ -92,6 +97,7 @@ AUTO_CREATED_RESPONSE_BYTES_MAX: Final = _MIB
 KEPT_BYTES_MAX: Final = max(
     *REQUEST_BYTES_MAX.values(),
     *RESPONSE_BYTES_MAX.values(),
+    GUARDED_RESPONSE_BYTES_MAX,
     REPLICA_FETCH_BYTES_MAX,
     SIZES_RESPONSE_BYTES_MAX,
 )

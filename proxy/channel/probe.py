@@ -30,6 +30,7 @@ class Probe(Owed):
         wait_ns: the time that it asks the broker to wait; or ANY_WAIT.
         took_ns: the time at the broker, with that wait; -1 while the broker has it.
         waited_ns: the part of `took_ns` that may be that wait.
+        acks_all: whether it is a Produce whose response waits for followers too.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Probe(Owed):
         "_no_wait_bytes",
         "_owed",
         "_requests",
+        "acks_all",
         "key",
         "request_bytes",
         "response_bytes",
@@ -54,6 +56,8 @@ class Probe(Owed):
         owed: Owed | None,
         wait_ns: int = 0,
         no_wait_bytes: int = 0,
+        *,
+        acks_all: bool = False,
     ) -> None:
         state = requests.state
         self._requests = requests
@@ -61,6 +65,7 @@ class Probe(Owed):
         self._depth = max(1, len(state.in_flight))
         self._no_wait_bytes = no_wait_bytes
         self.key = key
+        self.acks_all = acks_all
         self.request_bytes = request_bytes
         self.response_bytes = 0
         self.sent_ns = state.now_ns

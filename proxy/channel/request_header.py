@@ -39,10 +39,12 @@ class RequestReader(ChannelDirection, ABC):
         """Owe the response to a request that is forwarded unchanged.
 
         Raises:
-            PeerError: the API is unknown, in a gateway.
+            PeerError: the API is unknown, in a gateway or where something is Sluice's own.
         """
-        if key not in API_NAMES and self.state.settings.address_map is not None:
-            # Its response may contain addresses that bypass the proxy; a broker would close the connection too.
+        settings = self.state.settings
+        if key not in API_NAMES and (settings.address_map is not None or settings.own is not None):
+            # Its response may contain addresses that bypass the proxy, or the request a name of Sluice's own; a broker
+            # would close the connection too.
             raise PeerError("unknown_api", f"API key {key}, version {version}")
         self.state.in_flight.append((correlation_id, version, None))
         self.counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1

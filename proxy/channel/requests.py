@@ -14,6 +14,7 @@ from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSH
 from protocol.header import REQUEST_HEAD, RequestHead
 from proxy.channel.direction import NS_PER_MS, WALK
 from proxy.channel.errors import PeerError
+from proxy.channel.guard import GUARDED_HANDLERS
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import REQUEST_FOLLOWS, bare_token
 from proxy.channel.handlers.share import waits_muted
@@ -32,7 +33,6 @@ __all__ = ["Handled", "RequestDirection"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = HEAD_BYTES
-_HANDLER: Final = REQUEST_HANDLERS.get  # bound once: for an imported name each call would bind it again
 Handled: TypeAlias = "Callable[[RequestDirection, Buffer, int, int, int, RequestHead, int], int]"
 _BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
@@ -40,7 +40,7 @@ _BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE
 class RequestDirection(RequestReader):
     """The requests on their way to the broker."""
 
-    __slots__ = ("_client_id", "_client_id_length", "_handled")
+    __slots__ = ("_client_id", "_client_id_length", "_handled", "_handler_of")
 
     def __init__(self, state: ChannelState, handled: Handled = measure) -> None:
         """Create the request direction of a client's channel.
@@ -51,6 +51,8 @@ class RequestDirection(RequestReader):
         """
         super().__init__(state)
         self._handled = handled
+        # Bound once, and not looked up for each request.
+        self._handler_of = (REQUEST_HANDLERS if state.settings.own is None else GUARDED_HANDLERS).get
         self._client_id = b""
         self._client_id_length = -1  # no request was seen yet, or the last one had no client id
 
@@ -64,7 +66,7 @@ class RequestDirection(RequestReader):
             if verdict.passthrough or self.walk is not None:
                 verdict.passing = pos - start
                 return verdict
-        in_flight, version_now = state.in_flight, state.engine.version
+        in_flight, version_now, handler_of = state.in_flight, state.engine.version, self._handler_of
         while True:
             if state.mute_until_ms > now_ms and self._wait_muted(buf, pos, end):
                 break
@@ -92,7 +94,7 @@ class RequestDirection(RequestReader):
                 body = self._identify(buf, pos, end, head, now_ms)
                 if not body:
                     break
-            handler = _HANDLER(key)
+            handler = handler_of(key)
             if handler is None:
                 self.owe_unchanged(key, version, correlation_id)
             else:

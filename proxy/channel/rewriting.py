@@ -16,20 +16,20 @@ class Rewritten(Owed):
 
     Args:
         key: the API key, for the longest frame that is kept.
-        argument: returns the function's arguments from the channel's settings; None for no arguments.
+        arguments: returns the function's further arguments from the channel's settings; None for no arguments.
     """
 
-    __slots__ = ("_argument", "_key", "_rewrite")
+    __slots__ = ("_arguments", "_key", "_rewrite")
 
     def __init__(
         self,
         key: int,
         rewrite: Callable[..., bytes],
-        argument: Callable[[ChannelSettings], Any] | None = None,
+        arguments: Callable[[ChannelSettings], tuple[Any, ...]] | None = None,
     ) -> None:
         self._key = key
         self._rewrite = rewrite
-        self._argument = argument
+        self._arguments = arguments
 
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
@@ -38,6 +38,6 @@ class Rewritten(Owed):
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
             return direction.verdict.order
-        argument = () if self._argument is None else (self._argument(direction.state.settings),)
-        rewritten = direction.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *argument)
+        arguments = () if self._arguments is None else self._arguments(direction.state.settings)
+        rewritten = direction.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *arguments)
         return direction.verdict.order if rewritten is None else direction.replace(length + 4, rewritten)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.channel.own import OwnNames
 from proxy.channel.reassignments import OngoingMoves
 from quotas.replication.replication_quotas import ReplicationQuotas
 
@@ -39,6 +40,7 @@ class ChannelSettings:
         sasl: whether brokers require SASL, so that a client has no user before its exchange.
         trusted: whether unauthenticated clients of this listener may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, at a listener for brokers.
+        own: what is Sluice's own in the cluster and refused to clients; None if nothing is.
         reassignments: those carried out in steps; None if reassignments are forwarded unchanged.
     """
 
@@ -54,3 +56,4 @@ class ChannelSettings:
     trusted: bool = False
     replication: ReplicationQuotas | None = None
     reassignments: OngoingMoves | None = None
+    own: OwnNames | None = None

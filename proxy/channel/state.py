@@ -24,6 +24,7 @@ from proxy.channel.in_flight import (
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
+from proxy.channel.own import Guarded
 from proxy.channel.probe import Probe, ProbedLog
 from proxy.channel.reported_times import is_reported
 from proxy.channel.sasl_exchange import SaslExchange
@@ -93,6 +94,7 @@ class ChannelState:
         uses_share_fetch: whether a ShareFetch or ShareAcknowledge was seen; if so, acknowledgements pass a mute.
         share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
         forward: the shell's request to the broker, until the request direction inserts it.
+        guarded: what was found in the request being decided on, where something is Sluice's own (`guard`).
     """
 
     __slots__ = (
@@ -109,6 +111,7 @@ class ChannelState:
         "engine",
         "fetch_owed",
         "forward",
+        "guarded",
         "identity",
         "in_flight",
         "in_flight_max",
@@ -185,6 +188,7 @@ class ChannelState:
         self._question_bytes = 0  # of the request at the shell
         self.question: Question | None = None
         self.forward: bytes | None = None
+        self.guarded: Guarded | None = None
         self._identities: tuple[Identity, ...] = ()  # nearly always one
         self.identity: Identity | None = None
 

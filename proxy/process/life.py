@@ -22,6 +22,7 @@ __all__ = ["QUESTIONS_MAX", "Life"]
 
 QUESTIONS_MAX: Final = 5_000  # of one worker at a time; each of its connections has one at most
 PORTIONS_MAX: Final = 1_000  # of one response; all clients of a worker are 400
+SILENT_SECONDS: Final = 2.5  # a worker beats every second
 _RUN_BITS: Final = 62
 _END_SECONDS_MAX: Final = 5.0  # after the end of the link
 _LAST_SECONDS_MAX: Final = 1.0  # for its last messages
@@ -43,6 +44,8 @@ class Life:
         was_ready: after its end: whether its ports were bound.
         problem: why it cannot start; "" if it can.
         connections: the number of its clients' connections at its last beat.
+        not_accepting: why a listener of it accepted nothing at its last beat; "" if all did.
+        heard: when its last message came, on the monotonic clock.
         code: how it has ended; None while it runs.
         ended: set when it has ended.
     """
@@ -56,6 +59,8 @@ class Life:
         self.ready = self.was_ready = False
         self.problem = ""
         self.connections = 0
+        self.not_accepting = ""
+        self.heard = monotonic()
         self.code: int | None = None
         self.ended = asyncio.Event()
         self.began = monotonic()
@@ -108,6 +113,10 @@ class Life:
         """The process's id; 0 before it was started."""
         return 0 if self._process is None else self._process.pid
 
+    def silent(self, now: float) -> bool:
+        """Whether it has sent nothing for longer than a beat may take: it is stopped, or does not come to send."""
+        return now - self.heard > SILENT_SECONDS
+
     async def wait(self) -> int:
         """Wait for its end, and release everything; returns the exit code."""
         assert self._process is not None, "it was started"
@@ -120,6 +129,7 @@ class Life:
         self.code = code
         self.ended.set()
         self.ready = False
+        self.not_accepting = ""
         for withdraw in self._questions.values():
             withdraw()
         self._questions.clear()
@@ -159,6 +169,7 @@ class Life:
         asyncio.get_running_loop().call_later(_END_SECONDS_MAX, self.kill)
 
     def _received(self, message: object) -> None:
+        self.heard = monotonic()
         handler = self._handlers.get(type(message))
         if handler is not None:
             handler(message)
@@ -172,6 +183,7 @@ class Life:
 
     def _beat(self, message: messages.Beat) -> None:
         self.connections = message.connections
+        self.not_accepting = message.not_accepting
 
     def _asked(self, message: messages.Ask) -> None:
         if len(self._questions) >= QUESTIONS_MAX:

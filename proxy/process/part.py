@@ -10,13 +10,14 @@ __all__ = ["part_of"]
 def part_of(config: Config, workers: int) -> Config:
     """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.
 
-    Sluice's own logins stay with control, and so does the fleet.
+    Sluice's own logins and the fleet's secret stay with control. Of the fleet a worker has what names its group, which
+    it refuses to clients.
     """
-    limits = config.limits
+    limits, fleet = config.limits, config.fleet
     return replace(
         config,
         cluster=replace(config.cluster, username="", password="", password_file=None),
-        fleet=FleetOptions(),
+        fleet=FleetOptions(bind=fleet.bind, holder=fleet.holder, group=fleet.group),
         listeners=tuple(listener for listener in config.listeners if not listener.replicates),
         limits=replace(
             limits,

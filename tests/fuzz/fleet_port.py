@@ -3,15 +3,18 @@
 import asyncio
 from typing import Any, Final
 
-from proxy.fleet.codec import MESSAGE_BYTES_MAX, MessageError, head
-from proxy.fleet.frames import FIRST_BYTES_MAX, SIGNATURE_BYTES, Frames
-from proxy.fleet.standing import choose, read_claim, read_ruling, write_claim, write_ruling
+from proxy.fleet.codec import HELLO_BYTES, MESSAGE_BYTES_MAX, MessageError, head
+from proxy.fleet.frames import SIGNATURE_BYTES, Frames
+from proxy.fleet.standing import choose
+from proxy.fleet.statements import NONCE_BYTES, Statements
 from tests.fuzz.draw import Draw
 from tests.fuzz.stopwatch import timed
 
 __all__ = ["fleet_claims", "fleet_frames"]
 
 _SECRET: Final = b"secret"
+_SIGNED, _UNSIGNED = Statements(_SECRET, "__sluice"), Statements(b"", "__sluice")
+_NONCE: Final = bytes(NONCE_BYTES)
 _MEMBERS_MAX: Final = 8
 
 
@@ -32,6 +35,7 @@ def fleet_frames(data: bytes) -> None:
         member = Frames(_SECRET, holder=False)
         sent += member.hello()
         member.greet(holder.hello()[4:])
+        sent += member.proof()
         while draw:
             message = draw.take(draw.int16())
             sent += member.write(head(draw.byte()) + message)
@@ -49,8 +53,7 @@ def _received(frames: Frames, sent: bytes) -> list[bytes]:
     found: list[bytes] = []
     while True:
         most = frames.bytes_max
-        # A hello may have been recorded, so it proves nothing.
-        bound = MESSAGE_BYTES_MAX if found else FIRST_BYTES_MAX
+        bound = MESSAGE_BYTES_MAX if frames.proven else HELLO_BYTES
         assert most <= SIGNATURE_BYTES + bound, "little is read before the secret is proven"
         try:
             frames.receive(reader).send(None)
@@ -66,18 +69,27 @@ def _loop() -> Any:
 
 
 def fleet_claims(data: bytes) -> None:
-    """User data of a group's members, each with a byte for its length; and one ruling, the rest."""
+    """User data of a group's members, each with a byte for its length; and one ruling or commit, the rest."""
     draw = Draw(data)
     claims = {}
-    for member in range(draw.byte() % _MEMBERS_MAX):
-        claim = timed("claim", read_claim, draw.take(draw.byte()))
+    for number in range(draw.byte() % _MEMBERS_MAX):
+        member, said = str(number), draw.take(draw.byte())
+        assert timed("signed claim", _SIGNED.read_claim, said, member) is None, "it was not signed"
+        claim = timed("claim", _UNSIGNED.read_claim, said, member)
         if claim is not None:
-            assert read_claim(write_claim(claim)) == claim, "what is read can be written"
-            claims[str(member)] = claim
+            assert _UNSIGNED.read_claim(_UNSIGNED.write_claim(claim, member), member) == claim
+            claims[member] = claim
     chosen, ruling = choose(claims)
     assert (chosen is None) == (ruling.address is None), "a holder has an address"
-    if ruling.term < 2**64:
-        assert read_ruling(write_ruling(ruling)) == ruling, "what is ruled can be read"
+    for statements in (_SIGNED, _UNSIGNED):
+        written = statements.write_ruling(ruling, "0", _NONCE, mine=chosen == "0")
+        assert statements.read_ruling(written, "0", _NONCE) == (ruling, chosen == "0"), (
+            "what is ruled can be read"
+        )
     said = draw.rest()
-    found = read_ruling(said)
-    assert found is None or read_ruling(write_ruling(found)) == found, "what is read can be written"
+    assert timed("signed ruling", _SIGNED.read_ruling, said, "0", _NONCE) is None, "it was not signed"
+    assert timed("commit", _SIGNED.read_lasting, said.decode("latin-1")) is None, "it was not signed"
+    found = timed("ruling", _UNSIGNED.read_ruling, said, "0", _NONCE)
+    if found is not None:
+        written = _UNSIGNED.write_ruling(found[0], "0", _NONCE, mine=found[1])
+        assert _UNSIGNED.read_ruling(written, "0", _NONCE) == found, "what is read can be written"

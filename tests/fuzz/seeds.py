@@ -15,7 +15,8 @@ from protocol.api import FETCH, flexible
 from proxy.config import Address
 from proxy.fleet import codec as fleet_codec
 from proxy.fleet.frames import Frames
-from proxy.fleet.standing import Claim, Ruling, write_claim, write_ruling
+from proxy.fleet.standing import NO_TERM, Claim, Lasting, Ruling, Term
+from proxy.fleet.statements import NONCE_BYTES, Statements
 from proxy.fleet.view import MemberView, View, write_view
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.records import Author, key_of, value_of
@@ -165,11 +166,23 @@ def _fleet_frames() -> Iterator[bytes]:
 
 def _fleet_claims() -> Iterator[bytes]:
     a, b = Address("gw-1", 19070), Address("10.0.0.2", 19070)
-    claims = (Claim("a", a, 0), Claim("b", b, 4), Claim("c", None, 0))
-    said = [write_claim(claim) for claim in claims]
-    ruling = write_ruling(Ruling("b", b, 4))
-    yield bytes((len(said),)) + b"".join(bytes((len(one),)) + one for one in said) + ruling
-    yield b"\2\3abc\0" + ruling[:-1]
+    nonce, signed, unsigned = (
+        bytes(NONCE_BYTES),
+        Statements(b"other", "__sluice"),
+        Statements(b"", "__sluice"),
+    )
+    claims = (
+        Claim("a", a, 1, 0, NO_TERM, nonce),
+        Claim("b", b, 2, 4, Term(4, 2), nonce),
+        Claim("c", None, 3, 0, Term(4, 2), nonce),
+    )
+    ruling = Ruling("b", b, Term(4, 2), Term(4, 2))
+    for statements in (signed, unsigned):
+        said = [statements.write_claim(claim, str(number)) for number, claim in enumerate(claims)]
+        ruled = statements.write_ruling(ruling, "0", nonce, mine=False)
+        yield bytes((len(said),)) + b"".join(bytes((len(one),)) + one for one in said) + ruled
+        yield b"\0" + statements.write_lasting(Lasting(20_310, Term(4, 2)), "b").encode()
+    yield b"\2\3abc\0" + unsigned.write_ruling(ruling, "0", nonce, mine=False)[:-1]
 
 
 def _quota_records() -> Iterator[bytes]:

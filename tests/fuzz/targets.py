@@ -63,13 +63,13 @@ TARGETS: Final[Mapping[str, Target]] = {
         run=fleet.fleet,
         packages=("quotas", "proxy.fleet"),
         about="messages between members of a fleet",
-        words=(b"SLFT\1\2", b"SLFT\1\3", b"SLFT\1\4", b"SLFT\1\7"),
+        words=(b"SLFT\2\2", b"SLFT\2\3", b"SLFT\2\4", b"SLFT\2\7"),
     ),
     "fleet-frames": Target(
         run=fleet_port.fleet_frames,
         packages=("proxy.fleet",),
         about="bytes at the fleet's port, by a process with the secret or without it",
-        words=(b"\0\0\0\x36", b"SLFT\1\1", b"\x16\3\1", b"\x15\3\3"),
+        words=(b"\0\0\0\x36", b"SLFT\2\1", b"\x16\3\1", b"\x15\3\3"),
     ),
     "fleet-claims": Target(
         run=fleet_port.fleet_claims,

@@ -36,6 +36,7 @@ from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.libraries import shared
+from proxy.channel.own import NEWEST
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.rewriting import Rewritten
 from proxy.channel.settings import AddressMap, ChannelSettings
@@ -111,13 +112,20 @@ def _address_map(settings: ChannelSettings) -> AddressMap:
     return settings.address_map
 
 
-def _offered(settings: ChannelSettings) -> Mapping[int, int]:
-    return _OFFERED if settings.reassignments is not None else _NOTHING
+def _mapped(settings: ChannelSettings) -> tuple[AddressMap]:
+    return (_address_map(settings),)
+
+
+def _offered(settings: ChannelSettings) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    return (
+        _OFFERED if settings.reassignments is not None else _NOTHING,
+        NEWEST if settings.own is not None else _NOTHING,
+    )
 
 
 _METADATA: Final = _Metadata()
-_COORDINATORS: Final = Rewritten(FIND_COORDINATOR, find_coordinator.rewrite, _address_map)
-_CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, describe_cluster.rewrite, _address_map)
+_COORDINATORS: Final = Rewritten(FIND_COORDINATOR, find_coordinator.rewrite, _mapped)
+_CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, describe_cluster.rewrite, _mapped)
 _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 

@@ -33,7 +33,7 @@ from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.state import ChannelState
 from quotas.decisions import ADMITTED
 
-__all__ = ["request"]
+__all__ = ["NOT_MUTED", "request"]
 
 _VERSION_MAX: Final = MAX_VERSION[PRODUCE]
 _FLEXIBLE_SINCE: Final = 9
@@ -91,7 +91,7 @@ class _Produced(Owed):
         return 0 if response is frame else direction.replace(direction.frame_bytes, response)
 
 
-_NOT_MUTED: Final = _Produced(0)
+NOT_MUTED: Final = _Produced(0)
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
@@ -137,7 +137,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if not acks:
         return 0
     if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
-        owed = _Produced(mute_until_ms) if mute_until_ms else _NOT_MUTED
+        owed = _Produced(mute_until_ms) if mute_until_ms else NOT_MUTED
         state.in_flight.append((correlation_id, version, owed))
     else:
         state.in_flight.append((correlation_id, version, None))

@@ -1,5 +1,10 @@
 """proxy.channel.probing: requests are timed while it is asked for; bytes are as without it."""
 
+import struct
+
+import pytest
+
+from protocol.api import PRODUCE
 from protocol.header import RequestHead
 from proxy.channel import Probe
 from proxy.channel.channel import Channel
@@ -15,6 +20,7 @@ from tests.support.frames import (
     join_group,
     produce,
     produce_answer,
+    request,
 )
 from tests.support.playbook import channel_machine, requests_of
 
@@ -146,3 +152,20 @@ def test_throttle_time_reaches_the_client_as_without_a_probe() -> None:
     received = [respond(channel, produce_answer(9, correlation_id=1), 20) for channel in (plain, probed)]
     assert received[0] == received[1]
     assert plain.mute_left_ms(20) == probed.mute_left_ms(20)
+
+
+@pytest.mark.parametrize("version", [0, 3, 9])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_produce_that_waits_for_followers_is_told_apart(version: int, acks: int) -> None:
+    channel = channel_machine()
+    channel.time_requests(True)
+    send(channel, produce(version, 100, acks=acks), 10)
+    assert probe(channel).acks_all is (acks == -1)
+
+
+@pytest.mark.parametrize(("version", "transactional_id"), [(3, b"\0\x01t"), (9, b"\x02t")])
+def test_transaction_waits_for_followers(version: int, transactional_id: bytes) -> None:
+    channel = channel_machine()
+    channel.time_requests(True)
+    send(channel, request(PRODUCE, version, transactional_id + struct.pack(">hi", -1, 30_000), size=100), 10)
+    assert probe(channel).acks_all
