@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 __all__ = [
+    "SECRET_BYTES_MIN",
     "Signature",
     "locked",
     "open_file",
@@ -30,9 +31,11 @@ __all__ = [
     "replace",
     "signature",
     "signatures",
+    "write_secret",
 ]
 
 LOCK_SECONDS_MAX: Final = 5.0
+SECRET_BYTES_MIN: Final = 32
 _SECRET_BYTES_MAX: Final = 64 * 1024
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
@@ -50,16 +53,42 @@ def read(path: Path, bytes_max: int) -> bytes:
 def read_secret(path: Path, key: str) -> bytes:
     """Read a shared secret, without white space around it.
 
+    A short one is refused: each signature made with it would let a peer guess it, without being noticed.
+
     Args:
         key: of the configuration, for the error.
 
     Raises:
-        OSError: the file cannot be read, or is empty.
+        OSError: the file cannot be read, is empty, or has fewer than SECRET_BYTES_MIN bytes.
     """
     secret = read(path, _SECRET_BYTES_MAX).strip()
     if not secret:
         raise OSError(f"{key}: {path} is empty")
+    if len(secret) < SECRET_BYTES_MIN:
+        raise OSError(
+            f"{key}: the secret in {path} has {len(secret)} bytes, and at least {SECRET_BYTES_MIN} are needed; "
+            "make one with: sluice fleet secret FILE"
+        )
     return secret
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Write a secret to a new file, with a line feed behind it, that only its owner may read.
+
+    Raises:
+        OSError: the file exists, or cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="ascii", closefd=False) as file:
+            file.write(f"{secret}\n")
+        os.fsync(descriptor)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from typing import Any, Final
 from commandline.extras import not_installed
 from proxy.cluster.login import login_of, secret_of
 from proxy.config import ClusterOptions, Config, QuotaSettings
-from proxy.errors import StartError
+from proxy.errors import StartError, reason
+from proxy.files import read_secret
 from proxy.metrics.replication import Family
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.follower import TopicFollower
@@ -21,12 +22,23 @@ from proxy.quota_api.snapshot import Snapshot
 from proxy.quota_api.topic_metrics import families
 from proxy.quota_api.topic_store import TopicStore
 from proxy.topic_log.access import Access, Sasl
+from proxy.topic_log.signed import Seal
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import TopicSpec
 
-__all__ = ["QuotaTopic", "access_of", "audit_spec", "journal_spec", "quota_spec", "require_aiokafka"]
+__all__ = [
+    "QuotaTopic",
+    "access_of",
+    "audit_spec",
+    "journal_spec",
+    "quota_spec",
+    "require_aiokafka",
+    "seal_of",
+]
 
 _BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+_SEGMENT_BYTES: Final = 16 * 1024 * 1024
+_SEGMENT_MS: Final = 3_600_000
 _FRAME_BYTES: Final = 64 * 1024  # what a batch may have beside its records
 
 
@@ -59,7 +71,12 @@ class QuotaTopic:
             EventLog(self._thread, access, audit_spec(quotas)) if quotas.audit_topic else None
         )
         self.store = TopicStore(
-            quotas, self.log, config.source.quota_text, self.events, _snapshot(config.state.directory)
+            quotas,
+            self.log,
+            config.source.quota_text,
+            self.events,
+            _snapshot(config.state.directory),
+            seal_of(config, "quota", quotas.topic),
         )
         self._follower: TopicFollower | None = None
 
@@ -113,6 +130,24 @@ def require_aiokafka(what: str = '[quotas] store = "topic"') -> None:
         raise StartError(f"{what}: {not_installed('aiokafka', 'fleet')}") from error
 
 
+def seal_of(config: Config, use: str, topic: str) -> Seal | None:
+    """Return what signs the records of a topic; None without a secret.
+
+    Args:
+        use: see `Seal`.
+
+    Raises:
+        StartError: the secret cannot be read.
+    """
+    path = config.fleet.secret_file
+    if path is None:
+        return None
+    try:
+        return Seal(read_secret(path, "fleet.secret_file"), use, topic)
+    except OSError as error:
+        raise StartError(f"fleet.secret_file: {reason(error)}") from error
+
+
 def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None) -> Access:
     """Return the way to a cluster, with its login, and the certificates that are in force.
 
@@ -129,7 +164,8 @@ def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None)
 def quota_spec(quotas: QuotaSettings) -> TopicSpec:
     """Return what the quota topic must be like.
 
-    Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack.
+    Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack. Segments are
+    small and closed soon, since brokers compact closed ones only: what others write under few keys is gone soon.
     """
     return _compacted(quotas.topic)
 
@@ -140,7 +176,12 @@ def journal_spec(topic: str) -> TopicSpec:
 
 
 def _compacted(topic: str) -> TopicSpec:
-    configs = {"max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES), "compression.type": "uncompressed"}
+    configs = {
+        "max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES),
+        "compression.type": "uncompressed",
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "segment.ms": str(_SEGMENT_MS),
+    }
     return TopicSpec(topic, configs=configs)
 
 

@@ -16,7 +16,7 @@ is an argument everywhere. `proxy.metrics.exposition` shows its figures.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from sys import getsizeof
 from typing import Final
@@ -208,6 +208,27 @@ class Engine:
         for client in list(self._clients.values()):
             yield self._view("Produce", client.produce, now_ms)
             yield self._view("Fetch", client.fetch, now_ms)
+
+    def rates(
+        self, now_ms: int, wanted: Container[tuple[str, str]]
+    ) -> Iterator[tuple[str, str, float, float, float] | None]:
+        """Yield each client's user and id with its bytes/s (Produce, Fetch) and percent of broker time, at each broker.
+
+        Args:
+            wanted: users with client ids; for any other None is yielded, in a twentieth of the time of its views.
+        """
+        for client in list(self._clients.values()):
+            if (client.user, client.client_id) not in wanted:
+                yield None
+                continue
+            requests = client.requests_if_measured
+            yield (
+                client.user,
+                client.client_id,
+                client.produce.byte_rate(now_ms),
+                client.fetch.byte_rate(now_ms),
+                0.0 if requests is None else requests.percentage(now_ms),
+            )
 
     def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
         """Yield a view for each client with partition mutations; `bytes_total` counts partitions here."""

@@ -6,7 +6,7 @@ Reading them from a file is `proxy.config`; what they do is in `rate`, `schedule
 from dataclasses import dataclass
 from typing import Literal
 
-Policy = Literal["kip13", "schedule"]
+Policy = Literal["schedule", "kip13"]
 Mode = Literal["enforce", "observe"]
 Scope = Literal["broker", "cluster"]
 NewConnections = Literal["held", "as-kafka"]
@@ -16,6 +16,9 @@ UnknownUsers = Literal["none", "default", "refuse"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """The rules by which quotas are enforced; limits themselves are `definitions.Definitions`.
+
+    The defaults here are Kafka's (policy, scope), so that the arithmetic without options is KIP-13's. Those of a
+    configuration are `proxy.config.QuotaSettings`, which sets every one of these.
 
     Attributes:
         policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.

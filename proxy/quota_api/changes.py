@@ -26,13 +26,13 @@ class Changer(NamedTuple):
 BROKERS: Final = Changer(By("the brokers' own quotas"))
 
 
-def by_client(principal: str, address: str, *, audited: bool) -> Changer:
+def by_client(author: Author, *, audited: bool) -> Changer:
     """Return a client of the quota API.
 
-    >>> by_client("ops", "10.0.0.4:51000", audited=True).by
+    >>> by_client(Author("ops", "10.0.0.4:51000", ""), audited=True).by
     By(name='User:ops', address='10.0.0.4')
     """
-    return Changer(By(f"User:{principal}", address.rpartition(":")[0] or address), audited)
+    return Changer(By(author.principal, author.address.rpartition(":")[0] or author.address), audited)
 
 
 def by_file(name: str) -> Changer:
@@ -83,7 +83,7 @@ class Changers:
         author = self._authors.pop(entity, None)
         if author is None or not author.name:
             return self._topic
-        return by_client(author.name, author.address, audited=author == self._own)
+        return by_client(author, audited=author == self._own)
 
     def forget(self) -> Changer:
         """Forget all authors: the topic was read from its beginning; returns the topic itself."""

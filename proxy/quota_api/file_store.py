@@ -165,7 +165,7 @@ class FileStore:
         edit = document.edit(self._in_force.with_pauses(outcome.changes.items()))
         self.file_signature = replace(path, document.text(edit, self._in_force.with_pauses), FILE_BYTES_MAX)
         document.apply(edit)
-        changer = by_client(client.principal, client.address, audited=True)
+        changer = by_client(Author(client.principal, client.address, ""), audited=True)
         self._in_force.apply(outcome.changes.items(), changer)
 
     def _catch_up(self, path: Path) -> None:

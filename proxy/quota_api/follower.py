@@ -85,6 +85,7 @@ class TopicFollower:
         """Save snapshots, until cancelled."""
         while True:
             await asyncio.sleep(_SAVE_SECONDS)
+            await self._service.change(self._store.keep)
             await self._service.change(self._store.save)
 
     def _soon(self) -> None:

@@ -1,5 +1,6 @@
 """The quota topic and the audit topic, as far as the store needs them; `proxy.topic_log` implements both."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -15,6 +16,9 @@ class Log(ReadLog, Protocol):
     @property
     def topic_id(self) -> bytes:
         """The id of the topic that was last seen; empty if none was."""
+
+    wanted: Callable[[Record], bool] | None
+    """Whether a record is delivered; others are counted only. Called in any thread."""
 
     def append(self, records: list[Record]) -> "Future[int]":
         """Append records as one batch; the offset after them, or an AppendError."""

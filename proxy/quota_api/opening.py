@@ -21,6 +21,6 @@ def open_store(config: Config) -> FileStore | None:
         return None
     source = config.source
     store = FileStore(config.quotas, source.quota_text, source.path, in_fleet=config.fleet.configured)
-    for warning in unenforced(store.definitions.entries()):
+    for warning in unenforced(store.definitions.entries(), config.quotas.file):
         event(logger, logging.WARNING, "configuration warning", warning=warning)
     return store

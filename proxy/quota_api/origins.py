@@ -29,7 +29,7 @@ class Origins:
         """Note an alteration; without a time it is now."""
         altered = self._altered
         host = author.address.rpartition(":")[0] or author.address
-        by = f"User:{author.name}{f' from {host}' if host else ''}"
+        by = f"{author.principal}{f' from {host}' if host else ''}"
         altered[entity] = Origin(by, author.at or iso(datetime.now(UTC).timestamp()))
         altered.move_to_end(entity)
         while len(altered) > ALTERED_MAX:

@@ -130,7 +130,8 @@ class QuotaService:
     def _read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
         before = self._store.version
         definitions = self._store.read(settings)
-        return definitions, self._store.version - before, unenforced(with_pauses(definitions.entries()))
+        warnings = unenforced(with_pauses(definitions.entries()), settings.file)
+        return definitions, self._store.version - before, warnings
 
     def _begin(self) -> None:
         """Give the thread the next request, unless it has one."""

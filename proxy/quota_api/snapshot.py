@@ -1,6 +1,6 @@
 """The quotas of a topic on disk: with them a process starts while Kafka is away (`[state] directory`).
 
-    {"v":1,"topic":"__sluice-quotas","topic_id":"…","offset":1234}      what follows, and where it was read
+    {"v":1,"topic":"__sluice-quotas","topic_id":"…","offset":1234,"signed":true}   what follows, and where it was read
     [[["user","ann"]],{"producer_byte_rate":2000000.0}]                 a line for each entity
     {"entities":1,"sha256":"…"}                                         of all lines before
 
@@ -34,11 +34,16 @@ class SnapshotError(Exception):
 
 
 class Place(NamedTuple):
-    """The position of a snapshot: the topic, its id in hexadecimal digits, and the next offset."""
+    """The position of a snapshot: the topic, its id in hexadecimal digits, and the next offset.
+
+    Attributes:
+        signed: whether the topic's records were signed: then it never has valid unsigned ones again.
+    """
 
     topic: str
     topic_id: str
     offset: int
+    signed: bool = False
 
 
 class Snapshot:
@@ -114,7 +119,7 @@ def _read(lines: Iterator[str], topic: str) -> tuple[Place, Definitions]:
     head = json.loads(first)
     if head["v"] != _VERSION:
         raise SnapshotError(f"it has version {head['v']!r}, which is unknown to this Sluice")
-    place = Place(str(head["topic"]), str(head["topic_id"]), int(head["offset"]))
+    place = Place(str(head["topic"]), str(head["topic_id"]), int(head["offset"]), head.get("signed") is True)
     if place.topic != topic:
         raise SnapshotError(f"it is of topic {place.topic}, not {topic}")
     found = Definitions()

@@ -9,7 +9,7 @@ from proxy.topic_log.records import CAUSES, Problem
 
 __all__ = ["families"]
 
-_RESULTS = ("applied", "removed", "key", "value", "version", "size", "limit")
+_RESULTS = ("applied", "removed", "key", "value", "version", "size", "limit", "unsigned", "replayed")
 
 
 class _Topic(Protocol):
@@ -59,6 +59,13 @@ def families(store: TopicStore, log: _Quotas, audit: _Audit | None) -> Iterator[
         "Records read from the quota topic",
         ("result",),
         [((result,), float(store.records[result])) for result in _RESULTS],
+    )
+    yield Family(
+        "sluice_quota_topic_restored",
+        "counter",
+        "Records that were written again over ignored ones",
+        (),
+        [((), float(store.restored))],
     )
     yield Family(
         "sluice_quota_topic_unreadable",

@@ -1,10 +1,21 @@
 """Quotas in a compacted topic: read to its end, followed, and altered by appending to it (`[quotas] store = "topic"`).
 
-    alter ─► validate against memory ─► one batch of records ─► acknowledged ─► read back ─► in force ─► response
+    alter ─► validate against memory ─► one batch of records ─► acknowledged ─► in force here ─► response
 
-An alteration is in force here when its own records were read back, so memory always has the order of the topic, which
-is the same for all processes. Every requested change is written, even one that would change nothing here: another
-process may have changed it a moment ago.
+An alteration is in force here when all in-sync replicas have it, and does not wait for what others have written before
+it. Records of its limits that are read later and lie before it in the topic are without effect, so memory has the order
+of the topic, which is the same for all processes. Every requested change is written, even one that would change nothing
+here: another process may have changed it a moment ago.
+
+With a secret records are signed (`proxy.topic_log.signed`), and others are counted and ignored:
+
+- A topic of an earlier version has unsigned records only. They are taken over once: written again signed, and after
+  them the record SINCE, from which on unsigned records are void. If a snapshot says that the topic was signed before,
+  or is of another topic of this name, its quotas are written instead, since somebody has removed the records.
+- Each batch ends with the record LAST. It has the greatest stamp, so replays behind it are known as such also after
+  compaction, whatever was removed.
+- A record that is ignored still is the last one of its key for compaction, which would remove the genuine one. So the
+  value in force is written again, a bounded number at a time.
 
 A record that cannot be read leaves its limit as it was, and is counted; the limits whose last record is unreadable are
 a gauge, since a process that starts after compaction does not know their earlier values.
@@ -14,11 +25,13 @@ is complete. All of it blocks and belongs to the quotas' thread.
 """
 
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 from proxy.config import QuotaSettings
 from proxy.errors import reason
@@ -31,6 +44,7 @@ from proxy.quota_api.log import Events, Log
 from proxy.quota_api.snapshot import Place, Snapshot, SnapshotError
 from proxy.quota_api.store import Client, Noted, StoreError
 from proxy.topic_log.records import AppendError, Portion, Problem, Record
+from proxy.topic_log.signed import TAKEN_OVER_MAX, Seal, Stamps
 from quotas.definitions.alterations import Alteration, Outcome, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -38,6 +52,7 @@ from quotas.definitions.records import (
     KEY_BYTES_MAX,
     Author,
     RecordError,
+    Setting,
     event_of,
     key_of,
     read_key,
@@ -46,15 +61,31 @@ from quotas.definitions.records import (
 )
 from quotas.errors import DefinitionError
 
-__all__ = ["TopicStore"]
+__all__ = ["LAST", "SINCE", "TopicStore"]
 
+SINCE: Final = b'{"signed":"since"}'
+LAST: Final = b'{"signed":"last"}'
+_MARKER_VALUE: Final = b'{"v":1}'
 _APPEND_SECONDS_MAX: Final = 20.0
-_READ_BACK_SECONDS_MAX: Final = 5.0
+_PORTIONS_AT_ONCE: Final = 4  # as many as wait at most; each that comes later has another call
+_OWN_MAX: Final = 200_000  # limits that were altered here and not read back yet
+_RESTORED_AT_ONCE: Final = 1_000
+_OVERLAID_MAX: Final = 10_000
+_TAKEN_OVER_AT_ONCE: Final = 5_000
+_TAKE_OVER_SECONDS: Final = 2.0  # up to this after it is known, so that members seldom do it together
+_RESTORE_SECONDS: Final = (5.0, 15.0)  # between two turns; the process whose own record it is does it at once
 _SNAPSHOT_SECONDS: Final = 30.0  # between two snapshots
 _SKIPPED_LINE_SECONDS: Final = 60.0
 _UNREADABLE_MAX: Final = 10_000  # limits whose last record is unreadable, each counted once
 
 logger = logging.getLogger(__name__)
+
+
+class _Own(NamedTuple):
+    """A record of this process that is acknowledged and not read back."""
+
+    offset: int
+    record: Record
 
 
 class TopicStore:
@@ -66,12 +97,15 @@ class TopicStore:
         log: the topic.
         events: the audit topic; None for none.
         snapshot: the file; None without `[state] directory`.
+        seal: signs records; None without a secret: all records are read, and their authors are claims.
 
     Attributes:
         definitions: the definitions in force, always the same object.
         file_signature: of no file.
         noted: called with the author of each record that is applied; None: not called.
-        records: counts records by result: "applied", "removed", and the causes of those that were skipped.
+        records: counts records by result: "applied", "removed", and the causes of those that were skipped; of those
+            that are ignored "unsigned" and "replayed".
+        restored: the number of records that were written again over ignored ones.
         snapshots: counts written snapshots by result: "ok", "failed".
         next_offset: the offset after the last record that was applied.
         snapshot_at: when the last snapshot was written, in seconds since the epoch; 0 for never.
@@ -87,6 +121,7 @@ class TopicStore:
         quota_text: str = "",
         events: Events | None = None,
         snapshot: Snapshot | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self._in_force = QuotasInForce(settings, quota_text)
         self._in_force.starting = True  # no client is served before there are quotas
@@ -97,6 +132,7 @@ class TopicStore:
         self.snapshots: Counter[str] = Counter()
         self.next_offset = 0
         self.snapshot_at = 0.0
+        self.restored = 0
         self._log = log
         self._events = events
         self._snapshot = snapshot
@@ -111,6 +147,19 @@ class TopicStore:
         self._saved_at = -_SNAPSHOT_SECONDS
         self._skipped_line_at = -_SKIPPED_LINE_SECONDS
         self._changers = Changers(settings.topic)
+        self._seal = seal
+        self._stamps = Stamps()
+        self._signed = False  # unsigned records are void
+        self._keys: set[int] = set()  # the hashes of keys whose record is signed
+        self._unsigned = 0  # records that were applied without a signature
+        self._foreign_signed = False
+        self._own: dict[bytes, _Own] = {}
+        self._overlaid: dict[
+            bytes, Record | None
+        ] = {}  # keys whose last record is ignored; the own one, if it is lost
+        self._restore_at = 0.0
+        self._take_over_at: float | None = None
+        self._snapshot_place: Place | None = None
         if snapshot is not None:
             self._look_at(snapshot)
 
@@ -148,6 +197,8 @@ class TopicStore:
         problem = self._log.problem or self._log.write_problem
         if not self._complete or (problem is not None and not validate_only):
             raise StoreError(self._refusal(problem))
+        if self._take_over_at is not None and not validate_only:
+            self._take_over()
         requested = list(self._in_force.with_pauses(alterations))
         outcome = self._in_force.refuse_overridden(
             alter(self.definitions, self._in_force.with_pauses(requested))
@@ -156,12 +207,17 @@ class TopicStore:
             return outcome
         author = Author(client.principal, client.address, _now())
         records = list(self._in_force.with_pauses(self._asked(requested, outcome, author)))
-        self._changers.alters(author, outcome.changes)
-        try:
-            if records:
-                self._write(records)
-        finally:
-            self._changers.alters(None)
+        if records:
+            if len(self._own) + len(records) > _OWN_MAX:
+                raise StoreError(
+                    "too many alterations wait until the topic was read; the quotas in force stay"
+                )
+            offset = self._write(records)
+            self._changers.alters(author, outcome.changes)
+            try:
+                self._apply_own(records, offset, author)
+            finally:
+                self._changers.alters(None)
         if self._events is not None and outcome.changes:
             self._events.add(list(self._in_force.with_pauses(_events(outcome, author))))
         return outcome
@@ -169,6 +225,25 @@ class TopicStore:
     def drain(self) -> bool:
         """Apply what has arrived; return whether quotas differ from those at the last call."""
         self._drain()
+        return self._differs()
+
+    def keep(self) -> bool:
+        """Take unsigned records over, or write the values in force over ignored records, if it is time; return whether
+        quotas differ.
+        """
+        now = time.monotonic()
+        if self._log.problem is not None or self._log.write_problem is not None or not self._complete:
+            return False
+        try:
+            if self._take_over_at is not None and now >= self._take_over_at:
+                self._take_over()
+            elif self._overlaid and self._signed and now >= self._restore_at:
+                self._restore()
+        except StoreError as error:
+            event(logger, logging.WARNING, "records not signed", topic=self._log.topic, detail=str(error))
+        return self._differs()
+
+    def _differs(self) -> bool:
         differs = self._announced != self.version
         self._announced = self.version
         return differs
@@ -208,7 +283,7 @@ class TopicStore:
         if now - self._saved_at < _SNAPSHOT_SECONDS:
             return False
         self._saved_at = now
-        place = Place(self._log.topic, self._topic_id.hex(), self.next_offset)
+        place = Place(self._log.topic, self._topic_id.hex(), self.next_offset, self._signed)
         try:
             entries = self.definitions.entries()
             own = (entry for entry in entries if not self._in_force.overrides(entry[0]))
@@ -226,6 +301,7 @@ class TopicStore:
     def _look_at(self, snapshot: Snapshot) -> None:
         try:
             self._found = snapshot.read(self._log.topic)
+            self._snapshot_place = None if self._found is None else self._found[0]
         except SnapshotError as error:
             event(logger, logging.WARNING, "snapshot not used", detail=str(error))
 
@@ -254,24 +330,111 @@ class TopicStore:
                     raise StoreError(f"an entity's name is longer than {KEY_BYTES_MAX} bytes in the topic")
                 yield Record(key, None if value is None else value_of(value, author))
 
-    def _write(self, records: list[Record]) -> None:
+    def _write(self, records: list[Record], *, now_us: int | None = None) -> int:
+        """Append records, signed if there is a secret; return the offset of the first.
+
+        Args:
+            now_us: for the stamps; None: now.
+        """
+        if self._seal is not None:
+            now_us = time.time_ns() // 1000 if now_us is None else now_us
+            records = [*records, Record(LAST, _MARKER_VALUE)]
+            records = self._stamps.sign(records, self._seal, self._topic_id, now_us)
         try:
-            offset = self._log.append(records).result(_APPEND_SECONDS_MAX)
+            return self._log.append(records).result(_APPEND_SECONDS_MAX) - len(records)
         except AppendError as error:
             raise StoreError(str(error)) from error
         except TimeoutError as error:
             raise StoreError(
                 "the topic did not acknowledge it in time: it may have been applied or not"
             ) from error
-        deadline = time.monotonic() + _READ_BACK_SECONDS_MAX
-        while not self._complete or self._fresh is not None or self.next_offset < offset:
-            portion = self._log.inbox.take(max(0.0, deadline - time.monotonic()))
-            if portion is None:
-                raise StoreError("it is in the topic, and in force as soon as the topic can be read again")
-            self._take(portion)
+
+    def _apply_own(self, records: list[Record], offset: int, author: Author) -> None:
+        """Put acknowledged records of this process in force."""
+        changes: dict[Entity, Mapping[str, float]] = {}
+        for index, record in enumerate(self._in_force.with_pauses(records)):
+            assert record.key is not None, "it is a limit's"
+            self._own[record.key] = _Own(offset + index, record)
+            entity, limit = read_key(record.key)
+            setting = read_setting(entity, limit, record.value)
+            self._unreadable.discard((entity, limit))
+            changes[entity] = self._changed(entity, limit, setting, self.definitions, changes)
+            self._changers.read(entity, None if setting is None else author)
+            if self.noted is not None and setting is not None:
+                self.noted(entity, author)
+        self._change(changes)
+
+    def _restore(self) -> None:
+        """Write the values in force over ignored records, so that compaction removes these."""
+        self._restore_at = time.monotonic() + random.uniform(*_RESTORE_SECONDS)
+        chosen = list(islice(self._overlaid.items(), _RESTORED_AT_ONCE))
+        author = Author("sluice", "", _now())
+        records = []
+        for key, own in chosen:
+            record = own or self._in_force_record(key, author)
+            if record is not None:
+                records.append(record)
+        if records:
+            self._write(records)
+        for key, _ in chosen:
+            self._overlaid.pop(key, None)
+        self.restored += len(records)
+        event(logger, logging.WARNING, "records restored", topic=self._log.topic, records=len(records))
+
+    def _in_force_record(self, key: bytes, author: Author) -> Record | None:
+        """Return the record of a key as it is in force; None if this process does not know it."""
+        if key in (SINCE, LAST):
+            return Record(key, _MARKER_VALUE)
+        entity, limit = read_key(key)
+        if self._in_force.overrides(entity):
+            return None
+        value = self.definitions.values(entity).get(limit)
+        return Record(key, None if value is None else value_of(value, author))
+
+    def _take_over(self) -> None:
+        """Write everything in force signed, and SINCE at last.
+
+        Raises:
+            StoreError: it could not be written; it is tried again.
+        """
+        self._take_over_at = time.monotonic() + _TAKE_OVER_SECONDS
+        self._drain()
+        author = Author("sluice", "", _now())
+        keys = iter(
+            [
+                (key, limit_value)
+                for entity, values in self._in_force.with_pauses(self.definitions.entries())
+                if not self._in_force.overrides(entity)
+                for limit, limit_value in values.items()
+                if hash(key := key_of(entity, limit)) not in self._keys
+            ]
+        )
+        written = 0
+        while not self._signed:
+            records = [
+                Record(key, value_of(value, author)) for key, value in islice(keys, _TAKEN_OVER_AT_ONCE)
+            ]
+            last = len(records) < _TAKEN_OVER_AT_ONCE
+            written += len(records)
+            self._write([*records, Record(SINCE, _MARKER_VALUE)] if last else records, now_us=0)
+            if last:
+                break
+            self._drain()
+        self._take_over_at = None
+        if written:
+            event(
+                logger,
+                logging.WARNING,
+                "unsigned quotas taken over: from now on unsigned records are ignored",
+                topic=self._log.topic,
+                records=written,
+            )
 
     def _drain(self) -> None:
-        while (portion := self._log.inbox.take()) is not None:
+        for _ in range(_PORTIONS_AT_ONCE):
+            portion = self._log.inbox.take()
+            if portion is None:
+                return
             self._take(portion)
 
     def _take(self, portion: Portion) -> None:
@@ -279,8 +442,14 @@ class TopicStore:
             self._fresh = Definitions()
             self._unreadable.clear()
             self._topic_id = portion.topic_id
+            self._stamps.begin()
+            self._keys.clear()
+            self._overlaid.clear()
+            self._unsigned = 0
         target = self.definitions if self._fresh is None else self._fresh
         changes: dict[Entity, Mapping[str, float]] = {}
+        if portion.dropped:
+            self._ignored("unsigned", None, portion.dropped)
         for record in self._in_force.with_pauses(portion.records):
             self._read(record, target, changes)
         if self._fresh is None:
@@ -293,6 +462,27 @@ class TopicStore:
             self._finish(self._fresh)
 
     def _read(self, record: Record, target: Definitions, changes: dict[Entity, Mapping[str, float]]) -> None:
+        cause = self._judge(record, target, changes)
+        if cause is not None:
+            if cause:
+                self._ignored(cause, record)
+            return
+        if record.key in self._own and self._is_of_own(record):
+            self.records["removed" if record.value is None else "applied"] += 1
+        else:
+            self._read_limit(record, target, changes)
+
+    def _is_of_own(self, record: Record) -> bool:
+        """Whether a record of a limit that was altered here is this alteration, or lies before it."""
+        key = record.key or b""
+        offset = self._own[key].offset
+        if record.offset >= offset:
+            del self._own[key]
+        return self._fresh is None and record.offset <= offset
+
+    def _read_limit(
+        self, record: Record, target: Definitions, changes: dict[Entity, Mapping[str, float]]
+    ) -> None:
         place: tuple[Entity, str] | None = None
         try:
             place = entity, limit = read_key(record.key)
@@ -302,18 +492,109 @@ class TopicStore:
                 self._unreadable.add(place)
             self._skipped(error.cause, str(error))
             return
+        proven = self._seal is not None and bool(record.mark)
+        if setting is not None and setting.author is not None and not proven:
+            setting = setting._replace(author=setting.author._replace(claimed=True))
         self._unreadable.discard(place)
-        values = dict(changes[entity] if entity in changes else target.values(entity))
-        if setting is None:
-            values.pop(limit, None)
-        else:
-            values[limit] = setting.value
-        changes[entity] = values
+        changes[entity] = self._changed(entity, limit, setting, target, changes)
         self.records["removed" if setting is None else "applied"] += 1
         if self._fresh is None:
             self._changers.read(entity, None if setting is None else setting.author)
         if self.noted is not None and setting is not None and setting.author is not None:
             self.noted(entity, setting.author)
+
+    @staticmethod
+    def _changed(
+        entity: Entity,
+        limit: str,
+        setting: Setting | None,
+        target: Definitions,
+        changes: Mapping[Entity, Mapping[str, float]],
+    ) -> dict[str, float]:
+        """Return an entity's limits with one of them changed."""
+        values = dict(changes[entity] if entity in changes else target.values(entity))
+        if setting is None:
+            values.pop(limit, None)
+        else:
+            values[limit] = setting.value
+        return values
+
+    def _judge(
+        self, record: Record, target: Definitions, changes: dict[Entity, Mapping[str, float]]
+    ) -> str | None:
+        """Return why a record is ignored; "" for one that only says something of the topic; None: it is a limit's."""
+        seal = self._seal
+        if seal is None:
+            if record.key in (SINCE, LAST) and record.mark:
+                self._say_signed()
+                return ""
+            return None
+        stamp = seal.stamp_of(record, self._topic_id)
+        if stamp is None:
+            if self._signed or hash(record.key) in self._keys:
+                return "unsigned"
+            self._unsigned += 1
+            return None
+        if not self._stamps.accepts(record.key, stamp):
+            own = self._own.get(record.key or b"")
+            if own is not None and own.offset == record.offset:
+                # Another process's record before it has a greater stamp: this one counts, so it gets a greater one.
+                self._overlaid[record.key or b""] = self._own.pop(record.key or b"").record
+                self._restore_at = 0.0
+            return "replayed"
+        if record.key is not None:
+            self._keys.add(hash(record.key))
+            self._overlaid.pop(record.key, None)
+        if not self._signed and (record.key == SINCE or stamp > TAKEN_OVER_MAX):
+            self._become_signed(target, changes)
+        return "" if record.key in (SINCE, LAST) else None
+
+    def _become_signed(self, target: Definitions, changes: dict[Entity, Mapping[str, float]]) -> None:
+        """From here on unsigned records are void, and so are those before."""
+        self._signed = True
+        self._take_over_at = None
+        keys = self._keys
+        self._log.wanted = lambda record: bool(record.mark) or hash(record.key) in keys
+        if not self._unsigned:
+            return
+        known = {entity for entity, _ in self._in_force.with_pauses(target.entries())}
+        void = 0
+        for entity in self._in_force.with_pauses(known | changes.keys()):
+            if self._in_force.overrides(entity):
+                continue
+            values = changes[entity] if entity in changes else target.values(entity)
+            kept = {limit: value for limit, value in values.items() if hash(key_of(entity, limit)) in keys}
+            if len(kept) < len(values):
+                void += len(values) - len(kept)
+                changes[entity] = kept
+        if void:
+            self._ignored("unsigned", None, void)
+
+    def _say_signed(self) -> None:
+        if self._foreign_signed:
+            return
+        self._foreign_signed = True
+        event(
+            logger,
+            logging.WARNING,
+            "records of the topic are signed, and this process has no fleet.secret_file: others ignore its alterations",
+            topic=self._log.topic,
+        )
+
+    def _ignored(self, cause: str, record: Record | None, count: int = 1) -> None:
+        """Count records that are ignored; the value in force is to be written over one that hides it."""
+        self.records[cause] += count - 1
+        shown = "" if record is None or record.key is None else f": {record.key[:100]!r}"
+        what = {"unsigned": "not signed with the fleet's secret", "replayed": "an earlier record again"}[
+            cause
+        ]
+        self._skipped(cause, f"{what}{shown}")
+        if record is None or record.key is None or hash(record.key) not in self._keys:
+            return
+        if record.key not in self._overlaid and len(self._overlaid) < _OVERLAID_MAX:
+            if not self._overlaid and record.key not in self._own:
+                self._restore_at = time.monotonic() + random.uniform(*_RESTORE_SECONDS)
+            self._overlaid[record.key] = None
 
     def _change(self, changes: Mapping[Entity, Mapping[str, float]]) -> None:
         for change in self._in_force.with_pauses(changes.items()):
@@ -330,9 +611,18 @@ class TopicStore:
 
     def _finish(self, fresh: Definitions) -> None:
         """Put what was read from the beginning in force."""
-        self._fresh = None
         found, self._found = self._found, None
         topic_id = self._topic_id.hex()
+        if self._seal is not None and not self._signed:
+            self._take_over_at = time.monotonic() + random.uniform(0.0, _TAKE_OVER_SECONDS)
+            place = self._snapshot_place
+            if place is not None and (place.signed or place.topic_id != topic_id):
+                self._use_instead(fresh, found)
+        for key, own in self._own.items():
+            entity, limit = read_key(key)
+            setting = read_setting(entity, limit, own.record.value)
+            self._put(fresh, entity, self._changed(entity, limit, setting, fresh, {}))
+        self._fresh = None
         before = self._from or (found[0].topic_id if found else "")
         if before and before != topic_id:
             event(
@@ -364,6 +654,24 @@ class TopicStore:
             skipped=sum(
                 count for result, count in self.records.items() if result not in ("applied", "removed")
             ),
+        )
+
+    def _use_instead(self, fresh: Definitions, found: tuple[Place, Definitions] | None) -> None:
+        """Replace what was read by the snapshot: the topic was signed, and has no signed record any more."""
+        source = self.definitions if found is None else found[1]
+        read = len(fresh)
+        for _ in self._in_force.with_pauses(fresh.drain()):
+            pass
+        for entity, values in self._in_force.with_pauses(source.entries()):
+            if not self._in_force.overrides(entity):
+                self._put(fresh, entity, values)
+        event(
+            logger,
+            logging.ERROR,
+            "the topic has lost its signed records: the quotas of the snapshot are written to it",
+            topic=self._log.topic,
+            quota_entries=len(fresh),
+            ignored=read,
         )
 
     def _skipped(self, cause: str, detail: str) -> None:

@@ -39,7 +39,7 @@ def make_reassignments(
         tell: takes events.
 
     Raises:
-        StartError: the journal is in a topic, and aiokafka is not installed.
+        StartError: the journal is in a topic, and aiokafka is not installed, or the secret cannot be read.
     """
     settings = config.reassignment
     if not settings.batches:
@@ -54,9 +54,11 @@ def _place(
     if not settings.in_topic:
         assert settings.directory is not None, "the configuration was checked"
         return FilePlace(settings.directory)
-    from proxy.quota_topic import require_aiokafka
+    from proxy.quota_topic import require_aiokafka, seal_of
 
     require_aiokafka('[reassignment] journal = "topic"')
     from proxy.reassign.topic_place import TopicPlace
 
-    return TopicPlace(settings.journal_topic, access(), fleet if config.fleet.configured else None)
+    topic = settings.journal_topic
+    seal = seal_of(config, "journal", topic)
+    return TopicPlace(topic, access(), fleet if config.fleet.configured else None, seal)

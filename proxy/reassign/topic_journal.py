@@ -13,8 +13,14 @@ Non-obvious:
 - What was read is the order of the topic, so memory is changed by what is read alone, never by what is appended.
 - A writer that is opened aborts what an earlier one has left open, so up to the mark nothing can be added any more.
 - Two holders for a moment fence each other in turn, until the tenure of one ends; no record is lost by it.
+- With a secret records are signed (`proxy.topic_log.signed`), with stamps that only grow; others are counted and
+  ignored. The first signed FENCE makes unsigned records void. Before it, those of an earlier version are taken over as
+  unsure, so a move is only carried on if the cluster knows it. What an ignored record hides is written again.
+- A client that opens a writer of this transactional id, directly at the brokers, fences this process too. It takes over
+  again, with one line, as often as that happens; each costs one attempt of the executor.
 """
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -23,7 +29,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
-from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Record
+from proxy.logs import event
+from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Record, Term
 from proxy.reassign.journal import (
     ConflictError,
     Contents,
@@ -36,6 +43,7 @@ from proxy.reassign.topic_records import FENCE, Found, read_key, read_value, wri
 from proxy.topic_log.contract import ReadLog
 from proxy.topic_log.records import AppendError, Portion, Problem
 from proxy.topic_log.records import Record as TopicRecord
+from proxy.topic_log.signed import Seal, Stamps
 
 __all__ = ["Fenced", "TopicJournal"]
 
@@ -50,6 +58,10 @@ _FIRST_SECONDS_MAX: Final = 3.0
 _RECOVERED_AT_ONCE: Final = 1000
 _DAMAGED_NAMED_MAX: Final = 3
 _DAMAGED_MAX: Final = 10_000
+_RESTORE_SECONDS: Final = 10.0
+_SAID_SECONDS: Final = 60.0  # between two lines about ignored records, or about a foreign fence
+
+logger = logging.getLogger(__name__)
 
 
 class Fenced(Protocol):
@@ -82,16 +94,26 @@ class TopicJournal:
         process: this process's name in the journal.
         tenure: the number of this process's tenure as the holder; 0: it is not. In any thread.
         alone: without a fleet: once another process has executed, this one does not any more.
+        seal: signs records; None without a secret: all records are read.
 
     Attributes:
         settle_ms: see `proxy.reassign.journal.Leadership`.
-        records: counts what was read, by result: "applied", "removed", "skipped", "damaged".
+        records: counts what was read, by result: "applied", "removed", "skipped", "damaged", and what is ignored:
+            "unsigned", "replayed".
+        fenced: how often this process was fenced by a writer that is none of the fleet's.
     """
 
     settle_ms = SETTLE_MS
 
     def __init__(
-        self, log: ReadLog, writer: Fenced, process: str, tenure: Callable[[], int], *, alone: bool
+        self,
+        log: ReadLog,
+        writer: Fenced,
+        process: str,
+        tenure: Callable[[], int],
+        *,
+        alone: bool,
+        seal: Seal | None = None,
     ) -> None:
         self._log = log
         self._writer = writer
@@ -111,6 +133,17 @@ class TopicJournal:
         self._damaged: dict[Found, str] = {}
         self._state: JournalState | None = None
         self.records: Counter[str] = Counter()
+        self.fenced = 0
+        self._seal = seal
+        self._stamps = Stamps(late_us=0)
+        self._topic_id = b""
+        self._signed = False  # unsigned records are void
+        self._signed_places: set[Found] = set()  # before that: whose last record is signed
+        self._signed_sequence = 0
+        self._hidden: set[bytes] = set()  # keys whose last record is an ignored one
+        self._restore_at = 0.0
+        self._said_at: dict[str, float] = {}
+        self._was_fenced = False
 
     @property
     def topic(self) -> str:
@@ -130,6 +163,8 @@ class TopicJournal:
         with self._lock:
             self._drain()
             self._check()
+            if self._hidden and self._signed and self.held and time.monotonic() >= self._restore_at:
+                self._restore()
             return self._current()
 
     def append(
@@ -193,8 +228,16 @@ class TopicJournal:
             self._check(damaged=False)
             if self._alone and self._marked and self._mark != self._process:
                 return False
+            if self._was_fenced and self._mark == self._process:
+                self.fenced += 1
+                self._say("fenced", "the journal's writer was fenced by a client that is not of the fleet")
+            self._was_fenced = False
             self._done(self._writer.begin(), BEGIN_SECONDS_MAX)
+            if self._seal is not None and not self._signed:
+                self._take_over()
             self._write([write_fence(self._process)])
+            if self._mark != self._process:  # its stamp was below that of a record that was read only now
+                self._write([write_fence(self._process)])
             self._marked = True
             if self._tenure() == tenure:
                 self._held_in = tenure
@@ -224,7 +267,43 @@ class TopicJournal:
         except LineError as error:
             raise JournalError(str(error)) from error
 
-    def _write(self, records: Sequence[TopicRecord]) -> None:
+    def _take_over(self) -> None:
+        """Write the moves of an earlier version signed, and unsure; only this process can append."""
+        self._write([write_fence(self._process)], signed=False)  # and read what lies before it
+        if self._signed:
+            return
+        moves: list[Record] = [replace(entry, unsure=True) for entry in self._contents.entries.values()]
+        for begin in range(0, len(moves), _RECOVERED_AT_ONCE):
+            self._write(self._encoded(moves[begin : begin + _RECOVERED_AT_ONCE]))
+        if moves:
+            event(
+                logger,
+                logging.WARNING,
+                "unsigned moves taken over: from now on unsigned records are ignored",
+                topic=self.topic,
+                moves=len(moves),
+            )
+
+    def _restore(self) -> None:
+        """Write everything in force over ignored records, so that compaction removes these."""
+        self._restore_at = time.monotonic() + _RESTORE_SECONDS
+        hidden, self._hidden = self._hidden, set()
+        entries = self._contents.entries
+        # A move that has ended would come back with a genuine record of it that is appended again.
+        ended = [
+            TopicRecord(key, None) for key in hidden if key != FENCE and read_key(key) not in {None, *entries}
+        ]
+        for begin in range(0, len(ended), _RECOVERED_AT_ONCE):
+            self._write(ended[begin : begin + _RECOVERED_AT_ONCE])
+        moves: list[Record] = list(entries.values())
+        for begin in range(0, max(1, len(moves)), _RECOVERED_AT_ONCE):
+            self._write(self._encoded(moves[begin : begin + _RECOVERED_AT_ONCE]))
+        self._write([write_fence(self._process)])
+
+    def _write(self, records: Sequence[TopicRecord], *, signed: bool = True) -> None:
+        if self._seal is not None and signed:
+            now_us = time.time_ns() // 1000
+            records = self._stamps.sign(records, self._seal, self._topic_id, now_us)
         offset = self._done(self._writer.append(records), APPEND_SECONDS_MAX)
         deadline = time.monotonic() + _READ_BACK_SECONDS_MAX
         while not self._complete or self._fresh is not None or self._next_offset < offset:
@@ -241,6 +320,7 @@ class TopicJournal:
             return work.result(seconds)
         except AppendError as error:
             self._held_in = 0
+            self._was_fenced = error.fenced
             raise JournalError(str(error)) from error
         except TimeoutError as error:
             self.release()
@@ -283,6 +363,13 @@ class TopicJournal:
         if portion.begins:
             self._fresh, self._fresh_sequence = Contents(), 0
             self._damaged.clear()
+            self._topic_id = portion.topic_id
+            self._stamps.begin()
+            self._signed_places.clear()
+            self._signed_sequence = 0
+            self._hidden.clear()
+        if portion.dropped:
+            self._ignored("unsigned", None, portion.dropped)
         for record in portion.records:
             self._apply(record)
         self._next_offset = portion.next_offset
@@ -292,6 +379,8 @@ class TopicJournal:
             self._complete = True
 
     def _apply(self, record: TopicRecord) -> None:
+        if not self._accepts(record):
+            return
         if record.key == FENCE:
             self._mark = (record.value or b"").decode("utf-8", "replace")
             if self._mark != self._process:
@@ -309,8 +398,11 @@ class TopicJournal:
             self._damaged.pop(place, None)
             self.records["removed"] += 1
             return
+        self._apply_value(place, record, contents)
+
+    def _apply_value(self, place: Found, record: TopicRecord, contents: Contents) -> None:
         try:
-            sequence, found = read_value(place, record.value)
+            sequence, found = read_value(place, record.value or b"")
         except LineError as error:
             if len(self._damaged) < _DAMAGED_MAX:
                 self._damaged[place] = str(error)
@@ -323,12 +415,76 @@ class TopicJournal:
         else:
             contents.term = replace(found, over=None)
             contents.ended_totals = found.over or EndedTotals()
+        if record.mark:
+            self._signed_sequence = max(self._signed_sequence, sequence)
         if self._fresh is None:
             self._sequence = max(self._sequence, sequence)
         else:
             self._fresh_sequence = max(self._fresh_sequence, sequence)
 
+    def _accepts(self, record: TopicRecord) -> bool:
+        """Whether a record counts: with a secret, if it is signed, and not one of an earlier time."""
+        seal = self._seal
+        if seal is None:
+            return True
+        stamp = seal.stamp_of(record, self._topic_id)
+        if stamp is None:
+            if self._signed or (record.key != FENCE and _place(record) in self._signed_places):
+                self._ignored("unsigned", record)
+                return False
+            return True
+        if not self._stamps.accepts(record.key, stamp):
+            self._ignored("replayed", record)
+            return False
+        if self._signed:
+            return True
+        if record.key == FENCE:
+            self._become_signed()
+        else:
+            self._signed_places.add(_place(record))
+        return True
+
+    def _become_signed(self) -> None:
+        """From here on unsigned records are void, and so are those before."""
+        self._signed = True
+        places = self._signed_places
+        contents = self._contents if self._fresh is None else self._fresh
+        contents.entries = {place: entry for place, entry in contents.entries.items() if place in places}
+        self._damaged = {place: text for place, text in self._damaged.items() if place in places}
+        if None not in places:
+            contents.term, contents.ended_totals = Term(0, ""), EndedTotals()
+        if self._fresh is None:
+            self._sequence = self._signed_sequence
+        else:
+            self._fresh_sequence = self._signed_sequence
+        self._state = None
+
+    def _ignored(self, cause: str, record: TopicRecord | None, count: int = 1) -> None:
+        self.records[cause] += count
+        key = None if record is None else record.key
+        known = record is not None and (key == FENCE or _place(record) != _NO_PLACE)
+        if known and key is not None and len(self._hidden) < _DAMAGED_MAX:
+            self._hidden.add(key)
+        self._say(cause, f"records of the journal are ignored: {cause}")
+
+    def _say(self, what: str, text: str) -> None:
+        now = time.monotonic()
+        if now >= self._said_at.get(what, 0.0):
+            self._said_at[what] = now + _SAID_SECONDS
+            event(logger, logging.WARNING, text, topic=self.topic)
+
     def _current(self) -> JournalState:
         if self._state is None or self._state.sequence != self._sequence:
             self._state = self._contents.state(self._sequence)
         return self._state
+
+
+_NO_PLACE: Final = "", -1
+
+
+def _place(record: TopicRecord) -> Found:
+    """Return the place of a record; _NO_PLACE for one that has none."""
+    try:
+        return read_key(record.key)
+    except LineError:
+        return _NO_PLACE

@@ -8,18 +8,22 @@ from proxy.topic_log.records import CAUSES, Problem
 
 __all__ = ["families"]
 
-_RECORDS: Final = ("applied", "removed", "skipped", "damaged")
+_RECORDS: Final = ("applied", "removed", "skipped", "damaged", "unsigned", "replayed")
 _FORWARDED: Final = ("answered", "refused", "unanswered")
 
 
 def families(
-    problem: Problem | None, records: Mapping[str, int], forwarded: Mapping[str, int] | None
+    problem: Problem | None,
+    records: Mapping[str, int],
+    forwarded: Mapping[str, int] | None,
+    fenced: int = 0,
 ) -> Iterator[Family]:
     """Yield the metrics.
 
     Args:
         problem: why the topic cannot be used.
         records: records read, by result.
+        fenced: how often a client that is not of the fleet has fenced this process.
         forwarded: questions to the holder, by result; None before there can be any.
     """
     yield Family(
@@ -35,6 +39,13 @@ def families(
         "Records read from the topic of the reassignment journal",
         ("result",),
         [((result,), float(records[result])) for result in _RECORDS],
+    )
+    yield Family(
+        "sluice_reassignment_topic_fenced",
+        "counter",
+        "How often a client that is not of the fleet has fenced the executor",
+        (),
+        [((), float(fenced))],
     )
     if forwarded is not None:
         yield Family(

@@ -19,6 +19,7 @@ from proxy.reassign.topic_journal import TopicJournal
 from proxy.topic_log.access import Access
 from proxy.topic_log.fenced import FencedLog
 from proxy.topic_log.log import TopicLog
+from proxy.topic_log.signed import Seal
 from proxy.topic_log.thread import LoopThread
 
 __all__ = ["AnsweringMember", "TopicPlace"]
@@ -37,10 +38,15 @@ class TopicPlace:
     Args:
         access: the way to the topic's cluster.
         fleet: returns the fleet, once there is one; None: this process is alone.
+        seal: signs records; None without a secret.
     """
 
     def __init__(
-        self, topic: str, access: Access, fleet: Callable[[], AnsweringMember | None] | None
+        self,
+        topic: str,
+        access: Access,
+        fleet: Callable[[], AnsweringMember | None] | None,
+        seal: Seal | None = None,
     ) -> None:
         self.process = process_name()
         self._fleet = fleet
@@ -48,7 +54,9 @@ class TopicPlace:
         self._log = TopicLog(self._thread, access, journal_spec(topic), committed=True)
         # The fence has the topic's name: one executor for each journal.
         writer = FencedLog(self._thread, access, topic, topic)
-        self._kept = TopicJournal(self._log, writer, self.process, self._tenure, alone=fleet is None)
+        self._kept = TopicJournal(
+            self._log, writer, self.process, self._tenure, alone=fleet is None, seal=seal
+        )
         self._forwarding: Forwarding | None = None
         self._service: HolderService | None = None
 
@@ -78,7 +86,7 @@ class TopicPlace:
     def families(self) -> Iterator[Family]:
         """Return the metrics of the topic, and of what was forwarded."""
         forwarded = None if self._forwarding is None else self._forwarding.forwarded
-        return topic_metrics.families(self._kept.problem, self._kept.records, forwarded)
+        return topic_metrics.families(self._kept.problem, self._kept.records, forwarded, self._kept.fenced)
 
     def close(self) -> None:
         """End the thread; blocks for a bounded time."""

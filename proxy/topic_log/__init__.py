@@ -1,6 +1,7 @@
 """A Kafka topic of one partition as a log: created, read to its end, followed, and appended to.
 
     records     the values that a log and its reader exchange: records, portions, problems; no Kafka library
+    signed      which records are the fleet's own, and which of these are repeated; no Kafka library
     contract    the interface of a log for its readers
     inbox       portions of records on their way from the log's thread to their reader's
     thread      one thread with an event loop, for all logs of the process

@@ -27,6 +27,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from kafka_client import LoginError
 from proxy.topic_log.access import Access, Sasl
 from proxy.topic_log.records import AppendError, Record
+from proxy.topic_log.signed import HEADER, MARK_BYTES
 from proxy.topic_log.topic import ProblemError
 
 __all__ = [
@@ -107,7 +108,7 @@ class Reader:
             raise ProblemError("denied", text) from error
         except (errors.KafkaError, TimeoutError) as error:
             raise problem_of(error, "read") from error
-        return [Record(one.key, one.value) for one in found.get(self._place, ())], position
+        return [_record(one) for one in found.get(self._place, ())], position
 
     async def _read(self) -> tuple[Mapping[Any, Sequence[Any]], int]:
         found = await self._consumer.getmany(self._place, timeout_ms=FETCH_WAIT_MS, max_records=_RECORDS_MAX)
@@ -139,7 +140,8 @@ class Writer:
         """
         batch = self._producer.create_batch()
         for index, record in enumerate(records):
-            if batch.append(key=record.key, value=record.value, timestamp=None) is None:
+            headers = [(HEADER, record.mark)] if record.mark else []
+            if batch.append(key=record.key, value=record.value, timestamp=None, headers=headers) is None:
                 raise AppendError(
                     f"{len(records)} changes are more than {BATCH_BYTES_MAX} bytes, which is the most at once"
                 )
@@ -151,7 +153,7 @@ class Writer:
         except errors.TopicAuthorizationFailedError as error:
             raise AppendError(f"an ACL denies Write on topic {self._topic} to Sluice's own user") from error
         except errors.ProducerFenced as error:
-            raise AppendError(f"another process appends to topic {self._topic} now") from error
+            raise AppendError(f"another process appends to topic {self._topic} now", fenced=True) from error
         except errors.MessageSizeTooLargeError as error:
             raise AppendError(
                 f"{batch.size()} bytes are more than max.message.bytes of topic {self._topic}"
@@ -252,6 +254,14 @@ async def _open_producer(access: Access, **options: Any) -> AsyncIterator[Any]:
         await stop_client(producer._sender.close)
         producer._message_accumulator.fail_all(errors.KafkaTimeoutError())
         await stop_client(producer.stop, producer.client.close)
+
+
+def _record(found: Any) -> Record:
+    mark = b""
+    for name, value in found.headers:
+        if name == HEADER and value is not None and len(value) == MARK_BYTES:
+            mark = bytes(value)
+    return Record(found.key, found.value, mark, found.offset)
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types

@@ -16,7 +16,7 @@ All of it runs in the thread of a `LoopThread`, except the methods that say "in 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from typing import Final
@@ -59,6 +59,8 @@ class TopicLog:
     Attributes:
         inbox: the portions that were read.
         problem: why the log cannot be read; None if it can, and before the first session (`tried`).
+        wanted: whether a record is delivered; others are counted only. It is called in the log's thread, and may be
+            set in any. None: all are.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class TopicLog:
         self.inbox = Inbox()
         self.problem: Problem | None = None
         self.topic = spec.name
+        self.wanted: Callable[[Record], bool] | None = None
         self._tried = False
         self._committed = committed
         self._thread = thread
@@ -213,13 +216,18 @@ class TopicLog:
             records, self._position = await reader.read()
             if records:
                 began = time.monotonic()
-                await self._deliver(records, begins=False, complete=self._complete)
+                wanted = self.wanted
+                kept = records if wanted is None else [record for record in records if wanted(record)]
+                dropped = len(records) - len(kept)
+                await self._deliver(kept, begins=False, complete=self._complete, dropped=dropped)
                 # As long as it has worked, so that the proxy's own loop has half of the processor.
                 await asyncio.sleep(min(time.monotonic() - began, 0.005) + 0.001)
 
-    async def _deliver(self, records: Sequence[Record], *, begins: bool, complete: bool) -> None:
+    async def _deliver(
+        self, records: Sequence[Record], *, begins: bool, complete: bool, dropped: int = 0
+    ) -> None:
         assert self._position is not None, "a session seeks first"
-        await self.inbox.put(Portion(records, self._position, begins, complete, self._topic_id))
+        await self.inbox.put(Portion(records, self._position, begins, complete, self._topic_id, dropped))
 
     async def _watch(self, reader: Reader) -> None:
         """Check repeatedly whether the topic is unchanged, and whether reading makes progress."""

@@ -18,10 +18,18 @@ CAUSES: Final = (
 
 
 class Record(NamedTuple):
-    """A record without its offset; `value` is None for a tombstone."""
+    """A record.
+
+    Attributes:
+        value: None for a tombstone.
+        mark: the value of its header `proxy.topic_log.signed.HEADER`; empty without one.
+        offset: of a record that was read; -1 of one that is to be appended.
+    """
 
     key: bytes | None
     value: bytes | None
+    mark: bytes = b""
+    offset: int = -1
 
 
 class Portion(NamedTuple):
@@ -33,6 +41,7 @@ class Portion(NamedTuple):
             as soon as a `complete` portion has arrived.
         complete: whether the log has been read to its end as of the start of reading; also set for all later portions.
         topic_id: the topic's id, 16 bytes.
+        dropped: the number of records between these that the log's `wanted` has left out.
     """
 
     records: Sequence[Record]
@@ -40,6 +49,7 @@ class Portion(NamedTuple):
     begins: bool
     complete: bool
     topic_id: bytes
+    dropped: int = 0
 
 
 class Problem(NamedTuple):
@@ -50,8 +60,13 @@ class Problem(NamedTuple):
 
 
 class AppendError(Exception):
-    """Records were not appended; or, if `unknown`, it is not known whether they were."""
+    """Records were not appended; or, if `unknown`, it is not known whether they were.
 
-    def __init__(self, text: str, *, unknown: bool = False) -> None:
+    Attributes:
+        fenced: a later writer of this transactional id was opened.
+    """
+
+    def __init__(self, text: str, *, unknown: bool = False, fenced: bool = False) -> None:
         super().__init__(text)
         self.unknown = unknown
+        self.fenced = fenced

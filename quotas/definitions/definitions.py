@@ -42,7 +42,8 @@ CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
 IP_KEYS: Final = frozenset({"connection_creation_rate"})
-TOPIC_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+BYTE_RATES: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+TOPIC_KEYS: Final = BYTE_RATES
 USER_KEYS: Final = CLIENT_KEYS | IP_KEYS
 # Kafka's LONG and INT keys take no fractions (kafka-quotas.md §6.1); the other two are DOUBLE.
 WHOLE_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
@@ -98,10 +99,17 @@ def check_entity(entity: Entity, path: str) -> None:
 def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
     keys = keys_of(entity)
+    if key in KEYS and key not in keys:
+        what = " and ".join(
+            part for part, name in zip(Entity._fields, entity, strict=True) if name is not None
+        )
+        raise DefinitionError(path, f"is no limit of {what}; its limits: {', '.join(sorted(keys))}")
     if key not in keys:
         raise DefinitionError(path, f"unknown key, value {value!r}; {hint(key, sorted(keys))}")
     if not value > 0:  # also refuses NaN, which slips through Kafka's own comparisons
-        raise DefinitionError(path, f"must be greater than 0, not {value!r}")
+        raise DefinitionError(
+            path, f"must be greater than 0, not {value!r}; without the key there is no limit"
+        )
     if value > LONG_MAX:
         raise DefinitionError(path, f"{value!r} is too large")
     if key in WHOLE_KEYS and (value % 1 > 1e-6 or round(value) < 1):

@@ -51,11 +51,25 @@ class RecordError(ValueError):
 
 
 class Author(NamedTuple):
-    """The author of a change: principal, address, and time (ISO 8601, UTC)."""
+    """The author of a change: principal, address, and time (ISO 8601, UTC).
+
+    Attributes:
+        claimed: it stood in a record that others may have written, and no signature covers it.
+    """
 
     name: str
     address: str
     at: str
+    claimed: bool = False
+
+    @property
+    def principal(self) -> str:
+        """The principal, as it is shown.
+
+        >>> Author("ann", "", "").principal, Author("ann", "", "", claimed=True).principal
+        ('User:ann', 'User:ann (claimed)')
+        """
+        return f"User:{self.name}{' (claimed)' if self.claimed else ''}"
 
 
 class Setting(NamedTuple):
@@ -148,7 +162,7 @@ def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | N
         RecordError: it is not a valid value of this entity's limit, or of an unknown version.
 
     >>> read_setting(Entity("ann"), "producer_byte_rate", b'{"v":1,"value":5,"by":"bob","from":"::1","at":""}')
-    Setting(value=5.0, author=Author(name='bob', address='::1', at=''))
+    Setting(value=5.0, author=Author(name='bob', address='::1', at='', claimed=False))
     """
     if value is None:
         return None
@@ -186,7 +200,8 @@ def _author(found: Mapping[str, object]) -> Author | None:
     name, address, at = (found.get(part) for part in ("by", "from", "at"))
     if not (isinstance(name, str) and isinstance(address, str) and isinstance(at, str)):
         return None
-    return Author(*(text[:_AUTHOR_CHARACTERS_MAX] for text in (name, address, at)))
+    name, address, at = (text[:_AUTHOR_CHARACTERS_MAX] for text in (name, address, at))
+    return Author(name, address, at)
 
 
 def _number(value: float | None) -> float | None:

@@ -33,7 +33,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReassignmentRig]:
 
 def member(rig: ReassignmentRig, name: str) -> SluiceProcess:
     secret = rig.directory / "fleet.secret"
-    secret.write_text("word")
+    secret.write_text("word" * 8)
     secret.chmod(0o600)
     (port,) = ports.free_ports()
     fleet = {"name": name, "bind": f"127.0.0.1:{port}", "secret_file": str(secret), "members_max": 4}

@@ -63,6 +63,9 @@ def test_each_missing_right_on_the_journal_is_named_and_suffices_once_it_is_ther
             allow(guarded, kind, name, operation, ResourcePatternType.LITERAL)
         wait_until(lambda: status(process)["leads"], "it executes", NAMED_SECONDS)
         assert process.metric("sluice_reassignment_topic_problem") == 0
+        # Its user has no right to ask for ACLs, which says that there is an authorizer.
+        assert process.metric("sluice_brokers_unguarded") == 0
+        assert "no authorizer" not in process.log()
     finally:
         print(process.log())
         process.kill()

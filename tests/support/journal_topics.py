@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from proxy.reassign.topic_journal import TopicJournal
 from proxy.topic_log.records import AppendError, Portion, Problem, Record
+from proxy.topic_log.signed import Seal
 
 __all__ = ["SimulatedLog", "SimulatedTopic", "SimulatedWriter"]
 
@@ -42,9 +43,12 @@ class SimulatedTopic:
         self.write_problem: Problem | None = None
         self.fence_problem: Problem | None = None
 
-    def journal(self, process: str, tenure: Callable[[], int], *, alone: bool = False) -> TopicJournal:
+    def journal(
+        self, process: str, tenure: Callable[[], int], *, alone: bool = False, seal: Seal | None = None
+    ) -> TopicJournal:
         """Open it, in a process of its own."""
-        return TopicJournal(SimulatedLog(self), SimulatedWriter(self), process, tenure, alone=alone)
+        log, writer = SimulatedLog(self), SimulatedWriter(self)
+        return TopicJournal(log, writer, process, tenure, alone=alone, seal=seal)
 
     def append(self, records: Sequence[Record]) -> int:
         """Append a committed transaction; return the offset after its records. A marker follows them."""
@@ -129,7 +133,7 @@ class SimulatedWriter:
         topic = self._topic
         topic.place()
         if self._epoch != topic.epoch:
-            return self._fail("another process appends")
+            return self._fail("another process appends", fenced=True)
         if topic.refuse:
             topic.refuse -= 1
             return self._fail("refused")
@@ -145,9 +149,9 @@ class SimulatedWriter:
         self._epoch = 0
         return _done(None)
 
-    def _fail(self, text: str) -> "Future[int]":
+    def _fail(self, text: str, *, fenced: bool = False) -> "Future[int]":
         self._epoch = 0
-        return _failed(AppendError(text))
+        return _failed(AppendError(text, fenced=fenced))
 
 
 def _done(value: T) -> "Future[T]":

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from kafka.protocol.admin import (
+    DescribeAclsRequest,
+    DescribeAclsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeLogDirsResponse,
@@ -13,7 +15,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from kafka_client import Request, configs, metadata, reassignments, replicas, topics
+from kafka_client import Request, acls, configs, metadata, reassignments, replicas, topics
 from protocol.errors import WireError
 from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import decoded, framed, struct
@@ -150,3 +152,16 @@ def test_broker_that_refuses_the_version_offers_no_api() -> None:
     refusal = b"\0\0\0\1" + (35).to_bytes(2, "big") + (1).to_bytes(4, "big") + bytes((0, 18, 0, 0, 0, 3))
     read = topics.version_ranges("me").read
     assert read(len(refusal).to_bytes(4, "big") + refusal) == {}
+
+
+def test_brokers_say_whether_they_have_an_authorizer() -> None:
+    request = acls.describe_cluster_acls()
+    message = sent(DescribeAclsRequest, request)
+    assert (message.resource_type_filter, message.resource_name_filter, message.operation) == (4, None, 1)
+    for code in (0, 31, acls.SECURITY_DISABLED):
+        kind = DescribeAclsResponse
+        frame = framed(kind(version=1, throttle_time_ms=0, error_code=code, error_message=None, resources=[]))
+        assert request.read(frame) == code
+        for end in range(8, len(frame)):
+            with pytest.raises(WireError):
+                request.read(frame[:end])

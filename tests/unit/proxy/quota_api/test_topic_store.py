@@ -2,8 +2,6 @@
 
 import json
 import logging
-from collections import deque
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -17,56 +15,13 @@ from proxy.topic_log.records import AppendError, Portion, Problem, Record
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
+from tests.support.quota_log import TOPIC_ID, FakeLog
 
 RATE = "producer_byte_rate"
 OTHER = "consumer_byte_rate"
 ANN = Entity("ann")
 ADMIN = Client("admin", "10.0.0.4:51000")
 AUTHOR = Author("", "", "")
-TOPIC_ID = bytes(range(16))
-
-
-class Inbox:
-    """What the topic delivers."""
-
-    def __init__(self) -> None:
-        self.portions: deque[Portion] = deque()
-
-    def take(self, seconds: float = 0) -> Portion | None:
-        return self.portions.popleft() if self.portions else None
-
-
-class FakeLog:
-    """A topic in memory: what is appended comes back, unless `mute`."""
-
-    def __init__(self) -> None:
-        self.topic = "__sluice-quotas"
-        self.topic_id = b""
-        self.inbox = Inbox()
-        self.problem: Problem | None = None
-        self.write_problem: Problem | None = None
-        self.end = 0
-        self.appended: list[list[Record]] = []
-        self.error: AppendError | None = None
-        self.mute = False
-
-    def append(self, records: list[Record]) -> "Future[int]":
-        found: Future[int] = Future()
-        if self.error is not None:
-            found.set_exception(self.error)
-            return found
-        self.appended.append(records)
-        self.deliver(*records)
-        found.set_result(self.end)
-        return found
-
-    def deliver(
-        self, *records: Record, begins: bool = False, complete: bool = True, topic_id: bytes = TOPIC_ID
-    ) -> None:
-        self.end += len(records)
-        self.topic_id = topic_id
-        if not self.mute:
-            self.inbox.portions.append(Portion(records, self.end, begins, complete, topic_id))
 
 
 class Events:
@@ -149,8 +104,7 @@ def test_what_changes_nothing_here_is_written_too() -> None:
     """Another process may have changed it a moment ago; the topic decides."""
     log = FakeLog()
     store = opened(log, rate(ANN, 5))
-    log.inbox.portions.append(Portion((rate(ANN, 6),), log.end + 1, False, True, TOPIC_ID))  # comes first
-    log.end += 1
+    log.deliver(rate(ANN, 6))  # comes first
     assert alter(store, asked("ann", (RATE, 5.0))) == [""]
     assert store.definitions.values(ANN) == {RATE: 5.0}
     assert len(log.appended) == 1
@@ -219,13 +173,49 @@ def test_alteration_before_the_topic_was_read_is_refused() -> None:
         alter(store, asked("ann", (RATE, 6.0)), validate_only=True)
 
 
-def test_alteration_that_is_not_read_back_says_that_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alteration_is_in_force_when_it_is_acknowledged_and_not_read_back() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    log.mute = True
+    assert alter(store, asked("ann", (RATE, 6.0))) == [""]
+    assert store.definitions.values(ANN) == {RATE: 6.0}
+    assert len(log.appended) == 1
+
+
+def test_records_before_an_own_alteration_change_nothing_and_those_after_it_do() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    log.mute = True
+    log.deliver(rate(ANN, 7), rate(ANN, 8, OTHER))  # offsets 1 and 2, which are read later
+    alter(store, asked("ann", (RATE, 6.0)))  # offset 3
+    first, second = rate(ANN, 7)._replace(offset=1), rate(ANN, 8, OTHER)._replace(offset=2)
+    own, later = rate(ANN, 6)._replace(offset=3), rate(ANN, 9)._replace(offset=4)
+    log.inbox.portions.append(Portion((first, second), 3, False, True, TOPIC_ID))
+    store.drain()
+    assert store.definitions.values(ANN) == {RATE: 6.0, OTHER: 8.0}
+    log.inbox.portions.append(Portion((own, later), 5, False, True, TOPIC_ID))
+    store.drain()
+    assert store.definitions.values(ANN) == {RATE: 9.0, OTHER: 8.0}
+
+
+def test_own_alteration_stays_when_the_topic_is_read_again_up_to_before_it() -> None:
+    log = FakeLog()
+    store = opened(log, rate(ANN, 5))
+    log.mute = True
+    alter(store, asked("ann", (RATE, 6.0)))  # offset 1
+    first = rate(ANN, 5)._replace(offset=0)
+    log.inbox.portions.append(Portion((first,), 1, True, True, TOPIC_ID))
+    store.drain()
+    assert store.definitions.values(ANN) == {RATE: 6.0}
+
+
+def test_drain_takes_no_more_than_waits_when_it_begins() -> None:
     log = FakeLog()
     store = opened(log)
-    log.mute = True
-    with pytest.raises(StoreError, match="it is in the topic"):
-        alter(store, asked("ann", (RATE, 6.0)))
-    assert len(log.appended) == 1
+    for value in range(1, 10):
+        log.deliver(rate(ANN, value))
+    store.drain()
+    assert store.definitions.values(ANN) == {RATE: 4.0}
 
 
 def test_too_long_a_name_is_refused_before_anything_is_written() -> None:
@@ -393,7 +383,7 @@ def test_changes_are_told_with_their_author_wherever_they_are_made() -> None:
     store.drain()
     topic = ("topic __sluice-quotas", "", True)
     assert found == [
-        ("user 'ann'", None, 9, "User:eve", "10.0.0.9", True),
+        ("user 'ann'", None, 9, "User:eve (claimed)", "10.0.0.9", True),
         ("user 'ann'", 9, None, *topic),
         ("user 'ann'", None, 4, *topic),
     ]

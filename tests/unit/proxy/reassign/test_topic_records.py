@@ -4,6 +4,7 @@ import pytest
 
 from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Term
 from proxy.reassign.topic_records import FENCE, read_key, read_value, write_fence, write_records
+from proxy.topic_log.records import Record
 
 ENTRY = Entry("t.x", 12, "ab" * 16, (1, 2), (3, 4))
 TERM = Term(3, "me")
@@ -59,4 +60,4 @@ def test_move_that_is_too_large_is_refused() -> None:
 
 
 def test_mark_names_its_process() -> None:
-    assert write_fence("host:1:ab") == (FENCE, b"host:1:ab")
+    assert write_fence("host:1:ab") == Record(FENCE, b"host:1:ab")
