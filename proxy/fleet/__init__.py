@@ -14,7 +14,9 @@
     calls       members' requests to the holder that are not about shares
     state       the state of the fleet as a member knows it, as values of JSON: pure
     fleet       one member, as configured
+    secret      the fleet's secret, as its file has it now
     standing    the choice of the holder by a Kafka group: pure
+    statements  what members of that group say, signed: pure
     group       membership of that group; the only module here that needs aiokafka
     elected     connects the group with the port
 

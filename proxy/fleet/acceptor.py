@@ -26,6 +26,7 @@ ACCEPT_GAP_SECONDS: Final = 0.005
 READ_BYTES: Final = 16 * 1024
 _BACKLOG: Final = 128
 PAUSE_SECONDS: Final = 1.0
+_LOOK_SECONDS_MIN, _LOOK_SECONDS_MAX = 0.002, 0.05
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 logger = logging.getLogger(__name__)
@@ -130,6 +131,8 @@ class Acceptor:
             self._refused("connections_max", peer, "too many handshakes at a time: the oldest one has ended")
         self._handshakes[task] = None
         try:
+            if self._tls is not None and not await _begins(sock):
+                return  # a holder looks in this way whether this process runs (`proxy.fleet.ends`)
             reader, writer = await self._stream(sock)
         except TimeoutError:
             self._refused("tls", peer, f"no TLS handshake within {HANDSHAKE_SECONDS_MAX:g} s")
@@ -149,6 +152,32 @@ class Acceptor:
             context = None if self._tls is None else self._tls()
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=context)
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def _begins(sock: socket.socket) -> bool:
+    """Whether the peer sends anything; if it does not, the socket is closed.
+
+    Looks again and again, since a socket that was given to the loop cannot be given to another transport.
+
+    Raises:
+        TimeoutError: it neither sends anything nor closes the connection.
+    """
+    pause, begins = _LOOK_SECONDS_MIN, False
+    try:
+        async with asyncio.timeout(HANDSHAKE_SECONDS_MAX):
+            while True:
+                try:
+                    begins = bool(sock.recv(1, socket.MSG_PEEK))
+                except BlockingIOError:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LOOK_SECONDS_MAX)
+                except ConnectionError:
+                    return False
+                else:
+                    return begins
+    finally:
+        if not begins:
+            sock.close()
 
 
 async def accepted_from(listening: socket.socket) -> socket.socket:

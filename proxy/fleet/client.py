@@ -1,6 +1,7 @@
 """A member's connection to the holder: sends reports and takes grants (`quotas.sharing.lessee` applies them).
 
-While the holder cannot be reached, the client only retries; leases end by themselves. One line is logged for each
+While the holder cannot be reached, the client only retries; leases end by themselves. If the holder's process has ended
+(`ends`), the group is told, so that it chooses another one at once. One line is logged for each
 reason why the holder cannot be reached, until there is a lease again; one when this member is cut off, and one when it
 has a lease again.
 """
@@ -11,7 +12,6 @@ import random
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.config import Address
@@ -30,8 +30,10 @@ from proxy.fleet.codec import (
     write,
 )
 from proxy.fleet.disagreements import Disagreements
-from proxy.fleet.frames import Frames, read_secret
+from proxy.fleet.ends import ENDED_BY_PEER, PAUSES_SECONDS, Place, refuses
+from proxy.fleet.frames import Frames
 from proxy.fleet.leasing import Leasing
+from proxy.fleet.secret import FleetSecret, secret_now
 from proxy.fleet.sendable import sendable
 from proxy.fleet.view import View, read_view
 from proxy.logs import event
@@ -49,6 +51,7 @@ SILENCE_SECONDS_MAX: Final = 4.0
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
 _UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+_LOOKS: Final = 4  # whether the holder has ended; then this member connects again
 _KINDS_MAX: Final = 16  # some are the holder's words
 _READ_BYTES: Final = 256 * 1024
 NO_HOLDER: Final = "no holder of the fleet is known"
@@ -96,6 +99,7 @@ class FleetClient:
         view: the holder's last view of the fleet; None before the first.
         view_ms: when that was.
         disagreements: the differences between members in these views.
+        holder_ended: called with the holder's address and the run of its process, when that has ended.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class FleetClient:
         lessee: Lessee,
         leasing: Leasing,
         holder: Callable[[], Address | None],
-        secret_file: Path | None,
+        secret: FleetSecret | None,
         now_ms: Callable[[], int],
         facts: Callable[[], Facts],
         figures: FleetFigures,
@@ -112,12 +116,14 @@ class FleetClient:
         self._lessee = lessee
         self._leasing = leasing
         self._holder = holder
-        self._secret_file = secret_file
+        self._secret = secret
         self._now_ms = now_ms
         self._facts = facts
         self._figures = figures
         self._tls = tls
         self._link: tuple[asyncio.StreamWriter, Frames] | None = None
+        self.holder_ended: Callable[[Address, int], object] = _ignore
+        self._granted: tuple[Place, int] | None = None  # where the holder is that has granted, and its run
         self._left = False
         self._told: Facts | None = None
         self.problem = NOT_ASKED
@@ -179,7 +185,32 @@ class FleetClient:
             if end is not None and not self._left:
                 self._log_lost(holder, end)
             pause = PAUSE_SECONDS_MIN if answered or end is None else min(2 * pause, PAUSE_SECONDS_MAX)
-            await asyncio.sleep(pause * random.uniform(0.5, 1))  # not all members at once
+            if await self._pause(holder, pause * random.uniform(0.5, 1)):  # not all members at once
+                pause = PAUSE_SECONDS_MIN
+
+    async def _pause(self, holder: Address | None, seconds: float) -> bool:
+        """Wait, but not any more when there is another holder; returns whether there is."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._holder() == holder and (left := end - loop.time()) > 0:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(min(left, _TICK_SECONDS))
+        return self._holder() != holder
+
+    async def _look_for_end(self, holder: Address) -> None:
+        """Look whether the holder has ended: its side has closed the connection on which it had granted."""
+        granted, self._granted = self._granted, None
+        if granted is None:
+            return
+        place, run = granted
+        for pause in PAUSES_SECONDS[:_LOOKS]:
+            await asyncio.sleep(pause)
+            refused = None if self._left else await refuses(place)
+            if refused:
+                self._figures.ended["holder"] += 1
+                event(logger, logging.WARNING, "the holder of the fleet has ended", holder=str(holder))
+                self.holder_ended(holder, run)
+            if refused is not False:
+                return
 
     async def _attempt(self, holder: Address) -> _End | None:
         """Connect and exchange messages; return why the connection has ended, None if the holder has changed."""
@@ -190,14 +221,16 @@ class FleetClient:
             return _End(error.cause, str(error))
         except (OSError, TimeoutError, MessageError, asyncio.IncompleteReadError) as error:
             self._figures.reports["failed"] += 1
+            if isinstance(error, ENDED_BY_PEER):
+                await self._look_for_end(holder)
             return _end(error)
         finally:
+            self._granted = None
             self._lessee.lose()
         return None
 
     async def _converse(self, holder: Address) -> None:
-        secret = await read_secret(self._secret_file)
-        frames = Frames(secret, holder=False)
+        frames = Frames(await secret_now(self._secret), holder=False)
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
             context = None if self._tls is None else self._tls()
             reader, writer = await asyncio.open_connection(
@@ -206,13 +239,14 @@ class FleetClient:
         reading: asyncio.Task[None] | None = None
         try:
             writer.write(frames.hello())
-            await self._greet(frames, reader)
+            await self._greet(frames, reader, writer)
             if self._left:
                 return
             self._link, self._told = (writer, frames), None
             self._lessee.lose()  # so that a report is due
             self.send_due()
-            reading = asyncio.get_running_loop().create_task(self._read(reader, frames))
+            peer = writer.get_extra_info("peername")[:2]
+            reading = asyncio.get_running_loop().create_task(self._read(reader, frames, peer))
             while self._holder() == holder and not self._left:
                 await asyncio.wait({reading}, timeout=_TICK_SECONDS)
                 if reading.done():
@@ -228,13 +262,17 @@ class FleetClient:
             with suppress(OSError):
                 writer.transport.abort()
 
-    async def _greet(self, frames: Frames, reader: asyncio.StreamReader) -> None:
-        """Take the holder's hello."""
+    async def _greet(
+        self, frames: Frames, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Take the holder's hello, and exchange proofs."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                 await frames.receive(reader)
+                writer.write(frames.proof())
+                await frames.receive(reader)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            if self._tls is None:
+            if self._tls is None and not frames.greeted:
                 raise ConnectionResetError(NO_HELLO) from error
             raise
 
@@ -259,7 +297,7 @@ class FleetClient:
         if report is not None:
             writer.write(frames.write(write(sendable(report))))
 
-    async def _read(self, reader: asyncio.StreamReader, frames: Frames) -> None:
+    async def _read(self, reader: asyncio.StreamReader, frames: Frames, peer: Place) -> None:
         while True:
             async with asyncio.timeout(SILENCE_SECONDS_MAX):
                 message = await frames.receive(reader)
@@ -268,6 +306,8 @@ class FleetClient:
                 continue
             found = read(message)
             if isinstance(found, Grants):
+                if self._granted is None:
+                    self._granted = peer, found.run
                 self._take(found)
             elif isinstance(found, Lost):
                 self._figures.reports["lost"] += 1
@@ -336,6 +376,9 @@ class FleetClient:
                 detail=self.problem,
                 share=share,
             )
+
+
+def _ignore(_address: Address, _run: int) -> None: ...
 
 
 def _end(error: Exception) -> _End:

@@ -2,7 +2,7 @@
 
 All numbers are big-endian. A message has a head and the content of its kind; a text is a length and UTF-8:
 
-    magic "SLFT"  version u8 = 1  kind u8
+    magic "SLFT"  version u8 = 2  kind u8
     1 hello     nonce 16 bytes
     2 report    name text u8, run u64, session u64, number u64, applied u64, lessees_max u16,
                 wishes u16, then of each: key text u16, wanted f64, weight f64; wanted -1: the wish has ended
@@ -17,8 +17,9 @@ All numbers are big-endian. A message has a head and the content of its kind; a 
     9 question  number u32, content: a request of a member (`proxy.fleet.calls`)
     10 answer   number u32, content: the response to the question of this number
 
-There is one version so far. The head and the hello are to stay the same in all versions, so that a process of another
-version is refused with an explanation. The sender and the order of messages are not checked here.
+Version 1 had a signed hello, and no proof (`proxy.fleet.frames`). The head and the hello are to stay the same in all
+versions, so that a process of another version is refused with an explanation. The sender and the order of messages are
+not checked here.
 """
 
 import struct
@@ -59,7 +60,7 @@ __all__ = [
     "write_facts",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
 NAME_BYTES_MAX: Final = 64
 KEY_BYTES_MAX: Final = 2048
 LESSEES_MAX: Final = 256
@@ -97,7 +98,7 @@ class VersionError(MessageError):
 
 
 class Hello(NamedTuple):
-    """The first message of each side; the signatures of all other messages depend on both nonces."""
+    """The first two messages of each side; the signatures of all but the first depend on both nonces."""
 
     nonce: bytes
 

@@ -9,10 +9,12 @@ from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 from quotas.options import EngineOptions
 
-__all__ = ["DIGEST", "QUOTAS", "addresses_of", "facts_of"]
+__all__ = ["DIGEST", "ENDED", "LISTENS", "QUOTAS", "addresses_of", "facts_of"]
 
 QUOTAS: Final = "quotas"
 DIGEST: Final = "quotas_digest"
+ENDED: Final = "ended"  # the runs of the holders that a member has seen end, hexadecimal
+LISTENS: Final = "listens"  # the port that a member has bound, if it may be the holder
 
 
 def facts_of(

@@ -21,8 +21,10 @@ from proxy.events import Tell, untold
 from proxy.fleet.calls import Respond
 from proxy.fleet.client import FleetClient
 from proxy.fleet.codec import Facts
+from proxy.fleet.facts import ENDED, LISTENS
 from proxy.fleet.leasing import Leasing
 from proxy.fleet.port import HolderPort
+from proxy.fleet.secret import FleetSecret, secret_now, secret_problem
 from proxy.fleet.state import state_of
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
@@ -94,11 +96,13 @@ class Fleet:
         self._access = access
         self._elected: Elected | None = None
         self._bind_problem = ""
-        self._bound = False
-        self._port = HolderPort(options.members_max, options.secret_file, now_ms, figures, tls.port)
+        self._bound: Address | None = None
+        self._secret = secret = None if options.secret_file is None else FleetSecret(options.secret_file)
+        self._port = HolderPort(options.members_max, secret, now_ms, figures, tls.port)
         self._client = FleetClient(
-            lessee, leasing, lambda: self.holder, options.secret_file, now_ms, facts, figures, tls.client
+            lessee, leasing, lambda: self.holder, secret, now_ms, self._told, figures, tls.client
         )
+        self._facts = facts
         self._metrics = FleetMetrics(figures, lessee, now_ms)
 
     @property
@@ -127,10 +131,18 @@ class Fleet:
         """Join the group, and bind the port if this member may be the holder.
 
         Raises:
-            StartError: the port cannot be bound, for another reason than that it is in use; or aiokafka is missing.
+            StartError: the secret cannot be used, the port cannot be bound, for another reason than that it is in use,
+                or aiokafka is missing.
         """
+        path = self._options.secret_file
+        if path is not None:
+            try:
+                await secret_now(self._secret)
+            except OSError as error:
+                raise StartError(secret_problem(path, error)) from None
         if self._access is not None:
             self._elected = self._elect(self._access)
+            self._client.holder_ended = self._elected.holder_ended
         if self._options.may_hold:
             await self._bind()
 
@@ -139,7 +151,7 @@ class Fleet:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._client.run())
             tasks.create_task(self._port.run())
-            if not self._bound and self._options.may_hold:
+            if self._bound is None and self._options.may_hold:
                 tasks.create_task(self._bind_later())
 
     def configure(self, options: FleetOptions) -> None:
@@ -199,13 +211,24 @@ class Fleet:
             self._now_ms,
             self._figures,
             self.tell,
+            self._lessee.name.run,
+            self._secret,
         )
+
+    def _told(self) -> Facts:
+        """Return what this member tells of itself; also its port, as soon as it is bound."""
+        told = dict(self._facts())
+        if self._bound is not None:
+            told[LISTENS] = str(self._bound.port)
+        if self._elected is not None and self._elected.ended:
+            told[ENDED] = self._elected.ended
+        return told
 
     async def _bind(self) -> None:
         options = self._options
         assert options.bind is not None, "the configuration was checked"
         try:
-            await self._port.start(options.bind)
+            bound = await self._port.start(options.bind)
         except StartError as error:
             if _IN_USE not in str(error):
                 raise
@@ -218,21 +241,20 @@ class Fleet:
                     bind=str(options.bind),
                 )
             return
-        self._bound, self._bind_problem = True, ""
+        self._bound, self._bind_problem = bound, ""
         if self._elected is not None:
             self._elected.bound()
         else:
             self._lead()
 
     async def _bind_later(self) -> None:
-        while not self._bound:
+        while self._bound is None:
             await asyncio.sleep(_BIND_AGAIN_SECONDS)
             await self._bind()
 
     def _lead(self) -> None:
         at_ms = self._now_ms()
-        lessor = Lessor(self._lessee.terms, secrets.randbits(63), _whole, at_ms, LEASE_MS)
-        self._port.lead(lessor, at_ms + LEASE_MS)
+        self._port.lead(Lessor(self._lessee.terms, self._lessee.name.run, _whole, at_ms, LEASE_MS))
 
 
 def _whole(_key: str) -> float:

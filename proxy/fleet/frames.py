@@ -4,20 +4,30 @@
     HMAC-SHA256; without a secret, with an empty key, as a checksum only
     the message
 
-The first frame of each side is a hello, signed with the secret. All others are signed with a key that depends on the
-secret and on both hellos; the signature covers direction and number too. So a frame cannot be repeated, left out, or
-used on another connection. Frames are not encrypted; `[fleet.tls]` puts TLS around them. A holder reads large frames
-only after a small one with a valid signature, the member's facts, since a hello alone may be a recorded one.
+A connection begins with two frames of each side:
+
+    hello   both sides at once: a nonce, with a checksum only
+    proof   the member's, then the holder's: the same nonce, signed
+
+The proof and all frames after it are signed with a key that depends on the secret and on both nonces; the signature
+covers direction and number too. So a frame cannot be repeated, left out, sent back, or used on another connection, and
+a proof cannot have been recorded. Frames are not encrypted; `[fleet.tls]` puts TLS around them.
+
+Signatures are given to peers that have proven the secret, with one exception: one side has to begin, and that is the
+member. So a process that connects to the holder's port gets nothing that depends on the secret, however often it asks;
+one that stands at the holder's address gets a proof, from which it could find a secret by trial. The members'
+statements in the group are such signatures too (`proxy.fleet.statements`), readable for every client of brokers without
+an authorizer. The secret therefore has at least 32 bytes (`proxy.files.read_secret`), and with those of `sluice fleet
+secret`, which are 256 random bits, trial is hopeless. Before the proofs each side reads only frames of a hello's size,
+and a member sends no facts and no report.
 """
 
 import asyncio
 import hashlib
 import hmac
 import secrets
-from pathlib import Path
 from typing import Final
 
-from proxy import files
 from proxy.fleet.codec import (
     HELLO_BYTES,
     MESSAGE_BYTES_MAX,
@@ -28,10 +38,9 @@ from proxy.fleet.codec import (
     write,
 )
 
-__all__ = ["Frames", "SignatureError", "TlsMismatchError", "read_secret"]
+__all__ = ["Frames", "SignatureError", "TlsMismatchError"]
 
 SIGNATURE_BYTES: Final = 32
-FIRST_BYTES_MAX: Final = 16 * 1024
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: no frame is that long
 _FROM_HOLDER, _FROM_MEMBER = b"H", b"M"
 
@@ -68,27 +77,36 @@ class Frames:
 
     @property
     def greeted(self) -> bool:
-        """Whether the hello of the other side has been verified."""
+        """Whether the hello of the other side has arrived."""
         return bool(self._key)
 
     @property
+    def proven(self) -> bool:
+        """Whether the other side has proven that it has the secret."""
+        return self._received > 0
+
+    @property
     def bytes_max(self) -> int:
-        """The largest length of the next frame; small until a member's second frame proves that it has the secret."""
-        if not self._key:
-            return SIGNATURE_BYTES + HELLO_BYTES
-        unproven = self._holder and not self._received
-        return SIGNATURE_BYTES + (FIRST_BYTES_MAX if unproven else MESSAGE_BYTES_MAX)
+        """The largest length of the next frame; small until the other side has proven that it has the secret."""
+        return SIGNATURE_BYTES + (MESSAGE_BYTES_MAX if self.proven else HELLO_BYTES)
 
     def hello(self) -> bytes:
         """Return the first frame."""
-        return self._frame(self._secret, write(Hello(self._nonce)), b"")
+        return _frame(b"", write(Hello(self._nonce)), b"")
+
+    def proof(self) -> bytes:
+        """Return the second frame; the holder's comes after the member's."""
+        assert not self._sent, "the proof comes first"
+        return self._signed(write(Hello(self._nonce)))
+
+    def no_proof(self) -> bytes:
+        """Return a second frame without a signature, for a member with another secret, which notices it by that."""
+        return _frame(b"", write(Hello(self._nonce)), b"")
 
     def write(self, message: bytes) -> bytes:
         """Return the frame of a message."""
-        assert self._key, "the hello comes first"
-        place = (_FROM_HOLDER if self._holder else _FROM_MEMBER) + self._sent.to_bytes(8)
-        self._sent += 1
-        return self._frame(self._key, message, place)
+        assert self._sent, "the proof comes first"
+        return self._signed(message)
 
     def open(self, frame: bytes) -> bytes:
         """Return the message of a frame, without its length, after the hello.
@@ -107,19 +125,19 @@ class Frames:
         """Take the hello of the other side.
 
         Raises:
-            MessageError: it is not a hello; VersionError: of another version; SignatureError: of another secret.
+            MessageError: it is not a hello; VersionError: of another version.
         """
         message = frame[SIGNATURE_BYTES:]
         hello = read(message)  # first, so that another version is reported as such
-        if not isinstance(hello, Hello):
+        if not isinstance(hello, Hello) or not hmac.compare_digest(
+            frame[:SIGNATURE_BYTES], _digest(b"", message)
+        ):
             raise MessageError("byte 5: a hello comes first")
-        if not hmac.compare_digest(frame[:SIGNATURE_BYTES], _digest(self._secret, message)):
-            raise SignatureError
         nonces = (self._nonce, hello.nonce) if self._holder else (hello.nonce, self._nonce)
         self._key = _digest(self._secret, b"sluice fleet" + b"".join(nonces))
 
     async def receive(self, reader: asyncio.StreamReader) -> bytes:
-        """Read the next frame; return its message, b"" for the hello.
+        """Read the next frame; return its message, b"" for the hello and the proof.
 
         Raises:
             MessageError: the frame is malformed, or not signed with this secret.
@@ -132,26 +150,27 @@ class Frames:
         if not SIGNATURE_BYTES < length <= self.bytes_max:
             raise MessageError(f"a frame of {length} bytes, above the maximum of {self.bytes_max}")
         frame = await reader.readexactly(length)
-        if self._key:
-            return self.open(frame)
-        self.greet(frame)
-        return b""
+        if not self._key:
+            self.greet(frame)
+            return b""
+        proven = self.proven
+        message = self.open(frame)
+        return message if proven else b""
 
-    def _frame(self, key: bytes, message: bytes, place: bytes) -> bytes:
-        signature = _digest(key, place + message)
-        return (len(signature) + len(message)).to_bytes(4) + signature + message
+    def _signed(self, message: bytes) -> bytes:
+        assert self._key, "the hello comes first"
+        assert self.proven or not self._holder, (
+            "nothing is signed for a process that has not proven the secret"
+        )
+        place = (_FROM_HOLDER if self._holder else _FROM_MEMBER) + self._sent.to_bytes(8)
+        self._sent += 1
+        return _frame(self._key, message, place)
+
+
+def _frame(key: bytes, message: bytes, place: bytes) -> bytes:
+    signature = _digest(key, place + message)
+    return (len(signature) + len(message)).to_bytes(4) + signature + message
 
 
 def _digest(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, hashlib.sha256)
-
-
-async def read_secret(path: Path | None) -> bytes:
-    """Read the secret of the fleet, once for each connection; empty without a file.
-
-    Raises:
-        OSError: the file cannot be read, or is empty.
-    """
-    if path is None:
-        return b""
-    return await asyncio.to_thread(files.read_secret, path, "fleet.secret_file")

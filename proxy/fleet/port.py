@@ -6,14 +6,13 @@ many connections, the oldest one without a member is closed; connections that ha
 have a lower limit. Each member has one connection; a new one replaces the old. `acceptor` bounds the handshakes.
 
 A process that is not the holder refuses members, which then look for the holder. A holder whose tenure is not confirmed
-in time stops by itself.
+in time stops by itself. A member whose process has ended is found by `ends`, and its shares are free at once.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from proxy.config import Address
@@ -32,8 +31,11 @@ from proxy.fleet.codec import (
     read,
     write,
 )
-from proxy.fleet.frames import Frames, SignatureError, TlsMismatchError, read_secret
+from proxy.fleet.ends import ENDED_BY_PEER, Ends, Place, Sign, place_of
+from proxy.fleet.facts import ENDED, LISTENS
+from proxy.fleet.frames import Frames, SignatureError, TlsMismatchError
 from proxy.fleet.refusals import Refusals
+from proxy.fleet.secret import FleetSecret, secret_now
 from proxy.fleet.view import KEYS_SHOWN_MAX, MemberView, View, write_view
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
@@ -78,6 +80,8 @@ class _Link:
         self.frames = frames
         self.lessee: LesseeId | None = None
         self.facts: Facts = {}
+        self.place: Place | None = None  # where it listens
+        self.closed = False  # by this side
 
     def send(self, message: bytes) -> None:
         """Send a message; a member that does not read loses its connection."""
@@ -85,38 +89,46 @@ class _Link:
             return
         self.writer.write(self.frames.write(message))
         if self.writer.transport.get_write_buffer_size() > _UNSENT_BYTES_MAX:
-            self.writer.transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection."""
+        self.closed = True
+        self.writer.transport.abort()
 
 
 class HolderPort:
     """Serves members, while this process is the holder.
 
     Args:
-        secret_file: the file with the fleet's secret; None: messages are not signed.
+        secret: the fleet's secret; None: messages are not signed.
         members_max: the largest number of members; may be set at any time.
         now_ms: the clock of leases.
         tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
         answering: handles members' requests that are not about shares.
+        enlists: called with each roster of the lessor; None where no successor reads it.
     """
 
     def __init__(
         self,
         members_max: int,
-        secret_file: Path | None,
+        secret: FleetSecret | None,
         now_ms: Callable[[], int],
         figures: FleetFigures,
         tls: Context | None = None,
     ) -> None:
         self.members_max = members_max
-        self._secret_file = secret_file
+        self._secret = secret
         self._now_ms = now_ms
         self._figures = figures
         self.answering = Answering()
         self._lessor: Lessor | None = None
         self._tenures = 0
-        self._learning_until_ms = 0
+        self.enlists: Callable[[int, frozenset[int] | None], object] | None = None
+        self._enlisted = -1  # the number of the last roster
+        self._ends = Ends(self._has_ended)
         self._tenure_ms: int | None = None
         self._confirmed_ms = 0
         self._links: dict[asyncio.StreamWriter, _Link | None] = {}
@@ -139,15 +151,15 @@ class HolderPort:
         over = self._tenure_ms is not None and self._now_ms() >= self._confirmed_ms + self._tenure_ms
         return 0 if self._lessor is None or over else self._tenures
 
-    def lead(self, lessor: Lessor, learning_until_ms: int, tenure_ms: int | None = None) -> None:
+    def lead(self, lessor: Lessor, tenure_ms: int | None = None) -> None:
         """Become the holder.
 
         Args:
             tenure_ms: how long it remains the holder without `confirm`; None: until `retire`.
         """
-        self._lessor, self._learning_until_ms, self._tenure_ms = lessor, learning_until_ms, tenure_ms
-        self._figures.holds = True
         now_ms = self._now_ms()
+        self._lessor, self._tenure_ms, self._enlisted = lessor, tenure_ms, -1
+        self._figures.holds = True
         self._tenures += 1
         if tenure_ms is not None:
             self.confirm(now_ms)
@@ -155,7 +167,7 @@ class HolderPort:
             logger,
             logging.INFO,
             "this member is the holder of the fleet now",
-            learning_seconds=max(0, learning_until_ms - now_ms) / 1000,
+            learning_seconds_max=lessor.lasting_ms(now_ms) / 1000,
         )
 
     def confirm(self, at_ms: int) -> None:
@@ -178,7 +190,9 @@ class HolderPort:
         refusal = write(Refusal("not_holder", problem))
         for link in self._members.values():
             link.send(refusal)
+            link.closed = True
             link.writer.close()
+        self._ends.keep(set())
         for known in (self._members, self._first_ms, self._last_ms):
             known.clear()
 
@@ -189,7 +203,7 @@ class HolderPort:
             StartError: the port cannot be bound, or the secret cannot be read.
         """
         try:
-            await read_secret(self._secret_file)
+            await secret_now(self._secret)
         except OSError as error:
             raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
         return await self._acceptor.start(bind)
@@ -236,7 +250,7 @@ class HolderPort:
         for key in sorted(lessor.keys)[:KEYS_SHOWN_MAX]:
             parts = lessor.shares(key)
             shares.append((key, tuple(min(1.0, parts.get(lessee, 0.0)) for lessee in lessees)))
-        return View(now_ms < self._learning_until_ms, members, tuple(shares))
+        return View(lessor.learning(now_ms), members, tuple(shares))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._make_room(writer):
@@ -244,8 +258,8 @@ class HolderPort:
         self._links[writer] = self._unproven[writer] = None
         try:
             await self._converse(reader, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # its member connects again
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            self._closed_by_peer(writer, error)  # unless it has ended, its member connects again
         except Exception:  # the edge of a connection: one member must not end the holder
             logger.exception("a connection at the fleet port failed")
         finally:
@@ -254,6 +268,28 @@ class HolderPort:
             if link is not None and link.lessee is not None and self._members.get(link.lessee) is link:
                 del self._members[link.lessee]
             writer.close()
+
+    def _closed_by_peer(self, writer: asyncio.StreamWriter, error: Exception) -> None:
+        """Look whether a member has ended, if its side has closed its connection."""
+        link = self._links.get(writer)
+        if link is None or link.closed or link.lessee is None or not isinstance(error, ENDED_BY_PEER):
+            return
+        if self._members.get(link.lessee) is link:
+            self._ends.closed(link.lessee)
+
+    def _has_ended(self, lessee: LesseeId, sign: Sign) -> None:
+        """Have a member's shares free as soon as none of its workers can use them."""
+        if self._lessor is None:
+            return
+        self._lessor.ended(lessee.run, self._now_ms())
+        self._figures.ended[sign] += 1
+        event(
+            logger,
+            logging.WARNING,
+            "a member of the fleet has ended: its shares are free",
+            member=lessee.name,
+            sign=sign,
+        )
 
     def _make_room(self, writer: asyncio.StreamWriter) -> bool:
         """Close the oldest connection that may be closed, if there are too many; returns whether this one stays."""
@@ -272,12 +308,15 @@ class HolderPort:
         return last is not writer
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        frames = Frames(await read_secret(self._secret_file), holder=True)
+        frames = Frames(await secret_now(self._secret), holder=True)
         link: _Link | None = None
         try:
             writer.write(frames.hello())
             async with asyncio.timeout(HELLO_SECONDS_MAX):
-                await frames.receive(reader)
+                while not frames.proven:
+                    await frames.receive(reader)
+            writer.write(frames.proof())
+            self._unproven.pop(writer, None)
             link = self._links[writer] = _Link(writer, frames)
             while True:
                 lessor = self._lessor
@@ -285,11 +324,12 @@ class HolderPort:
                 async with asyncio.timeout(max(HELLO_SECONDS_MAX, lease_ms / 1000)):
                     message = await frames.receive(reader)
                     await writer.drain()
-                self._unproven.pop(writer, None)
                 if not self._take(link, read(message)):
                     return
                 await asyncio.sleep(_GAP_SECONDS)
         except MessageError as error:
+            if frames.greeted and not frames.proven:
+                writer.write(frames.no_proof())
             await self._refuse(writer, link, _cause(error), str(error))
         except _RefusedError as error:
             await self._refuse(writer, link, error.cause, str(error))
@@ -299,13 +339,16 @@ class HolderPort:
         if isinstance(message, Report):
             self._report(link, message)
         elif isinstance(message, dict):
-            link.facts = message
+            link.facts, link.place = message, place_of(link.writer, message.get(LISTENS))
+            if link.lessee is not None:
+                self._told(link, link.lessee)
         elif isinstance(message, Question):
             if link.lessee is None or self._leading() is None:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
             self.answering.take(message, lambda answer: link.send(write(answer)))
         elif isinstance(message, Leave):
             if link.lessee is not None and self._lessor is not None:
+                self._ends.forget(link.lessee)
                 self._lessor.leave(link.lessee)
                 self._figures.received["left"] += 1
                 self._flush_soon()
@@ -322,9 +365,10 @@ class HolderPort:
         if link.lessee is None:
             before = self._members.get(lessee)
             if before is not None:
-                before.writer.transport.abort()
+                before.abort()
             link.lessee = lessee
             self._members[lessee] = link
+            self._told(link, lessee)
         elif link.lessee != lessee:
             raise MessageError(f"a report of {lessee.name!r} on the connection of {link.lessee.name!r}")
         try:
@@ -340,6 +384,14 @@ class HolderPort:
         self._first_ms.setdefault(lessee, now_ms)
         self._last_ms[lessee] = now_ms
         self._flush_soon()
+
+    def _told(self, link: _Link, lessee: LesseeId) -> None:
+        """Take where a member listens, and which holders it has seen end."""
+        self._ends.connected(lessee, link.place)
+        if self._lessor is not None:
+            for run in link.facts.get(ENDED, "").split():
+                with suppress(ValueError):
+                    self._lessor.ended(int(run, 16), self._now_ms())
 
     def _leading(self) -> Lessor | None:
         """Return the lessor if this process is the holder and its tenure has not ended; else None."""
@@ -362,12 +414,17 @@ class HolderPort:
             if link is not None:
                 link.send(write(grants))
         self._figures.members = len(lessor.lessees)
+        number, lessees = lessor.roster()
+        if self.enlists is not None and number != self._enlisted:
+            self._enlisted = number
+            self.enlists(number, lessees)
 
     def _send_views(self) -> None:
         view = self.view()
         if view is None:
             return
         present = {member.lessee for member in view.members}
+        self._ends.keep(present)
         for known in (self._first_ms, self._last_ms):
             for lessee in known.keys() - present:
                 del known[lessee]

@@ -1,17 +1,22 @@
 """The figures of several processes: what a worker sends at a scrape, and how control makes one page of it.
 
 `/metrics` takes two questions to each worker: which clients are the heaviest, then the rows of those that were chosen,
-so that all processes show the same clients. A worker that does not respond within RESPONSE_SECONDS_MAX is left out, and
-`sluice_worker_up` says so.
+so that all processes show the same clients.
+
+Where traffic occupies a worker, it takes seconds to look through 100,000 clients in the pauses. It has
+RESPONSE_SECONDS_MAX, as long as it sends anything; one that is silent is not waited for. What lacks a worker says so;
+of all pages that are made of workers' figures, only `/metrics` is served where all are missing: with the figures of
+control, of which one is `sluice_worker_up`.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol
+from itertools import chain
+from typing import Final, NamedTuple, Protocol
 
-from proxy.admin import count_clients
+from proxy.admin import NoWorkersError, count_clients
 from proxy.admin.clients import ClientPart, ClientTable
-from proxy.explain.seen import NOTHING, Query, Seen, SeenSum
+from proxy.explain.seen import NOTHING, Missing, Query, Seen, SeenSum
 from proxy.metrics.exposition import Metrics, Snapshot
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.process_families import of_captures, of_proxy
@@ -21,9 +26,9 @@ from proxy.stats import Stats
 from proxy.turns import in_turns
 from quotas.engine import QuotaView
 
-__all__ = ["RESPONSE_SECONDS_MAX", "MergedFigures", "WorkerFigures"]
+__all__ = ["RESPONSE_SECONDS_MAX", "MergedFigures", "Responses", "WorkerFigures"]
 
-RESPONSE_SECONDS_MAX: Final = 2.0
+RESPONSE_SECONDS_MAX: Final = 4.0  # /metrics takes two, and Prometheus waits for 10 s
 _OWN: Final = 0  # the source of control's own figures
 
 
@@ -53,41 +58,77 @@ class WorkerFigures:
         self._series = QuotaSeries(quotas, series_max, waits)
         self._send = send
         self._now_ms = now_ms
-        self._one_at_a_time = asyncio.Lock()
+        self._one_scrape = asyncio.Lock()
+        self._one_list = asyncio.Lock()
+        self._newest_scrape = self._newest_list = 0
 
     async def send(self, request: Scrape | TakeRows | Look) -> None:
-        """Look through all clients, in portions, and send what was asked for."""
-        async with self._one_at_a_time:
-            now_ms = self._now_ms()
-            if isinstance(request, Look):
-                last = NOTHING
-                async for portion in self._seen(request.query):
-                    if last is not NOTHING:
-                        await self._send(Figures(request.number, last, more=True))
-                    last = portion
-                await self._send(Figures(request.number, last))
-            elif isinstance(request, TakeRows):
-                for _ in self._series.take(request.chosen, now_ms):
-                    await asyncio.sleep(0)
-                await self._send(Figures(request.number, self._part(now_ms)))
-            elif request.page == "clients":
-                table = await count_clients(self._quotas, self._now_ms)
-                await self._send(Figures(request.number, table.part()))
-            else:
-                for _ in self._series.weigh(now_ms):
-                    await asyncio.sleep(0)
-                await self._send(Figures(request.number, self._series.weights()))
+        """Look through all clients, in portions, and send what was asked for.
+
+        What looks through all clients is made one at a time; a question about one client does not wait for it. Control
+        asks one such question at a time too, so an older one has been given up, and is not worth its time.
+        """
+        number = request.number
+        if isinstance(request, Scrape | TakeRows):
+            self._newest_scrape = number
+            async with self._one_scrape:
+                if number == self._newest_scrape:
+                    await self._send_scrape(request, self._now_ms())
+        elif request.query.of_all:
+            self._newest_list = number
+            async with self._one_list:
+                await self._send_seen(request, lambda: number != self._newest_list)
+        else:
+            await self._send_seen(request, lambda: False)
+
+    async def _send_seen(self, request: Look, given_up: Callable[[], bool]) -> None:
+        last = NOTHING
+        async for portion in self._seen(request.query):
+            if given_up():
+                return
+            if last is not NOTHING:
+                await self._send(Figures(request.number, last, more=True))
+            last = portion
+        await self._send(Figures(request.number, last))
+
+    async def _send_scrape(self, request: Scrape | TakeRows, now_ms: int) -> None:
+        if isinstance(request, TakeRows):
+            async for _ in in_turns(self._series.take(request.chosen, now_ms)):
+                pass
+            await self._send(Figures(request.number, self._part(now_ms)))
+        elif request.page == "clients":
+            table = await count_clients(self._quotas, self._now_ms)
+            await self._send(Figures(request.number, table.part()))
+        else:
+            async for _ in in_turns(self._series.weigh(now_ms)):
+                pass
+            await self._send(Figures(request.number, self._series.weights()))
 
     def _part(self, now_ms: int) -> Part:
         families = (*flat(of_proxy(self._stats)), *flat(of_captures(self._stats.captures)), *of_process())
         return Part(self._series.rows(), self._quotas.cluster_tokens(now_ms), families)
 
 
+class Responses(NamedTuple):
+    """What workers have responded.
+
+    Args:
+        by_run: the figures by worker's life.
+        missing: the workers without a response.
+    """
+
+    by_run: Mapping[int, object]
+    missing: tuple[Missing, ...]
+
+
 class Scraped(Protocol):
     """The workers, as far as their figures are concerned."""
 
-    async def scrape(self, request: Callable[[int], object]) -> Mapping[int, object]:
-        """Send a request, made with its number, to each worker; returns the figures by worker's life."""
+    def missing(self) -> tuple[Missing, ...]:
+        """Return the workers that cannot be asked now."""
+
+    async def scrape(self, request: Callable[[int], object]) -> Responses:
+        """Send a request, made with its number, to each worker, and wait for the responses."""
 
 
 class MergedFigures:
@@ -98,6 +139,9 @@ class MergedFigures:
         quotas: the control process's engine, which has no clients.
         seen: answers a query about the time of its own connections: followers.
         waits: yields the waits of followers, whose connections are control's own.
+
+    Attributes:
+        missing_in_metrics: the workers that the last `/metrics` lacks.
     """
 
     def __init__(
@@ -117,20 +161,35 @@ class MergedFigures:
         self._series = QuotaSeries(quotas, series_max, waits)
         self._merging = Merging(series_max)
         self._now_ms = now_ms
+        self.missing_in_metrics: tuple[Missing, ...] = ()
 
     @property
     def enforcing(self) -> bool:
         """Whether quotas are enforced."""
         return self._quotas.enforcing
 
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The workers that cannot be asked now."""
+        return self._workers.missing()
+
     async def clients(self) -> ClientTable:
-        """Return the table of `/clients`."""
-        found = await self._workers.scrape(lambda number: Scrape(number, "clients"))
-        return ClientTable.merge(part for part in found.values() if isinstance(part, ClientPart))
+        """Return the table of `/clients`.
+
+        Raises:
+            NoWorkersError: none has responded.
+        """
+        found, missing = await self._scrape(lambda number: Scrape(number, "clients"))
+        parts = [part for part in found.values() if isinstance(part, ClientPart)]
+        return ClientTable.merge(parts, missing)
 
     async def seen(self, query: Query) -> Seen:
-        """Return what all processes know of clients' time."""
-        found = await self._workers.scrape(lambda number: Look(number, query))
+        """Return what all processes know of clients' time.
+
+        Raises:
+            NoWorkersError: none has responded.
+        """
+        found, missing = await self._scrape(lambda number: Look(number, query))
         whole = SeenSum()
         whole.add(await self._seen(query))
         for response in found.values():
@@ -138,19 +197,27 @@ class MergedFigures:
             async for portion in in_turns(portions):
                 if isinstance(portion, Seen):
                     whole.add(portion)
-        return whole.sum([client async for client in in_turns(whole.clients())])
+        seen = whole.sum([client async for client in in_turns(whole.clients())])
+        return seen._replace(missing=missing)
+
+    async def _scrape(self, request: Callable[[int], object]) -> Responses:
+        """Ask all workers; refuse to go on without any."""
+        responses = await self._workers.scrape(request)
+        if not responses.by_run:
+            raise NoWorkersError(responses.missing)
+        return responses
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes."""
         now_ms = self._now_ms()
-        for _ in (*self._metrics.portions(now_ms), *self._series.weigh(now_ms)):
-            await asyncio.sleep(0)
+        async for _ in in_turns(chain(self._metrics.portions(now_ms), self._series.weigh(now_ms))):
+            pass
         asked = await self._workers.scrape(lambda number: Scrape(number, "weights"))
-        weights = [one for one in asked.values() if isinstance(one, Mapping)]
+        weights = [one for one in asked.by_run.values() if isinstance(one, Mapping)]
         chosen = self._merging.choose([*weights, self._series.weights()])
-        for _ in self._series.take(chosen, now_ms):
-            await asyncio.sleep(0)
-        found = await self._workers.scrape(lambda number: TakeRows(number, chosen))
+        async for _ in in_turns(self._series.take(chosen, now_ms)):
+            pass
+        found, self.missing_in_metrics = await self._workers.scrape(lambda number: TakeRows(number, chosen))
         parts = {run: part for run, part in found.items() if isinstance(part, Part)}
         own = (*flat(self._metrics.families()), *of_process())
         parts[_OWN] = Part(self._series.rows(), None, own)

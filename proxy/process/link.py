@@ -9,6 +9,7 @@ What must not be lost is sent with `send_all`, which waits until the other side 
 
 import asyncio
 import logging
+import select
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -54,11 +55,17 @@ class Link(asyncio.Protocol):
         self.closed = False
         self._gone = asyncio.Event()
         self._ended = asyncio.Event()
+        self._poll = select.poll()
 
     async def open(self, sock: socket.socket) -> None:
         """Begin, at this socket."""
         sock.setblocking(False)
+        self._poll.register(sock, select.POLLRDHUP)
         await self._loop.create_connection(lambda: self, sock=sock)
+
+    def other_side_runs(self) -> bool:
+        """Whether the other side is there now, read or not; its kernel closes its end when it ends, also if killed."""
+        return not self.closed and not self._poll.poll(0)
 
     def send(self, message: object) -> bool:
         """Send a message; False if it is refused, since too much waits or the link is closed.

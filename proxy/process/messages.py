@@ -178,9 +178,14 @@ class Failed(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """Sent every second: the worker is alive."""
+    """Sent every second: the worker is alive.
+
+    Args:
+        not_accepting: why a listener accepts nothing; "" if all do.
+    """
 
     connections: int
+    not_accepting: str = ""
 
 
 class Reported(NamedTuple):

@@ -19,6 +19,7 @@ from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options
 from proxy.logs import event
 from proxy.net import Ask, Connections, Listener, Shared
+from proxy.process.own import configured_names
 from proxy.process.watching import Watching
 from proxy.stats import Stats
 from proxy.supervisor import Supervisor
@@ -54,6 +55,7 @@ class Relay:
         ask: Ask,
     ) -> None:
         self._config = config
+        self._own = configured_names(config)
         self._supervisor = supervisor
         self._certificates = certificates
         self.stats = stats
@@ -80,6 +82,7 @@ class Relay:
             quota_api: whether Sluice responds to the quota API.
         """
         config = self._config
+        own = None if options.replicates else self._own
         address_map = None if options.sidecar else partial(routes.address_map, options)
 
         def settings(broker: int) -> ChannelSettings:
@@ -94,6 +97,7 @@ class Relay:
                 sasl=bool(config.cluster.sasl_mechanism),
                 trusted=config.trusts(options),
                 reassignments=moves,
+                own=own,
             )
 
         tls = self._certificates.listeners.get(options.name)
@@ -107,6 +111,10 @@ class Relay:
         """
         for listener in self._listeners:
             listener.open()
+
+    def not_accepting(self) -> str:
+        """Return why a listener accepts no connection; "" if all do."""
+        return "; ".join(filter(None, (listener.not_accepting() for listener in self._listeners)))
 
     def start(self) -> None:
         """Begin the sweep, and to watch where connections' time goes."""

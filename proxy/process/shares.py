@@ -1,8 +1,12 @@
 """The shares of budgets between control and its workers: how much of each quota a worker may use.
 
 Each worker is a lessee, whose engine has the demands (`quotas.sharing.budgets`); control leases the whole of each
-budget, or this member's share of it. Both send what is due every STEP_SECONDS. A worker whose lease has ended, since
-control does not run or is too slow, uses the least share of each budget, which is never lent; so does one that starts.
+budget, or this member's share of it. Both send what is due every STEP_SECONDS. A worker whose lease has ended uses the
+least share of each budget, which is never lent; so does one that starts.
+
+The leases are as long as a member's: a control process that is stopped or slow costs no rate while they last. They end
+with control: a worker that does not see it run uses the least share after LIVE_MS (`Lessee.live`). A worker that is
+stopped keeps its part until its lease ends, or it does; the other workers only cannot have more meanwhile.
 """
 
 from collections.abc import Iterator
@@ -17,7 +21,7 @@ from quotas.sharing.member import Member
 __all__ = ["STEP_SECONDS", "ControlShares", "lessee_of", "terms_of"]
 
 STEP_SECONDS: Final = 0.05
-_LEASE_MS: Final = 500
+_LEASE_MS: Final = 15_000
 _PERIOD_MS: Final = 100
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from proxy.clock import clock_ns
+from proxy.explain.demand import DemandSum
 from proxy.explain.neighbours import Sharers
 from proxy.explain.one_address import from_address, of_address
 from proxy.explain.own_time import OwnTime
@@ -110,19 +111,26 @@ class Watching:
             yield await self._one(query, query.client, rest, now_ms)
             return
         rates = ClientRates()
-        async for _ in in_turns(rates.look(self._engine, now_ms)):
-            pass
+        if query.client_id is None:
+            async for _ in in_turns(rates.look(self._engine, self.watch.clients, now_ms)):
+                pass
         reports: list[ClientReport] = []
-        async for one in in_turns(self._reports(query.window, rates, now_ms)):
+        async for one in in_turns(self._reports(query, rates, now_ms)):
+            if one is None:
+                continue
             reports.append(one)
             if len(reports) == PORTION:
                 yield NOTHING._replace(clients=tuple(reports))
                 reports.clear()
         yield rest._replace(clients=tuple(reports))
 
-    def _reports(self, window: int, rates: ClientRates, now_ms: int) -> Iterator[ClientReport]:
+    def _reports(self, query: Query, rates: ClientRates, now_ms: int) -> Iterator[ClientReport | None]:
+        """Yield each client's report; None for one that is not asked for."""
         for client in list(self.watch.clients.values()):
-            yield report_in_list(client, window, now_ms, rates.of(client.user, client.client_id))
+            if query.client_id is not None and client.client_id != query.client_id:
+                yield None
+            else:
+                yield report_in_list(client, query.window, now_ms, rates.of(client.user, client.client_id))
 
     async def _one(self, query: Query, name: tuple[str, str], rest: Seen, now_ms: int) -> Seen:
         found = self.watch.clients.get(name)
@@ -131,13 +139,14 @@ class Watching:
         rules = dict.fromkeys((*found.rules, *found.predictions.rules))
         sharers = {rule: await self._sharers(found, rule, now_ms) for rule in rules}
         connections = ConnectionsSum()
-        reports = connection_reports(found, query.window, now_ms)
+        demand = DemandSum(found, query.window, now_ms)
+        reports = connection_reports(found, query.window, now_ms, demand)
         async for one in in_turns(from_address(reports, query.address)):
             connections.add(one)
         await asyncio.sleep(0)
         if query.address and not connections.total:
             return rest
-        client = report(found, query.window, now_ms, connections)
+        client = report(found, query.window, now_ms, connections, demands=demand.demands())
         return rest._replace(
             clients=(of_address(client, connections, query.address) if query.address else client,),
             neighbours={rule: some.found() for rule, some in sharers.items()},

@@ -294,7 +294,12 @@ class Worker:
     async def _step(self) -> None:
         """Exchange shares, and report what was learned from traffic."""
         assert self._relay is not None, "it has started"
+        link = self._link
+        assert link is not None, "it was connected"
         while True:
+            seen_ms = now_ms()  # before the look: what it shows may be as old as that
+            if link.other_side_runs():
+                self._budgets.live(seen_ms)
             report = self._budgets.report(now_ms())
             if report is not None:
                 self._send(messages.Reported(report))
@@ -325,7 +330,7 @@ class Worker:
         """Tell control that this process runs."""
         assert self._relay is not None, "it has started"
         while True:
-            self._send(messages.Beat(len(self._relay.connections)))
+            self._send(messages.Beat(len(self._relay.connections), self._relay.not_accepting()))
             await asyncio.sleep(_BEAT_SECONDS)
 
     def _send(self, message: object) -> bool:

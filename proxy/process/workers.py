@@ -8,7 +8,7 @@ use, a wrong certificate) ends the control process, as it would end a single one
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -22,7 +22,7 @@ from proxy.config import Config
 from proxy.errors import StartError, reason
 from proxy.events import Tell, untold
 from proxy.events.kinds import worker_ended
-from proxy.explain.seen import Query, Seen
+from proxy.explain.seen import Missing, Query, Seen
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
@@ -31,7 +31,7 @@ from proxy.metrics.worker_families import of_workers
 from proxy.net import Ask, refuse_taken_ports
 from proxy.process import messages
 from proxy.process.feed import State
-from proxy.process.figures import RESPONSE_SECONDS_MAX, MergedFigures
+from proxy.process.figures import RESPONSE_SECONDS_MAX, MergedFigures, Responses
 from proxy.process.framing import FrameError
 from proxy.process.life import Life
 from proxy.process.pace import Pace
@@ -50,6 +50,7 @@ __all__ = ["Workers"]
 READY_SECONDS_MAX: Final = 60.0
 _TICK_SECONDS: Final = 1.0
 _PORTS_SECONDS_MAX: Final = 1.0
+_LOOK_SECONDS: Final = 0.25  # how often a scrape looks whether a worker that it waits for has fallen silent
 # Beyond `limits.drain_seconds`: to write the last rows of a capture.
 _DRAIN_MORE_SECONDS: Final = 15.0
 _KILLED: Final = "killed"
@@ -69,7 +70,6 @@ class Workers:
 
     Attributes:
         names: the names of topics that traffic has asked for, for all workers.
-        scraped: the workers that responded to the last scrape.
         tell: takes events; set before `start`, as `process_events`.
         process_events: takes what workers have seen of clients and brokers.
     """
@@ -109,8 +109,8 @@ class Workers:
         self._draining = False
         self._first = asyncio.Event()  # all are ready, or one cannot start
         self._numbers = count(1)
-        self.scraped: set[int] = set()
-        self._ended: Callable[[int], object] = _ignore  # called with the run of a life that has ended
+        self._missed: Counter[int] = Counter()  # by worker
+        self._figures: MergedFigures | None = None
 
     async def start(self) -> None:
         """Start all, and wait until they are ready, or `drain` is called.
@@ -137,9 +137,26 @@ class Workers:
     def not_ready(self) -> str:
         """Return why not all workers can serve; "" if they can."""
         missing = [str(number) for number in self._restarts if not self._is_ready(number)]
-        if not missing:
-            return ""
-        return f"worker {', '.join(missing)} of {self.count} is not ready"
+        if missing:
+            return f"worker {', '.join(missing)} of {self.count} is not ready"
+        if len(self.missing()) == self.count:
+            return "no worker responds"
+        closed = [life for life in self._lives.values() if life.not_accepting]
+        return "; ".join(f"worker {life.number} of {self.count}: {life.not_accepting}" for life in closed)
+
+    def missing(self) -> tuple[Missing, ...]:
+        """Return the workers that cannot be asked now: they do not run, are not ready yet, or are silent."""
+        now = monotonic()
+        found = []
+        for number in self._restarts:
+            life = self._lives.get(number)
+            if life is None or life.code is not None:
+                found.append(Missing(number, "it does not run"))
+            elif not life.ready:
+                found.append(Missing(number, "it is not ready"))
+            elif life.silent(now):
+                found.append(Missing(number, f"silent for {now - life.heard:.0f} s"))
+        return tuple(found)
 
     def configure(self, config: Config) -> None:
         """Pass on a configuration, and the quotas that have changed."""
@@ -188,26 +205,36 @@ class Workers:
                 return
             await asyncio.sleep(STEP_SECONDS)
 
-    async def scrape(self, request: Callable[[int], object]) -> Mapping[int, object]:
-        """Send a request, made with its number, to each ready worker; returns the figures by life."""
+    async def scrape(self, request: Callable[[int], object]) -> Responses:
+        """Send a request, made with its number, to each worker that can be asked, and wait for the responses."""
         number = next(self._numbers)
         message = request(number)
+        missing = {one.worker: one for one in self.missing()}
         asked = {
             life: asyncio.ensure_future(life.figures(number, message))
             for life in self._lives.values()
-            if life.ready
+            if life.number not in missing
         }
-        if asked:
-            await asyncio.wait(asked.values(), timeout=RESPONSE_SECONDS_MAX)
-        found = {}
-        self.scraped = set()
+        until = monotonic() + RESPONSE_SECONDS_MAX
+        waiting = set(asked.values())
+        while waiting and (left := until - monotonic()) > 0:
+            _, waiting = await asyncio.wait(waiting, timeout=min(left, _LOOK_SECONDS))
+            now = monotonic()
+            waiting -= {response for life, response in asked.items() if life.silent(now)}
+        by_run = {}
         for life, response in asked.items():
             if response.done() and not response.cancelled() and response.exception() is None:
-                found[life.run] = response.result()
-                self.scraped.add(life.number)
-            else:
-                response.cancel()
-        return found
+                by_run[life.run] = response.result()
+                continue
+            problem = f"no response within {RESPONSE_SECONDS_MAX:g} s"
+            if response.done():
+                problem = "it has ended"
+            elif life.silent(monotonic()):
+                problem = f"silent for {monotonic() - life.heard:.0f} s"
+            response.cancel()
+            missing[life.number] = Missing(life.number, problem)
+        self._missed.update(missing.keys())
+        return Responses(by_run, tuple(missing[number] for number in sorted(missing)))
 
     def figures(
         self,
@@ -218,15 +245,16 @@ class Workers:
         waits: Callable[[], Iterable[QuotaView]],
     ) -> MergedFigures:
         """Return the figures of all processes; the arguments are control's own."""
-        figures = MergedFigures(self, metrics, quotas, series_max, now_ms, seen, waits)
-        self._ended = figures.ended
+        self._figures = figures = MergedFigures(self, metrics, quotas, series_max, now_ms, seen, waits)
         return figures
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of the workers themselves."""
-        up = {number: number in self.scraped for number in self._restarts}
+        missing = () if self._figures is None else self._figures.missing_in_metrics
+        up = dict.fromkeys(self._restarts, True) | {one.worker: False for one in missing}
         connections = {number: life.connections for number, life in self._lives.items() if life.code is None}
-        return of_workers(up, connections, self._exits)
+        missed = {number: self._missed[number] for number in self._restarts}
+        return of_workers(up, connections, missed, self._exits)
 
     async def _refuse_taken_ports(self) -> None:
         """Check that no other process has the ports; workers of a killed control process give them up in a moment.
@@ -277,7 +305,8 @@ class Workers:
         finally:
             feeding.cancel()
             self._shares.ended(life.number, life.run)
-            self._ended(life.run)
+            if self._figures is not None:
+                self._figures.ended(life.run)
             if self.process_events is not None:
                 self.process_events.ended(life.run)
         cause = self._doomed.pop(life.run, _KILLED if code < 0 else "failed")
@@ -393,6 +422,3 @@ class Workers:
     def _is_ready(self, number: int) -> bool:
         life = self._lives.get(number)
         return life is not None and life.ready
-
-
-def _ignore(_: int) -> None: ...

@@ -45,6 +45,7 @@ class Flow:
         "size",
         "start",
         "tag",
+        "told_until_ms",
         "trusted",
         "until_ms",
         "wait_ms_max",
@@ -59,6 +60,9 @@ class Flow:
         self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
         self.forwarded_ms = 0  # when that Fetch was forwarded
         self.wait_ms_max = MS_UNBOUNDED  # the longest time that it may wait at the broker
+        self.told_until_ms = (
+            0  # when the mute ends that the last response to a Fetch told; 0 unless it was empty
+        )
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
         self.hold_end_ms = 0  # the latest end of its hold
         self.passed = False  # whether a request has passed before

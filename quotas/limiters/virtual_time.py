@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 from quotas.limiters.backlog import Backlog
 
-__all__ = ["BudgetTime", "ConnectionTime", "WouldWait"]
+__all__ = ["TOLD_MS_MAX", "BudgetTime", "ConnectionTime", "WouldWait"]
 
 # Waits are added to the counters at least this often, scaled to real time.
 COUNT_MS: Final = 10_000
@@ -33,6 +33,7 @@ _NOTHING_COUNTED: Final[dict["WouldWait", int]] = {}
 _IN_FLIGHT_MAX: Final = 16  # further requests of one connection count as the first of them
 _DEPTH_DECAY: Final = 0.01  # for each request
 _PLACES_MAX: Final = 16  # budgets of one connection: two directions, request time, topics
+TOLD_MS_MAX: Final = 1_000  # longer ones are pauses of the client
 _UNBOUNDED_MS: Final = 1 << 40
 
 
@@ -109,6 +110,8 @@ class ConnectionTime:
         waited_ms: how long it would have been held and muted, in its own time (real time plus lag).
         mute_ms_max: the longest mute that its group or session allows.
         waiting_for: the throttle of the last wait; None before the first.
+        told_ms: with enforcement, the time from the ends of mutes that empty responses to Fetches told, until the next
+            Fetch arrived: the way to the client and back, TOLD_MS_MAX each time at most.
 
     >>> connection = ConnectionTime()
     >>> connection.mute(1000, now_ms=0)
@@ -133,6 +136,7 @@ class ConnectionTime:
         "_until_ms",
         "lag_ms",
         "mute_ms_max",
+        "told_ms",
         "waited_ms",
         "waiting_for",
     )
@@ -140,6 +144,7 @@ class ConnectionTime:
     def __init__(self, owed: Sized = ()) -> None:
         self._owed = owed
         self.lag_ms = 0
+        self.told_ms = 0
         self.waited_ms = 0
         self.mute_ms_max = _UNBOUNDED_MS
         self.waiting_for: WouldWait | None = None

@@ -182,6 +182,15 @@ class Budgets:
         # No lease, or the first moments of one: at this rate one request would take minutes.
         return self._lessee.share(named.key, now_ms) <= self._lessee.terms.least
 
+    def live(self, now_ms: int) -> None:
+        """Register that the lessor's process was seen to run now (`Lessee.live`)."""
+        lessee = self._lessee
+        if lessee.live(now_ms):
+            self._owner.refresh(lessee.usable_until_ms if lessee.leased(now_ms) else None)
+            self._apply(now_ms)
+        elif lessee.leased(now_ms):
+            self._owner.lease_until_ms = lessee.usable_until_ms
+
     def report(self, now_ms: int) -> Report | None:
         """Return the report to send to the lessor now, if one is due. Call it several times in a period."""
         lessee = self._lessee
@@ -201,9 +210,9 @@ class Budgets:
         if not lessee.take(grants, now_ms):
             return False
         if grants.complete or DEFAULT_KEY in grants.shares:
-            self._owner.refresh(lessee.until_ms)
+            self._owner.refresh(lessee.usable_until_ms)
         else:
-            self._owner.lease_until_ms = lessee.until_ms
+            self._owner.lease_until_ms = lessee.usable_until_ms
             for key in grants.shares:
                 limiter = self._limiters.get(key)
                 if limiter is not None:

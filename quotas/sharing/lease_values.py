@@ -3,6 +3,9 @@
 A *lessor* leases the shares of quotas to *lessees*: the holder of a fleet to its members, a member to its workers.
 A *key* names one quota at one place, as text; `DEFAULT_KEY` stands for every key that has no shares of its own.
 
+A lease is a promise of the lessor to a process that runs. Where the end of a lessee is certain, its shares are free
+earlier: processes below it use them for LIVE_MS after they have last seen it run, and GONE_MS covers that.
+
 A *session* is one ordered exchange of reports and grants. Both are numbered without gaps and contain only changes, so a
 missing one ends the session, and the next session begins with the whole state. All transmitted times are durations.
 """
@@ -12,9 +15,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-__all__ = ["DEFAULT_KEY", "KEYS_MAX", "Grants", "LeaseTerms", "LesseeId", "Report", "Wish"]
+__all__ = [
+    "DEFAULT_KEY",
+    "GONE_MS",
+    "KEYS_MAX",
+    "LIVE_MS",
+    "Grants",
+    "LeaseTerms",
+    "LesseeId",
+    "Report",
+    "Wish",
+]
 
 DEFAULT_KEY: Final = ""
+# A worker uses its shares for so long after it has last seen that its control process runs (`Lessee.live`).
+LIVE_MS: Final = 500
+# So long after the end of a lessee no process uses its shares: LIVE_MS, 1 % for each of two clocks, and 10 ms.
+GONE_MS: Final = LIVE_MS + LIVE_MS // 50 + 10
 KEYS_MAX: Final = 10_000  # with shares of their own; the clients of further keys have the default share
 
 

@@ -7,15 +7,20 @@
 A lease begins when the report was sent to which the grants are the response. Its end is compared with the clock
 whenever a share is read, so a process that was suspended uses no share that has been given to others in between.
 
+A worker's lease may last much longer than its control process: it uses the shares only while it sees that control
+runs, and for LIVE_MS after that (`live`); then the least share. A worker that was stopped itself looks first. So a
+lease ends LIVE_MS after the end of the process that has given it, and yet lasts while that is only stopped.
+
 A lowered share is in force here at once, but acknowledged (`confirm`) only when it is in force in all processes below.
 A session that begins before that reports the old, larger share.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Final
 
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lease_values import DEFAULT_KEY, LIVE_MS, Grants, LeaseTerms, LesseeId, Report, Wish
 
 __all__ = ["Lessee"]
 
@@ -29,7 +34,8 @@ class Lessee:
     Args:
         name: identifies this life of this process.
         cut_off: the share of each key without a lease, once it has had one; None: the equal share.
-        first: the share of each key before the first lease; None: the least share.
+        first: the share of each key before the first lease, and while the lessor's process may have ended; None: the
+            least share.
 
     Attributes:
         session: the open session; 0 without one.
@@ -52,6 +58,7 @@ class Lessee:
         self._lessees_max = terms.lessees_max
         self._first = terms.least if first is None else first
         self._begins_until_ms = now_ms + terms.lease_ms + terms.slack_ms
+        self._live_until_ms: float = inf
         self._until_ms = -1  # of the lease; -1: there was none since it began or was cut off
         self._shares: dict[str, float] = {}
         self._lowered: dict[str, float] = {}  # shares that processes below may still be using
@@ -59,6 +66,7 @@ class Lessee:
         self._applied = 0
         self._acknowledged = 0  # the version that was reported as applied
         self._sent: deque[tuple[int, int]] = deque(maxlen=_SENT_MAX)
+        self._opened_cut_off = False  # whether it was cut off when it said what it was using
         self._opening = 0  # the number of the report that opens the session; 0: none was sent
         self._wishes: dict[str, Wish] = {}
         self._reported: dict[str, Wish] = {}
@@ -68,6 +76,20 @@ class Lessee:
     def until_ms(self) -> int:
         """The end of the lease; in the past without one."""
         return self._until_ms
+
+    @property
+    def usable_until_ms(self) -> int:
+        """The time from which shares are to be read again: the end of the lease, or of what `live` has proven."""
+        return int(min(self._until_ms, self._live_until_ms))
+
+    def live(self, now_ms: int) -> bool:
+        """Register that the lessor's process was seen to run now, which has to be repeated within LIVE_MS.
+
+        Returns: whether shares may be used again that could not be used just before.
+        """
+        lapsed = now_ms >= self._live_until_ms
+        self._live_until_ms = now_ms + LIVE_MS
+        return lapsed
 
     @property
     def unconfirmed(self) -> bool:
@@ -90,7 +112,7 @@ class Lessee:
     def share(self, key: str, now_ms: int) -> float:
         """The share of a key that may be used now, 0 to 1."""
         if now_ms < self._until_ms:
-            return self._granted(key)
+            return self._granted(key) if now_ms < self._live_until_ms else self._first
         if self._until_ms < 0 and now_ms < self._begins_until_ms:
             return self._first
         return 1 / self._lessees_max if self._cut_off is None else self._cut_off
@@ -119,7 +141,7 @@ class Lessee:
         self._due_ms = now_ms + self.terms.period_ms
         self._acknowledged = self._applied
         if not self.session:
-            self._opening = self._number
+            self._opening, self._opened_cut_off = self._number, self.cut_off(now_ms)
             self._reported = dict(self._wishes)
             held = self._held() if self.leased(now_ms) else {DEFAULT_KEY: self.share(DEFAULT_KEY, now_ms)}
             return Report(self.name, 0, self._number, 0, dict(self._wishes), held, self.terms.lessees_max)
@@ -143,6 +165,9 @@ class Lessee:
         elif grants.session != self.session or grants.version != self.version + 1:
             if grants.session == self.session and grants.version > self.version:
                 self.lose()  # one is missing
+            return False
+        if grants.complete and self.cut_off(now_ms) and not self._opened_cut_off:
+            self.lose()  # it uses more now than it has reported
             return False
         sent_ms = self._sent_at(grants.number)
         if sent_ms is None or now_ms >= max(self._until_ms, sent_ms + grants.lease_ms):

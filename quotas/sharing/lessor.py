@@ -8,9 +8,17 @@ A lessee that has not reported for one lease (and `slack_ms`) is taken for gone:
 the report, has ended before. From then on it uses the cut-off share at most (`lessee`); only this share can exceed a
 budget.
 
-A lessor that begins does not know the lessees of its predecessor. Each reports first what it may be using, and keeps
-it; no share is raised until `learning_ms` is over, when every lessee has reported here or is gone. If no lease of a
-predecessor can still last (`lasting_ms`), there is nothing to learn.
+A lessee whose processes are known to have ended is gone GONE_MS later (`ended`), and not a lease later.
+
+A lessor that begins has to learn what its predecessors have leased. Each lessee reports first what it may be using,
+and keeps it; no share is raised until `learning_ms` is over, when every lessee has reported here or is gone. If no
+lease of a predecessor can still last (`lasting_ms`), there is nothing to learn.
+Learning ends earlier if the lessees of all predecessors are known (`awaited`): as soon as each has reported here, or
+has ended. A lessor writes down whom it leases to (`roster`) where its successor reads it, numbers each change, and
+leases to a newcomer only when a roster with it is surely written (`enlist`). So the last roster has every lessee whose
+lease may last. A lessee that has reported here takes no grants from a predecessor any more, and what it may be using is
+in its report; hence nothing is unknown when all have reported.
+
 A predecessor that still runs is harmless: it leases the share of a silent or unknown lessee to others only if it was
 confirmed as the lessor (`confirm`) after the end of that lease, and it stops without confirmation (`proxy.fleet`).
 """
@@ -23,7 +31,16 @@ from typing import Final
 
 from quotas.errors import QuotaError
 from quotas.sharing.key_shares import Change, KeyShares, Part
-from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lease_values import (
+    DEFAULT_KEY,
+    GONE_MS,
+    KEYS_MAX,
+    Grants,
+    LeaseTerms,
+    LesseeId,
+    Report,
+    Wish,
+)
 
 __all__ = ["LeaseRefusedError", "Lessor", "SessionLostError"]
 
@@ -55,11 +72,13 @@ class _Lessee:
         until_ms: the time at which it is taken for gone.
         unacknowledged: the keys of each version that was sent and not acknowledged.
         changes: the shares to send with the next grants.
+        enlisted: the number of the first roster that has it, and all since.
     """
 
     __slots__ = (
         "changes",
         "complete",
+        "enlisted",
         "lessees_max",
         "number",
         "owed",
@@ -69,7 +88,8 @@ class _Lessee:
         "version",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, enlisted: int) -> None:
+        self.enlisted = enlisted
         self.session = 0
         self.number = 0
         self.version = 0
@@ -87,17 +107,28 @@ class Lessor:
     Args:
         run: identifies this life of the lessor.
         capacity: returns the part of a key that may be leased; 1 for the holder of a fleet.
-        learning_ms: the time for which no share is raised.
+        learning_ms: the time for which no share is raised, at most.
+        awaited: the lessees, by their runs, to which predecessors may have leased; None if they are not known.
     """
 
     def __init__(
-        self, terms: LeaseTerms, run: int, capacity: Callable[[str], float], now_ms: int, learning_ms: int
+        self,
+        terms: LeaseTerms,
+        run: int,
+        capacity: Callable[[str], float],
+        now_ms: int,
+        learning_ms: int,
+        awaited: frozenset[int] | None = None,
     ) -> None:
         self.terms = terms
         self._run = run
         self._capacity = capacity
         self._learning_until_ms = now_ms + learning_ms
         self._confirmed_ms: float = inf
+        self._awaited = awaited if learning_ms else frozenset()  # those that have not reported, nor ended
+        self._ended: dict[int, int] = {}  # awaited ones that have ended, and when their shares are free
+        self._roster = 0  # its number
+        self._enlisted: float = inf  # the last roster that is surely written
         self._lessees: dict[LesseeId, _Lessee] = {}
         self._default = KeyShares(None)
         self._keys: dict[str, KeyShares] = {}
@@ -118,6 +149,31 @@ class Lessor:
         """The longest time in ms that leases of this lessor or a predecessor may last, if it grants no more."""
         ends_ms = (lessee.until_ms for lessee in self._lessees.values())
         return max(now_ms, self._learning_until_ms, *ends_ms) - now_ms
+
+    def learning(self, now_ms: int) -> bool:
+        """Whether no share is raised yet."""
+        return self._known_ms(now_ms) < self._learning_until_ms
+
+    def roster(self) -> tuple[int, frozenset[int] | None]:
+        """The number of the roster, and all lessees with leases that may last, by their runs; None if they are not
+        known.
+        """
+        if self._awaited is None:
+            return self._roster, None
+        return self._roster, self._awaited.union(name.run for name in self._lessees)
+
+    def enlist(self, number: int) -> None:
+        """Lease only to lessees of the roster of this number, which is surely written, and of all later ones."""
+        self._enlisted = number
+
+    def ended(self, run: int, now_ms: int) -> None:
+        """Register that all processes of a lessee but its workers have ended."""
+        free_ms = now_ms + GONE_MS
+        for name, lessee in self._lessees.items():
+            if name.run == run:
+                lessee.until_ms = min(lessee.until_ms, free_ms)
+        if self._awaited is not None and run in self._awaited:
+            self._ended.setdefault(run, free_ms)
 
     @property
     def keys(self) -> list[str]:
@@ -181,6 +237,7 @@ class Lessor:
         if self._lessees.pop(lessee, None) is None:
             return
         del self._default.parts[lessee]
+        self._roster += 1
         self._even = False
         for key, shares in self._keys.items():
             if shares.parts.pop(lessee).wish is not None:
@@ -212,14 +269,15 @@ class Lessor:
             lease_ms: the length of the leases, if it is shorter than the terms'.
         """
         self.expire(now_ms)
-        if self._known_ms(now_ms) >= self._learning_until_ms:
-            self._divide(now_ms)
-        else:
+        self._learn(now_ms)
+        if self.learning(now_ms):
             self._reduce()
+        else:
+            self._divide(now_ms)
         length_ms = self.terms.lease_ms if lease_ms is None else min(lease_ms, self.terms.lease_ms)
         most = self._lessees_max
         for name, lessee in self._lessees.items():
-            if not lessee.owed and not lessee.changes:
+            if (not lessee.owed and not lessee.changes) or lessee.enlisted > self._enlisted:
                 continue
             lessee.version += 1
             changes, lessee.changes = lessee.changes, {}
@@ -252,7 +310,7 @@ class Lessor:
         if lessee is None:
             if len(self._lessees) >= 2 * self.terms.lessees_max:
                 raise LeaseRefusedError("lessees_max", f"{len(self._lessees)} lessees hold shares already")
-            lessee = self._lessees[name] = _Lessee()
+            lessee = self._lessees[name] = self._newcomer(name.run)
             self._even = False
         elif report.number <= lessee.number:
             raise SessionLostError(f"report {report.number} comes after {lessee.number}")
@@ -274,6 +332,30 @@ class Lessor:
         lessee.changes = {DEFAULT_KEY: default}
         lessee.changes |= {key: shares.parts[name].share for key, shares in self._keys.items()}
         return lessee
+
+    def _newcomer(self, run: int) -> _Lessee:
+        """Return a lessee that is in the next roster; one that was awaited is in all of them."""
+        if self._awaited is not None and run in self._awaited:
+            self._awaited -= {run}
+            self._ended.pop(run, None)
+            return _Lessee(0)
+        self._roster += 1
+        return _Lessee(self._roster)
+
+    def _learn(self, now_ms: int) -> None:
+        """End learning if nothing is unknown any more."""
+        awaited = self._awaited
+        if not self.learning(now_ms):
+            if awaited is None or awaited:
+                self._awaited = frozenset()
+                self._roster += 1
+        elif awaited is not None:
+            gone = {run for run in awaited if self._ended.get(run, now_ms + 1) <= now_ms}
+            if gone:
+                self._awaited = awaited - gone
+                self._roster += 1
+            if not self._awaited:
+                self._learning_until_ms = -1
 
     def _continued(self, report: Report) -> _Lessee:
         lessee = self._lessees.get(report.lessee)

@@ -13,6 +13,7 @@ from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RAT
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ThrottleSource
+from quotas.limiters.virtual_time import TOLD_MS_MAX
 from quotas.throttles.prediction import predict
 from quotas.throttles.windowed import WindowedCounters
 
@@ -170,10 +171,13 @@ class Throttle(WindowedCounters):
             if flow.connection is not None:
                 flow.connection.arrive(now_ms)
             return ADMITTED
+        if flow.told_until_ms:
+            _count_told(flow, now_ms)
         decision = limiter.fetch(flow, now_ms)
         if decision is not ADMITTED:
             if source.budgets is not None:
                 decision = source.budgets.waits(limiter, flow, decision, now_ms)
+            flow.told_until_ms = now_ms + decision.throttle_ms
             self.count(decision.throttle_ms, enforced=True)
         return decision
 
@@ -296,3 +300,10 @@ class Throttle(WindowedCounters):
         self.bytes_total += size
         predict(limiter, flow, self, size, now_ms, consumes)
         return ADMITTED
+
+
+def _count_told(flow: Flow, now_ms: int) -> None:
+    """Count the time until this Fetch came since the mute ended that an empty response has told."""
+    if flow.connection is not None:
+        flow.connection.told_ms += min(max(0, now_ms - flow.told_until_ms), TOLD_MS_MAX)
+    flow.told_until_ms = 0

@@ -74,6 +74,12 @@ class ClientQuota:
         """The throttle of the client's request time; None before its first use."""
         return self._requests
 
+    def taken(self) -> tuple[int, int, int, int]:
+        """Produce bytes, Fetch bytes, microseconds of request time, and partition mutations (these at all brokers)."""
+        spent_us = 0 if self._requests is None else self._requests.spent_us_total
+        mutations = 0 if self._mutations is None else self._mutations.mutations_total
+        return self.produce.bytes_total, self.fetch.bytes_total, spent_us, mutations
+
     def in_use(self, now_ms: int) -> bool:
         """Whether a channel is attached, or the client owes partition mutations."""
         in_debt = self._mutations is not None and self._mutations.in_debt(now_ms)

@@ -35,7 +35,7 @@ class Fleet:
         self.holder = f"{HOST}:{free_ports(1)[0]}"
         self._directory = directory
         secret = directory / "secret"
-        secret.write_text("word")
+        secret.write_text("word" * 8)
         self._settings = SluiceSettings(
             kafka.bootstrap(),
             quotas={"policy": "schedule", "scope": "cluster"},

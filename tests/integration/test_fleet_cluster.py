@@ -45,7 +45,7 @@ class Member:
         self, throttled: Cluster, bootstrap: str, group: str, directory: Path, login: Mapping[str, object]
     ) -> None:
         secret = directory / "secret"
-        secret.write_text("word")
+        secret.write_text("word" * 8)
         fleet = {"bind": f"{HOST}:{free_ports(1)[0]}", "group": group, "members_max": 4}
         topics = {"store": "topic", "topic": f"{group}-quotas", "audit_topic": ""}
         settings = SluiceSettings(

@@ -15,6 +15,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from proxy.clock import now_ms
 from tests.cluster import Cluster, ports, processes
 
+SECRET: Final = "word" * 8
 LEARNING_SECONDS: Final = 20
 # A lease and its slack, and the time for the group to choose.
 TAKES_OVER_SECONDS: Final = 30
@@ -32,7 +33,9 @@ class Member:
         self.address = f"127.0.0.1:{port}"
         self.log = directory / f"{name}.log"
         command = [sys.executable, "-m", "tests.support.fleet_member", name, str(port)]
-        self.process = processes.start([*command, kafka.bootstrap(), group], log=self.log)
+        secret = directory / "secret"
+        secret.write_text(SECRET)
+        self.process = processes.start([*command, kafka.bootstrap(), group, str(secret)], log=self.log)
 
     @property
     def lines(self) -> list[dict[str, Any]]:

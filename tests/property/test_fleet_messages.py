@@ -78,7 +78,7 @@ def test_every_view_comes_back(view: View) -> None:
     st.one_of(
         st.binary(max_size=200),
         st.tuples(st.integers(0, 9), st.binary(max_size=200)).map(
-            lambda found: b"SLFT\x01" + bytes((found[0],)) + found[1]
+            lambda found: b"SLFT\x02" + bytes((found[0],)) + found[1]
         ),
     )
 )
@@ -101,9 +101,10 @@ def test_changed_byte_raises_nothing_else(message: Message, data: st.DataObject)
 def test_frames_do_not_depend_on_how_they_are_cut(messages: list[Message], cuts: list[int]) -> None:
     async def received() -> list[Message]:
         holder, member = Frames(b"secret", holder=True), Frames(b"secret", holder=False)
-        hello = holder.hello()
+        member.greet(holder.hello()[4:])
         holder.greet(member.hello()[4:])
-        data = hello + b"".join(holder.write(codec.write(message)) for message in messages)
+        holder.open(member.proof()[4:])
+        data = holder.proof() + b"".join(holder.write(codec.write(message)) for message in messages)
         reader = asyncio.StreamReader()
 
         async def feed() -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from proxy.explain.condition import ASKED, UNASKED, Condition
+from proxy.explain.demand import DemandSum
 from proxy.explain.explanation import Context, Origin, explain
 from proxy.explain.neighbours import Neighbour, Sharers
 from proxy.explain.report import ConnectionsSum, connection_reports, report
@@ -21,13 +22,13 @@ from quotas.options import EngineOptions, Policy
 from quotas.throttles.bandwidth import Throttle
 from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of
 
-__all__ = ["LIMIT", "Case", "taken", "verdict", "waited_seconds"]
+__all__ = ["LIMIT", "VISIT_MS", "Case", "Visits", "taken", "verdict", "waited_seconds"]
 
 LIMIT: Final = 2_000_000.0  # bytes/s
 # Kafka's windows need a minute or two until their sawtooth is steady.
 BEGIN_MS: Final = 120_000
 END_MS: Final = 240_000
-_VISIT_MS: Final = 100
+VISIT_MS: Final = 100
 _CLIENT: Final = "a"
 _NOW: Final = datetime(2026, 11, 23, tzinfo=UTC)  # of what the document says in times of day
 
@@ -79,30 +80,46 @@ def waited_seconds(case: Case, times: float) -> float:
 def verdict(case: Case) -> dict[str, Any]:
     """Return the client's document of its last minute."""
     world, engine = case.world()
-    watch = Watch()
-
-    def visit() -> None:
-        for channel in world.channels:
-            condition = _condition(channel, engine, world.now_ms)
-            watch.visit(channel.number, condition, "peer", _VISIT_MS, world.now_ms)
-        world.at(world.now_ms + _VISIT_MS, visit)
-
-    world.at(_VISIT_MS, visit)
+    visits = Visits(world, engine)
     world.run(END_MS)
+    return visits.document()
 
-    def neighbours(rule: Rule) -> tuple[Neighbour, ...]:
-        sharers = Sharers(engine, rule, "", _CLIENT, lambda _user, _client_id: True)
-        for _ in sharers.look(END_MS):
-            pass
-        return sharers.found()
 
-    client = watch.clients["", _CLIENT]
-    connections = ConnectionsSum()
-    for one in connection_reports(client, MINUTE, END_MS):
-        connections.add(one)
-    origin = Origin("", "")
-    context = Context(MINUTE, engine.definitions, True, None, lambda *_: origin, neighbours, [], _NOW)
-    return explain(report(client, MINUTE, END_MS, connections), context)
+class Visits:
+    """Visits all connections of a world as a process does; before the world runs."""
+
+    def __init__(self, world: World, engine: Engine) -> None:
+        self._world, self._engine = world, engine
+        self._watch = Watch()
+        world.at(VISIT_MS, self._visit)
+
+    def _visit(self) -> None:
+        world = self._world
+        for channel in world.channels:
+            condition = _condition(channel, self._engine, world.now_ms)
+            self._watch.visit(channel.number, condition, "peer", VISIT_MS, world.now_ms)
+        world.at(world.now_ms + VISIT_MS, self._visit)
+
+    def document(self, window: int = MINUTE) -> dict[str, Any]:
+        """Return the client's document, now."""
+        engine, now_ms = self._engine, self._world.now_ms
+
+        def neighbours(rule: Rule) -> tuple[Neighbour, ...]:
+            sharers = Sharers(engine, rule, "", _CLIENT, lambda _user, _client_id: True)
+            for _ in sharers.look(now_ms):
+                pass
+            return sharers.found()
+
+        client = self._watch.clients["", _CLIENT]
+        connections, demand = ConnectionsSum(), DemandSum(client, window, now_ms)
+        for one in connection_reports(client, window, now_ms, demand):
+            connections.add(one)
+        origin = Origin("", "")
+        context = Context(
+            window, engine.definitions, engine.enforcing, None, lambda *_: origin, neighbours, [], _NOW
+        )
+        found = report(client, window, now_ms, connections, demands=demand.demands())
+        return {**explain(found, context), "enforcing": engine.enforcing}
 
 
 def _condition(channel: Channel, engine: Engine, now_ms: int) -> Condition:
@@ -117,4 +134,5 @@ def _condition(channel: Channel, engine: Engine, now_ms: int) -> Condition:
         0,
         channel.waited_ms + held_ms - to_come_ms,
         channel.throttle,
+        virtual_time=channel.flow.connection,
     )

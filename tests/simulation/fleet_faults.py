@@ -19,6 +19,9 @@ class Faults:
         pauses: of a process.
         kills: of a member.
         worker_kills: of a worker.
+        resets: of a connection at the holder's side alone, which takes it for the member's.
+        doubts: of a commit, that nothing is heard of it; it may be accepted late.
+        unlisted: of a commit, that it does not name the lessees, as of a holder with too many.
         moves: of the holder.
         lag_ms_max: until a member hears of another holder.
         stops: of the whole fleet, which begins again.
@@ -38,6 +41,9 @@ class Faults:
     pause_ms_max: int = 30_000
     kills: float = 0.0
     worker_kills: float = 0.0
+    resets: float = 0.0
+    doubts: float = 0.0
+    unlisted: float = 0.0
     moves: float = 0.0
     lag_ms_max: int = 0
     stops: float = 0.0
@@ -59,6 +65,9 @@ ALL_FAULTS: Final = Faults(
     pause_ms_max=2 * SHORT_MS,
     kills=0.003,
     worker_kills=0.003,
+    resets=0.004,
+    doubts=0.02,
+    unlisted=0.05,
     moves=0.006,
     lag_ms_max=SHORT_MS,
     stops=0.001,

@@ -1,7 +1,13 @@
-"""The processes of a fleet in virtual time: the holder, members, and their workers (`fleet_world`)."""
+"""The processes of a fleet in virtual time: the holder, members, and their workers (`fleet_world`).
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+The holder is a part of one member's process, and ends with it. What a kernel does when a process ends is modelled: the
+other sides of its connections see that they are closed, after a while, and its port refuses. Kafka's part is: it takes
+a commit in the generation of its holder only, also late, and the holder may not hear whether it has.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.lending import LimiterKey
@@ -22,7 +28,8 @@ __all__ = [
     "KEYS",
     "TENURES",
     "TICK_MS",
-    "WORKER_LEASE_MS",
+    "Committed",
+    "Connection",
     "Holder",
     "MemberProcess",
     "Process",
@@ -30,12 +37,14 @@ __all__ = [
 ]
 
 TENURES: Final = 3  # in a lease
-WORKER_LEASE_MS: Final = 500
+LATE_MS_MAX: Final = 3000  # a commit of which nothing was heard
+DRAIN_MS_MAX: Final = 2000  # of a worker whose control process has ended
 TICK_MS: Final = 100
 LIMITER_KEY: Final[LimiterKey] = ("producer_byte_rate", BucketKey(None, "a"), -1)
 KEY: Final = budget_key(LIMITER_KEY)  # of a limiter that lets pass what it can
 KEYS: Final = (KEY, "b", "c")
 NOTHING: Final = 1e-9
+LOOKS_MAX: Final = 8
 _OPTIONS: Final = EngineOptions(policy="schedule")
 
 
@@ -81,27 +90,74 @@ class Process:
         self.world.check()
 
 
+class Committed(NamedTuple):
+    """What Kafka has of the last holder: how long leases may last, and whose."""
+
+    lasting_ms: int
+    lessees: frozenset[int] | None
+
+
+class Connection(NamedTuple):
+    """One connection of a member with a holder."""
+
+    lessee: LesseeId
+    number: int
+
+
 class Holder(Process):
-    """The member that leases shares; only its part as the holder is modelled.
+    """The part of a member that leases shares.
+
+    Args:
+        home: the member; None at the beginning, when there is none.
 
     Attributes:
         lessor: None until it has read what its predecessor has committed, and has committed itself.
+        places: where members listen.
+        closed: the members whose side has closed its connection.
     """
 
-    __slots__ = ("confirmed_ms", "generation", "learning_until_ms", "lessor", "tenure_ms")
+    __slots__ = (
+        "asked",
+        "closed",
+        "commits",
+        "confirmed_ms",
+        "connections",
+        "doubts",
+        "expelled",
+        "generation",
+        "home",
+        "lessor",
+        "past",
+        "places",
+        "tenure_ms",
+    )
 
-    def __init__(self, world: "World", generation: int) -> None:
-        super().__init__(world)
+    def __init__(self, world: "World", generation: int, home: "MemberProcess | None" = None) -> None:
+        super().__init__(world, home)
+        self.home = home
+        self.paused_until_ms = -1 if home is None else home.paused_until_ms
         self.generation = generation
         self.tenure_ms = world.terms.lease_ms // TENURES
         self.lessor: Lessor | None = None
-        self.learning_until_ms = 0
+        self.past: Committed | None = None
+        self.asked = False
+        self.commits = 0  # under way
+        self.expelled = False
+        self.doubts: list[int] = []  # numbers of rosters that may still be committed
+        self.confirmed_ms = self.now_ms
+        self.connections: dict[LesseeId, int] = {}
+        self.places: dict[LesseeId, int] = {}
+        self.closed: set[LesseeId] = set()
+
+    def settle_in(self, home: "MemberProcess") -> None:
+        """Become a part of the first member."""
+        self.home, self.rate, self.offset_ms = home, home.rate, home.offset_ms
         self.confirmed_ms = self.now_ms
 
     @property
     def settled(self) -> bool:
         """Whether it knows all members."""
-        return self.lessor is not None and self.confirmed_ms >= self.learning_until_ms
+        return self.lessor is not None and not self.lessor.learning(self.now_ms)
 
     def tick(self) -> None:
         """Confirm the tenure, and send what is due."""
@@ -109,23 +165,70 @@ class Holder(Process):
             return
         self.world.at(self.world.now_ms + TICK_MS, lambda: self.run(self.tick))
         if self.generation == self.world.generation:  # Kafka knows no later holder
-            self.confirm()
+            self.commit()
         elif self.over():
             return
         self.send()
 
-    def confirm(self) -> None:
-        """Commit; at the first time, begin."""
-        world, now_ms = self.world, self.now_ms
-        committed, world.committed = world.committed, world.terms.lasting_ms(self.tenure_ms)
+    def commit(self) -> None:
+        """Commit to whom it leases, one commit after the other; at first, read what the last holder has."""
+        world = self.world
+        if self.commits:
+            return
+        if not self.asked:
+            self.asked, self.past = True, world.committed
+        lessees = frozenset() if self.past is None else self.past.lessees
+        number, lessees = (0, lessees) if self.lessor is None else self.lessor.roster()
+        if world.random.random() < world.faults.unlisted:
+            lessees = None
+        committed = Committed(world.terms.lasting_ms(self.tenure_ms), lessees)
+        generation, sent_ms = self.generation, self.now_ms
+        self.commits += 1
+        draw = world.random
+        if draw.random() < world.faults.doubts:
+            self.doubts.append(number)
+            arrives_ms = world.now_ms + draw.randint(0, LATE_MS_MAX)
+            world.at(arrives_ms, partial(world.commits, generation, committed))
+            world.at(world.now_ms + TICK_MS, lambda: self.run(self.unheard))
+            return
+
+        def arrive() -> None:
+            accepted = world.commits(generation, committed)
+            world.send(self, lambda: self.confirm(sent_ms, number) if accepted else self.unheard())
+
+        world.at(world.now_ms + draw.randint(0, world.faults.delay_ms_max), arrive)
+
+    def unheard(self) -> None:
+        """Note that a commit was refused, or that nothing was heard of it."""
+        self.commits -= 1
+
+    def confirm(self, sent_ms: int, number: int) -> None:
+        """Take Kafka's response; at the first one, begin."""
+        world = self.world
+        self.commits -= 1
+        if not self.alive:
+            return
         if self.lessor is None:
-            learning_ms = committed or 0
+            past = self.past or Committed(0, frozenset())
             self.lessor = Lessor(
-                world.terms, world.random.getrandbits(32), lambda _: 1.0, now_ms, learning_ms
+                world.terms, self.run_id, lambda _: 1.0, self.now_ms, past.lasting_ms, past.lessees
             )
-            self.learning_until_ms = now_ms + learning_ms
-        self.confirmed_ms = now_ms
-        self.lessor.confirm(now_ms)
+            for run, ended_ms in {} if self.home is None else self.home.ended.items():
+                self.lessor.ended(run, ended_ms)
+        self.confirmed_ms = max(self.confirmed_ms, sent_ms)
+        self.lessor.confirm(sent_ms)
+        self.lessor.enlist(min([number, *self.doubts]))
+        if (
+            self.doubts and self.generation == world.generation
+        ):  # the group is joined again, with the same holder
+            world.generation += 1
+            self.generation = world.generation
+            self.doubts.clear()
+
+    @property
+    def run_id(self) -> int:
+        """The run of its process."""
+        return 0 if self.home is None else self.home.name.run
 
     def over(self) -> bool:
         """Whether its tenure is over, and it ends."""
@@ -136,19 +239,80 @@ class Holder(Process):
     def resign(self) -> None:
         """End in order, and leave word of how long leases may last."""
         self.alive = False
-        if self.lessor is not None and self.generation == self.world.generation:
-            self.world.committed = self.lessor.lasting_ms(self.now_ms)
+        if self.lessor is not None:
+            _, lessees = self.lessor.roster()
+            self.world.commits(self.generation, Committed(self.lessor.lasting_ms(self.now_ms), lessees))
 
-    def receive(self, report: Report, answer: Callable[[Grants | None], None]) -> None:
-        """Take a report."""
-        if self.lessor is None or self.over():
+    def connected(self, connection: Connection, place: int) -> None:
+        """Note a member's connection, and where it listens."""
+        lessee = connection.lessee
+        if connection.number < self.connections.get(lessee, 0):
             return
+        if connection.number > self.connections.get(lessee, 0):
+            self.connections[lessee] = connection.number
+            self.closed.discard(lessee)
+        self.places[lessee] = place
+        for other in [other for other in self.closed if self.places[other] == place and other != lessee]:
+            self.has_ended(other)
+
+    def sees_close(self, connection: Connection) -> None:
+        """Take the end of a connection by a member's side, and look at its port."""
+        lessee = connection.lessee
+        if self.lessor is None or self.connections.get(lessee) != connection.number:
+            return
+        self.closed.add(lessee)
+        self.look(lessee, 0)
+
+    def look(self, lessee: LesseeId, looks: int) -> None:
+        """Look whether a member's port refuses, some times."""
+        if lessee not in self.closed or looks > LOOKS_MAX or not self.alive:
+            return
+        refuses = self.world.refuses(self.places[lessee])
+
+        def heard() -> None:
+            if lessee in self.closed and refuses and self.reaches(lessee):
+                self.has_ended(lessee)
+            else:
+                self.world.at(
+                    self.world.now_ms + (TICK_MS << looks),
+                    lambda: self.run(lambda: self.look(lessee, looks + 1)),
+                )
+
+        self.world.send(self, heard)
+
+    def reaches(self, lessee: LesseeId) -> bool:
+        """Whether messages to a member's host arrive."""
+        return all(member.reaches(self) for member in self.world.all_members if member.name == lessee)
+
+    def has_ended(self, lessee: LesseeId) -> None:
+        """Take the signs of a member's end."""
+        self.closed.discard(lessee)
+        if self.lessor is not None and not self.over():
+            self.lessor.ended(lessee.run, self.now_ms)
+
+    def receive(
+        self,
+        report: Report,
+        answer: Callable[[Grants | None], None],
+        connection: Connection,
+        place: int,
+        ended: Iterable[int],
+    ) -> bool:
+        """Take a report, and which holders the member has seen end; returns whether the connection is open here."""
+        if self.lessor is None or self.over():
+            return False
+        for run in ended:
+            self.lessor.ended(run, self.now_ms)
+        self.connected(connection, place)
+        if connection.number < self.connections[report.lessee] or report.lessee in self.closed:
+            return False
         self.world.answers[self, report.lessee] = answer
         try:
             self.lessor.report(report, self.now_ms)
         except (SessionLostError, LeaseRefusedError):
             answer(None)
         self.send()
+        return True
 
     def leave(self, lessee: LesseeId) -> None:
         """Take a member's word that it has ended."""
@@ -165,7 +329,7 @@ class Holder(Process):
 class Worker(Process):
     """A process that uses shares; its limiter begins with the first client, as an engine's does."""
 
-    __slots__ = ("budgets", "lease_until_ms", "lent", "lessee", "limiter", "member", "name")
+    __slots__ = ("budgets", "drains", "lease_until_ms", "lent", "lessee", "limiter", "member", "name")
 
     def __init__(self, member: "MemberProcess") -> None:
         super().__init__(member.world, member)
@@ -176,6 +340,7 @@ class Worker(Process):
         self.budgets = Budgets(self, self.lessee, self.now_ms)
         self.limiter: ScheduledLimiter | None = None
         self.lent = 1.0
+        self.drains = False
         self.world.ledger.begins()
         self.tick()
 
@@ -193,6 +358,11 @@ class Worker(Process):
         world, now_ms = self.world, self.now_ms
         world.at(world.now_ms + TICK_MS // 2, lambda: self.run(self.tick))
         self.use()
+        if self.member.alive:  # as its kernel says, stopped or not
+            self.lessee.live(now_ms)
+        elif not self.drains:
+            self.drains = True
+            world.at(world.now_ms + world.random.randint(0, DRAIN_MS_MAX), lambda: self.run(self.end))
         self.lessee.expire(now_ms)
         self.lessee.wish(world.demand.get(self.name, {}))
         if self.lessee.due(now_ms):
@@ -201,8 +371,9 @@ class Worker(Process):
 
     def end(self) -> None:
         """Kill it."""
-        self.alive = False
-        self.world.ledger.ends()
+        if self.alive:
+            self.alive = False
+            self.world.ledger.ends()
 
     def take(self, grants: Grants | None) -> None:
         """Take the member's grants."""
@@ -235,27 +406,39 @@ class Worker(Process):
 
 
 class MemberProcess(Process):
-    """A member's control process."""
+    """A member's control process.
+
+    Args:
+        place: where it listens; that of one that has ended, or a new one.
+
+    Attributes:
+        ended: the runs of holders' processes that it has seen end, and when.
+    """
 
     __slots__ = (
         "connection",
         "cut_from",
         "cut_until_ms",
+        "ended",
         "hears_ms",
         "holder",
         "member",
+        "name",
+        "place",
         "was_cut_off",
         "worker_terms",
         "workers",
     )
 
-    def __init__(self, world: "World", workers: int) -> None:
+    def __init__(self, world: "World", workers: int, place: int | None = None) -> None:
         super().__init__(world)
+        self.place = world.number() if place is None else place
+        self.ended: dict[int, int] = {}
         self.cut_until_ms = -1
         self.cut_from: Holder | None = None  # None: from all
         self.was_cut_off = False
-        name = LesseeId(f"member-{world.number()}", world.random.getrandbits(32))
-        self.worker_terms = LeaseTerms(WORKER_LEASE_MS, 100, max(workers, 1))
+        self.name = name = LesseeId(f"member-{world.number()}", world.random.getrandbits(32))
+        self.worker_terms = LeaseTerms(world.terms.lease_ms, 100, max(workers, 1))
         self.member = Member(Lessee(world.terms, name, self.now_ms), self.worker_terms, self.now_ms)
         self.connection = 0  # counts connections: what was sent on an earlier one is lost
         self.holder: Holder | None = None
@@ -289,14 +472,24 @@ class MemberProcess(Process):
         report = self.member.report(self.now_ms)
         if report is not None and self.holder is not None:
             holder, connection = self.holder, self.connection
-            self.transmit(
-                connection,
-                holder,
-                lambda: holder.receive(
-                    report, lambda grants: self.transmit(connection, self, lambda: self.take(grants))
-                ),
-            )
+
+            def arrive() -> None:
+                if not holder.receive(
+                    report,
+                    lambda grants: self.transmit(connection, self, lambda: self.take(grants)),
+                    Connection(self.name, connection),
+                    self.place,
+                    self.ended,
+                ):
+                    self.transmit(connection, self, lambda: self.reset(connection))
+
+            self.transmit(connection, holder, arrive)
         self.send()
+
+    def reset(self, connection: int) -> None:
+        """Hear from the holder's kernel that a connection is not open there."""
+        if connection == self.connection:
+            self.reconnect()
 
     def hear(self) -> None:
         """Connect to another holder, some time after it was chosen."""
@@ -325,9 +518,32 @@ class MemberProcess(Process):
             world.send(to, act)
 
     def reconnect(self) -> None:
-        """Begin another connection."""
+        """Begin another connection; the holder sees the end of this one."""
+        self.close()
         self.connection += 1
         self.member.lessee.lose()
+
+    def close(self) -> None:
+        """Have the holder see that this side has closed the connection, as soon as messages arrive."""
+        holder, connection = self.holder, Connection(self.name, self.connection)
+        if holder is None:
+            return
+
+        def arrive() -> None:
+            if self.reaches(holder):
+                self.world.send(holder, lambda: holder.sees_close(connection))
+            elif self.world.now_ms < self.cut_until_ms:
+                self.world.at(self.cut_until_ms, arrive)
+
+        arrive()
+
+    def sees_end(self, holder: Holder) -> None:
+        """Take the end of the connection by the holder's side, whose port refuses."""
+        if self.holder is holder and self.reaches(holder) and not holder.alive:
+            self.ended.setdefault(holder.run_id, self.now_ms)
+            if self.world.holder.home is self and self.world.holder.lessor is not None:
+                self.world.holder.lessor.ended(holder.run_id, self.now_ms)
+            self.world.expel(holder)
 
     def take(self, grants: Grants | None) -> None:
         """Take the holder's grants."""
@@ -359,15 +575,23 @@ class MemberProcess(Process):
         self.workers.remove(worker)
         self.workers.append(Worker(self))
 
-    def kill(self) -> None:
-        """Kill the member; its workers end with it."""
+    def kill(self, *, holds_on: bool = False) -> None:
+        """Kill the member's control process; its workers drain, and end.
+
+        Args:
+            holds_on: whether the holder, which is a part of it, ends later.
+        """
         self.alive = False
+        self.close()
+        self.world.orphans += self.workers
+        if not holds_on:
+            self.world.ends(self)
+
+    def leave(self, *, holds_on: bool = False) -> None:
+        """End in order: its workers have ended, and the holder is told."""
         for worker in self.workers:
             worker.end()
-
-    def leave(self) -> None:
-        """End in order: its workers have ended, and the holder is told."""
-        self.kill()
+        self.kill(holds_on=holds_on)
         holder = self.holder
         if holder is not None and self.reaches(holder):
             self.world.send(holder, lambda: holder.leave(self.member.lessee.name))

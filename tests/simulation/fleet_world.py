@@ -6,7 +6,7 @@ the budget, and one cut-off share for each member that is cut off (fleet.md, "Bu
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -18,7 +18,8 @@ from tests.simulation.fleet_processes import (
     KEYS,
     TENURES,
     TICK_MS,
-    WORKER_LEASE_MS,
+    Committed,
+    Connection,
     Holder,
     MemberProcess,
     Process,
@@ -32,6 +33,9 @@ MEMBERS_MAX: Final = 4
 _MEMBERS_MORE: Final = 6  # another `members_max`, for a while
 _COMPARED: Final = (*KEYS, "not named")
 _ROUNDING: Final = 1e-9
+_STOPPED_MS: Final = 500  # a member is stopped for longer, while its lease ends
+_JOIN_MS_MAX: Final = 1000  # for all members to join the group again
+_SESSIONS: Final = 6 / 15  # of a lease: until Kafka takes a silent member for gone
 
 
 def chaotic(seed: int, faults: Faults = ALL_FAULTS, seconds: int = 20) -> "World":
@@ -69,23 +73,66 @@ class World:
         self.terms = LeaseTerms(lease_ms, lease_ms // 15, MEMBERS_MAX)
         self.now_ms = 0
         self.generation = 0
-        self.committed: int | None = None
+        self.committed: Committed | None = None
+        self.orphans: list[Worker] = []  # whose control process has ended
+        self.all_members: list[MemberProcess] = []  # also those that have ended
+        self.members: list[MemberProcess] = []
         self.demand: dict[LesseeId, dict[str, Wish]] = {}
         self.answers: dict[tuple[Process, LesseeId], Callable[[Grants | None], None]] = {}
         self._numbers = 0
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._arrival_ms: dict[Process, int] = {}
         self.ledger = Ledger()
         self.worst = 0.0
         self.move_holder()
         self.workers_each = workers
         self.wave = False  # whether every worker wants KEY
-        self.members: list[MemberProcess] = []
         self.start(members)
+        self.holder.settle_in(self.members[0])
 
-    def start(self, members: int) -> None:
+    def start(self, members: int, place: int | None = None) -> None:
         """Start members."""
-        self.members += [MemberProcess(self, self.workers_each) for _ in range(members)]
+        started = [MemberProcess(self, self.workers_each, place) for _ in range(members)]
+        self.members += started
+        self.all_members += started
+
+    def refuses(self, place: int) -> bool:
+        """Whether no process listens there; one that is stopped does."""
+        return not any(member.place == place for member in self.members if member.alive)
+
+    def responds(self, place: int) -> bool:
+        """Whether a process that runs can be reached there."""
+        found = [member for member in self.members if member.place == place and member.running]
+        return any(self.now_ms >= member.cut_until_ms for member in found)
+
+    def commits(self, generation: int, committed: Committed) -> bool:
+        """Take a commit, as Kafka does; returns whether it is accepted."""
+        if generation == self.generation:
+            self.committed = committed
+        return generation == self.generation
+
+    def ends(self, member: MemberProcess) -> None:
+        """Do what follows from the end of a member's process, which may be the holder."""
+        holder = self.holder
+        if holder.home is not member:
+            return
+        holder.alive = False
+        for other in self.members:
+            if other.alive and other.holder is holder:
+                self.at_other_side(other, holder)
+        silent_ms = int(self.terms.lease_ms * _SESSIONS)
+        self.at(self.now_ms + silent_ms, lambda: self.expel(holder))
+
+    def at_other_side(self, member: MemberProcess, holder: Holder) -> None:
+        """Have a member see that the holder has ended."""
+        self.send(member, lambda: member.sees_end(holder))
+
+    def expel(self, holder: Holder) -> None:
+        """Have Kafka remove a holder, and the others join again."""
+        if self.holder is holder and not holder.expelled:
+            holder.expelled = True
+            joined_ms = self.now_ms + self.random.randint(0, _JOIN_MS_MAX)
+            self.at(joined_ms, lambda: self.move_holder() if self.holder is holder else None)
 
     def number(self) -> int:
         """Return another number each time."""
@@ -96,7 +143,7 @@ class World:
         """Return the rate and the offset of a host's clock."""
         return 1 + self.random.uniform(-1, 1) * self.faults.drift, self.random.randrange(1 << 40)
 
-    def at(self, ms: int, act: Callable[[], None]) -> None:
+    def at(self, ms: int, act: Callable[[], object]) -> None:
         """Do something at a time."""
         self._numbers += 1
         heapq.heappush(self._events, (ms, self._numbers, act))
@@ -117,25 +164,16 @@ class World:
         self.now_ms = until_ms
 
     def used(self, key: str) -> float:
-        """The share of a key that all processes may use now."""
-        return sum(self._used(member)[_COMPARED.index(key)] for member in self.members)
-
-    def _used(self, member: MemberProcess) -> list[float]:
-        """Return what a member's workers may use of each compared key."""
-        totals = [0.0] * len(_COMPARED)
-        now_ms = member.now_ms
-        for worker in member.workers:
-            if worker.running:
-                share = worker.lessee.share
-                for index, key in enumerate(_COMPARED):
-                    totals[index] += share(key, now_ms)
-        return totals
+        """The share of a key that all processes may use now, without those that drain."""
+        return sum(_used(member.workers)[_COMPARED.index(key)] for member in self.members)
 
     def check(self) -> None:
         """Compare what may be used with the bound; called whenever a process has taken shares, or runs again."""
-        cut_off, totals = 0, [0.0] * len(_COMPARED)
+        self.orphans = [worker for worker in self.orphans if worker.alive]
+        totals = _used(self.orphans)
+        cut_off = len({worker.member for worker in self.orphans if worker.member.was_cut_off})
         for member in self.members:
-            used = self._used(member)
+            used = _used(member.workers)
             if member.alive and member.over():
                 cut_off += 1
             if not member.member.lessee.leased(member.now_ms):
@@ -161,14 +199,17 @@ class World:
     def move_holder(self) -> None:
         """Have Kafka choose another holder; the one before does not know it yet."""
         self.generation += 1
-        self.holder = holder = Holder(self, self.generation)
+        homes = [member for member in self.members if member.alive]
+        home = self.random.choice(homes) if homes else None
+        self.holder = holder = Holder(self, self.generation, home)
         self.at(self.now_ms, lambda: holder.run(holder.tick))
 
     def stop(self, *, in_order: bool) -> None:
         """Stop all members, and start as many."""
         count = len(self.members)
         for member in self.members:
-            member.leave() if in_order else member.kill()
+            # A holder that ends in order waits for the other members.
+            member.leave(holds_on=self.holder.home is member) if in_order else member.kill()
         self.members.clear()
         if in_order:
             self.at(self.now_ms + 2 * TICK_MS, self.holder.resign)
@@ -188,15 +229,13 @@ class World:
             self.gulp_twice()
         for member in list(self.members):
             if draw() < faults.kills:
-                member.leave() if draw() < 0.5 else member.kill()
-                self.members.remove(member)
-                self.start(1)
+                self.end(member, in_order=draw() < 0.5)
+                self.restart(member)
                 continue
             self.separate(member)
             self.pause(member)
             for worker in list(member.workers):
                 self.disturb(worker)
-        self.pause(self.holder)
         if draw() < faults.moves:
             self.move()
             if draw() < 0.5:  # again before the new one knows all members
@@ -206,6 +245,19 @@ class World:
         if draw() < faults.resizes:
             self.resize(self.random.choice((MEMBERS_MAX, _MEMBERS_MORE)))
         self.check()
+
+    def end(self, member: MemberProcess, *, in_order: bool = False) -> None:
+        """End a member's process."""
+        self.members.remove(member)
+        if in_order and self.holder.home is member:
+            self.holder.resign()
+        member.leave() if in_order else member.kill()
+
+    def restart(self, member: MemberProcess) -> None:
+        """Start another in place of a member that has ended: at once at the same place, or later, or elsewhere."""
+        draw = self.random
+        place = member.place if draw.random() < 0.7 else None
+        self.at(self.now_ms + draw.choice((0, TICK_MS, 2000)), lambda: self.start(1, place))
 
     def gulp(self) -> None:
         """Use what is left of bursts, where no client waits and no key is named."""
@@ -239,9 +291,13 @@ class World:
             member.cut_from, member.cut_until_ms = self.holder, self.now_ms + 2 * lease_ms
             member.reconnect()
             self.at(self.now_ms + self.random.randint(2 * lease_ms // 3, lease_ms), self.move_holder)
+        if draw() < faults.resets and member.holder is not None:
+            # At the holder's side alone, as if by the member.
+            holder, connection = member.holder, Connection(member.name, member.connection)
+            self.send(holder, lambda: holder.sees_close(connection))
         left_ms = member.member.lessee.until_ms - member.now_ms
-        if 0 < left_ms < WORKER_LEASE_MS and draw() < faults.ends:
-            member.paused_until_ms = self.now_ms + WORKER_LEASE_MS + 2 * TICK_MS
+        if 0 < left_ms < _STOPPED_MS and draw() < faults.ends:
+            self.suspend(member, _STOPPED_MS + 2 * TICK_MS)
 
     def resize(self, members_max: int) -> None:
         """Have some processes know another `members_max`."""
@@ -255,7 +311,13 @@ class World:
     def pause(self, process: Process) -> None:
         """Suspend a process now and then."""
         if self.random.random() < self.faults.pauses:
-            process.paused_until_ms = self.now_ms + self.random.randint(1, self.faults.pause_ms_max)
+            self.suspend(process, self.random.randint(1, self.faults.pause_ms_max))
+
+    def suspend(self, process: Process, ms: int) -> None:
+        """Suspend a process; the holder with its member."""
+        process.paused_until_ms = self.now_ms + ms
+        if self.holder.home is process:
+            self.holder.paused_until_ms = process.paused_until_ms
 
     def disturb(self, worker: Worker) -> None:
         """Change a worker's demand, suspend or kill it now and then."""
@@ -269,3 +331,14 @@ class World:
             worker.member.kill_worker(worker)
         else:
             self.pause(worker)
+
+
+def _used(workers: Iterable[Worker]) -> list[float]:
+    """Return what workers may use of each compared key."""
+    totals = [0.0] * len(_COMPARED)
+    for worker in workers:
+        if worker.running:
+            share, now_ms = worker.lessee.share, worker.now_ms
+            for index, key in enumerate(_COMPARED):
+                totals[index] += share(key, now_ms)
+    return totals

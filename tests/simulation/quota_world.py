@@ -231,9 +231,12 @@ class Channel:
             return
         while self.in_flight < options.in_flight:
             self.in_flight += 1
-            world.at(
-                world.now_ms + world.latency_ms(), partial(self.arrives, Request(options.size, world.now_ms))
-            )
+            self.send(options.size)
+
+    def send(self, size: int) -> None:
+        """Send a request."""
+        world = self.world
+        world.at(world.now_ms + world.latency_ms(), partial(self.arrives, Request(size, world.now_ms)))
 
     def answered(self, request: Request, throttle_ms: int, *, empty: bool = False) -> None:
         """The answer is at the client; to an empty one it does not give a thought."""

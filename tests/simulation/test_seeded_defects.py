@@ -7,15 +7,17 @@ from typing import Final
 import pytest
 
 from quotas.limiters.schedule import ScheduledLimiter
+from quotas.sharing import lessor
 from quotas.sharing.key_shares import Part
 from quotas.sharing.lease_values import Grants, LesseeId
+from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from quotas.sharing.member import Member
 from tests.simulation.fleet_faults import ALL_FAULTS, NO_CUT_OFF, SHORT_MS, Faults
 from tests.simulation.fleet_processes import Holder
-from tests.simulation.fleet_world import chaotic
+from tests.simulation.fleet_world import World, chaotic
 
-SEEDS_MAX: Final = 100
+SEEDS_MAX: Final = 400  # the rarest is found by one seed in a hundred
 Defect = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -63,8 +65,47 @@ def lowered_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Part, "upper", lambda self, default: default if self.share is None else self.share)
 
 
-RIFTS: Final = replace(ALL_FAULTS, rifts=0.03, stops=0.0)
+def ended_when_closed(patch: pytest.MonkeyPatch) -> None:
+    """A member whose connection is closed is taken for ended, without a look at its port."""
+    patch.setattr(World, "refuses", lambda *_: True)
+
+
+def silence_believed(patch: pytest.MonkeyPatch) -> None:
+    """A port that does not respond is taken for closed."""
+    patch.setattr(World, "refuses", lambda self, place: not self.responds(place))
+
+
+def workers_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The shares of a member that has ended are free before its workers can have seen it."""
+    patch.setattr(lessor, "GONE_MS", 0)
+
+
+def no_look(patch: pytest.MonkeyPatch) -> None:
+    """A worker uses its shares to the end of its lease, whatever became of control."""
+    patch.setattr(Lessee, "live", lambda *_: False)
+
+
+def learned_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """A holder ends learning when one lessee of its predecessor has reported."""
+
+    def learn(self: Lessor, _now_ms: int) -> None:
+        if self._lessees:
+            self._awaited, self._learning_until_ms = frozenset(), -1
+
+    patch.setattr(Lessor, "_learn", learn)
+
+
+def not_enlisted(patch: pytest.MonkeyPatch) -> None:
+    """A holder leases to a newcomer before that is committed."""
+    patch.setattr(Lessor, "enlist", lambda *_: None)
+
+
+RIFTS: Final = replace(ALL_FAULTS, rifts=0.04, moves=0.0, kills=0.0, waves=0.05, stops=0.0)
 LAGS: Final = replace(ALL_FAULTS, lag_ms_max=3 * SHORT_MS, stops=0.0)
+RESETS: Final = replace(ALL_FAULTS, resets=0.03, stops=0.0)
+PAUSES: Final = replace(ALL_FAULTS, resets=0.03, pauses=0.02, waves=0.05, stops=0.0)
+KILLS: Final = replace(ALL_FAULTS, kills=0.02, waves=0.05, unlisted=0.0, delay_ms_max=20, stops=0.0)
+NEWCOMERS: Final = replace(ALL_FAULTS, kills=0.02, moves=0.04, doubts=0.4, lag_ms_max=3 * SHORT_MS, stops=0.0)
 MOVES: Final = replace(ALL_FAULTS, moves=0.04, stops=0.0)
 
 
@@ -80,6 +121,12 @@ MOVES: Final = replace(ALL_FAULTS, moves=0.04, stops=0.0)
             (nothing_learned, MOVES),
             (predecessor_forgotten, MOVES),
             (lowered_too_late, ALL_FAULTS),
+            (ended_when_closed, RESETS),
+            (silence_believed, PAUSES),
+            (workers_forgotten, KILLS),
+            (no_look, KILLS),
+            (learned_too_soon, MOVES),
+            (not_enlisted, NEWCOMERS),
         )
     ],
 )

@@ -79,16 +79,16 @@ def test_consumer_wants_what_it_takes_without_a_limit(policy: Policy, kind: str,
     free = taken(case)
     assert free == pytest.approx(demand, rel=0.15)
     assert not found["wants"]["at_least"]
-    assert found["wants"]["rate"] / LIMIT == pytest.approx(free, rel=0.2)
+    assert found["wants"]["rate"] / LIMIT == pytest.approx(free, rel=0.1)
     assert waits(found) == pytest.approx([waited_seconds(case, times) for times in MULTIPLES], abs=2)
 
 
 @pytest.mark.parametrize("demand", DEMANDS)
-def test_far_consumer_under_kafkas_windows_wants_more_than_it_is_said_to(demand: float) -> None:
-    """Each mute is told by an empty response, whose 50 ms on the way bring nothing and are no wait."""
+def test_far_consumer_under_kafkas_windows_wants_what_it_takes_without_a_limit(demand: float) -> None:
+    """Each mute is told by an empty response, whose 50 ms on the way bring nothing: they count as a wait."""
     case = Case("kip13", far(demand, consumes=True), 1, 1.0, FAR_MS)
     found = verdict(case)
-    assert 0.7 * demand < found["wants"]["rate"] / LIMIT < demand
+    assert found["wants"]["rate"] / LIMIT == pytest.approx(demand, rel=0.05)
     assert waits(found) == pytest.approx([waited_seconds(case, times) for times in MULTIPLES], abs=5)
 
 
@@ -120,12 +120,12 @@ def test_client_with_other_time_in_its_mutes_wants_no_more(policy: Policy, kind:
         "bursts": Case(policy, in_bursts(demand)),
     }[kind]
     found = verdict(case)
-    rate = found["wants"]["rate"] / LIMIT
-    if found["wants"]["at_least"]:
-        assert rate == pytest.approx(1, rel=0.1)  # what it takes now
+    if found["wants"] is None:
+        assert "How much it asks for is not known." in found["sentence"]
     else:
-        assert rate >= 0.95 * taken(case)
-    assert_bounds(waits(found), case)
+        assert not found["wants"]["at_least"]  # it takes no more than the limit
+        assert found["wants"]["rate"] / LIMIT >= 0.95 * taken(case)
+        assert_bounds(waits(found), case)
 
 
 def assert_bounds(told: list[float], case: Case) -> None:

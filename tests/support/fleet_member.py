@@ -1,6 +1,6 @@
 """A member of a fleet as a process of its own, without a proxy around it: it wants one quota, and prints what it has.
 
-    python -m tests.support.fleet_member NAME PORT BOOTSTRAP GROUP
+    python -m tests.support.fleet_member NAME PORT BOOTSTRAP GROUP SECRET-FILE
 
 A line of JSON each 100 ms: `proxy.fleet.fleet.Fleet.state`, and `at`, the milliseconds of the clock of leases.
 SIGTERM has it leave the fleet.
@@ -10,6 +10,7 @@ import asyncio
 import json
 import signal
 import sys
+from pathlib import Path
 from typing import Final
 
 from proxy.clock import now_ms
@@ -43,11 +44,12 @@ class Hungry:
         return taken
 
 
-async def main(name: str, port: str, bootstrap: str, group: str) -> None:
+async def main(name: str, port: str, bootstrap: str, group: str, secret: str) -> None:
     """Be a member until told to end."""
     ends = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
-    options = FleetOptions(name=name, members_max=4, bind=Address("127.0.0.1", int(port)), group=group)
+    bind = Address("127.0.0.1", int(port))
+    options = FleetOptions(name=name, members_max=4, bind=bind, group=group, secret_file=Path(secret))
     lessee = new_lessee(options, now_ms())
     brokers = [
         (host, int(number)) for host, _, number in (one.rpartition(":") for one in bootstrap.split(","))

@@ -75,6 +75,7 @@ class ScriptedMember:
         self.asked: dict[str, int] = dict.fromkeys(_PATHS, 0)
         self.queries: dict[str, str] = {}  # the last of each path
         self.bodies: dict[str, bytes] = {}  # in place of a document
+        self.unavailable: dict[str, _Document] = {}  # likewise, with status 503
         self.documents: dict[str, _Document] = {}
         self.details: dict[tuple[str, str], _Document] = {}
         self.reset()
@@ -85,6 +86,7 @@ class ScriptedMember:
     def reset(self) -> None:
         """Serve the documents of a member without clients."""
         self.bodies.clear()
+        self.unavailable.clear()
         self.details = {}
         self.documents = {
             "/v1/status": {
@@ -160,6 +162,8 @@ class ScriptedMember:
             self.asked[path] += 1
             self.queries[path] = request.query
             await self._thawed.wait()
+            if path in self.unavailable:
+                return Page(503, "application/json", json.dumps(self.unavailable[path]).encode())
             if path in self.bodies:
                 return Page(200, "application/json", self.bodies[path])
             found = self._find(path, request)
@@ -177,6 +181,9 @@ class ScriptedMember:
         if path == "/v1/client":
             return self.details.get((query.get("user", ""), query.get("client_id", "")))
         found = self.documents.get(path)
+        if found is not None and path == "/v1/clients" and "user" in query:
+            rows = [one for one in found["clients"] if one["user"] == query["user"]]
+            found = {**found, "clients": rows, "clients_total": len(rows)}
         if found is not None and path == "/v1/events":
             after = int(query.get("after", "0"))
             found = {**found, "events": [one for one in found["events"] if one["id"] > after]}

@@ -1,11 +1,13 @@
 """`make fleet`: one quota over members and workers, on real brokers.
 
-    python -m tests.bench.fleet [shapes] [faults] [workers] [holder] [quotas]
+    python -m tests.bench.fleet [shapes] [faults] [kills] [workers] [holder] [quotas] [flood]
 
 `shapes`: how exact it is with several members and workers, beside one process. `faults`: what clients get while
-workers, members, the holder and a broker are killed or stopped. `workers`: what several workers cost. `holder`: what
+workers, members, the holder and a broker are killed or stopped. `kills`: what those of one member get in each second
+while the other is killed. `workers`: what several workers cost. `holder`: what
 leasing to 16 members costs. `quotas`: how soon an alteration holds at another member, and a start with 100,000
-entities. A whole part is written into docs/benchmarks.md, a smaller choice only with `--write`.
+entities. `flood`: the same during and after a million forged records in their topic. A whole part is
+written into docs/benchmarks.md, a smaller choice only with `--write`.
 """
 
 import argparse
@@ -19,14 +21,14 @@ from rich.console import Console
 from tests.bench import machine
 from tests.bench import report as screen
 from tests.bench.accuracy.options import KIP13, SCHEDULE, Options
-from tests.bench.fleet import fault_table, faults, holder, quotas, shapes, workers
+from tests.bench.fleet import fault_table, faults, flood, holder, kills, quotas, shapes, workers
 from tests.bench.options import DOCUMENT
 from tests.bench.results import Outcome
 from tests.cluster import MissingPrerequisiteError, processes
 
 __all__ = ["main"]
 
-_PARTS: Final = ("shapes", "faults", "workers", "holder", "quotas")
+_PARTS: Final = ("shapes", "faults", "kills", "workers", "holder", "quotas", "flood")
 _SHAPES: Final = "1x1,1x2,2x1,2x2"
 _SECONDS: Final = 75
 _WORKERS: Final = "1,2,4"
@@ -79,6 +81,12 @@ def play_faults(given: argparse.Namespace, console: Console) -> tuple[Outcome, b
     return outcome, whole, fault_table.svg(played, shapes.QUOTA)
 
 
+def play_kills(_: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return what killed members cost the clients of the others, and the picture."""
+    played = faults.play(kills.KILLS, SCHEDULE, shapes.QUOTA, console)
+    return kills.report(played, shapes.QUOTA), True, fault_table.svg(played, shapes.QUOTA)
+
+
 def play_workers(given: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
     """Return what several workers cost, whether they are all, and no picture."""
     counts = [int(number) for number in given.workers.split(",")]
@@ -95,19 +103,28 @@ def play_quotas(_: argparse.Namespace, console: Console) -> tuple[Outcome, bool,
     return quotas.report(quotas.measure(console)), True, ""
 
 
+def play_flood(_: argparse.Namespace, console: Console) -> tuple[Outcome, bool, str]:
+    """Return what a flood of forged records costs, and no picture."""
+    return flood.report(flood.measure(console)), True, ""
+
+
 _PLAY: Final[Mapping[str, Callable[[argparse.Namespace, Console], tuple[Outcome, bool, str]]]] = {
     "shapes": play_shapes,
     "faults": play_faults,
+    "kills": play_kills,
     "workers": play_workers,
     "holder": play_holder,
     "quotas": play_quotas,
+    "flood": play_flood,
 }
 _BROKERS: Final = {
     "shapes": "one broker, one replica",
     "faults": "three brokers",
+    "kills": "three brokers",
     "workers": "not used",
     "holder": "not used",
     "quotas": "three brokers",
+    "flood": "three brokers",
 }
 
 

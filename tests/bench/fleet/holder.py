@@ -88,7 +88,7 @@ class Demands:
 async def _hold(terms: LeaseTerms, pipe: Connection) -> None:
     port = HolderPort(terms.lessees_max, None, now_ms, FleetFigures())
     pipe.send(tuple(await port.start(Address("127.0.0.1", 0))))
-    port.lead(Lessor(terms, 1, lambda _: 1.0, now_ms(), 0), now_ms())
+    port.lead(Lessor(terms, 1, lambda _: 1.0, now_ms(), 0))
     await port.run()
 
 

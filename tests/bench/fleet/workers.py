@@ -175,7 +175,8 @@ def _configuration(broker: int, first: int, count: int, directory: Path) -> str:
     return (
         f'[cluster]\nbootstrap = "{HOST}:{broker}"\n\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n'
         f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}\n\n"
-        f'[quotas]\nfile = "{quotas}"\nscope = "cluster"\n\n[admin]\nbind = ""\n\n[process]\nworkers = {count}\n'
+        f'[quotas]\nfile = "{quotas}"\npolicy = "kip13"\nscope = "cluster"\n\n'
+        f'[admin]\nbind = ""\n\n[process]\nworkers = {count}\n'
     )
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from proxy.clock import now_ms
 from proxy.config import Address
+from proxy.files import SECRET_BYTES_MIN
 from proxy.fleet import FleetClient, HolderPort
 from proxy.fleet.codec import Facts
+from proxy.fleet.frames import Frames
+from proxy.fleet.secret import FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.tls import PLAINTEXT, Context, FleetContexts
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wish
@@ -67,7 +70,7 @@ class Member:
             self.lessee,
             self.budgets,
             lambda: self.holder,
-            self.secret_file,
+            None if self.secret_file is None else FleetSecret(self.secret_file),
             now_ms,
             lambda: self.facts,
             self.figures,
@@ -106,9 +109,10 @@ async def fleet(
     secret_file: Path | None = None, terms: LeaseTerms = TERMS, tls: FleetContexts = PLAINTEXT
 ) -> AsyncIterator[Fleet]:
     figures = FleetFigures()
-    port = HolderPort(terms.lessees_max, secret_file, now_ms, figures, tls.port)
+    secret = None if secret_file is None else FleetSecret(secret_file)
+    port = HolderPort(terms.lessees_max, secret, now_ms, figures, tls.port)
     found = Fleet(port, await port.start(LOCAL), figures, tls)
-    port.lead(Lessor(terms, 7, lambda _: 1.0, now_ms(), 0), now_ms())
+    port.lead(Lessor(terms, 7, lambda _: 1.0, now_ms(), 0))
     ticking = asyncio.create_task(port.run())
     try:
         yield found
@@ -126,6 +130,17 @@ async def until(holds: Callable[[], object], seconds: float = SECONDS_MAX) -> No
 
 
 def secret(tmp_path: Path, word: str) -> Path:
+    """Write a secret that is long enough, and begins with a word."""
     path = tmp_path / word
-    path.write_text(word)
+    path.write_text(word.ljust(SECRET_BYTES_MIN, "."))
     return path
+
+
+async def proven(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes = b"") -> Frames:
+    """The frames of a member's connection, after hello and proof."""
+    frames = Frames(secret, holder=False)
+    writer.write(frames.hello())
+    await frames.receive(reader)
+    writer.write(frames.proof())
+    await frames.receive(reader)
+    return frames

@@ -76,12 +76,12 @@ async def test_tenure_that_is_not_confirmed_is_over_without_a_tick() -> None:
     clock = 1000
     port = HolderPort(4, None, lambda: clock, FleetFigures())
     assert port.tenure == 0
-    port.lead(Lessor(TERMS, 8, lambda _: 1.0, clock, 0), clock, tenure_ms=300)
+    port.lead(Lessor(TERMS, 8, lambda _: 1.0, clock, 0), tenure_ms=300)
     assert port.tenure == 1
     clock += 299
     assert port.tenure == 1
     clock += 1
     assert port.tenure == 0
     port.retire("over")
-    port.lead(Lessor(TERMS, 9, lambda _: 1.0, clock, 0), clock, tenure_ms=300)
+    port.lead(Lessor(TERMS, 9, lambda _: 1.0, clock, 0), tenure_ms=300)
     assert port.tenure == 2, "another tenure"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,14 +16,29 @@ from proxy.events import Event
 from proxy.fleet.elected import TENURE_MS, Elected
 from proxy.fleet.fleet import fleet_terms
 from proxy.fleet.port import HolderPort
-from proxy.fleet.standing import Ruling
+from proxy.fleet.secret import FleetSecret
+from proxy.fleet.standing import Lasting, Ruling, Term
+from proxy.fleet.statements import Statements
 from proxy.metrics.fleet import FleetFigures
 from proxy.topic_log.access import Access
 from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId, Report
 
 OPTIONS = FleetOptions(name="a", members_max=4, bind=Address("127.0.0.1", 19070), group="g")
 LASTING_MS = fleet_terms(OPTIONS).lasting_ms(TENURE_MS)
-LASTING = f"leases_ms={LASTING_MS} holder=a"
+SECRET = b"s" * 32
+STATEMENTS = Statements(SECRET, "g")
+
+
+def lasting(committed: str | None) -> int:
+    """How long leases may last by a commit."""
+    assert committed is not None
+    found = STATEMENTS.read_lasting(committed)
+    assert found is not None, "it is signed"
+    return found.ms
+
+
+def said(lasting_ms: int) -> str:
+    return STATEMENTS.write_lasting(Lasting(lasting_ms, Term(4, 2)), "b")
 
 
 class Kafka:
@@ -42,13 +58,20 @@ class Consumer:
         self._assignor = assignor
         self._coordinator = self
         self._client = SimpleNamespace(close=self.stop)
-        self._assigned: set[Any] = set()
+        self.member_id = ""
+        self.generation = 0
 
     async def start(self) -> None:
+        self._join()
+
+    def _join(self) -> None:
         metadata = self._assignor.metadata(["g"])
+        self.member_id, self.generation = "1", self.generation + 1
         given = self._assignor.assign(None, {"1": metadata})["1"]
-        self._assigned = {(topic, number) for topic, numbers in given.assignment for number in numbers}
         self._assignor.on_assignment(given)
+
+    def request_rejoin(self) -> None:
+        asyncio.get_running_loop().call_soon(self._join)
 
     async def stop(self) -> None:
         pass
@@ -57,15 +80,12 @@ class Consumer:
         await asyncio.sleep(min(timeout_ms, 10) / 1000)
         return {}
 
-    def assignment(self) -> set[Any]:
-        return self._assigned
-
     async def fetch_committed_offsets(self, places: list[Any]) -> dict[Any, Any]:
         self._kafka.asked += 1
         committed = self._kafka.committed
         return {} if committed is None else {places[0]: SimpleNamespace(metadata=committed)}
 
-    async def commit(self, offsets: dict[Any, Any]) -> None:
+    async def _do_commit_offsets(self, _: None, offsets: dict[Any, Any]) -> None:
         if self._kafka.refuses:
             raise errors.CommitFailedError
         ((_, self._kafka.committed),) = offsets.values()
@@ -91,12 +111,19 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], Kafka]:
     return made
 
 
+@pytest.fixture
+def secret(tmp_path: Path) -> FleetSecret:
+    (tmp_path / "secret").write_bytes(SECRET)
+    return FleetSecret(tmp_path / "secret")
+
+
 @asynccontextmanager
-async def elected() -> AsyncIterator[tuple[Elected, HolderPort]]:
+async def elected(secret: FleetSecret | None) -> AsyncIterator[tuple[Elected, HolderPort]]:
     figures = FleetFigures()
-    port = HolderPort(OPTIONS.members_max, None, now_ms, figures)
+    port = HolderPort(OPTIONS.members_max, secret, now_ms, figures)
     access = Access([("127.0.0.1", 1)])
-    found = Elected(OPTIONS, access, port, lambda: fleet_terms(OPTIONS), now_ms, figures)
+    terms = fleet_terms(OPTIONS)
+    found = Elected(OPTIONS, access, port, lambda: terms, now_ms, figures, secret=secret)
     found.bound()
     try:
         yield found, port
@@ -112,27 +139,43 @@ async def until(holds: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     ("committed", "learns"),
-    [(None, False), ("leases_ms=0 holder=b", False), ("leases_ms=20310 holder=b", True), ("b", True)],
+    [
+        (None, False),
+        (said(0), False),
+        (said(20_310), True),
+        ("b", True),
+        ("leases_ms=0 holder=b", True),
+        ("leases_ms=0 term=4 run=0000000000000002 holder=b", True),
+    ],
     ids=str,
 )
 async def test_holder_learns_for_as_long_as_its_predecessor_has_committed(
-    kafka: Callable[[str | None], Kafka], committed: str | None, learns: bool
+    kafka: Callable[[str | None], Kafka], secret: FleetSecret, committed: str | None, learns: bool
 ) -> None:
     coordinator = kafka(committed)
-    async with elected() as (_, port):
+    async with elected(secret) as (_, port):
         await until(lambda: port.lessor is not None)
-        assert coordinator.committed == LASTING
+        assert lasting(coordinator.committed) == LASTING_MS
         view = port.view()
         assert view is not None
         assert view.learning is learns
 
 
+async def test_without_a_secret_no_commit_is_believed(kafka: Callable[[str | None], Kafka]) -> None:
+    kafka("leases_ms=0 term=4 run=0000000000000002 holder=b")
+    async with elected(None) as (_, port):
+        await until(lambda: port.lessor is not None)
+        view = port.view()
+        assert view is not None
+        assert view.learning
+
+
 async def test_holder_without_a_commit_of_its_own_leases_nothing(
-    kafka: Callable[[str | None], Kafka],
+    kafka: Callable[[str | None], Kafka], secret: FleetSecret
 ) -> None:
     coordinator = kafka(None)
     coordinator.refuses = True
-    async with elected() as (found, port):
+    async with elected(secret) as (found, port):
         await until(lambda: coordinator.asked and found.address)
         await asyncio.sleep(0.3)
         assert port.lessor is None
@@ -140,18 +183,36 @@ async def test_holder_without_a_commit_of_its_own_leases_nothing(
         await until(lambda: port.lessor is not None)
 
 
-async def test_holder_that_ends_leaves_word_of_its_leases(kafka: Callable[[str | None], Kafka]) -> None:
+async def test_holder_that_ends_leaves_word_of_its_leases(
+    kafka: Callable[[str | None], Kafka], secret: FleetSecret
+) -> None:
     coordinator = kafka(None)
-    async with elected() as (_, port):
+    async with elected(secret) as (_, port):
         await until(lambda: port.lessor is not None)
-    assert coordinator.committed == "leases_ms=0 holder=a"
-    async with elected() as (_, port):
+    assert lasting(coordinator.committed) == 0
+    async with elected(secret) as (_, port):
         await until(lambda: port.lessor is not None)
         assert port.lessor is not None
         port.lessor.report(Report(LesseeId("b", 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 4), now_ms())
-    assert coordinator.committed is not None
-    left_ms = int(coordinator.committed.removeprefix("leases_ms=").removesuffix(" holder=a"))
-    assert 0 < left_ms < LASTING_MS
+    assert 0 < lasting(coordinator.committed) < LASTING_MS
+
+
+async def test_what_is_ignored_is_counted_and_said_once(
+    secret: FleetSecret, caplog: pytest.LogCaptureFixture
+) -> None:
+    figures = FleetFigures()
+    port = HolderPort(OPTIONS.members_max, secret, now_ms, figures)
+    terms = fleet_terms(OPTIONS)
+    access = Access([("127.0.0.1", 1)])
+    found = Elected(OPTIONS, access, port, lambda: terms, now_ms, figures, secret=secret)
+    try:
+        for _ in range(3):
+            found.unsigned("claim", 2, "x-1")
+            found.unsigned("ruling")
+        await until(lambda: figures.unsigned == {"claim": 6, "ruling": 3})
+    finally:
+        await found.close()
+    assert sum("ignored in the group of the fleet" in message for message in caplog.messages) == 2
 
 
 async def test_holder_that_moves_is_told_and_the_first_is_not() -> None:
@@ -162,7 +223,7 @@ async def test_holder_that_moves_is_told_and_the_first_is_not() -> None:
     found = Elected(OPTIONS, access, port, lambda: terms, now_ms, FleetFigures(), told.append)
     try:
         for name in ("b", "b", "c", ""):
-            found.ruled(Ruling(name, Address("10.0.0.2", 1) if name else None, 1), mine=False)
+            found.ruled(Ruling(name, Address("10.0.0.2", 1) if name else None, Term(1, 1)), mine=False)
         await until(lambda: len(told) == 2)
     finally:
         await found.close()

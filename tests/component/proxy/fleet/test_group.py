@@ -3,18 +3,35 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from aiokafka import TopicPartition, errors
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.group import LeaveGroupRequest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.fleet import HolderPort
 from proxy.fleet.elected import Elected
-from proxy.fleet.group import SILENCE_MS, UNREAD, FleetGroup
-from proxy.fleet.standing import Ruling, write_ruling
+from proxy.fleet.group import (
+    OTHER_VERSION,
+    SILENCE_MS,
+    UNSIGNED,
+    Assignor,
+    FleetGroup,
+    decoded_metadata,
+    own_assignment,
+)
+from proxy.fleet.roster import Past, Roster, write_roster
+from proxy.fleet.secret import FleetSecret
+from proxy.fleet.standing import NO_TERM, Claim, Lasting, Ruling, Term
+from proxy.fleet.statements import NONCE_BYTES, Statements
 from proxy.metrics.fleet import FleetFigures
 from proxy.topic_log.access import Access
 from proxy.topic_log.records import Problem
@@ -27,42 +44,89 @@ CANNOT = "the group of the fleet cannot be used"
 FAILED = 20
 
 
+SECRET = b"s" * 32
+NONCE = bytes(NONCE_BYTES)
+A, B = Address("h", 1), Address("h", 2)
+IN_3 = Ruling("a", A, Term(3, 5), Term(2, 9))
+
+
 class Consumer:
-    """aiokafka's, as far as the group uses it; it owns the partition or does not, and fails as told."""
+    """aiokafka's, as far as the group uses it; the group's leader is this test, and it fails as told."""
 
     made: ClassVar[list["Consumer"]]
     owns = True
+    statements = Statements(b"", GROUP)
+    committed_text: str | None = None
     fail: Callable[[], BaseException | None] = staticmethod(lambda: None)
-    ruling = write_ruling(Ruling("a", Address("h", 1), 1))
 
     def __init__(self, *_: object, partition_assignment_strategy: list[Any], **__: object) -> None:
         type(self).made.append(self)
         self.assignor = partition_assignment_strategy[0]
         self._client = self._coordinator = self
+        self.member_id = ""
+        self.generation = 0
+        self.rejoins = 0
+        self.claim: Claim | None = None
+        self.words: list[str] = []  # committed
+        self.asked: list[object] = []  # other requests
+
+    def join(self) -> None:
+        """Begin a generation, with this member's claim."""
+        said = self.assignor.metadata([GROUP]).user_data
+        self.member_id = self.member_id or f"id-{len(self.made)}"
+        self.generation += 1
+        self.claim = self.statements.read_claim(said, self.member_id)
+
+    def rule(self, ruling: Ruling, *, mine: bool) -> None:
+        """Have the leader rule."""
+        assert self.claim is not None
+        self.say(self.statements.write_ruling(ruling, self.member_id, self.claim.nonce, mine=mine))
+
+    def say(self, data: bytes) -> None:
+        """Have the leader say anything."""
+        self.assignor.on_assignment(ConsumerProtocolMemberAssignment(0, [], data))
 
     async def start(self) -> None:
-        owned = [(GROUP, [0])] if self.owns else []
-        self.assignor.on_assignment(ConsumerProtocolMemberAssignment(0, owned, self.ruling))
+        self.join()
+        self.rule(IN_3, mine=self.owns)
 
     async def stop(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    def assignment(self) -> set[TopicPartition]:
-        return {TopicPartition(GROUP, 0)} if self.owns else set()
-
     async def getmany(self, timeout_ms: int) -> dict[str, object]:
         await asyncio.sleep(0.002)
         return {}
 
-    async def commit(self, _: object) -> None:
+    async def committed(self, _: object) -> None:
         if (error := self.fail()) is not None:
             raise error
 
-    committed = commit
+    async def _do_commit_offsets(self, _: None, offsets: dict[TopicPartition, Any]) -> None:
+        await self.committed(offsets)
+        self.words += [each.metadata for each in offsets.values()]
+
+    async def _send_req(self, request: Any) -> object:
+        self.asked.append(request)
+        assigned = ConsumerProtocolMemberAssignment(0, [(GROUP, [0])], b"").encode()
+        other = ConsumerProtocolMemberAssignment(0, [], b"").encode()
+        members = [
+            ("id-b", "c", "h", b"", other),
+            ("id-a", "c", "h", b"", assigned),
+            ("id-c", "c", "h", b"", b""),
+        ]
+        return SimpleNamespace(groups=[(0, GROUP, "Stable", "consumer", "p", members)])
+
+    def request_rejoin(self) -> None:
+        """Kafka begins another generation."""
+        self.rejoins += 1
+        self.join()
+        self.rule(IN_3, mine=self.owns)
 
     async def fetch_committed_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, object]:
-        return {}
+        if self.committed_text is None:
+            return {}
+        return {places[0]: SimpleNamespace(metadata=self.committed_text)}
 
 
 class Heard:
@@ -72,12 +136,20 @@ class Heard:
         self.problems: list[Problem | None] = []
         self.rulings: list[Ruling] = []
         self.confirmations = 0
+        self.learning_ms: list[int] = []
+        self.ignored: list[str] = []
+        self.rosters: list[Roster] = []
+
+    def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
+        self.ignored += [what] * count
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
         self.rulings.append(ruling)
 
-    def confirmed(self, sent_ms: int, learning_ms: int) -> None:
+    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
         self.confirmations += 1
+        self.learning_ms.append(learning_ms)
+        self.rosters.append(roster)
 
     def group_problem(self, problem: Problem | None) -> None:
         self.problems.append(problem)
@@ -103,9 +175,24 @@ async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def member(heard: Heard, clock: Callable[[], int] = now_ms) -> asyncio.Task[None]:
-    group = FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, clock)
-    return asyncio.create_task(group.run())
+def member(
+    heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret | None = None
+) -> asyncio.Task[None]:
+    return asyncio.create_task(group_of(heard, clock, secret).run())
+
+
+def group_of(
+    heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret | None = None
+) -> FleetGroup:
+    return FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, clock, 7, secret)
+
+
+@pytest.fixture
+def secret(tmp_path: Path, consumer: type[Consumer]) -> FleetSecret:
+    """The fleet's secret, with which the leader signs too."""
+    (tmp_path / "secret").write_bytes(SECRET)
+    consumer.statements = Statements(SECRET, GROUP)
+    return FleetSecret(tmp_path / "secret")
 
 
 async def test_holder_whose_commits_are_lost_joins_anew_and_so_makes_its_topic_again(
@@ -154,22 +241,166 @@ async def test_missing_right_on_the_group_is_named(consumer: type[Consumer]) -> 
     await ended(task)
 
 
-async def test_ruling_of_another_version_is_a_problem_until_one_can_be_read(
-    consumer: type[Consumer],
+async def test_members_of_another_version_are_named(consumer: type[Consumer]) -> None:
+    heard = Heard()
+    consumer.fail = staticmethod(errors.InconsistentGroupProtocolError)
+    task = member(heard)
+    await until(lambda: Problem("version", OTHER_VERSION) in heard.problems)
+    await ended(task)
+
+
+async def test_unsigned_ruling_is_a_problem_and_changes_nothing_until_the_next_one(
+    consumer: type[Consumer], secret: FleetSecret
 ) -> None:
     heard, clock = Heard(), [0]
-    consumer.owns, consumer.ruling = False, b"\x02 something newer"
-    task = member(heard, lambda: clock[0])
-    await until(lambda: len(heard.problems) > 1)  # it is not taken back while the coordinator responds
-    assert set(heard.problems) == {Problem("version", UNREAD)}
-    nothing = Ruling("", None, 0)
-    assert heard.rulings == [nothing]
-    consumer.made[0].assignor.on_assignment(
-        ConsumerProtocolMemberAssignment(0, [], write_ruling(Ruling("b", Address("h", 2), 2)))
-    )
-    assert heard.problems[-1] is None
-    assert heard.rulings == [nothing, Ruling("b", Address("h", 2), 2)]
+    task = member(heard, lambda: clock[0], secret)
+    await until(lambda: heard.confirmations)
+    one = consumer.made[0]
+    genuine = len(heard.rulings)
+    forged = Ruling("x", B, Term(2**32 - 1, 1))
+    clock[0] += 2000
+    for data in (
+        b"",
+        b"\x02junk",
+        Statements(b"", GROUP).write_ruling(forged, one.member_id, NONCE, mine=False),
+    ):
+        one.join()
+        one.say(data)
+    assert heard.ignored == ["ruling"] * 3
+    assert heard.problems[-1] == Problem("unsigned", UNSIGNED)
+    before = heard.confirmations
+    await until(lambda: heard.confirmations > before)  # it is still the holder, though it has no partition
+    assert heard.problems[-1] == Problem("unsigned", UNSIGNED)
+    one.join()
+    one.rule(Ruling("b", B, Term(4, 6), Term(3, 5)), mine=False)
+    assert heard.problems[-1:] == [None]
+    assert len(heard.rulings) == genuine + 1
+    assert heard.rulings[-1].name == "b"
     await ended(task)
+
+
+async def test_member_that_has_missed_a_generation_stops_at_an_unsigned_ruling(
+    consumer: type[Consumer], secret: FleetSecret
+) -> None:
+    heard, clock = Heard(), [0]
+    task = member(heard, lambda: clock[0], secret)
+    await until(lambda: heard.confirmations)
+    one = consumer.made[0]
+    one.generation += 1  # another may have been chosen there
+    one.join()
+    one.say(b"")
+    assert heard.rulings[-1] == Ruling("", None, NO_TERM)
+    before = heard.confirmations
+    clock[0] += 10_000
+    await asyncio.sleep(0.1)
+    assert heard.confirmations == before
+    # And what it follows then without a gap does not make it the holder again.
+    one.join()
+    one.say(b"")
+    assert heard.rulings[-1] == Ruling("", None, NO_TERM)
+    await ended(task)
+
+
+async def test_ruling_that_is_sent_again_is_not_taken(consumer: type[Consumer], secret: FleetSecret) -> None:
+    heard = Heard()
+    task = member(heard, secret=secret)
+    await until(lambda: heard.confirmations)
+    one = consumer.made[0]
+    assert one.claim is not None
+    old = one.statements.write_ruling(IN_3, one.member_id, one.claim.nonce, mine=True)
+    one.join()
+    one.rule(Ruling("b", B, Term(4, 6), Term(3, 5)), mine=False)
+    one.join()
+    one.say(old)
+    assert heard.ignored == ["ruling"]
+    assert heard.rulings[-1].name == "b"
+    await ended(task)
+
+
+async def test_first_claim_is_made_again_where_no_member_can_be_chosen(
+    consumer: type[Consumer], secret: FleetSecret
+) -> None:
+    heard = Heard()
+    group = group_of(heard, secret=secret)
+    await group.advertise(A)
+    task = asyncio.create_task(group.run())
+    await until(lambda: heard.confirmations)
+    one = consumer.made[0]
+    first = one.claim
+    assert first is not None
+    assert not first.bound
+    assert one.rejoins == 0, "there is a holder"
+    one.rule(Ruling("", None, NO_TERM), mine=False)
+    assert one.rejoins == 1
+    assert one.claim is not None
+    assert one.claim.bound
+    one.rule(Ruling("", None, NO_TERM), mine=False)
+    assert one.rejoins == 1
+    await ended(task)
+
+
+@pytest.mark.parametrize(
+    ("signer", "term", "learning_ms", "ignored"),
+    [
+        (Statements(SECRET, GROUP), Term(2, 9), 0, []),
+        (Statements(b"", GROUP), Term(2, 9), 20_310, ["commit"]),
+        (Statements(SECRET, "__other"), Term(2, 9), 20_310, ["commit"]),
+        (Statements(SECRET, GROUP), Term(1, 9), 20_310, []),  # an earlier one, sent again
+    ],
+)
+async def test_commit_is_believed_if_it_is_the_predecessors(
+    consumer: type[Consumer],
+    secret: FleetSecret,
+    signer: Statements,
+    term: Term,
+    learning_ms: int,
+    ignored: list[str],
+) -> None:
+    heard = Heard()
+    named = frozenset((5, 6))
+    consumer.committed_text = signer.write_lasting(Lasting(0, term), "b", write_roster(9, named))
+    task = member(heard, secret=secret)
+    await until(lambda: heard.confirmations)
+    assert (heard.learning_ms[0], heard.ignored) == (learning_ms, ignored)
+    # Only the roster of a commit that is believed says for whom to wait.
+    assert heard.rosters[0].begun == (Past(0, None) if learning_ms else Past(9, named))
+    assert consumer.statements.read_lasting(consumer.made[0].words[0]) == Lasting(20_310, IN_3.term)
+    await ended(task)
+
+
+async def test_changed_secret_makes_it_join_anew(
+    consumer: type[Consumer], secret: FleetSecret, tmp_path: Path
+) -> None:
+    heard, clock = Heard(), [0]
+    task = member(heard, lambda: clock[0], secret)
+    await until(lambda: heard.confirmations)
+    (tmp_path / "secret").write_bytes(b"t" * 32)
+    consumer.statements = Statements(b"t" * 32, GROUP)
+    clock[0] += 5000
+    await until(lambda: len(consumer.made) == 2)
+    await until(lambda: heard.rulings and not heard.ignored)
+    await ended(task)
+
+
+def test_leader_ignores_claims_that_are_not_of_their_senders() -> None:
+    statements, ignored = Statements(SECRET, GROUP), list[str]()
+    assignor = Assignor(GROUP, statements, lambda: b"", lambda _: None, ignored.extend)
+    genuine = Claim("a", A, 5, 3, Term(3, 5), NONCE)
+    huge = Claim("x", B, 1, 2**32 - 1, NO_TERM, NONCE)
+    said = {
+        "id-a": statements.write_claim(genuine, "id-a"),
+        "id-replays": statements.write_claim(genuine, "id-a"),
+        "id-unsigned": Statements(b"", GROUP).write_claim(huge, "id-unsigned"),
+        "id-old": b"\x01\x01x\x01h\0\1" + (2**62).to_bytes(8),
+        "id-junk": b"",
+    }
+    members = {member: ConsumerProtocolMemberMetadata(0, [GROUP], data) for member, data in said.items()}
+    given = assignor.assign(None, members)
+    assert [member for member, one in given.items() if one.assignment] == ["id-a"]
+    found = statements.read_ruling(given["id-a"].user_data, "id-a", NONCE)
+    assert found == (Ruling("a", A, Term(3, 5), Term(3, 5)), True)
+    assert ignored == ["id-replays", "id-unsigned", "id-old", "id-junk"]
+    assert all(given[member].user_data == b"" for member in ignored)
 
 
 async def test_bug_ends_no_membership(consumer: type[Consumer], caplog: pytest.LogCaptureFixture) -> None:
@@ -210,3 +441,85 @@ async def test_brokers_that_are_away_for_long_cost_one_line_and_the_group_comes_
         assert caplog.messages.count("the group of the fleet can be used again") == 1
     finally:
         await elected.close()
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=60).map(b"\0\0\0\0\0\1".__add__) | st.just(bytes(5000)))
+def test_any_words_of_others_are_decoded_or_nothing(data: bytes) -> None:
+    """Aiokafka itself raises errors for them, which would end the membership."""
+    metadata = decoded_metadata(data)
+    assert isinstance(metadata.user_data or b"", bytes)
+    assignment = own_assignment(data, {GROUP})
+    assert assignment.assignment in ([], [(GROUP, [0])])
+    assert isinstance(assignment.user_data, bytes)
+
+
+def test_partitions_of_others_are_not_taken() -> None:
+    given_ = [("other", [0]), (GROUP, [0, 5]), (GROUP, [0])]
+    data = ConsumerProtocolMemberAssignment(0, given_, b"ruling").encode()
+    assert own_assignment(data, {GROUP}) == ConsumerProtocolMemberAssignment(0, [(GROUP, [0])], b"ruling")
+
+
+RUN = 0x1A
+
+
+def holding(heard: Heard) -> tuple[FleetGroup, asyncio.Task[None]]:
+    group = FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, now_ms, RUN)
+    return group, asyncio.create_task(group.run())
+
+
+async def test_holder_commits_to_whom_it_leases(consumer: type[Consumer]) -> None:
+    heard = Heard()
+    group, task = holding(heard)
+    await until(lambda: heard.confirmations)
+    (first,) = heard.rosters[:1]
+    assert consumer.made[0].words[0].startswith("leases_ms=20310 term=3 ")  # there was no commit
+    await group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
+    await until(lambda: heard.rosters[-1].number == 1)
+    assert consumer.made[0].words[-1].startswith("leases_ms=20310 roster=1a:7,1a term=3 ")
+    await group.enlist(Roster(Past(9, None), 5, None), Roster(Past(9, None), 5, None))  # of another lessor
+    await asyncio.sleep(0.05)
+    assert heard.rosters[-1].number == 1
+    await ended(task)
+
+
+async def test_newcomer_waits_while_an_earlier_commit_may_still_come(consumer: type[Consumer]) -> None:
+    heard = Heard()
+    group, task = holding(heard)
+    await until(lambda: heard.confirmations)
+    first = heard.rosters[0]
+    before = len(heard.rosters)
+    newcomers: list[asyncio.Task[None]] = []
+
+    def unheard() -> BaseException | None:
+        if newcomers:
+            return None
+        newcomer = group.enlist(first, Roster(first.begun, 2, frozenset((1, 2))))
+        newcomers.append(asyncio.get_running_loop().create_task(newcomer))
+        unknown: BaseException = errors.RequestTimedOutError()
+        return unknown
+
+    consumer.fail = staticmethod(unheard)
+    await group.enlist(first, Roster(first.begun, 1, frozenset((1,))))
+    await until(lambda: heard.rosters[-1].number == 2)
+    # The second one was committed, but the first might have come after it; in the next generation it cannot.
+    assert [roster.number for roster in heard.rosters[before:]] == [1, 2]
+    assert consumer.made[0].generation == 2
+    await ended(task)
+
+
+async def test_holder_that_has_ended_is_removed_from_the_group(consumer: type[Consumer]) -> None:
+    heard = Heard()
+    consumer.owns = False
+    group, task = holding(heard)
+    await until(lambda: heard.rulings and heard.problems)
+    await asyncio.sleep(0.05)
+    made = consumer.made[0]
+    await group.expel(Address("elsewhere", 1))
+    assert not made.asked
+    await group.expel(Address("h", 1))
+    described, left = made.asked
+    assert isinstance(described, DescribeGroupsRequest)
+    assert isinstance(left, LeaveGroupRequest)
+    assert vars(left)["_member_id"] == "id-a"
+    assert made.generation == 2
+    await ended(task)

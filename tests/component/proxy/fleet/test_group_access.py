@@ -11,6 +11,7 @@ from proxy.certificates import Certificates
 from proxy.clock import now_ms
 from proxy.config import Config
 from proxy.fleet.group import FleetGroup
+from proxy.fleet.roster import Roster
 from proxy.fleet.standing import Ruling
 from proxy.quota_topic import access_of
 from proxy.stats import Stats
@@ -67,7 +68,10 @@ class Heard:
     def ruled(self, ruling: Ruling, mine: bool) -> None:
         raise AssertionError("there is no broker")
 
-    def confirmed(self, sent_ms: int, learning_ms: int) -> None:
+    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
+        raise AssertionError("there is no broker")
+
+    def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
         raise AssertionError("there is no broker")
 
     def group_problem(self, problem: Problem | None) -> None:

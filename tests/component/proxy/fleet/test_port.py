@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import hmac
 import logging
 import os
 import re
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from proxy.clock import now_ms
-from proxy.config import Address
+from proxy.config import Address, FleetOptions
 from proxy.errors import StartError
 from proxy.fleet import HolderPort
-from proxy.fleet.codec import Refusal, read, write
+from proxy.fleet.codec import HELLO_BYTES, Refusal, read, write
 from proxy.fleet.disagreements import Disagreements
-from proxy.fleet.frames import Frames
+from proxy.fleet.fleet import Fleet, new_lessee
+from proxy.fleet.frames import SIGNATURE_BYTES, Frames
+from proxy.fleet.secret import FleetSecret
 from proxy.fleet.view import View
 from proxy.metrics.fleet import FleetFigures
 from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId, Report, Wish
@@ -28,8 +31,10 @@ from tests.component.proxy.fleet.rig import (
     LOCAL,
     TERMS,
     WHOLE,
+    Budgets,
     Member,
     fleet,
+    proven,
     secret,
     until,
 )
@@ -101,7 +106,7 @@ async def test_process_that_is_not_the_holder_says_so() -> None:
 
 async def test_holder_whose_tenure_is_not_confirmed_stops_by_itself() -> None:
     async with fleet() as one:
-        one.port.lead(Lessor(TERMS, 8, lambda _: 1.0, now_ms(), 0), now_ms(), tenure_ms=300)
+        one.port.lead(Lessor(TERMS, 8, lambda _: 1.0, now_ms(), 0), tenure_ms=300)
         one.join("a")
         await until(lambda: one.port.lessor is None)
 
@@ -166,9 +171,7 @@ async def test_garbage_is_refused_and_counted(data: bytes) -> None:
 async def test_message_that_no_member_sends_ends_the_connection() -> None:
     async with fleet() as one:
         reader, writer = await connected(one.address)
-        frames = Frames(b"", holder=False)
-        writer.write(frames.hello())
-        await frames.receive(reader)
+        frames = await proven(reader, writer)
         writer.write(frames.write(write(Refusal("no", "no"))))
         assert read(await frames.receive(reader)) == Refusal("malformed", "byte 5: a member sends no refusal")
         assert await reader.read() == b""
@@ -178,9 +181,7 @@ async def test_message_that_no_member_sends_ends_the_connection() -> None:
 async def test_report_of_another_member_on_a_connection_ends_it() -> None:
     async with fleet() as one:
         reader, writer = await connected(one.address)
-        frames = Frames(b"", holder=False)
-        writer.write(frames.hello())
-        await frames.receive(reader)
+        frames = await proven(reader, writer)
         for name in "ab":
             report = Report(LesseeId(name, 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 4)
             writer.write(frames.write(write(report)))
@@ -188,6 +189,21 @@ async def test_report_of_another_member_on_a_connection_ends_it() -> None:
         while not isinstance(found, Refusal):
             found = read(await frames.receive(reader))
         assert found.problem == "a report of 'b' on the connection of 'a'"
+        writer.close()
+
+
+async def test_port_signs_nothing_for_a_process_that_asks(tmp_path: Path) -> None:
+    async with fleet(secret(tmp_path, "word")) as one:
+        reader, writer = await connected(one.address)
+        guess = Frames(b"a guess", holder=False)
+        writer.write(guess.hello())
+        hello = await reader.readexactly(4 + SIGNATURE_BYTES + HELLO_BYTES)
+        guess.greet(hello[4:])
+        writer.write(guess.proof())
+        # Beside its nonce in a checksum it gets the same once more, and nothing that depends on the secret.
+        assert await reader.read() == hello
+        assert hello[4 : 4 + SIGNATURE_BYTES] == hmac.digest(b"", hello[4 + SIGNATURE_BYTES :], "sha256")
+        assert one.figures.received["secret"] == 1
         writer.close()
 
 
@@ -230,10 +246,23 @@ async def test_port_that_cannot_be_bound_is_one_line() -> None:
 async def test_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(StartError, match=r"^fleet\.bind: .*No such file"):
-        await HolderPort(4, missing, now_ms, FleetFigures()).start(LOCAL)
+        await HolderPort(4, FleetSecret(missing), now_ms, FleetFigures()).start(LOCAL)
     async with fleet() as one:
         a = one.join("a", missing)
         await until(lambda: "No such file" in a.client.problem)
+
+
+@pytest.mark.parametrize("bind", [None, LOCAL])
+async def test_short_secret_is_refused_at_the_start(tmp_path: Path, bind: Address | None) -> None:
+    short = tmp_path / "secret"
+    short.write_text("secret")
+    options = FleetOptions(bind=bind, holder=Address("h", 1), secret_file=short)
+    lessee = new_lessee(options, now_ms())
+    found = Fleet(options, lessee, Budgets(lessee), dict[str, str], None)
+    with pytest.raises(
+        StartError, match=r"^fleet\.secret_file: the secret in .* has 6 bytes, and at least 32"
+    ):
+        await found.start()
 
 
 async def test_holder_that_does_not_respond_is_left_and_asked_again() -> None:

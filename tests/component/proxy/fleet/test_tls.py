@@ -10,10 +10,10 @@ import pytest
 from proxy.certificates import Certificates
 from proxy.clock import now_ms
 from proxy.fleet.acceptor import HANDSHAKES_MAX
-from proxy.fleet.frames import Frames
+from proxy.fleet.ends import refuses
 from proxy.stats import Stats
 from proxy.tls import PLAINTEXT, FleetContexts
-from tests.component.proxy.fleet.rig import Fleet, Member, fleet, secret, until
+from tests.component.proxy.fleet.rig import Fleet, Member, fleet, proven, secret, until
 from tests.support.certificates import Authority
 from tests.support.configurations import parsed
 
@@ -185,6 +185,17 @@ async def test_handshake_that_takes_too_long_is_ended(
     assert "no TLS handshake within" in str([record.__dict__ for record in caplog.records])
 
 
+async def test_look_at_the_port_is_no_failed_handshake(papers: Papers) -> None:
+    async with fleet(tls=papers.certificates().between_members) as one:
+        assert await refuses(one.address) is False
+        reader, writer = await asyncio.open_connection(*one.address)
+        writer.write(b"no TLS\r\n")  # accepted later than the look
+        await until(lambda: one.figures.received["tls"])
+        assert await reader.read() == b""
+        writer.close()
+        assert one.figures.received["tls"] == 1
+
+
 async def test_port_closes_while_a_handshake_is_under_way(papers: Papers) -> None:
     async with fleet(tls=papers.certificates().between_members) as one:
         reader, writer = await asyncio.open_connection(*one.address)
@@ -198,10 +209,7 @@ async def test_frames_of_a_secret_are_the_same_inside_of_tls(papers: Papers) -> 
         client = papers.certificates().between_members.client
         assert client is not None
         reader, writer = await asyncio.open_connection(*one.address, ssl=client())
-        frames = Frames(b"", holder=False)
-        writer.write(frames.hello())
-        await frames.receive(reader)
-        assert frames.greeted
+        assert (await proven(reader, writer)).proven
         writer.close()
 
 

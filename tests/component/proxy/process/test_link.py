@@ -112,3 +112,14 @@ async def test_bytes_that_are_no_message_end_the_link(caplog: pytest.LogCaptureF
         await end.lost.wait()
     assert "the link between processes ends" in caplog.text
     theirs.close()
+
+
+async def test_an_end_sees_that_the_other_side_is_gone_before_it_has_read_what_came_before(
+    ends: tuple[End, End],
+) -> None:
+    one, other = ends
+    assert one.link.other_side_runs()
+    other.link.send(Beat(1))
+    other.link.close()
+    await other.link.wait_closed()
+    assert not one.link.other_side_runs()

@@ -1,5 +1,7 @@
 """`[process] workers`: several processes as one, and what happens when one of them ends, stops, or cannot start."""
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -112,6 +114,76 @@ def test_scrape_does_not_wait_for_a_worker_that_is_stopped(sluice: SluiceProcess
         os.kill(stopped, signal.SIGCONT)
     until_of(lambda: sluice.metric("sluice_worker_up") == WORKERS, sluice)
     assert sluice.metric("sluice_worker_exits_total") == 0
+
+
+OF_WORKERS = (
+    "/v1/clients",
+    "/v1/rules",
+    "/v1/brokers",
+    "/v1/client?client_id=a",
+    "/v1/client?client_id=a&user=",
+)
+OF_CONTROL = ("/v1/status", "/v1/events", "/v1/fleet")
+
+
+def missing(sluice: SluiceProcess, path: str) -> tuple[int, list[int]]:
+    """Return a document's status, and the numbers of the workers that it lacks."""
+    status, text = sluice.get(path)
+    found = json.loads(text)["missing"]
+    assert all(one["problem"] for one in found)
+    return status, [one["worker"] for one in found]
+
+
+def test_every_page_says_which_workers_it_lacks_and_is_503_without_any(sluice: SluiceProcess) -> None:
+    workers = worker_ids(sluice)
+    paths = (*OF_WORKERS, *OF_CONTROL)
+    assert [missing(sluice, path) for path in paths] == [(200, [])] * 3 + [(404, [])] * 2 + [(200, [])] * 3
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.kill, workers[2], signal.SIGCONT)
+        os.kill(workers[2], signal.SIGSTOP)
+        # None knows the client, so it may be one of the missing worker's.
+        assert [missing(sluice, path) for path in OF_WORKERS] == [(200, [2])] * 3 + [(503, [2])] * 2
+        assert [missing(sluice, path) for path in OF_CONTROL] == [(200, [2])] * 3
+        for path in ("/", "/clients"):
+            status, text = sluice.get(path)
+            assert (status, "worker 2 is missing (silent for " in text) == (200, True)
+        assert is_ready(sluice)
+        began = time.monotonic()
+        for path in (*OF_WORKERS, "/clients", "/metrics"):
+            sluice.get(path)
+        assert time.monotonic() - began < 2  # what is known to be silent is not waited for
+        stack.callback(os.kill, workers[1], signal.SIGCONT)
+        os.kill(workers[1], signal.SIGSTOP)
+        assert [missing(sluice, path) for path in OF_WORKERS] == [(503, [1, 2])] * 5
+        assert missing(sluice, "/clients") == (503, [1, 2])
+        assert [missing(sluice, path) for path in OF_CONTROL] == [(200, [1, 2])] * 3
+        assert "workers 1 (silent for " in sluice.get("/")[1]
+        status, text = sluice.get("/metrics")  # control's own figures, of which these are
+        assert status == 200
+        assert 'sluice_worker_up{worker="1"} 0' in text
+        assert sluice.metric("sluice_worker_missed_total", worker="1") >= len(OF_WORKERS)
+        assert sluice.get("/readyz") == (503, "not ready: no worker responds\n")
+    until_of(lambda: missing(sluice, "/v1/clients") == (200, []), sluice)
+    until_of(lambda: is_ready(sluice), sluice)
+
+
+def test_worker_without_descriptors_makes_it_not_ready_until_it_has_some(
+    settings: SluiceSettings, tmp_path: Path
+) -> None:
+    limit = ["prlimit", "--nofile=128:128"]
+    with SluiceProcess.configured(settings, tmp_path, limit) as sluice, contextlib.ExitStack() as stack:
+        for _ in range(300):
+            sock = stack.enter_context(socket.socket())
+            sock.settimeout(1)
+            with contextlib.suppress(OSError):  # left in the listener's queue
+                sock.connect((HOST, sluice.ports.bootstrap))
+        until_of(lambda: not is_ready(sluice), sluice)
+        status, text = sluice.get("/readyz")
+        assert status == 503
+        assert "listener 'clients' accepts no connection: Too many open files" in text
+        assert json.loads(sluice.get("/v1/status")[1])["ready"] in text
+        stack.close()
+        until_of(lambda: is_ready(sluice), sluice)
 
 
 def test_port_in_use_is_an_error_as_with_one_process(settings: SluiceSettings, tmp_path: Path) -> None:

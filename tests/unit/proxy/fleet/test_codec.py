@@ -28,7 +28,7 @@ REPORT_HEAD_BYTES = 6 + 5 + 34
 def test_report_has_its_bytes() -> None:
     written = codec.write(Report(LesseeId("a", 1), 2, 3, 4, {"k": Wish(1.0, 2.0)}, {"": 0.5}, 8))
     expected = (
-        b"SLFT\x01\x02" + b"\x01a" + bytes((0, 0, 0, 0, 0, 0, 0, 1)) + bytes((0, 0, 0, 0, 0, 0, 0, 2))
+        b"SLFT\x02\x02" + b"\x01a" + bytes((0, 0, 0, 0, 0, 0, 0, 1)) + bytes((0, 0, 0, 0, 0, 0, 0, 2))
         + bytes((0, 0, 0, 0, 0, 0, 0, 3)) + bytes((0, 0, 0, 0, 0, 0, 0, 4)) + b"\x00\x08"
         + b"\x00\x01" + b"\x00\x01k" + b"\x3f\xf0\0\0\0\0\0\0" + b"\x40\0\0\0\0\0\0\0"
         + b"\x00\x01" + b"\x00\x00" + b"\x3f\xe0\0\0\0\0\0\0"
@@ -74,8 +74,8 @@ def test_long_text_is_cut_between_two_characters() -> None:
 
 
 def test_another_version_is_refused_with_a_sentence() -> None:
-    with pytest.raises(VersionError, match="version 2 of the fleet protocol; this process has 1, and all"):
-        codec.read(b"SLFT\x02\x01" + b"0" * 16)
+    with pytest.raises(VersionError, match="version 1 of the fleet protocol; this process has 2, and all"):
+        codec.read(b"SLFT\x01\x01" + b"0" * 16)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_another_version_is_refused_with_a_sentence() -> None:
     [
         (b"", "byte 0: 0 bytes are not a message"),
         (b"GET / HTTP/1.1\r\n", "byte 0: this is not Sluice's fleet protocol"),
-        (b"SLFT\x01\x63", "byte 5: a message of kind 99"),
-        (b"SLFT\x01\x02\x41", "byte 6: a text of 65 bytes, at most 64 allowed"),
-        (b"SLFT\x01\x02\x00", "byte 6: not a printable name"),
-        (b"SLFT\x01\x02\x02a\n", "byte 6: not a printable name"),
-        (b"SLFT\x01\x02\x01\xff", "byte 6: a text that is not UTF-8"),
+        (b"SLFT\x02\x63", "byte 5: a message of kind 99"),
+        (b"SLFT\x02\x02\x41", "byte 6: a text of 65 bytes, at most 64 allowed"),
+        (b"SLFT\x02\x02\x00", "byte 6: not a printable name"),
+        (b"SLFT\x02\x02\x02a\n", "byte 6: not a printable name"),
+        (b"SLFT\x02\x02\x01\xff", "byte 6: a text that is not UTF-8"),
         (codec.write(REPORT)[:20], "byte 11: 34 bytes expected, 9 left"),
         (codec.write(REPORT)[:-1], f"byte {len(codec.write(REPORT)) - 8}: 8 bytes expected, 7 left"),
         (codec.write(REPORT) + b"x", f"byte {len(codec.write(REPORT))}: 1 bytes too many"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from proxy.process.shares import ControlShares, lessee_of, terms_of
-from quotas.sharing.lease_values import Wish
+from quotas.sharing.lease_values import LIVE_MS, Wish
 from quotas.sharing.lessee import Lessee
 
 KEY = "producer_byte_rate@-1 -=:a"
@@ -55,8 +55,35 @@ def test_budget_is_divided_by_the_connections_that_wait() -> None:
 def test_worker_without_control_has_the_least_share_again() -> None:
     rig = Rig()
     rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
-    assert rig.workers[1].expire(3000)
-    assert share(rig.workers[1], 3000) == rig.terms.least
+    assert rig.workers[1].expire(2000 + rig.terms.lease_ms)
+    assert share(rig.workers[1], 2000 + rig.terms.lease_ms) == rig.terms.least
+
+
+def test_stopped_control_costs_a_worker_nothing_while_the_lease_lasts() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
+    for now_ms in range(2000, 12_000, 50):  # it sees that control is there
+        rig.workers[1].live(now_ms)
+        assert share(rig.workers[1], now_ms) > 0.95
+
+
+def test_worker_of_a_killed_control_has_the_least_share_soon() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
+    worker = rig.workers[1]
+    worker.live(2000)  # seen for the last time
+    assert share(worker, 2000 + LIVE_MS - 1) > 0.95
+    assert share(worker, 2000 + LIVE_MS) == rig.terms.least
+
+
+def test_stopped_worker_uses_no_share_before_it_has_seen_that_control_runs() -> None:
+    rig = Rig()
+    rig.run(2000, {1: {KEY: Wish(1.0, 1)}})
+    worker = rig.workers[1]
+    assert not worker.live(2000)
+    assert share(worker, 9000) == rig.terms.least
+    assert worker.live(9000), "limiters have to take their shares again"
+    assert share(worker, 9000) > 0.95
 
 
 def test_report_of_an_unknown_session_is_refused() -> None:

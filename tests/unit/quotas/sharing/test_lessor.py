@@ -2,11 +2,11 @@
 
 import pytest
 
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
+from quotas.sharing.lease_values import DEFAULT_KEY, GONE_MS, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessor import IDLE_MS, LeaseRefusedError, Lessor, SessionLostError
 
 TERMS = LeaseTerms(15_000, 1000, 4)
-GONE_MS = 15_000 + TERMS.slack_ms
+SILENT_MS = 15_000 + TERMS.slack_ms
 A, B = LesseeId("a", 1), LesseeId("b", 1)
 WAITS = Wish(1.0, 1.0)
 EQUAL = 0.995 / 4
@@ -77,23 +77,23 @@ def test_a_lessee_that_is_silent_for_a_lease_is_gone_and_no_sooner() -> None:
     a, b = peers = [Peer(holder, A), Peer(holder, B)]
     settle(holder, peers, 0)
     b.report(1000)
-    assert [name for name, _ in holder.grants(GONE_MS - 1)] == [B]
+    assert [name for name, _ in holder.grants(SILENT_MS - 1)] == [B]
     assert holder.lessees == [A, B]
-    holder.expire(GONE_MS)
+    holder.expire(SILENT_MS)
     assert holder.lessees == [B]
     with pytest.raises(SessionLostError):
-        a.report(GONE_MS)
+        a.report(SILENT_MS)
 
 
 def test_what_a_silent_lessee_had_stays_until_the_lessor_was_confirmed_after_its_lease() -> None:
     holder = lessor()
     peers = [Peer(holder, A)]
     settle(holder, peers, 0)
-    holder.confirm(GONE_MS - 1)
-    holder.expire(GONE_MS + 100_000)
+    holder.confirm(SILENT_MS - 1)
+    holder.expire(SILENT_MS + 100_000)
     assert holder.lessees == [A]
-    holder.confirm(GONE_MS)
-    holder.expire(GONE_MS + 100_000)
+    holder.confirm(SILENT_MS)
+    holder.expire(SILENT_MS + 100_000)
     assert not holder.lessees
 
 
@@ -194,12 +194,124 @@ def test_leases_last_until_the_last_lessee_is_gone_or_has_left() -> None:
     assert holder.lasting_ms(0) == 0
     settle(holder, peers[:1], 0)
     settle(holder, peers[1:], 1000)
-    assert holder.lasting_ms(3000) == GONE_MS - 2000
+    assert holder.lasting_ms(3000) == SILENT_MS - 2000
     holder.leave(B)
-    assert holder.lasting_ms(3000) == GONE_MS - 3000
+    assert holder.lasting_ms(3000) == SILENT_MS - 3000
     holder.leave(A)
     assert holder.lasting_ms(3000) == 0
 
 
 def test_leases_of_a_predecessor_last_while_the_lessor_learns() -> None:
     assert lessor(learning_ms=20_000).lasting_ms(5000) == 15_000
+
+
+def known(learning_ms: int, *awaited: int) -> Lessor:
+    """A lessor whose predecessor's lessees are known; what it leases is written down."""
+    found = Lessor(TERMS, 1, lambda _: 1.0, 0, learning_ms, frozenset(awaited))
+    found.enlist(0)
+    return found
+
+
+def test_learning_ends_when_all_lessees_of_the_predecessor_have_reported() -> None:
+    holder = known(20_310, 1, 2)
+    first = Peer(holder, LesseeId("a", 1))
+    settle(holder, [first], 0)
+    assert holder.learning(0)
+    assert first.shares[DEFAULT_KEY] == TERMS.least
+    second = Peer(holder, LesseeId("b", 2))
+    settle(holder, [first, second], 100)
+    assert not holder.learning(100)
+    assert first.shares[DEFAULT_KEY] == pytest.approx(EQUAL)
+
+
+def test_learning_ends_when_the_missing_lessee_has_ended_and_its_workers_too() -> None:
+    holder = known(20_310, 1, 9)
+    peer = Peer(holder, LesseeId("a", 1))
+    settle(holder, [peer], 0)
+    holder.ended(9, 100)
+    settle(holder, [peer], 100 + GONE_MS - 1)
+    assert holder.learning(100 + GONE_MS - 1)
+    settle(holder, [peer], 100 + GONE_MS)
+    assert not holder.learning(100 + GONE_MS)
+
+
+def test_learning_takes_its_time_if_one_lessee_is_missing_or_none_is_known() -> None:
+    for holder in (known(20_310, 1, 9), lessor(20_310)):
+        peer = Peer(holder, LesseeId("a", 1))
+        for now_ms in range(0, 20_310, 1000):
+            settle(holder, [peer], now_ms, rounds=1)
+        assert holder.learning(20_309)
+        assert not holder.learning(20_310)
+
+
+def test_a_newcomer_is_leased_to_when_a_roster_with_it_is_written() -> None:
+    holder = known(0)
+    peer = Peer(holder, A)
+    peer.report(0)
+    assert list(holder.grants(0)) == []
+    number, runs = holder.roster()
+    assert runs == frozenset((A.run,))
+    holder.enlist(number - 1)
+    assert list(holder.grants(100)) == []
+    holder.enlist(number)
+    assert [name for name, _ in holder.grants(200)] == [A]
+
+
+def test_a_lessee_that_comes_back_is_a_newcomer_in_the_roster() -> None:
+    holder = known(0)
+    peer = Peer(holder, A)
+    peer.report(0)
+    number, _ = holder.roster()
+    holder.leave(A)
+    assert holder.roster()[1] == frozenset()
+    back = Peer(holder, A)
+    back.report(10)
+    holder.enlist(number)  # the response to what was written before it had left
+    assert list(holder.grants(20)) == []
+    holder.enlist(holder.roster()[0])
+    assert len(list(holder.grants(30))) == 1
+
+
+def test_the_roster_is_unknown_while_a_lessor_learns_of_lessees_it_does_not_know() -> None:
+    holder = lessor(20_310)
+    peer = Peer(holder, A)
+    settle(holder, [peer], 0)
+    assert holder.roster()[1] is None
+    for now_ms in range(0, 20_500, 100):
+        settle(holder, [peer], now_ms, rounds=1)
+    assert holder.roster()[1] == frozenset((A.run,))
+
+
+def test_awaited_lessees_stay_in_the_roster_until_they_have_ended() -> None:
+    holder = known(20_310, 1, 9)
+    settle(holder, [Peer(holder, LesseeId("a", 1))], 0)
+    number, runs = holder.roster()
+    assert (number, runs) == (0, frozenset((1, 9)))
+    holder.ended(9, 0)
+    list(holder.grants(GONE_MS))
+    assert holder.roster() == (1, frozenset((1,)))
+
+
+def test_the_shares_of_a_lessee_that_has_ended_are_free_when_its_workers_use_them_no_more() -> None:
+    holder = lessor()
+    a = Peer(holder, LesseeId("a", 1))
+    peers = [a, Peer(holder, LesseeId("b", 2))]
+    settle(holder, peers, 0)
+    for peer in peers:
+        peer.report(0, {"k": WAITS})
+    settle(holder, peers, 0)
+    holder.ended(2, 1000)
+    a.report(1000 + GONE_MS - 1)
+    exchange(holder, peers, 1000 + GONE_MS - 1)
+    assert a.shares["k"] == pytest.approx(0.4975)
+    settle(holder, [a], 1000 + GONE_MS)
+    assert a.shares["k"] == pytest.approx(0.995)
+
+
+def test_a_lessee_that_reports_has_not_ended() -> None:
+    holder = lessor()
+    peer = Peer(holder, A)
+    settle(holder, [peer], 0)
+    holder.ended(A.run, 1000)
+    peer.report(1100)
+    assert [name for name, _ in holder.grants(1000 + GONE_MS)] == [A]

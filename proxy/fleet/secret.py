@@ -1,0 +1,66 @@
+"""The secret of a fleet, as its file has it now (`fleet.secret_file`)."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from proxy import files
+from proxy.errors import system_reason
+from proxy.logs import event
+
+__all__ = ["KEY", "FleetSecret", "secret_now", "secret_problem"]
+
+KEY: Final = "fleet.secret_file"
+
+logger = logging.getLogger(__name__)
+
+
+def secret_problem(path: Path, error: OSError) -> str:
+    """Return the sentence for a secret that cannot be used."""
+    return str(error) if error.errno is None else f"{KEY}: {path}: {system_reason(error)}"
+
+
+class FleetSecret:
+    """Reads the file anew for each connection; while it cannot be used, the secret that was read last stays in force.
+
+    Used in the application's loop, and in the group's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._secret = b""
+        self._problem = ""
+
+    async def read(self) -> bytes:
+        """Return the secret.
+
+        Raises:
+            OSError: the file cannot be used, and never could be.
+        """
+        try:
+            secret = await asyncio.to_thread(files.read_secret, self._path, KEY)
+        except OSError as error:
+            if not self._secret:
+                raise
+            problem = secret_problem(self._path, error)
+            if problem != self._problem:
+                self._problem = problem
+                event(
+                    logger,
+                    logging.ERROR,
+                    "the secret of the fleet cannot be used; the old one stays in force",
+                    detail=problem,
+                )
+        else:
+            self._secret, self._problem = secret, ""
+        return self._secret
+
+
+async def secret_now(secret: FleetSecret | None) -> bytes:
+    """Return the secret in force; empty without one.
+
+    Raises:
+        OSError: as `FleetSecret.read`.
+    """
+    return b"" if secret is None else await secret.read()
