@@ -72,6 +72,7 @@ class Stats:
         "latency_count",
         "latency_sum_us",
         "muted",
+        "own_refusals",
         "pipe_fallbacks",
         "produce_refused",
         "quota_requests",
@@ -127,6 +128,7 @@ class Stats:
         self.client_closed_muted = 0
         # Produce requests whose slot did not come within the longest hold: "acks", "acks0", or "late" in mid-frame.
         self.produce_refused: Counter[str] = Counter()
+        self.own_refusals: Counter[str] = Counter()  # requests that named something of Sluice's own, by API
         self.throttle_times_untold = 0  # waited for, and not in the response
         self.fetches_answered = 0  # Fetches that got an empty response here, and that no broker saw
         self.session_translations = 0

@@ -6,6 +6,7 @@
     explanations  /v1: where clients' time goes, as JSON
     state     /v1/status, /v1/events, and the switch of all enforcement
     query     the fields of a query
+    missing   what pages say of workers whose figures they lack
     figures   where the figures come from
     site      which page shows what
     server    asyncio streams, bounded
@@ -16,6 +17,7 @@ The port changes nothing but that switch.
 from proxy.admin.explanations import Explanations
 from proxy.admin.figures import Figures, OwnFigures, count_clients
 from proxy.admin.http import Page, Request
+from proxy.admin.missing import NoWorkersError
 from proxy.admin.server import AdminServer
 from proxy.admin.site import Site
 from proxy.admin.state import Facts, State
@@ -25,6 +27,7 @@ __all__ = [
     "Explanations",
     "Facts",
     "Figures",
+    "NoWorkersError",
     "OwnFigures",
     "Page",
     "Request",

@@ -13,7 +13,9 @@ from typing import Final, NamedTuple, Self
 
 from commandline.printable import printable
 from proxy.admin.http import Page
+from proxy.admin.missing import missing_text
 from proxy.admin.pages import TEXT, html, strong
+from proxy.explain.seen import Missing
 from quotas.engine import GATEWAY, QuotaView
 
 __all__ = ["ROWS_MAX", "TITLES", "TOPIC", "ClientPart", "ClientTable"]
@@ -62,15 +64,20 @@ class ClientTable:
         self._over_count = 0
         self._rows: list[QuotaView] = []
         self._rates: dict[_Identity, float] = {}
+        self._missing: tuple[Missing, ...] = ()
 
     @classmethod
-    def merge(cls, parts: Iterable[ClientPart]) -> Self:
+    def merge(cls, parts: Iterable[ClientPart], missing: tuple[Missing, ...] = ()) -> Self:
         """Make the table of several processes: of one client at one broker the figures are added up.
 
         A client that moves little everywhere is only in some processes' parts; so with more clients than rows, the
         numbers of clients are those of the process that has most.
+
+        Args:
+            missing: the processes without a part.
         """
         table = cls()
+        table._missing = missing
         merged: dict[tuple[_Identity, int], QuotaView] = {}
         for part in parts:
             for view in part.rows:
@@ -122,19 +129,20 @@ class ClientTable:
             notice: what is to be said on every page; "" for nothing.
         """
         rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(view)) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in self._cells(view)) + "</tr>"
             for view in self._rows
         )
         head = "".join(f"<th>{title}</th>" for title in TITLES)
         table = f"<table><tr>{head}</tr>{rows}</table>"
-        return html("Clients", f"{strong(notice)}<p>{self._summary(enforcing)}</p>{table}")
+        warnings = f"{strong(notice)}{strong(missing_text(self._missing))}"
+        return html("Clients", f"{warnings}<p>{self._summary(enforcing)}</p>{table}")
 
     def text(self, enforcing: bool, notice: str = "") -> Page:
         """Return the page as plain text; control characters in names are escaped."""
         lines = [TITLES, *([*map(printable, self._cells(view))] for view in self._rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
-        head = f"{printable(notice)}\n" if notice else ""
+        head = "".join(f"{printable(line)}\n" for line in (notice, missing_text(self._missing)) if line)
         text = f"{head}{self._summary(enforcing)}\n\n{table}"
         return Page(200, TEXT, text.encode("utf-8", "backslashreplace"))
 

@@ -1,6 +1,6 @@
 """`/v1`: where clients' time goes, and why, as JSON (docs/api.md). Pure but for its source of figures.
 
-/v1/clients?window=60                                     all clients
+/v1/clients?window=60                                     all clients, or those of one user
 /v1/client?client_id=web-1&user=alice&window=60           one client, with the sentence
 /v1/rules?window=60                                       all limits, and how many clients use them
 /v1/brokers                                               brokers' response times
@@ -8,7 +8,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from heapq import nlargest
@@ -18,13 +18,14 @@ from typing import Final, Protocol
 from proxy.admin.documents import page as _page
 from proxy.admin.documents import rows_page, sorted_in_turns
 from proxy.admin.http import Page, RefusedError, Request
+from proxy.admin.missing import missing_document
 from proxy.admin.query import fields_of
 from proxy.admin.server import Handler
 from proxy.explain.budgets import Budgets
 from proxy.explain.explanation import Context, Origin, broker_document, explain, origin_of, summary
 from proxy.explain.report import ClientReport, waited_part
 from proxy.explain.rule_table import RuleTable
-from proxy.explain.seen import Query, Seen
+from proxy.explain.seen import NOTHING, Missing, Query, Seen
 from proxy.explain.windows import MINUTE, SECONDS
 from proxy.turns import in_turns, without_collections
 from quotas.definitions.definitions import Definitions
@@ -81,6 +82,7 @@ class Explanations:
         self._quotas = quotas
         self._origin = origin
         self._one_at_a_time = asyncio.Lock()
+        self._one_client_at_a_time = asyncio.Lock()  # which does not wait for a list
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by path."""
@@ -92,16 +94,19 @@ class Explanations:
         }
 
     async def _clients(self, request: Request) -> Page:
-        fields = fields_of(request.query, ("window",))
+        fields = fields_of(request.query, ("window", "user"))
         window = _window(fields)
         async with self._list_of_clients():
-            return await self._clients_page(window)
+            return await self._clients_page(window, fields.get("user"))
 
-    async def _clients_page(self, window: int) -> Page:
-        clients, budgets = await self._all(window)
+    async def _clients_page(self, window: int, user: str | None) -> Page:
+        clients, budgets, missing = await self._all(window)
+        if user is not None:
+            clients = [client async for client in in_turns(clients) if client.user == user]
         document = {
             "window_seconds": SECONDS[window],
             "enforcing": self._quotas.enforcing,
+            "missing": missing_document(missing),
             "clients_total": len(clients),
         }
         order = await sorted_in_turns(clients, _waited)
@@ -117,13 +122,14 @@ class Explanations:
             return await self._rules_page(window)
 
     async def _rules_page(self, window: int) -> Page:
-        clients, budgets = await self._all(window)
+        clients, budgets, missing = await self._all(window)
         table = RuleTable(self._quotas.definitions, budgets)
         async for client in in_turns(clients):
             table.add(client)
         document = {
             "window_seconds": SECONDS[window],
             "enforcing": self._quotas.enforcing,
+            "missing": missing_document(missing),
             "entities_total": len(self._quotas.definitions),
         }
         rows = table.rows(lambda found: origin_of(found, self._origin), enforced=self._quotas.enforcing)
@@ -136,14 +142,14 @@ class Explanations:
             with without_collections():
                 yield
 
-    async def _all(self, window: int) -> tuple[list[ClientReport], Budgets]:
-        """Return all clients, and what they use of each budget."""
+    async def _all(self, window: int) -> tuple[list[ClientReport], Budgets, tuple[Missing, ...]]:
+        """Return all clients, what they use of each budget, and the workers whose clients are not among them."""
         seen = await self._source.seen(Query(window))
         budgets = Budgets(self._quotas.definitions, self._quotas.options.partition_mutations_rate)
         clients = list(seen.clients)
         async for client in in_turns(clients):
             budgets.add(client)
-        return clients, budgets
+        return clients, budgets, seen.missing
 
     async def _client(self, request: Request) -> Page:
         fields = fields_of(request.query, ("window", "user", "client_id", "address"))
@@ -151,11 +157,15 @@ class Explanations:
         if "client_id" not in fields:
             raise RefusedError(400, "client_id is missing: /v1/client?client_id=NAME[&user=NAME][&window=60]")
         address = _address(fields)
-        async with self._list_of_clients():
+        async with self._one_client_at_a_time:
             seen = await self._seen_of(fields, window, address)
-        if seen is None:
+        if not seen.clients:
             where = f" at {address}" if address else ""
-            return _page(404, {"error": f"no client with client id {fields['client_id']!r} was seen{where}"})
+            error = f"no client with client id {fields['client_id']!r} was seen{where}"
+            if not seen.missing:
+                return _page(404, {"error": error, "missing": []})
+            error += ", which is not certain: workers are missing"
+            return _page(503, {"error": error, "missing": missing_document(seen.missing)})
         context = Context(
             window,
             self._quotas.definitions,
@@ -169,32 +179,39 @@ class Explanations:
             self._member,
             seen.backlogs,
         )
-        document = {**explain(seen.clients[0], context), "enforcing": self._quotas.enforcing}
-        return _page(200, document)
+        missing = missing_document(seen.missing)
+        found = explain(seen.clients[0], context)
+        return _page(200, {**found, "enforcing": self._quotas.enforcing, "missing": missing})
 
     async def _brokers(self, request: Request) -> Page:
         fields_of(request.query, ())
         seen = await self._source.seen(Query(MINUTE, brokers_only=True))
         brokers = [broker_document(broker) for broker in seen.brokers]
-        return _page(200, {"enforcing": self._quotas.enforcing, "brokers": brokers})
+        missing = missing_document(seen.missing)
+        return _page(200, {"enforcing": self._quotas.enforcing, "missing": missing, "brokers": brokers})
 
-    async def _seen_of(self, fields: Mapping[str, str], window: int, address: str) -> Seen | None:
-        """Return what is known of the client that is meant: the first that has connections there; None for none."""
-        for name in await self._names(fields, window):
-            seen = await self._source.seen(Query(window, name, address=address))
-            if seen.clients:
-                return seen
-        return None
+    async def _seen_of(self, fields: Mapping[str, str], window: int, address: str) -> Seen:
+        """Return what is known of the client that is meant: the first that has connections there.
 
-    async def _names(self, fields: Mapping[str, str], window: int) -> list[tuple[str, str]]:
-        """Return the clients that may be meant: without a user, those of this client id, the longest wait first."""
+        `missing` is of all queries together.
+        """
         client_id, user = fields["client_id"], fields.get("user")
         if user is not None:
-            return [(user, client_id)]
-        seen = await self._source.seen(Query(window))
-        found = (client for client in seen.clients if client.client_id == client_id)
-        order = nlargest(_USERS_MAX, found, key=lambda client: (_waited(client), sum(client.times)))
-        return [(client.user, client.client_id) for client in order]
+            return await self._source.seen(Query(window, (user, client_id), address=address))
+        named = await self._source.seen(Query(window, client_id=client_id))
+        missing = {one.worker: one for one in named.missing}
+        for name in _longest_waits(named.clients):
+            seen = await self._source.seen(Query(window, name, address=address))
+            missing.update((one.worker, one) for one in seen.missing)
+            if seen.clients:
+                return seen._replace(missing=tuple(missing.values()))
+        return NOTHING._replace(missing=tuple(missing.values()))
+
+
+def _longest_waits(clients: Iterable[ClientReport]) -> list[tuple[str, str]]:
+    """Return the names of the clients that may be meant, those that wait longest first."""
+    order = nlargest(_USERS_MAX, clients, key=lambda client: (_waited(client), sum(client.times)))
+    return [(client.user, client.client_id) for client in order]
 
 
 async def _and_free(page: Page, clients: list[ClientReport]) -> Page:

@@ -3,26 +3,34 @@
 `/metrics` and `/clients` look through all clients, in portions: traffic goes first.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from proxy.admin.clients import TOPIC, ClientTable
-from proxy.explain.seen import Query, Seen
+from proxy.explain.seen import Missing, Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
 from proxy.metrics.series import portions
+from proxy.turns import in_turns
 from quotas.engine import QuotaView
 
 __all__ = ["Figures", "OwnFigures", "count_clients"]
 
 
 class Figures(Protocol):
-    """The source of figures. The caller ensures that there is one request at a time."""
+    """The source of figures. The caller ensures that there is one request at a time.
+
+    What lacks some worker processes says which; where all are missing, methods raise NoWorkersError, but for
+    `metrics`: the control process has figures of its own.
+    """
 
     @property
     def enforcing(self) -> bool:
         """Whether quotas are enforced."""
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The worker processes that cannot be asked now."""
 
     async def clients(self) -> ClientTable:
         """Return the table of `/clients`."""
@@ -59,6 +67,11 @@ class OwnFigures:
         """Whether quotas are enforced."""
         return self._quotas.enforcing
 
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The worker processes that cannot be asked now: it has none."""
+        return ()
+
     async def clients(self) -> ClientTable:
         """Return the table of `/clients`."""
         return await count_clients(self._quotas, self._now_ms)
@@ -69,8 +82,8 @@ class OwnFigures:
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot."""
-        for _ in self._metrics.portions(self._now_ms()):
-            await asyncio.sleep(0)
+        async for _ in in_turns(self._metrics.portions(self._now_ms())):
+            pass
         snapshot = self._metrics.snapshot()
         return lambda accept: self._metrics.render(snapshot, accept)
 
@@ -78,13 +91,11 @@ class OwnFigures:
 async def count_clients(quotas: Quotas, now_ms: Callable[[], int]) -> ClientTable:
     """Look through all clients of an engine."""
     table = ClientTable()
-    for portion in portions(_views(quotas, now_ms())):
+    async for portion in in_turns(portions(_views(quotas, now_ms()))):
         table.count(portion)
-        await asyncio.sleep(0)
     if table.at_several_brokers:
-        for portion in portions(_views(quotas, now_ms())):
+        async for portion in in_turns(portions(_views(quotas, now_ms()))):
             table.add_rates(portion)
-            await asyncio.sleep(0)
     return table
 
 

@@ -11,8 +11,14 @@ READ_ONLY: Final = "only GET and HEAD are allowed: this page is read-only"
 HEAD_BYTES_MAX: Final = 8192  # nginx and Apache httpd take 8 KiB by default too
 _TARGET: Final = re.compile(r"/[!-~]*", re.ASCII)
 _METHODS: Final = ("GET", "HEAD", "POST")
-# A browser sends the first two with each POST, and a proxy may add one of the others.
-_RELAYED: Final = ("origin", "sec-fetch-site", "forwarded", "x-forwarded-for", "via")
+# The headers that a command such as curl sends by itself, and our own. A browser (Origin, Sec-Fetch-Site) and a proxy
+# (Via, Forwarded, X-Real-IP, and those of each vendor) send others.
+_OF_COMMANDS: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "content-length", "content-type"),
+        *("host", "sluice-action", "user-agent"),
+    }
+)
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -48,7 +54,8 @@ class Request(NamedTuple):
         host: the Host header in lower case, without the port; "" without one.
         query: what follows the question mark.
         action: the Sluice-Action header.
-        relayed: the name of a header that says that a browser or a proxy has sent it; "" without one.
+        relayed: what says that a browser or a proxy has sent a POST: the first header that no command sends, or
+            "HTTP/1.0"; "" without one.
         peer: the client's IP address.
     """
 
@@ -96,10 +103,12 @@ def parse(head: bytes) -> Request:
     close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
     host = _host(headers.get("host", ""))
     path, _, query = target.partition("?")
-    action, relayed = (
-        headers.get("sluice-action", ""),
-        next((name for name in _RELAYED if name in headers), ""),
-    )
+    action = headers.get("sluice-action", "")
+    relayed = ""
+    if method == "POST":
+        # nginx speaks HTTP/1.0 to what is behind it, unless told otherwise.
+        old = "HTTP/1.0" if version == "HTTP/1.0" else ""
+        relayed = old or next((name for name in headers if name not in _OF_COMMANDS), "")
     return Request(method, path, headers.get("accept", ""), close, host, query, action, relayed)
 
 

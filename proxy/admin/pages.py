@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Final
 
+from commandline.printable import printable
 from proxy.admin.http import Page
 
 JSON: Final = "application/json"
@@ -31,11 +32,11 @@ _LINKS: Final = (
 )
 
 
-def index(version: str, enforcing: bool, notice: str = "") -> Page:
+def index(version: str, enforcing: bool, *notices: str) -> Page:
     """Return the list of pages.
 
     Args:
-        notice: what is to be said on every page; "" for nothing.
+        notices: what is to be said on top; "" for nothing.
     """
     links = "".join(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in _LINKS)
     state = (
@@ -43,12 +44,13 @@ def index(version: str, enforcing: bool, notice: str = "") -> Page:
         if enforcing
         else "Quotas are <strong>not enforced</strong>, only observed or off."
     )
-    return html("Sluice", f"{strong(notice)}<p>Sluice {escape(version)}. {state}</p><ul>{links}</ul>")
+    warnings = "".join(map(strong, notices))
+    return html("Sluice", f"{warnings}<p>Sluice {escape(version)}. {state}</p><ul>{links}</ul>")
 
 
 def strong(notice: str) -> str:
     """Return a notice as HTML; "" for none."""
-    return f"<p><strong>{escape(notice)}</strong></p>" if notice else ""
+    return f"<p><strong>{escape(printable(notice))}</strong></p>" if notice else ""
 
 
 def health() -> Page:

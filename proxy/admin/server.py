@@ -19,7 +19,9 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.admin import pages
+from proxy.admin.documents import page as document_page
 from proxy.admin.http import HEAD_BYTES_MAX, READ_ONLY, Page, RefusedError, Request, parse, write
+from proxy.admin.missing import NoWorkersError, missing_document
 from proxy.config import Address
 from proxy.errors import StartError, system_reason
 from proxy.hosts import is_ip
@@ -204,6 +206,8 @@ class AdminServer:
             return await handler(request)
         except RefusedError:
             raise
+        except NoWorkersError as error:
+            return document_page(503, {"error": str(error), "missing": missing_document(error.missing)})
         except Exception:  # a scrape that fails must say so to the scraper, and harm nothing else
             LOG.exception("internal error: cannot make the page %s", request.path)
             return pages.refusal(500, "internal error: see the log")

@@ -10,6 +10,7 @@ from proxy.admin.explanations import Explanations
 from proxy.admin.figures import Figures
 from proxy.admin.http import Page, Request
 from proxy.admin.members import fleet_document
+from proxy.admin.missing import missing_document, missing_text
 from proxy.admin.server import Handler
 from proxy.version import sluice_version
 
@@ -60,7 +61,8 @@ class Site:
         }
 
     async def _index(self, _: Request) -> Page:
-        return pages.index(sluice_version(), self._figures.enforcing, self._notice())
+        missing = missing_text(self._figures.missing)
+        return pages.index(sluice_version(), self._figures.enforcing, self._notice(), missing)
 
     async def _health(self, _: Request) -> Page:
         return pages.health()
@@ -77,7 +79,8 @@ class Site:
         return await asyncio.to_thread(pages.document, found)
 
     async def _members(self, _: Request) -> Page:
-        return page(200, fleet_document(None if self._fleet is None else self._fleet()))
+        document = fleet_document(None if self._fleet is None else self._fleet())
+        return page(200, {**document, "missing": missing_document(self._figures.missing)})
 
     async def _clients(self, request: Request) -> Page:
         async with self._scrape:

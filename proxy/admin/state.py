@@ -6,7 +6,8 @@ POST /v1/enforcement?enforcing=false&reason=TEXT          switch all enforcement
 
 The POST is the only page that changes something. It is for operators' commands, and no web page can send it: it needs
 a header of its own, which a browser sends to another host only after a preflight request, and that is refused; a
-request that says that a browser or a proxy has sent it is refused too. It has to come from `[admin] actions_from`.
+request with any header that commands do not send is refused too, since a browser or a proxy has sent it. It has to come
+from `[admin] actions_from`.
 """
 
 import ipaddress
@@ -16,12 +17,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from proxy.admin.http import Page, RefusedError, Request
+from proxy.admin.missing import missing_document
 from proxy.admin.query import fields_of, number
 from proxy.admin.server import Handler
 from proxy.config import Config, Network
 from proxy.enforcement import REASON_CHARACTERS_MAX, Switched
 from proxy.events.kinds import By
 from proxy.events.ring import Portion, iso_ms
+from proxy.explain.seen import Missing
 from proxy.version import sluice_version
 
 __all__ = ["ACTION", "EVENTS_MAX", "Facts", "State", "switched_document"]
@@ -41,6 +44,7 @@ class Facts(NamedTuple):
     Args:
         member: its name in the fleet; "" for none.
         ready: why clients cannot be served; "" if they can.
+        missing: the workers that cannot be asked now.
     """
 
     version: str
@@ -51,14 +55,25 @@ class Facts(NamedTuple):
     scope: str
     workers: int
     ready: str
+    missing: tuple[Missing, ...] = ()
 
     @classmethod
-    def of(cls, config: Config, workers: int, *, enforcing: bool, ready: str) -> Self:
+    def of(
+        cls, config: Config, workers: int, *, enforcing: bool, ready: str, missing: tuple[Missing, ...]
+    ) -> Self:
         """Return the facts of a configuration in force."""
         quotas, fleet = config.quotas, config.fleet
         member = fleet.own_name if fleet.configured else ""
         return cls(
-            sluice_version(), member, quotas.mode, enforcing, quotas.policy, quotas.scope, workers, ready
+            sluice_version(),
+            member,
+            quotas.mode,
+            enforcing,
+            quotas.policy,
+            quotas.scope,
+            workers,
+            ready,
+            missing,
         )
 
 
@@ -122,12 +137,14 @@ class State:
         after = number(fields, "after", 0, _ID_MAX)
         limit = number(fields, "limit", 1, EVENTS_MAX) or _EVENTS_DEFAULT
         found = self._history.after(after, limit)
+        facts = self._facts()
         head = {
             "run": self._history.run,
             "last": found.last,
             "lost": found.lost,
             "left_out": found.left_out,
-            "enforcing": self._facts().enforcing,
+            "enforcing": facts.enforcing,
+            "missing": missing_document(facts.missing),
         }
         body = f'{json.dumps(head)[:-1]}, "events": [{", ".join(found.events)}]}}\n'
         return Page(200, _JSON, body.encode())
@@ -155,7 +172,7 @@ class State:
         if request.action != ACTION:
             raise RefusedError(403, f"the header Sluice-Action: {ACTION} is missing")
         if request.relayed:
-            raise RefusedError(403, f"not for browsers and proxies: the header {request.relayed} is refused")
+            raise RefusedError(403, f"not for browsers and proxies: {request.relayed} is refused")
         if not _within(request.peer, self._actions_from):
             raise RefusedError(
                 403, f"{request.peer or 'this peer'} may not switch enforcement: see [admin] actions_from"
@@ -165,6 +182,7 @@ class State:
         facts = self._facts()
         return {
             **facts._asdict(),
+            "missing": missing_document(facts.missing),
             "switched": switched_document(self._switch.switched),
             "started_at": self._started_at,
         }

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from proxy.console.history import SLOT_SECONDS, History
-from proxy.console.member import LIST_SECONDS_MAX, Look, Member, MemberError, new_client
+from proxy.console.member import LIST_SECONDS_MAX, SECONDS_MAX, Look, Member, MemberError, new_client
 from proxy.console.options import ConsoleOptions
 from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX
 from proxy.v1.detail import Detail, detail
@@ -138,7 +138,7 @@ class Board:
 
     async def rules(self) -> tuple[RuleRow, ...] | None:
         """Return all quotas with their use; None if no member offers that."""
-        found = await self._read("/v1/rules", rules, _RULES_SECONDS)
+        found = await self._read("/v1/rules", rules, _RULES_SECONDS, LIST_SECONDS_MAX)
         return merge_rules(found, shared=self.shared) if found else None
 
     async def client(self, user: str, client_id: str, window: int) -> list[Detail]:
@@ -157,9 +157,12 @@ class Board:
         """Whether a member that responds offers a document."""
         return any(member.silent_since is None and path not in member.absent for member in self.members)
 
-    async def _read(self, path: str, read: Callable[[Any], _Value], age: float) -> list[_Value]:
+    async def _read(
+        self, path: str, read: Callable[[Any], _Value], age: float, seconds_max: float = SECONDS_MAX
+    ) -> list[_Value]:
         """Return one document of each member that has it."""
-        found = await asyncio.gather(*(member.read(Look(path, read, age)) for member in self.members))
+        looks = (member.read(Look(path, read, age, seconds_max=seconds_max)) for member in self.members)
+        found = await asyncio.gather(*looks)
         return [one for one in found if one is not None]
 
     def _add(self, admin: str, name: str, *, given: bool) -> None:

@@ -20,6 +20,7 @@ from proxy.logs import event
 from proxy.v1.bounds import RESPONSE_BYTES_MAX
 from proxy.v1.documents import Fleet, Status, fleet, status
 from proxy.v1.fields import DocumentError
+from proxy.v1.missing import missing_workers
 
 __all__ = ["Look", "Member", "MemberError", "new_client"]
 
@@ -29,6 +30,7 @@ LIST_SECONDS_MAX: Final = 15.0  # for 10,000 clients
 _IDLE_SECONDS_MAX: Final = 5.0  # the admin port closes a connection after 10
 _CACHED_MAX: Final = 64
 _PARSED_HERE_MAX: Final = 64 * 1024  # a larger document is parsed in a thread
+LACKS_SECONDS: Final = 30.0
 _LOAD_MAX: Final = 0.05  # a document is asked for no more than this part of the time that it takes
 _PROBLEM_CHARACTERS_MAX: Final = 200
 _Value = TypeVar("_Value")
@@ -99,6 +101,7 @@ class Member:
         self.failures = 0
         self.absent: set[str] = set()  # documents that its version does not offer
         self._client = client
+        self._missing: dict[str, tuple[float, tuple[str, ...]]] = {}  # by document, with the time
         self._broken: Look[Any] | None = None  # which was asked for when it fell silent
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
@@ -159,6 +162,9 @@ class Member:
         name = look.path.partition("?")[0]
         try:
             code, body = await asyncio.wait_for(self._get_again(look), look.seconds_max)
+            if code == HTTPStatus.SERVICE_UNAVAILABLE and (missing := _missing_of(body)):
+                self._note_missing(name, missing)
+                return None
             if code == HTTPStatus.NOT_FOUND:
                 if not body.lstrip().startswith(b"{"):  # a document says itself what it does not have
                     self.absent.add(name)
@@ -167,8 +173,11 @@ class Member:
                 raise MemberError(f"{name}: HTTP status {code}")
             self.absent.discard(name)
             if len(body) <= _PARSED_HERE_MAX:
-                return look.read(json.loads(body))
-            return await asyncio.to_thread(lambda: look.read(json.loads(body)))
+                missing, value = _parsed(look, body)
+            else:
+                missing, value = await asyncio.to_thread(_parsed, look, body)
+            self._note_missing(name, missing)
+            return value
         except TimeoutError:
             raise self._failed(look, f"no response within {look.seconds_max:g} s") from None
         except httpx.HTTPError as error:
@@ -178,6 +187,17 @@ class Member:
             raise self._failed(look, f"{name} is not Sluice's: {problem}") from None
         except MemberError as error:
             raise self._failed(look, str(error)) from None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Its workers whose clients it lacks, by the documents of the last LACKS_SECONDS."""
+        since = time.monotonic() - LACKS_SECONDS
+        found = (one for at, missing in self._missing.values() if at >= since for one in missing)
+        # By worker: how long it has been silent differs from document to document.
+        return tuple({one.partition("(")[0]: one for one in found}.values())
+
+    def _note_missing(self, name: str, missing: tuple[str, ...]) -> None:
+        self._missing[name] = time.monotonic(), missing
 
     async def _get_again(self, look: Look[Any]) -> tuple[int, bytes]:
         """Ask once more where the connection, kept since the last request, is gone."""
@@ -206,3 +226,17 @@ class Member:
             self.silent_since, self._broken = datetime.now(UTC), look
             event(LOG, logging.WARNING, "a member does not respond", admin=self.admin, reason=self.problem)
         return MemberError(self.problem)
+
+
+def _parsed(look: Look[_Value], body: bytes) -> tuple[tuple[str, ...], _Value]:
+    """Return the workers that a document lacks, and its value."""
+    content = json.loads(body)
+    return missing_workers(content), look.read(content)
+
+
+def _missing_of(body: bytes) -> tuple[str, ...]:
+    """Return the workers for whose lack there is no document; none if that is not the reason."""
+    try:
+        return missing_workers(json.loads(body)) if len(body) <= _PARSED_HERE_MAX else ()
+    except (DocumentError, ValueError, RecursionError):
+        return ()

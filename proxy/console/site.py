@@ -74,7 +74,8 @@ class Site:
         make = VIEWS[_PATHS[request.url.path]]
         try:
             view = await make(self._board, Asked.of(request.query_params))
-            return HTMLResponse(self._renderer.page(view), 200 if view.found else 404)
+            status = 200 if view.found else 404 if view.whole else 503
+            return HTMLResponse(self._renderer.page(view), status)
         except Exception:  # the edge of a request: Starlette's own handler has it logged once more
             LOG.exception("internal error: page %s", request.url.path)
             return PlainTextResponse("internal error: see the console's log\n", 500)
@@ -129,6 +130,7 @@ class Site:
                 "admin": member.admin,
                 "silent_since": None if member.silent_since is None else member.silent_since.isoformat(),
                 "problem": member.problem,
+                "missing": member.missing,
                 "failures": member.failures,
             }
             for member in self._board.members

@@ -16,7 +16,7 @@ from proxy.explain.parts import BROKER
 from proxy.v1.cause import SLOW_MS, WAITS_MIN, cause, heaviest, trouble
 from proxy.v1.detail import Detail
 from proxy.v1.documents import Broker, Client, Quota, RuleRow, waited
-from proxy.v1.merging import merge_connections, merge_neighbours, worst
+from proxy.v1.merging import merge_connections, merge_neighbours, merge_wants, worst
 
 __all__ = ["VIEWS", "View"]
 
@@ -46,6 +46,11 @@ class View(NamedTuple):
     values: Mapping[str, Any]
     side: tuple[str, ...] = ()
     found: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether all members, and all of their workers, have said what they know."""
+        return self.values["responding"] == len(self.values["members"]) and not self.values["lacking"]
 
 
 class TroubledClient(NamedTuple):
@@ -124,6 +129,7 @@ async def client(board: Board, asked: Asked) -> View:
             "connections": merge_connections(found),
             "connections_total": sum(one.connections_total for one in found),
             "neighbours": merge_neighbours(found, shared=board.shared),
+            "wants": merge_wants(found),
             "slow": next((broker for broker in brokers if _is_slow(first, broker)), None),
         },
     )
@@ -181,6 +187,7 @@ def _common(board: Board, asked: Asked) -> dict[str, Any]:
         "members": members,
         "responding": sum(member.responds and member.silent_since is None for member in members),
         "silent": [member for member in members if member.silent_since is not None],
+        "lacking": [m for m in members if m.silent_since is None and m.missing],
         "not_enforcing": [
             m for m in known if m.status and not m.status.enforcing and m.status.mode != "observe"
         ],
@@ -203,7 +210,7 @@ async def _troubled(
 ) -> list[TroubledClient]:
     """Return the clients with the most trouble, with their sentences."""
     chosen = [(one, cause(one, brokers)) for one in clients[:_TROUBLED_MAX]]
-    chosen = [(one, found) for one, found in chosen if found.kind != "calm"]
+    chosen = [(one, found) for one, found in chosen if found.kind not in ("calm", "over")]
     details = await asyncio.gather(
         *(board.client(one.user, one.client_id, asked.window) for one, _ in chosen)
     )

@@ -14,7 +14,9 @@ from quotas.sharing.lessee import Lessee
 __all__ = ["SHARES_SHOWN_MAX", "FleetFigures", "FleetMetrics"]
 
 SHARES_SHOWN_MAX: Final = 64  # keys, by name
-GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "version", "failed")
+GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "version", "unsigned", "failed")
+
+UNSIGNED: Final = ("claim", "ruling", "commit")
 
 
 class FleetFigures:
@@ -23,18 +25,22 @@ class FleetFigures:
     Attributes:
         reports: this member's reports, by result.
         received: reports and connections at the holder, by result.
+        ended: members and holders that this process has found to have ended, by sign.
         members: those that the holder has heard from within one lease; 0 at other members.
         holds: whether this member is the holder.
         disagreements: the number of facts in which members differ.
+        unsigned: what was ignored in the group: claims, rulings, commits.
         group_problem: why the group cannot be used, one of GROUP_CAUSES; "" if it can, or there is none.
     """
 
     def __init__(self) -> None:
         self.reports: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
         self.members = 0
         self.holds = False
         self.disagreements = 0
+        self.unsigned: Counter[str] = Counter()
         self.group_problem = ""
 
 
@@ -99,6 +105,13 @@ class FleetMetrics:
             ("cause",),
             [((cause,), float(cause == figures.group_problem)) for cause in GROUP_CAUSES],
         )
+        yield Family(
+            "sluice_fleet_unsigned",
+            "counter",
+            "What was ignored in the group that chooses the holder, since it is not signed with the fleet's secret",
+            ("what",),
+            [((what,), float(figures.unsigned[what])) for what in UNSIGNED],
+        )
         yield _counter(
             "sluice_fleet_reports", "Reports of this member to the holder, by result", figures.reports
         )
@@ -106,6 +119,14 @@ class FleetMetrics:
             "sluice_fleet_received_reports",
             "Reports and connections of members at the holder, by result",
             figures.received,
+        )
+
+        yield Family(
+            "sluice_fleet_ended",
+            "counter",
+            "Processes of the fleet that this member has found to have ended without a word, by sign",
+            ("sign",),
+            [((sign,), figures.ended[sign]) for sign in ("refused", "replaced", "holder")],
         )
 
     def _keys(self) -> list[str]:

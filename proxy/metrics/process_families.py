@@ -64,6 +64,12 @@ def _of_requests(stats: Stats) -> Iterator[Metric]:
         "kind",
     )
     yield _counter(
+        "sluice_own_refusals",
+        "Requests in which a client named a topic, group or transactional id of Sluice's own, by API",
+        stats.own_refusals,
+        "api",
+    )
+    yield _counter(
         "sluice_topics_would_reject",
         "Topics that would have been rejected if quotas were enforced",
         stats.topics_would_reject,

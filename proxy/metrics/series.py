@@ -7,6 +7,7 @@ without a bound; Kafka's brokers have none.
 """
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from itertools import islice
@@ -18,6 +19,7 @@ from quotas.engine import QuotaView
 OTHER: Final = "<other>"
 LABEL_CHARACTERS_MAX: Final = 200  # a client id may have 32,767
 PORTION: Final = 200  # clients visited at a time: about a millisecond
+_LOOKS_ESCAPED: Final = re.compile(r"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 STAY: Final = 2  # how many times heavier another client must be to take a series over
 
 
@@ -183,15 +185,30 @@ def rows_of(series_max: int, series_per_row: int = SERIES_PER_ROW, kinds: int = 
 
 
 def label(text: str) -> str:
-    """Make a label value of a client id: valid Unicode, bounded, and different for different client ids.
+    r"""Make a label value of a client id: printable, bounded, and different for different client ids.
+
+    What is not printable (control characters, marks of direction) is written as `\xhh`, `\uhhhh` or `\Uhhhhhhhh`. So is
+    a backslash that looks like the beginning of one of these; any other stays.
 
     >>> label("a" * 300)[-12:]
     'aaa~89971909'
+    >>> print(label("a\x1b[2J"), label(r"a\x1b[2J"), label(r"CORP\web"))
+    a\x1b[2J a\x5cx1b[2J CORP\web
     """
-    clean = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    if len(clean) <= LABEL_CHARACTERS_MAX:
+    clean = text[:LABEL_CHARACTERS_MAX]
+    if "\\" in clean:
+        clean = _LOOKS_ESCAPED.sub(r"\\x5c", clean)
+    if not clean.isprintable():
+        clean = "".join(c if c.isprintable() else _escaped(ord(c)) for c in clean)
+    if len(clean) <= LABEL_CHARACTERS_MAX and len(text) <= LABEL_CHARACTERS_MAX:
         return clean
-    return f"{clean[: LABEL_CHARACTERS_MAX - 9]}~{crc32(clean.encode()):08x}"
+    return f"{clean[: LABEL_CHARACTERS_MAX - 9]}~{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _escaped(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def portions(views: Iterable[QuotaView]) -> Iterator[list[QuotaView]]:

@@ -18,7 +18,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from proxy.channel import ANY_BROKER, ChannelSettings
 from proxy.clock import now_ms
 from proxy.config import ListenerOptions
-from proxy.errors import StartError
+from proxy.errors import StartError, system_reason
 from proxy.logs import event
 from proxy.net.arrival import Arrival, Peer, PortRequirements
 from proxy.net.by_address import address_of
@@ -73,7 +73,8 @@ class Listener:
         self._last_settings = _Last[ChannelSettings]()
         self._last_route = _Last[Route]()
         self._on_closed = self._ended  # one object in memory, not one for each connection
-        self._accept_failure = ""  # why accepts fail now
+        self._failures: dict[int, str] = {}  # by the broker behind the port: why it accepts nothing now
+        self._logged = ""  # the cause of these that was logged
         self._next_route: NextRoute = partial(self._route, ANY_BROKER)
         self._requirements = (
             PortRequirements(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
@@ -90,6 +91,12 @@ class Listener:
         for broker, sock in self._sockets.items():
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
 
+    def not_accepting(self) -> str:
+        """Return why ports of it accept no connection now; "" if all do."""
+        if not self._failures:
+            return ""
+        return f"listener {self._options.name!r} accepts no connection: {next(iter(self._failures.values()))}"
+
     def close(self) -> None:
         """Accept the connections that already wait, then stop listening."""
         for broker, sock in self._sockets.items():
@@ -97,6 +104,7 @@ class Listener:
             self._shared.loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
+        self._failures.clear()
 
     def _accept(self, broker: int) -> None:
         sock = self._sockets[broker]
@@ -104,15 +112,14 @@ class Listener:
             try:
                 client, address = sock.accept()
             except (BlockingIOError, InterruptedError):
+                self._accepts(broker)
                 return
             except ConnectionAbortedError:
                 continue
             except OSError as error:
                 self._out_of_descriptors(broker, sock, error)
                 return
-            if self._accept_failure:
-                self._accept_failure = ""
-                event(logger, logging.INFO, "accepting again", listener=self._options.name)
+            self._accepts(broker)
             try:
                 self._handle_accepted(client, address, broker)
             except Exception as error:
@@ -220,8 +227,9 @@ class Listener:
         """Pause the port for a moment: connections stay in its queue."""
         cause = "descriptors" if error.errno in _NO_DESCRIPTOR else "accept"
         self._shared.stats.refused[cause] += 1
-        if cause != self._accept_failure:  # logged once, whatever the number of ports and pauses
-            self._accept_failure = cause
+        self._failures[broker] = system_reason(error)
+        if cause != self._logged:  # logged once, whatever the number of ports and pauses
+            self._logged = cause
             event(
                 logger,
                 logging.WARNING,
@@ -237,6 +245,13 @@ class Listener:
     def _listen_again(self, broker: int, sock: socket.socket) -> None:
         if self._sockets.get(broker) is sock:
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
+            self._accept(broker)  # without a connection in its queue, too: only this tells whether it could
+
+    def _accepts(self, broker: int) -> None:
+        """Note that nothing keeps this port from accepting."""
+        if self._failures.pop(broker, "") and not self._failures:
+            self._logged = ""
+            event(logger, logging.INFO, "accepting again", listener=self._options.name)
 
 
 class _Last(Generic[T]):

@@ -11,16 +11,18 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from commandline.printable import printable
 from proxy.errors import SluiceError
 from proxy.top.page import MemberState, Page, merge
 from proxy.v1.documents import brokers, clients, status
 from proxy.v1.fields import DocumentError
 from proxy.v1.members import merge_verdicts, read_verdict
+from proxy.v1.missing import lacks, missing_workers
 from proxy.v1.verdict import verdict
 
 __all__ = ["SECONDS_MAX", "Members", "Read", "ReadAll"]
 
-SECONDS_MAX: Final = 5.0  # for all members together
+SECONDS_MAX: Final = 6.0  # for all members together
 Document = Mapping[str, Any]
 Read = Callable[[str, str], Document]
 ReadAll = Callable[[Sequence[str], str], Mapping[str, Document | SluiceError]]
@@ -71,7 +73,7 @@ class Members:
         """Return the verdict of a client as lines, of all members that respond."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         found = []
-        problems = []
+        problems = [f"{one.admin} does not respond" for one in self._members if one.state.problem]
         names = {one.admin: one.state.name for one in self._members if not one.state.problem}
         for admin, content in self._read_all(tuple(names), path).items():
             if isinstance(content, SluiceError):
@@ -79,11 +81,14 @@ class Members:
             elif "error" not in content:
                 try:
                     found.append(read_verdict(names[admin], content))
+                    if missing := missing_workers(content):
+                        problems.append(lacks(names[admin], missing))
                 except DocumentError as error:
                     problems.append(f"{admin}: {error}")
         if not found:
-            return problems or ["not seen in this window"]
-        return list(verdict(merge_verdicts(found, ())))
+            return [printable(problem) for problem in problems] or ["not seen in this window"]
+        said = [printable(problem) for problem in problems]
+        return [*verdict(merge_verdicts(found, ())), *(["", *said] if said else [])]
 
     def _latest(self, one: _Asked, window: int) -> MemberState:
         if not one.done.is_set():
@@ -98,8 +103,11 @@ class Members:
         try:
             shown = status(self._read(one.admin, "/v1/status"))
             name = shown.member or one.admin
-            found = clients(self._read(one.admin, f"/v1/clients?window={window}"), name)
-            latest = MemberState(one.admin, shown, found, brokers(self._read(one.admin, "/v1/brokers")), "")
+            lists = self._read(one.admin, f"/v1/clients?window={window}")
+            found = clients(lists, name)
+            times = self._read(one.admin, "/v1/brokers")
+            missing = tuple(dict.fromkeys((*missing_workers(lists), *missing_workers(times))))
+            latest = MemberState(one.admin, shown, found, brokers(times), "", missing)
         except (SluiceError, DocumentError) as error:
             latest = MemberState(one.admin, None, None, (), str(error))
         finally:

@@ -8,6 +8,7 @@ from commandline.amounts import count
 from commandline.printable import printable
 from proxy.v1.documents import Broker, ClientList, Status
 from proxy.v1.merging import merge_brokers, merge_clients, one_budget
+from proxy.v1.missing import lacks
 
 __all__ = ["WINDOWS", "MemberState", "Page", "heading", "merge", "warnings"]
 
@@ -21,6 +22,7 @@ class MemberState(NamedTuple):
     Args:
         admin: its admin port, as given.
         problem: why it says nothing; else "".
+        missing: its workers whose clients it lacks.
     """
 
     admin: str
@@ -28,6 +30,7 @@ class MemberState(NamedTuple):
     clients: ClientList | None
     brokers: tuple[Broker, ...]
     problem: str
+    missing: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,14 +67,17 @@ def heading(page: Page) -> str:
 
 
 def warnings(page: Page) -> Iterator[str]:
-    """Yield what an operator must not miss: quotas that are not enforced, members that are silent."""
+    """Yield what an operator must not miss: quotas that are not enforced, members and workers that are silent."""
     for one in page.members:
         name = printable(one.name)
         if one.problem:
             yield f"{name} does not respond: {printable(one.problem)[:_PROBLEM_CHARACTERS_MAX]}"
-        elif one.status is None:
             continue
-        elif not one.status.enforcing and one.status.switched:
+        if one.missing:
+            yield printable(lacks(one.name, one.missing))
+        if one.status is None:
+            continue
+        if not one.status.enforcing and one.status.switched:
             yield f"{name}: enforcement is OFF since {printable(one.status.switched)}"
         elif not one.status.enforcing:
             yield f"{name}: quotas are NOT enforced"

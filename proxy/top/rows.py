@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from proxy.top.page import Page
-from proxy.v1.cause import amount_of, cause, heaviest, trouble
+from proxy.v1.cause import amount_of, cause, heaviest, is_over, trouble
 from proxy.v1.documents import Client, Quota, waited
 
 __all__ = ["COLUMNS", "Chosen", "Row", "choose", "limit_text", "rows"]
@@ -93,4 +93,7 @@ def limit_text(row: Row) -> str:
     """Return the client's rate of its limit."""
     if row.limit is None:
         return "-"
-    return f"{amount_of(row.limit.kind, row.limit.rate)} of {amount_of(row.limit.kind, row.limit.value)}"
+    over = ", over" if is_over(row.limit) else ""
+    return (
+        f"{amount_of(row.limit.kind, row.limit.rate)} of {amount_of(row.limit.kind, row.limit.value)}{over}"
+    )

@@ -34,6 +34,7 @@ _STYLES: Final = {
     "broker": "magenta",
     "client": "cyan",
     "sluice": "blue",
+    "over": "yellow",
 }
 
 

@@ -56,6 +56,7 @@ def document(page: Page, chosen: Chosen) -> dict[str, Any]:
                 "admin": one.admin,
                 "name": one.name,
                 "problem": one.problem,
+                "missing": list(one.missing),
                 "mode": one.status.mode if one.status else None,
                 "enforcing": one.status.enforcing if one.status else None,
             }

@@ -3,6 +3,7 @@
     bounds      how much of a member is read
     fields      JSON of members -> typed values, or a DocumentError
     documents   the documents of /v1 as values
+    missing     the workers that a document lacks
     detail      /v1/client as a value
     merging     rows of several members -> rows of clients
     members     /v1/client of several members -> one document

@@ -11,12 +11,23 @@ from proxy.explain.amounts import amount
 from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE
 from proxy.v1.documents import Broker, Client, Quota, Rule, waited
 
-__all__ = ["PART_NAMES", "SLOW_MS", "Cause", "amount_of", "cause", "heaviest", "limit_text", "trouble"]
+__all__ = [
+    "PART_NAMES",
+    "SLOW_MS",
+    "Cause",
+    "amount_of",
+    "cause",
+    "heaviest",
+    "is_over",
+    "limit_text",
+    "trouble",
+]
 
 WAITS_MIN: Final = 0.01
 _KINDS: Final = frozenset(("produce", "fetch", "topic", "request", "mutation", "connection", "replication"))
 _MOSTLY: Final = 0.5
 _SLUICE_MIN: Final = 0.2
+_OVER_MIN: Final = 1.1  # of a limit
 SLOW_MS: Final = 100.0  # a broker's p99
 PART_NAMES: Final = {
     "held": "held before its payload is read",
@@ -33,7 +44,7 @@ class Cause(NamedTuple):
     """A cause.
 
     Args:
-        kind: quota, observed, broker, client, sluice, or calm.
+        kind: quota, observed, broker, client, sluice, over (a limit, without waiting), or calm.
         part: of the time that is meant.
     """
 
@@ -58,6 +69,9 @@ def cause(client: Client, brokers: Sequence[Broker]) -> Cause:
         return Cause("client", "slow client: reads or sends slowly", times[CLIENT])
     if times[SLUICE] >= _SLUICE_MIN:
         return Cause("sluice", "its requests are in Sluice", times[SLUICE])
+    limit = heaviest(client)
+    if limit is not None and is_over(limit):
+        return Cause("over", f"over its {limit.kind} quota, and hardly waits", 0.0)
     return _calm(times)
 
 
@@ -70,7 +84,7 @@ def _calm(times: Sequence[float]) -> Cause:
 
 
 def trouble(client: Client, brokers: Sequence[Broker]) -> float:
-    """Sort key: clients that wait for a quota, then those with another cause, then the busiest."""
+    """Sort key: clients that wait for a quota, those with another cause, those over a limit, then the busiest."""
     found = cause(client, brokers)
     rank = {"quota": 2.0, "observed": 2.0, "calm": 0.0}.get(found.kind, 1.0)
     return rank + (found.part if rank else 1 - client.times[IDLE]) / 1.001
@@ -90,6 +104,11 @@ def amount_of(kind: str, value: float) -> str:
     ('2.0 MB/s', '2.5')
     """
     return amount(kind, value) if kind in _KINDS else f"{value:g}"
+
+
+def is_over(quota: Quota) -> bool:
+    """Whether the client's own rate is above the limit, and not only by what windows and bursts make of it."""
+    return quota.rate > _OVER_MIN * quota.value
 
 
 def heaviest(client: Client) -> Quota | None:

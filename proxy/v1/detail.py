@@ -1,7 +1,9 @@
 """`/v1/client` (docs/api.md) as a value. Pure."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from proxy.explain.wants import Demand
 from proxy.v1.documents import Broker, Rule, broker_of, rule_of, times_of
 from proxy.v1.fields import Fields
 
@@ -11,6 +13,7 @@ CONNECTIONS_MAX: Final = 100
 NEIGHBOURS_MAX: Final = 20
 _WAITS_MAX: Final = 50
 _TIMES_MAX: Final = 8
+_KINDS_MAX: Final = 8
 
 
 class Connection(NamedTuple):
@@ -52,7 +55,11 @@ class Wait(NamedTuple):
 
 
 class Wants(NamedTuple):
-    """The most that the client would take; `waits`: seconds of each minute at most, by the limit's multiple."""
+    """The rate that the client would take, or with `at_least` the highest that was seen.
+
+    Args:
+        waits: the seconds of each minute that it would wait at most, by the limit's multiple; empty if not known.
+    """
 
     rate: float
     at_least: bool
@@ -61,7 +68,11 @@ class Wants(NamedTuple):
 
 
 class Detail(NamedTuple):
-    """One client at one member."""
+    """One client at one member.
+
+    Args:
+        demands: by key of quotas; of a version without them empty.
+    """
 
     member: str
     user: str
@@ -73,6 +84,7 @@ class Detail(NamedTuple):
     waits: tuple[Wait, ...]
     neighbours: tuple[Neighbour, ...]
     wants: Wants | None
+    demands: Mapping[str, Demand]
     broker: Broker | None
     broker_ms: float | None
     connections: tuple[Connection, ...]
@@ -104,6 +116,7 @@ def detail(content: object, member: str) -> Detail:
             for one in fields.many("neighbours", NEIGHBOURS_MAX)
         ),
         _wants(fields.one("wants")),
+        _demands(fields.one("demand")),
         None if broker is None else broker_of(broker),
         fields.number("broker_ms_per_request", None),
         tuple(_connection(one, member) for one in fields.many("connections", CONNECTIONS_MAX)),
@@ -121,6 +134,17 @@ def _wants(found: Fields | None) -> Wants | None:
         else tuple((name, waits.amount(name)) for name in list(waits.content)[:_TIMES_MAX])
     )
     return Wants(found.amount("rate"), found.flag("at_least"), found.text("assumed"), rows)
+
+
+def _demands(found: Fields | None) -> Mapping[str, Demand]:
+    if found is None:
+        return {}
+    some = ((key, found.one(key)) for key in list(found.content)[:_KINDS_MAX])
+    return {
+        key: Demand(one.amount("taken"), one.amount("highest"), one.number("most", None))
+        for key, one in some
+        if one is not None
+    }
 
 
 def _connection(one: Fields, member: str) -> Connection:

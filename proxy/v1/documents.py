@@ -56,6 +56,7 @@ class Quota(NamedTuple):
 
     Args:
         part: of the budget's use that is this client's.
+        shared_by: whose clients share the budget: client (none but this one), user, client_id, or all; "" if unknown.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Quota(NamedTuple):
     value: float
     rate: float
     part: float | None
+    shared_by: str = ""
 
 
 class Client(NamedTuple):
@@ -229,6 +231,7 @@ def _quota(one: Fields) -> Quota:
         one.amount("value"),
         one.amount("rate"),
         one.number("part", None),
+        one.text("shared_by"),
     )
 
 

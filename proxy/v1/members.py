@@ -1,8 +1,9 @@
 """`/v1/client` of several members, made one document. Pure.
 
-The client is shown by the member whose connection of it waits longest: `time`, `rule`, `wants`, `predicted`, `broker`,
-`sluice` and the first sentence are that member's. What can be added up is of all members: connections, brokers, waits,
-neighbours, and the time of all connections, in which a member counts with its connections' seconds.
+The client is shown by the member whose connection of it waits longest: `time`, `rule`, `predicted`, `broker`, `sluice`
+and the first sentence are that member's. What can be added up is of all members: connections, brokers, waits,
+neighbours, what it takes and asks for, and the time of all connections, in which a member counts with its connections'
+seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +11,14 @@ from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
 from commandline.amounts import count
-from proxy.explain.amounts import part_text
+from proxy.explain.amounts import amount, part_text
 from proxy.explain.parts import NAMES
-from proxy.v1.detail import CONNECTIONS_MAX, Detail, detail
+from proxy.explain.wants import Demand
+from proxy.v1.detail import CONNECTIONS_MAX, Detail, Wants, detail
 from proxy.v1.documents import BROKERS_MAX, times_of, waited
 from proxy.v1.fields import DocumentError, Fields
-from proxy.v1.merging import connection_order, merge_neighbours, worst
+from proxy.v1.merging import connection_order, merge_neighbours, merge_wants, merged_demands, worst
+from proxy.v1.missing import missing_of_members
 from proxy.v1.verdict import verdict
 
 __all__ = ["MemberVerdict", "merge_verdicts", "read_verdict"]
@@ -72,15 +75,20 @@ def merge_verdicts(found: Sequence[MemberVerdict], missing: Sequence[str]) -> di
     chosen = next(one for one in found if one.seen is first)
     document = {**chosen.document, "members": [_member(one.seen) for one in found]}
     document["members_missing"] = list(missing)
+    document["missing"] = missing_of_members((one.admin, one.document) for one in found)
     if len(found) == 1:
         return document
     weighted = _weighted(found)
-    document["sentence"] = f"{first.sentence} {_spread([one.seen for one in found])}"
+    details = [one.seen for one in found]
+    asked = merge_wants(details)
+    document["sentence"] = " ".join(filter(None, (first.sentence, _spread(details), _asks(first, asked))))
+    document["wants"] = None if asked is None else _wants_document(asked)
+    document["demand"] = {key: _demand_document(one) for key, one in merged_demands(details).items()}
     document["time_of_all_connections"] = _parts(
         [sum(one.weight * one.seen.all_times[part] for one in weighted) for part in range(len(NAMES))]
     )
     document["waits"] = _waits(weighted)
-    document["neighbours"] = [one._asdict() for one in merge_neighbours([one.seen for one in found])]
+    document["neighbours"] = [one._asdict() for one in merge_neighbours(details)]
     document["brokers"] = _brokers(one.document for one in found)
     document["connections"] = _connections(found)
     document["connections_total"] = sum(one.seen.connections_total for one in found)
@@ -108,6 +116,34 @@ def _spread(found: Sequence[Detail]) -> str:
         left = order[_NAMED_MAX:]
         named.append(f"{sum(one.connections_total for one in left)} at {count(len(left), 'other')}")
     return f"It has connections at {len(found)} members: {', '.join(named)}."
+
+
+def _asks(first: Detail, asked: Wants | None) -> str:
+    """Say what the client asks for at all members; "" if it waits for no quota with a rate."""
+    if first.rule is None or first.rule.key not in first.demands:
+        return ""
+    if asked is None:
+        return "How much it asks for at all of them together is not known."
+    rate = amount(first.rule.kind, asked.rate)
+    if asked.at_least:
+        return (
+            f"It took up to {rate} in that time; how much it asks for at all of them together is not known."
+        )
+    return f"At all of them together it asks for at most about {rate}."
+
+
+def _wants_document(asked: Wants) -> Document:
+    return {
+        "rate": round(asked.rate, 3),
+        "at_least": asked.at_least,
+        "assumed": asked.assumed,
+        "wait_seconds_per_minute": dict(asked.waits) or None,
+    }
+
+
+def _demand_document(demand: Demand) -> Document:
+    most = None if demand.most is None else round(demand.most, 3)
+    return {"taken": round(demand.taken, 3), "highest": round(demand.highest, 3), "most": most}
 
 
 def _weighted(found: Sequence[MemberVerdict]) -> list[_Weighted]:

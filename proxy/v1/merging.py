@@ -5,10 +5,11 @@ limit is one budget for all members, so rates beside it are added up. Members th
 is then that of the member where it is highest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.explain.parts import IDLE
-from proxy.v1.detail import CONNECTIONS_MAX, NEIGHBOURS_MAX, Connection, Detail, Neighbour
+from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, merge_demands, wants
+from proxy.v1.detail import CONNECTIONS_MAX, NEIGHBOURS_MAX, Connection, Detail, Neighbour, Wants
 from proxy.v1.documents import Broker, Client, ClientList, Quota, RuleRow, waited
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "merge_connections",
     "merge_neighbours",
     "merge_rules",
+    "merge_wants",
+    "merged_demands",
     "one_budget",
     "worst",
 ]
@@ -135,6 +138,32 @@ def merge_neighbours(details: Sequence[Detail], *, shared: bool = True) -> tuple
             rates[name] = rates.get(name, 0.0) + neighbour.rate
     order = sorted(rates.items(), key=lambda item: item[1], reverse=True)
     return tuple(Neighbour(*name, rate) for name, rate in order[:NEIGHBOURS_MAX])
+
+
+def merged_demands(details: Sequence[Detail]) -> Mapping[str, Demand]:
+    """Return what the client takes and would take at all members together, by key of quotas."""
+    keys = dict.fromkeys(key for one in details for key in one.demands)
+    return {key: merge_demands(one.demands.get(key, NO_DEMAND) for one in details) for key in keys}
+
+
+def merge_wants(details: Sequence[Detail]) -> Wants | None:
+    """Return what the client asks for at all members together, of the rule that it waits for most.
+
+    Its waits with another limit are those of the member where they are longest.
+    """
+    rule = worst(details).rule
+    if rule is None:
+        return None
+    own = next((one.wants for one in details if one.wants is not None), None)
+    found = wants(merged_demands(details).get(rule.key, NO_DEMAND), rule.value or 0.0, waited=0.0)
+    if found is None:
+        return None
+    waiting = [one.wants for one in details if one.rule is not None and one.rule.key == rule.key]
+    rows: dict[str, float] = {}
+    if not found.at_least and all(one is not None and one.waits for one in waiting):
+        for times, seconds in (row for one in waiting if one is not None for row in one.waits):
+            rows[times] = max(rows.get(times, 0.0), seconds)
+    return Wants(found.rate, found.at_least, own.assumed if own else ASSUMED, tuple(rows.items()))
 
 
 def _sum(one: Client, other: Client, *, shared: bool) -> Client:

@@ -39,13 +39,15 @@ def verdict(document: Document) -> Iterator[str]:
     rule = document["rule"]
     if rule is not None:
         yield ""
-        yield from _rule(document, rule)
+        yield from _rule(rule)
+        if document["wants"] is not None or rule["key"] in document.get("demand", {}):
+            yield from _wants(rule["kind"], document["wants"])
     predicted = document["predicted"]
     if predicted is not None:
         yield ""
         part = f"{predicted['throttled_part']:.0%}"
         yield f"if quotas were enforced, it would wait {part} of its time ({predicted['assumed']})"
-        yield from _rule(document, predicted["rule"])
+        yield from _rule(predicted["rule"])
     if document["neighbours"]:
         kind = rule["kind"] if rule else "produce"
         yield ""
@@ -56,18 +58,29 @@ def verdict(document: Document) -> Iterator[str]:
     yield from _connections(document["connections"], document["connections_total"])
 
 
-def _rule(document: Document, rule: Document) -> Iterator[str]:
+def _rule(rule: Document) -> Iterator[str]:
     kind = rule["kind"]
     enforced = "enforced" if rule["enforced"] else "not enforced"
     yield f"rule: {rule['key']} {amount(kind, rule['value'])} of {printable(rule['entity'])}, {enforced}"
     if rule["set_by"]:
         yield f"  set by {printable(rule['set_by'])}{' at ' + rule['set_at'] if rule['set_at'] else ''}"
-    wants = document["wants"]
-    if wants is not None:
-        about = "more than" if wants["at_least"] else "at most about"
-        yield f"asks for {about} {amount(kind, wants['rate'])}, if {wants['assumed']}"
-        for times, seconds in wants["wait_seconds_per_minute"].items():
-            yield f"  with {times} times the limit it waits at most {duration(seconds)} of each minute"
+
+
+def _wants(kind: str, wants: Document | None) -> Iterator[str]:
+    """Yield what it asks for, and what it would wait with another limit, as far as that is known."""
+    if wants is None:
+        yield "how much it asks for is not known, nor what it would wait with another limit"
+        return
+    if wants["at_least"]:
+        yield f"took up to {amount(kind, wants['rate'])}; how much more it asks for is not known"
+    else:
+        yield f"asks for at most about {amount(kind, wants['rate'])}, if {wants['assumed']}"
+    waits = wants["wait_seconds_per_minute"]
+    if waits is None:
+        yield "  what it would wait with another limit is not known"
+        return
+    for times, seconds in waits.items():
+        yield f"  with {times} times the limit it waits at most {duration(seconds)} of each minute"
 
 
 def _connections(connections: Sequence[Document], total: int) -> Iterator[str]:

@@ -4,9 +4,10 @@ The limit is the process's own (RLIMIT_NOFILE); the broker is scripted.
 """
 
 import contextlib
+import http.client
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,36 @@ def sluice(tmp_path: Path) -> Iterator[SluiceProcess]:
         yield process
 
 
-def opened(sluice: SluiceProcess, stack: contextlib.ExitStack, first: bytes = b"") -> None:
+def opened(
+    sluice: SluiceProcess, stack: contextlib.ExitStack, first: bytes, meanwhile: Callable[[], object]
+) -> None:
     """Connect more clients than there are descriptors for; each sends this at once."""
-    for _ in range(CLIENTS):
+    for number in range(CLIENTS):
+        if number % 10 == 0:
+            meanwhile()  # a connection to the admin port is closed when it has been idle for 5 s
         sock = stack.enter_context(socket.socket())
         sock.settimeout(1)
         with contextlib.suppress(OSError):  # closed at once, or left in the listener's queue
             sock.connect((HOST, sluice.ports.bootstrap))
             sock.sendall(first)
+
+
+@contextlib.contextmanager
+def probing(sluice: SluiceProcess) -> Iterator[Callable[[], tuple[int, str]]]:
+    """Ask for /readyz over one connection, as long as it is open: without descriptors another is closed at once."""
+    connection = http.client.HTTPConnection(HOST, sluice.ports.admin, timeout=10)
+
+    def probe() -> tuple[int, str]:
+        try:
+            connection.request("GET", "/readyz")
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            return 0, "closed"
+
+    with contextlib.closing(connection):
+        yield probe
 
 
 @one_process("each has its own descriptors, and the largest number is shown")
@@ -55,17 +78,25 @@ def opened(sluice: SluiceProcess, stack: contextlib.ExitStack, first: bytes = b"
 def test_process_without_descriptors_serves_open_connections_and_recovers(
     sluice: SluiceProcess, first: bytes
 ) -> None:
-    with wired((HOST, sluice.ports.bootstrap)) as neighbour:
+    with wired((HOST, sluice.ports.bootstrap)) as neighbour, probing(sluice) as probe:
         neighbour.ask(message(METADATA, 9, topics=[]))
+        assert probe() == (200, "ready\n")
         before = sluice.descriptors()
         with contextlib.ExitStack() as stack:
-            opened(sluice, stack, first)
+            opened(sluice, stack, first, probe)
             until(lambda: sluice.descriptors() >= DESCRIPTORS - 3, "no descriptor is left")
+            if not first:
+                until(lambda: probe()[0] != 200, "it says that it is not ready")
+            seen = set()
             busy = cpu_seconds(sluice.process_id)
             began = time.monotonic()
             while time.monotonic() - began < 2:
                 assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
+                seen.add(probe())
                 time.sleep(0.05)
+            if not first:  # else clients are closed for want of a broker, and others accepted
+                said = "not ready: listener 'clients' accepts no connection: Too many open files\n"
+                assert seen <= {(503, said), (0, "closed")}
             # A listener that tried to accept all the time would take a whole core.
             assert cpu_seconds(sluice.process_id) - busy < 1.0
             assert sluice.alive()

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, ClientTable
+from proxy.explain.seen import Missing
 from quotas.engine import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0, broker=1)
@@ -99,6 +100,32 @@ def test_rows_are_bounded_and_the_same_in_portions() -> None:
 
 def test_page_says_when_nothing_is_enforced() -> None:
     assert "Over a quota now, and not throttled, since nothing is enforced: 1." in body(VIEW, enforcing=False)
+
+
+HOSTILE = "\x1b[2J\u202ea<b>"
+SHOWN = r"\x1b[2J\u202ea"
+
+
+def test_control_and_direction_characters_are_written_out_on_both_pages() -> None:
+    found = ClientTable()
+    found.count([VIEW._replace(client_id=HOSTILE, user=HOSTILE)])
+    page = found.page(True, HOSTILE).body.decode()
+    assert rows(page)[0][:2] == [f"{SHOWN}&lt;b&gt;"] * 2
+    assert f"<strong>{SHOWN}&lt;b&gt;</strong>" in page
+    for text in (page, found.text(True, HOSTILE).body.decode()):
+        assert SHOWN in text
+        assert text.replace("\n", "").isprintable()
+
+
+def test_missing_workers_are_named_on_top_of_both_pages() -> None:
+    part = ClientTable().part()
+    assert "missing" not in ClientTable.merge([part, part]).page(True).body.decode()
+    found = ClientTable.merge([part], (Missing(1, "silent for 3 s"), Missing(3, "it does not run")))
+    said = (
+        "workers 1 (silent for 3 s), 3 (it does not run) are missing: clients connected to them are not shown"
+    )
+    assert found.text(True).body.decode().startswith(f"{said}\n")
+    assert f"<h1>Clients</h1><p><strong>{said}</strong></p>" in found.page(True).body.decode()
 
 
 def test_row_says_how_long_a_client_would_be_throttled() -> None:

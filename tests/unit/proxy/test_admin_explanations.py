@@ -10,7 +10,7 @@ from proxy.admin.http import RefusedError
 from proxy.explain import parts
 from proxy.explain.explanation import Origin
 from proxy.explain.report import ClientReport, ConnectionReport, brokers_of
-from proxy.explain.seen import Query, Seen
+from proxy.explain.seen import Missing, Query, Seen
 from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions
@@ -33,15 +33,18 @@ class Source:
     def __init__(self, *clients: ClientReport) -> None:
         self.clients = clients
         self.asked: list[Query] = []
+        self.missing: tuple[Missing, ...] = ()
 
     async def seen(self, query: Query) -> Seen:
         self.asked.append(query)
         found = [
-            one for one in self.clients if query.client is None or query.client == (one.user, one.client_id)
+            one
+            for one in self.clients
+            if query.client in (None, (one.user, one.client_id)) and query.client_id in (None, one.client_id)
         ]
         watch = Watch()
         watch.latencies.add(2, 3_000_000, 0)
-        return Seen(tuple(found), {}, tuple(brokers_of(watch, query.window, 0)))
+        return Seen(tuple(found), {}, tuple(brokers_of(watch, query.window, 0)), missing=self.missing)
 
 
 async def page(
@@ -103,8 +106,44 @@ async def test_without_a_user_the_client_that_waits_longest_is_meant() -> None:
 @pytest.mark.parametrize("query", ["client_id=b", "client_id=a&user=bob"])
 async def test_client_that_was_not_seen(query: str) -> None:
     status, document = await page(Source(client("a", "ann")), "/v1/client", query)
-    assert status == 404
+    assert (status, document["missing"]) == (404, [])
     assert "was seen" in document["error"]
+
+
+LATE = Missing(2, "no response within 4 s")
+
+
+@pytest.mark.parametrize("path", ["/v1/clients", "/v1/rules", "/v1/brokers"])
+async def test_document_says_which_workers_it_lacks(path: str) -> None:
+    source = Source(client("a"))
+    assert (await page(source, path))[1]["missing"] == []
+    source.missing = (LATE,)
+    status, document = await page(source, path)
+    assert (status, document["missing"]) == (200, [{"worker": 2, "problem": "no response within 4 s"}])
+
+
+@pytest.mark.parametrize("query", ["client_id=a", "client_id=a&user=ann"])
+async def test_client_that_is_known_in_part(query: str) -> None:
+    source = Source(client("a", "ann"))
+    source.missing = (LATE,)
+    status, document = await page(source, "/v1/client", query)
+    assert (status, document["client_id"], document["missing"]) == (200, "a", [LATE._asdict()])
+
+
+@pytest.mark.parametrize("query", ["client_id=b", "client_id=a&user=bob"])
+async def test_client_that_a_missing_worker_may_have_is_not_unknown(query: str) -> None:
+    source = Source(client("a", "ann"))
+    source.missing = (LATE,)
+    status, document = await page(source, "/v1/client", query)
+    assert (status, document["missing"]) == (503, [LATE._asdict()])
+    assert document["error"].endswith("was seen, which is not certain: workers are missing")
+
+
+async def test_client_is_looked_for_by_its_client_id_without_a_look_at_all_rates() -> None:
+    source = Source(client("a", "ann"))
+    await page(source, "/v1/client", "client_id=a")
+    assert source.asked == [Query(MINUTE, client_id="a"), Query(MINUTE, ("ann", "a"))]
+    assert not any(query.of_all for query in source.asked)
 
 
 async def test_rules_with_their_clients() -> None:
@@ -131,6 +170,7 @@ async def test_brokers() -> None:
     assert source.asked == [Query(MINUTE, brokers_only=True)]
     assert document == {
         "enforcing": True,
+        "missing": [],
         "brokers": [
             {
                 "broker": 2,

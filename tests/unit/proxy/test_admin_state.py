@@ -15,8 +15,10 @@ from proxy.config import AdminOptions, Network
 from proxy.enforcement import Switched
 from proxy.events import Events
 from proxy.events.kinds import By, broker_lost
+from proxy.explain.seen import Missing
 
-FACTS = Facts("1.2.3", "gw-1", "enforce", True, "kip13", "broker", 2, "")
+MISSING = (Missing(2, "it does not run"),)
+FACTS = Facts("1.2.3", "gw-1", "enforce", True, "kip13", "broker", 2, "", MISSING)
 
 
 class Switch:
@@ -76,6 +78,7 @@ def test_status_says_what_runs() -> None:
         "scope": "broker",
         "workers": 2,
         "ready": "",
+        "missing": [{"worker": 2, "problem": "it does not run"}],
         "switched": None,
     }
 
@@ -89,6 +92,7 @@ def test_events_are_paged_by_id() -> None:
     assert [one["broker"] for one in found["events"]] == [2, 3]
     assert (found["last"], found["lost"], found["left_out"]) == (5, 0, {})
     assert found["run"] == rig.events.run
+    assert found["missing"] == [{"worker": 2, "problem": "it does not run"}]
     assert [one["id"] for one in rig.get("/v1/events?limit=1")["events"]] == [5]
 
 
@@ -151,6 +155,46 @@ def test_request_from_elsewhere_switches_nothing(headers: tuple[str, ...], peer:
         rig.post("enforcing=false", *headers, peer=peer)
     assert caught.value.status == 403
     assert rig.switch.on
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"),
+        *("X-Original-Host", "X-Original-URL", "X-Rewrite-URL", "X-ProxyUser-Ip", "CF-Connecting-IP"),
+        *("True-Client-IP", "X-Client-IP", "X-Cluster-Client-IP", "Fastly-Client-IP", "X-Request-Id"),
+        *("X-Amzn-Trace-Id", "traceparent", "X-Envoy-Internal", "A-Header-That-Is-Not-Known-Yet", "Cookie"),
+    ],
+)
+def test_header_that_no_command_sends_is_refused_and_named(name: str) -> None:
+    rig = Rig()
+    with pytest.raises(RefusedError, match=f"not for browsers and proxies: {name.lower()} is refused"):
+        rig.post("enforcing=false", ACTION, f"{name}: 127.0.0.1")
+    assert rig.switch.on
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("User-Agent: curl/8.5.0", "Accept: */*"),
+        (
+            "Accept-Encoding: identity",
+            "Content-Length: 0",
+            "User-Agent: Python-urllib/3.12",
+            "Connection: close",
+        ),
+        ("User-Agent: Wget/1.21", "Accept: */*", "Connection: Keep-Alive", "Content-Length: 0"),
+        ("Content-Type: application/x-www-form-urlencoded",),
+    ],
+    ids=["curl", "sluice enforcement", "wget", "content type"],
+)
+def test_headers_that_commands_send_are_no_obstacle(headers: tuple[str, ...]) -> None:
+    assert Rig().post("enforcing=false", ACTION, *headers)["changed"]
+
+
+def test_http_1_0_as_nginx_speaks_it_to_what_is_behind_it_is_refused() -> None:
+    request = parse(f"POST /v1/enforcement HTTP/1.0\r\nHost: localhost\r\n{ACTION}\r\n\r\n".encode())
+    assert request.relayed == "HTTP/1.0"
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])

@@ -63,7 +63,18 @@ def test_document_of_one_member_is_as_it_was() -> None:
         **one,
         "members": [{"admin": "gw-1", "connections_total": 1, "time": times(muted=0.5)}],
         "members_missing": ["gw-2"],
+        "missing": [],
     }
+
+
+def test_missing_workers_are_those_of_all_members_with_their_member() -> None:
+    late = {"worker": 2, "problem": "no response within 4 s"}
+    one = client([connection("a", 60, muted=0.5)]) | {"missing": [late]}
+    other = client([connection("b", 60)]) | {"missing": [{"worker": 1, "problem": "it does not run"}]}
+    assert merged(one, other)["missing"] == [
+        {"member": "gw-1", **late},
+        {"member": "gw-2", "worker": 1, "problem": "it does not run"},
+    ]
 
 
 def test_client_is_shown_by_the_member_where_it_waits_longest() -> None:
@@ -200,3 +211,61 @@ def test_told_keeps_the_document() -> None:
     found = read_verdict("gw-1", document)
     assert isinstance(found, MemberVerdict)
     assert (found.admin, found.document, found.seen.member) == ("gw-1", document, "gw-1")
+
+
+def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Document:
+    """A member's document of a client that waits for a limit of 2 MB/s."""
+    demand = {"producer_byte_rate": {"taken": taken, "highest": taken, "most": most}}
+    wants = None
+    if most is not None:
+        waits = {"1": round(60 * muted, 1), "2": 0.0}
+        wants = {"rate": most, "at_least": False, "assumed": "it waits", "wait_seconds_per_minute": waits}
+    own: Document = {"rule": rule() if muted else None, "wants": wants if muted else None, "demand": demand}
+    return client([connection("a", 60, muted=muted)], **own, **fields)
+
+
+def test_what_a_client_asks_for_is_added_up() -> None:
+    """4.0 MB/s and 2.5 MB/s at two members where it waits, and 0.5 MB/s at a third where it does not."""
+    found = merged(asking(0.5, 2e6, 4e6), asking(0.6, 1e6, 2.5e6), asking(0.0, 5e5, 5e5))
+    assert found["wants"] == {
+        "rate": 7e6,
+        "at_least": False,
+        "assumed": "it waits",
+        "wait_seconds_per_minute": {"1": 36.0, "2": 0.0},
+    }
+    assert found["demand"]["producer_byte_rate"] == {"taken": 3.5e6, "highest": 3.5e6, "most": 7e6}
+    assert found["sentence"].endswith("At all of them together it asks for at most about 7.0 MB/s.")
+    assert "asks for at most about 7.0 MB/s, if it waits" in "\n".join(verdict(found))
+
+
+@pytest.mark.parametrize(
+    ("taken", "at_least", "words"),
+    [
+        (9e5, None, "How much it asks for at all of them together is not known."),
+        (
+            2.5e6,
+            True,
+            "It took up to 3.5 MB/s in that time; how much it asks for at all of them together is not",
+        ),
+    ],
+)
+def test_what_one_member_does_not_know_is_not_stated(taken: float, at_least: bool | None, words: str) -> None:
+    """A lower bound of 1.9 MB/s says nothing under a limit of 2 MB/s; 3.5 MB/s do."""
+    found = merged(asking(0.5, 1e6, 2e6), asking(0.95, taken, None))
+    assert words in found["sentence"]
+    lines = "\n".join(verdict(found))
+    if at_least is None:
+        assert found["wants"] is None
+        assert "how much it asks for is not known, nor what it would wait with another limit" in lines
+    else:
+        assert (found["wants"]["rate"], found["wants"]["at_least"]) == (3.5e6, at_least)
+        assert found["wants"]["wait_seconds_per_minute"] is None
+        assert "took up to 3.5 MB/s; how much more it asks for is not known" in lines
+    assert "times the limit" not in lines
+
+
+def test_member_of_a_version_without_demand_knows_nothing_of_it() -> None:
+    old = asking(0.4, 1e6, 2e6)
+    del old["demand"]
+    found = merged(asking(0.5, 1e6, 2e6), old)
+    assert found["wants"] is None

@@ -136,6 +136,20 @@ def test_client_is_opened(watched: Watched) -> None:
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
 
 
+def test_what_a_client_asks_for_is_a_bound_or_not_known(watched: Watched, member: ScriptedMember) -> None:
+    page = watched.page
+    page.locator(".panel-clients").get_by_role("link", name="web-1").click()
+    panel = page.locator(".panel-wants")
+    expect(panel).to_contain_text("How much it asks for is not known, nor what it would wait")
+    demand: dict[str, float | None] = {"taken": 2e6, "highest": 2e6, "most": 5e6}
+    for details in member.details.values():
+        details["demand"] = {"producer_byte_rate": demand}
+    expect(panel).to_contain_text("It asks for at most about 5.0 MB/s")
+    expect(panel).to_contain_text("What it would wait with another limit is not known.")
+    demand |= {"highest": 4e6, "most": None}
+    expect(panel).to_contain_text("It took up to 4.0 MB/s; how much more it asks for is not known.")
+
+
 def test_rule_lists_the_clients_under_it(watched: Watched) -> None:
     page = watched.page
     page.locator(".panel-clients").get_by_role("link", name=re.compile("producer_byte_rate")).first.click()

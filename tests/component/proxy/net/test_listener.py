@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
@@ -224,6 +225,26 @@ async def test_client_is_let_in_when_descriptors_are_free_again(caplog: pytest.L
             await until(lambda: port.stats.refused["descriptors"] >= 2, "the accept has failed twice")
         await until(lambda: len(port.connections) == 1, "the client is let in")
     assert [record.getMessage() for record in caplog.records] == ["accept failed, pausing", "accepting again"]
+
+
+async def test_listener_says_that_it_accepts_nothing_until_it_could_again_though_no_client_waits() -> None:
+    with opened() as port, closing(socket.socket()) as client:
+        client.setblocking(False)
+        assert port.listener.not_accepting() == ""
+        with no_descriptor_left():
+            client.connect_ex((HOST, port.options.bootstrap_port))
+            await until(lambda: bool(port.listener.not_accepting()), "the accept has failed")
+            assert port.listener.not_accepting() == (
+                f"listener {port.options.name!r} accepts no connection: Too many open files"
+            )
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes((1, 0, 0, 0, 0, 0, 0, 0)))
+            client.close()  # a reset: it leaves the queue
+            stands_for_it = os.open(os.devnull, os.O_RDONLY)
+            refused = port.stats.refused["descriptors"]
+            await until(lambda: port.stats.refused["descriptors"] > refused, "it has tried again")
+            assert port.listener.not_accepting() != ""
+        await until(lambda: port.listener.not_accepting() == "", "it could accept")
+        os.close(stands_for_it)
 
 
 async def test_listener_may_close_while_it_waits_for_descriptors() -> None:

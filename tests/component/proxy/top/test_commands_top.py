@@ -72,6 +72,43 @@ def test_silent_member_is_said_and_the_others_are_shown(
     assert "web-1" in out
 
 
+LATE = [{"worker": 2, "problem": "silent for 4 s"}]
+LACKS = "gw-1 lacks worker 2 (silent for 4 s): clients connected there are not shown"
+
+
+def test_workers_that_a_member_lacks_are_said(
+    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member.documents["/v1/clients"]["missing"] = LATE
+    assert cli.main(["top", "-b", "--admin", member.admin]) == 0
+    assert f"WARNING: {LACKS}" in capsys.readouterr().out.splitlines()
+    assert cli.main(["top", "--format", "json", "--admin", member.admin]) == 0
+    assert json.loads(capsys.readouterr().out)["members"][0]["missing"] == ["worker 2 (silent for 4 s)"]
+
+
+def test_member_without_any_worker_is_an_error_and_not_an_empty_list(
+    member: ScriptedMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member.unavailable["/v1/clients"] = {"error": "no worker process responds", "missing": LATE}
+    assert cli.main(["top", "-b", "--admin", member.admin]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.endswith(": no worker process responds: worker 2 (silent for 4 s)\n")
+
+
+def test_verdict_says_what_it_lacks(member: ScriptedMember) -> None:
+    with ScriptedMember("gw-2") as other:
+        read_all = partial(read_documents, seconds_max=5.0, bytes_max=100_000)
+        members = Members([member.admin, other.admin], read_document, read_all)
+        members.page(60)
+        member.details["alice", "web-1"]["missing"] = LATE
+        other.unavailable["/v1/client"] = {"error": "not certain", "missing": LATE}
+        lines = members.verdict("alice", "web-1", 60)
+    assert "web-1" in lines[0]
+    assert lines[-2] == LACKS
+    assert lines[-1].endswith("not certain: worker 2 (silent for 4 s)")
+
+
 def test_verdict_does_not_wait_for_a_member_that_sends_a_byte_now_and_then(member: ScriptedMember) -> None:
     """Each byte comes in time, and the last one never."""
     with dripping(member.documents) as drips:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,8 +20,10 @@ from proxy.quota_api.topic_store import TopicStore
 from proxy.reassign import status, topic_metrics
 from proxy.reassign.reconcile import Decision
 from proxy.stats import CaptureStats, Stats
+from proxy.topic_log.access import Access
 from proxy.topic_log.inbox import Inbox
 from proxy.topic_log.records import Problem, Record
+from proxy.unguarded import Unguarded
 from quotas.engine import QuotaView
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
@@ -125,6 +127,7 @@ class OwnTopic:
     problem = Problem("denied", "an ACL denies Read")
     write_problem = problem
     waiting = appended = dropped = 2
+    wanted: Callable[[Record], bool] | None = None
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -149,14 +152,14 @@ def written(
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
     moves += topic_metrics.families(None, Counter(), Counter())
-    others = [*moves, *of_workers({1: True}, {1: 0}, {"killed": 1})]
+    others = [*moves, *of_workers({1: True}, {1: 0}, {1: 0}, {"killed": 1})]
     metrics = Metrics(
         stats,
         quotas,
         series_max,
         "1.2.3",
         replicated(stats),
-        [lambda: others, shared().families, in_topic],
+        [lambda: others, shared().families, in_topic, Unguarded(Access([]), ["group g"]).families],
         waits=lambda: waits,
     )
     for _ in metrics.portions(77):
@@ -279,6 +282,36 @@ def test_series_beyond_the_bound_are_summed() -> None:
 def test_any_client_id_can_be_written(client_id: str) -> None:
     text = written(Stats(), Quotas([VIEW._replace(client_id=client_id)]))
     assert len(samples(text)["sluice_client_bytes_total"]) == 1
+
+
+def test_control_and_direction_characters_of_names_are_written_out_and_names_stay_apart() -> None:
+    names = {
+        "a\x1b[2J": r"a\x1b[2J",
+        r"a\x1b[2J": r"a\x5cx1b[2J",
+        r"a\x5cx1b[2J": r"a\x5cx5cx1b[2J",
+        "\u202etxt": r"\u202etxt",
+        r"\u202etxt": r"\x5cu202etxt",
+        "\U000e0041": r"\U000e0041",
+        "line\r\n": r"line\x0d\x0a",
+        "\\\x1b": r"\\x1b",
+        r"CORP\web": r"CORP\web",
+        r"CORP\nina": r"CORP\nina",
+    }
+    views = [VIEW._replace(client_id=name, user=name) for name in names]
+    text = written(Stats(), Quotas(views))
+    assert not [character for character in text if not (character.isprintable() or character == "\n")]
+    assert set(samples(text)["sluice_client_bytes_total"]) == {
+        (shown, "Produce", shown) for shown in names.values()
+    }
+
+
+def test_long_names_that_differ_in_what_is_cut_off_stay_apart() -> None:
+    views = [VIEW._replace(client_id="\x1b" * 30_000 + end) for end in ("a", "b")]
+    shown = [
+        client_id for client_id, _, _ in samples(written(Stats(), Quotas(views)))["sluice_client_bytes_total"]
+    ]
+    assert len(set(shown)) == 2
+    assert all(len(one) == 200 and one.startswith(r"\x1b\x1b") for one in shown)
 
 
 def test_metrics_of_the_data_path() -> None:
@@ -406,7 +439,7 @@ def test_member_of_a_fleet_has_its_figures() -> None:
     assert found["sluice_fleet_received_reports_total"] == {("secret",): 2}
     said = found["sluice_fleet_group_problem"]
     assert {cause for (cause,), value in said.items() if value} == {"denied"}
-    assert len(said) == 5
+    assert len(said) == 6
 
 
 def test_documentation_names_every_metric_and_no_other() -> None:

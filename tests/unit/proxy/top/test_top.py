@@ -91,6 +91,18 @@ def test_plain_table_has_rates_limits_and_reasons() -> None:
     assert words(table[1]) == words("slow bob 0% slow client: reads or sends slowly - 5")
 
 
+@pytest.mark.parametrize(("rate", "over"), [(1.98, True), (1.05, False)])
+def test_client_over_its_limit_that_does_not_wait_is_said_to_be_over(rate: float, over: bool) -> None:
+    quota = {"kind": "request", "entity": "client-id <default>", "value": 1.0, "rate": rate}
+    page = page_of(member_state("a:1", client("asks", broker=0.02, quotas=[quota]), IDLE))
+    found = rows(page)
+    assert found[0].kind == ("over" if over else "calm")
+    *_, first, _ = lines(page, choose(found, "limit"))
+    why = "over its request quota, and hardly waits" if over else "asks for little"
+    limit = f"{rate} % of 1 %{', over' if over else ''}"
+    assert words(first) == words(f"asks alice 0% {why} {limit} 1")
+
+
 def test_members_are_merged_and_shown() -> None:
     page = page_of(member_state("a:1", WAITS, member="gw-1"), member_state("b:1", WAITS, member="gw-2"))
     table = list(lines(page, choose(rows(page), "waits")))
@@ -132,11 +144,22 @@ def test_names_reach_the_terminal_escaped_and_cut(name: str) -> None:
 
 
 def test_json_has_whole_names_and_all_parts() -> None:
-    page = page_of(member_state("a:1", client("\x1b" * 100, held=0.25), member="gw-1"))
+    state = member_state("a:1", client("\x1b" * 100, held=0.25), member="gw-1")
+    page = page_of(state._replace(missing=("worker 2 (it does not run)",)))
     found = document(page, choose(rows(page), "waits"))
     assert found["at"] == "2026-11-23T05:06:07+00:00"
     assert found["members"] == [
-        {"admin": "a:1", "name": "gw-1", "problem": "", "mode": "enforce", "enforcing": True}
+        {
+            "admin": "a:1",
+            "name": "gw-1",
+            "problem": "",
+            "missing": ["worker 2 (it does not run)"],
+            "mode": "enforce",
+            "enforcing": True,
+        }
+    ]
+    assert list(warnings(page)) == [
+        "gw-1 lacks worker 2 (it does not run): clients connected there are not shown"
     ]
     (one,) = found["clients"]
     assert one["client_id"] == "\x1b" * 100
