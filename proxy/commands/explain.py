@@ -1,12 +1,14 @@
-"""`sluice explain`: shows why a client waits, in one sentence with its numbers.
+"""`sluice explain`: shows why a client waits, or the clients of a user, in one sentence with its numbers.
 
 The admin port of a Sluice reports on the clients of this process and all of its workers. Members of a fleet are asked
 at once, and their responses are merged; a member that does not respond is a line on standard error. Exit codes: 0 if a
-member has seen the client, 3 if none has, 1 if that is not known because a member does not respond.
+member has seen the client, 3 if none has, 1 if that is not known because a member does not respond. An unknown client
+is said with those of the nearest names.
 """
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -19,22 +21,27 @@ from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document
 from proxy.commands.member_pages import read_documents
 from proxy.errors import SluiceError, UsageError
 from proxy.explain.windows import SECONDS
-from proxy.v1.bounds import MEMBERS_MAX, RESPONSE_BYTES_MAX
-from proxy.v1.fields import DocumentError
+from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX, RESPONSE_BYTES_MAX
+from proxy.v1.documents import ClientList, clients, status
+from proxy.v1.fields import DocumentError, Fields
 from proxy.v1.members import MemberVerdict, merge_verdicts, read_verdict
-from proxy.v1.merging import worst
+from proxy.v1.merging import merge_clients, one_budget, worst
+from proxy.v1.missing import lacks, missing_of_members, missing_workers
+from proxy.v1.user import Guess, guesses, user_document, user_lines
 from proxy.v1.verdict import verdict
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
-DESCRIPTION: Final = "Show where a client's time goes, and which quota it waits for."
+DESCRIPTION: Final = "Show where a client's time goes and which quota it waits for, or the clients of a user."
 _SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.set_defaults(command=run)
-    command.add_argument("--client-id", metavar="NAME", required=True, help="the client id")
+    command.add_argument(
+        "--client-id", metavar="NAME", help="the client id (default: all of the user's clients are shown)"
+    )
     command.add_argument(
         "--user", metavar="NAME", help="the user (default: the one of this client id that waits longest)"
     )
@@ -63,10 +70,14 @@ def run(options: argparse.Namespace) -> int:
     admins = list(dict.fromkeys(options.admin or [ADMIN]))
     if len(admins) > MEMBERS_MAX:
         raise UsageError(f"--admin: there may be at most {MEMBERS_MAX}")
+    if options.client_id is None and options.user is None:
+        raise UsageError("explain: --client-id or --user is missing")
+    if options.client_id is None:
+        return _run_user(admins, options)
     asked = _Asked(admins, options)
     if not asked.found:
-        return _unknown(asked, options)
-    _say_missing(asked)
+        return _unknown(asked, admins, options)
+    _say_missing(asked.problems, {one.admin: one.document for one in asked.found})
     document = merge_verdicts(asked.found, list(asked.problems))
     if options.format == "json":
         _print_json(document)
@@ -123,26 +134,130 @@ class _Asked:
             self.unknown = page
         else:
             try:
+                missing_workers(page)
                 self.found.append(read_verdict(admin, page))
             except DocumentError as error:
                 self.problems[admin] = f"{admin}: {error}"
 
 
-def _unknown(asked: _Asked, options: argparse.Namespace) -> int:
+class _Lists:
+    """The members' lists of clients, of which those that cannot be read are problems.
+
+    Args:
+        user: only of this user; None for all.
+    """
+
+    def __init__(self, admins: Sequence[str], window: int, user: str | None = None) -> None:
+        self.found: dict[str, ClientList] = {}
+        self.problems: dict[str, str] = {}  # by admin port
+        self.documents: dict[str, Document] = {}  # of those that were read
+        self.enforcing = True
+        fields = {"window": window} if user is None else {"window": window, "user": user}
+        pages = read_documents(
+            admins,
+            f"/v1/clients?{urlencode(fields)}",
+            seconds_max=SECONDS_MAX,
+            bytes_max=LIST_BYTES_MAX,
+        )
+        for admin, page in pages.items():
+            if isinstance(page, UsageError):
+                raise page
+            if isinstance(page, SluiceError):
+                self.problems[admin] = str(page)
+                continue
+            try:
+                self.found[admin] = clients(page, admin)
+                self.enforcing &= Fields(page, "/v1/clients").flag("enforcing", True)
+                self.documents[admin] = page
+            except DocumentError as error:
+                self.problems[admin] = f"{admin}: {error}"
+
+    @property
+    def missing(self) -> list[dict[str, Any]]:
+        """The workers that the members lack."""
+        return missing_of_members(self.documents.items())
+
+    def together(self, *, shared: bool = True) -> ClientList:
+        """Return each client once, those that wait longest first."""
+        return merge_clients(list(self.found.values()), shared=shared)
+
+
+def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
+    """Explain all clients of a user."""
+    if options.address:
+        raise UsageError("--address: needs --client-id")
+    lists = _Lists(admins, options.window, options.user)
+    missing = lists.missing
+    _say_missing(lists.problems, lists.documents)
+    found = lists.together(shared=_shared(list(lists.found)))
+    names = {"members": list(lists.found), "members_missing": list(lists.problems), "missing": missing}
+    if found.clients:
+        document = user_document(options.user, options.window, found, lists.enforcing)
+        if options.format == "json":
+            _print_json({**document, **names})
+        else:
+            print("\n".join(user_lines(document, found)))
+        return OK
+    if not lists.found:
+        return FAILED
+    said = {"error": f"no client of user {options.user!r} was seen"}
+    _print_unknown(said, list(lists.found), list(lists.problems), options)
+    return FAILED if lists.problems or missing else NEGATIVE
+
+
+def _shared(admins: Sequence[str]) -> bool:
+    """Whether the members are of one fleet, and share their budgets."""
+    if len(admins) < 2:
+        return True
+    pages = read_documents(
+        admins, "/v1/status", seconds_max=_SEVERAL_SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX
+    )
+    known = [page for page in pages.values() if not isinstance(page, SluiceError)]
+    try:
+        return one_budget([status(page).member for page in known])
+    except DocumentError:
+        return False
+
+
+def _unknown(asked: _Asked, admins: Sequence[str], options: argparse.Namespace) -> int:
     """Print that no member has seen the client, or that a member which may have does not respond; return the code."""
-    _say_missing(asked)
+    _say_missing(asked.problems, {})
     if not asked.unknown:
         return FAILED
-    if options.format == "json":
-        _print_json({**asked.unknown, "members": [], "members_missing": list(asked.problems)})
-    else:
-        print(f"sluice: {printable(str(asked.unknown['error']))}", file=sys.stderr)
+    responding = [admin for admin in admins if admin not in asked.problems]
+    _print_unknown(asked.unknown, responding, list(asked.problems), options)
     return FAILED if asked.problems else NEGATIVE
 
 
-def _say_missing(asked: _Asked) -> None:
-    for problem in asked.problems.values():
+def _print_unknown(
+    said: Document, admins: Sequence[str], missing: Sequence[str], options: argparse.Namespace
+) -> None:
+    """Print that the client or user is unknown, with the nearest names of those that were seen."""
+    near = guesses(
+        _Lists(admins, SECONDS[-1]).together().clients, user=options.user, client_id=options.client_id
+    )
+    if options.format == "json":
+        members = {"members": [], "members_missing": list(missing)}
+        _print_json({**said, "guesses": [one._asdict() for one in near], **members})
+        return
+    words = "; did you mean " + " or ".join(map(_arguments, near)) + "?" if near else ""
+    print(f"sluice: {printable(str(said['error']))}{words}", file=sys.stderr)
+
+
+def _arguments(guess: Guess) -> str:
+    """Return the arguments that ask for a guess."""
+    user = f"--user {shlex.quote(guess.user)}" if guess.user else ""
+    client_id = f"--client-id {shlex.quote(guess.client_id)}" if guess.client_id else ""
+    return printable(" ".join(filter(None, (client_id, user))))
+
+
+def _say_missing(problems: Mapping[str, str], documents: Mapping[str, Document]) -> None:
+    """Print which members did not respond, and which workers the others lack."""
+    for problem in problems.values():
         print(f"sluice: {printable(problem)}", file=sys.stderr)
+    for admin, document in documents.items():
+        if missing := missing_workers(document):
+            print(f"sluice: {printable(lacks(admin, missing))}", file=sys.stderr)
 
 
 def _print_json(document: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 DESCRIPTION: Final = "Show all clients live: who waits, why, and for which limit."
 _SECONDS: Final = (0.5, 3600.0)
 _MEMBERS_MAX: Final = 64
-_SILENCE_SECONDS_MAX: Final = 3.0
+_SILENCE_SECONDS_MAX: Final = 5.0  # a member waits 4 s for its workers
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

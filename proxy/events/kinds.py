@@ -11,6 +11,7 @@ __all__ = [
     "Waiting",
     "broker_back",
     "broker_lost",
+    "brokers_without_port",
     "client_waits",
     "client_waits_ended",
     "clients_wait",
@@ -31,6 +32,7 @@ KINDS: Final = frozenset(
     (
         "broker_back",
         "broker_lost",
+        "brokers_without_port",
         "client_waits",
         "client_waits_ended",
         "clients_wait",
@@ -153,6 +155,18 @@ def broker_lost(broker: int, problem: str = "") -> Event:
 def broker_back(broker: int) -> Event:
     """The cluster's metadata has a lost broker again, and connections to it do not fail."""
     return Event("broker_back", f"Broker {broker} is back.", {"broker": broker}, "broker back")
+
+
+def brokers_without_port(listener: str, brokers: str, problem: str) -> Event:
+    """Brokers have joined whose ids are above a listener's `broker_id_max`.
+
+    Args:
+        brokers: their ids, with commas.
+        problem: what that means, and what to write.
+    """
+    fields: dict[str, Field] = {"listener": listener, "brokers": brokers, "problem": problem}
+    text = f"{problem[:1].upper()}{problem[1:]}."
+    return Event("brokers_without_port", text, fields, "brokers without a port", warning=True)
 
 
 def cluster_lost(problem: str) -> Event:

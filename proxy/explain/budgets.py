@@ -98,4 +98,15 @@ class Budgets:
             "value": limit.found.value,
             "rate": round(limit.rate, 3),
             "part": round(limit.rate / used, 4) if used else None,
+            "shared_by": _shared_by(limit),
         }
+
+
+def _shared_by(limit: Limit) -> str:
+    """Return whose clients share a limit's budget."""
+    if limit.bucket is None or limit.bucket == (None, None):
+        return "all"
+    user, client_id = limit.bucket
+    if client_id is None:
+        return "user"
+    return "client_id" if user is None else "client"

@@ -6,7 +6,7 @@ from typing import Final
 from proxy.explain import parts
 from proxy.explain.amounts import part_text, time_text
 from proxy.explain.facts import Facts
-from proxy.explain.report import BrokerReport, OwnBroker, part_of
+from proxy.explain.report import BrokerReport, ConnectionReport, OwnBroker, part_of
 from proxy.explain.watch import FOLLOWERS
 
 __all__ = ["busiest", "causes", "elsewhere"]
@@ -52,17 +52,32 @@ def elsewhere(facts: Facts) -> str:
 def _of_broker(facts: Facts) -> str:
     broker, client = facts.broker, facts.client
     if broker is None or not broker.classes:
-        worst = client.connections[0].broker if client.connections else -1
-        if worst >= 0:
-            return f"is broker {worst}; none of its requests was timed yet"
+        number = client.connections[0].broker if client.connections else -1
+        if number >= 0:
+            return f"is broker {number}; none of its requests was timed yet"
         mean = f", at {time_text(client.broker_ms / client.probes)} per request" if client.probes else ""
         return f"is the broker{mean}"
     own = next((one for one in client.brokers if one.broker == broker.broker), None)
-    return f"is broker {broker.broker}, {_speed(broker, own)}"
+    worst = client.connections[0] if client.connections else None
+    speed = _slow(broker, own)
+    if speed is None:
+        return f"is broker {broker.broker}, {_quick(broker, own, worst)}"
+    follower = ", or which waits for a stopped or slow follower (acks=all)"
+    return f"is broker {broker.broker}, {speed}{follower if worst is not None and worst.acks_all else ''}"
 
 
-def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
-    """Return a clause about a broker's response times: for this client, for others, and by time."""
+def _quick(broker: BrokerReport, own: OwnBroker | None, worst: ConnectionReport | None) -> str:
+    """Return a clause about a broker that responds quickly to a client whose connection asks much of it."""
+    mean = "" if own is None or not own.requests else f"at {time_text(own.ms / own.requests)} per request, "
+    many = 0 if worst is None else worst.in_flight_max
+    how = f"the client has up to {many} in flight" if many > 1 else "the client sends one after the other"
+    return f"{mean}p99 {time_text(broker.percentile_ms(0.99))}: no request is slow, {how}"
+
+
+def _slow(broker: BrokerReport, own: OwnBroker | None) -> str | None:
+    """Return a clause about a slow broker's response times, for this client, for others, and by time; None if it is not
+    slow.
+    """
     p99_ms, by_time_ms = broker.percentile_ms(0.99), broker.time_percentile_ms(0.5)
     own_ms = own.ms / own.requests if own is not None and own.requests else None
     others = broker.requests - (0.0 if own is None else own.requests)
@@ -80,8 +95,7 @@ def _speed(broker: BrokerReport, own: OwnBroker | None) -> str:
             f"{time_text(p99_ms)}"
         )
     if p99_ms < _SLOW_MS:
-        mean = "" if own_ms is None else f"at {time_text(own_ms)} per request, "
-        return f"{mean}p99 {time_text(p99_ms)}: no request is slow, the client sends one after the other"
+        return None
     alone = "for all clients" if others >= _COMPARED_MIN else "(no other client to compare with)"
     return f"whose p99 is {time_text(p99_ms)} {alone}"
 

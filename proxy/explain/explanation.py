@@ -12,10 +12,11 @@ from proxy.explain.own_time import OwnReport
 from proxy.explain.predicted import main_rule as predicted_rule
 from proxy.explain.predicted import open_loop
 from proxy.explain.prospect import would_wait
+from proxy.explain.rates import KEYS
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text, in_force
 from proxy.explain.sentence import sentence
-from proxy.explain.wants import Wants, wants
+from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, Wants, wants
 from proxy.explain.windows import SECONDS
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -80,7 +81,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
     if rule is not None:
         found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
     neighbours = () if rule is None else context.neighbours(rule)
-    asked = None if found is None else _wants(client, neighbours, waited_part(times))
+    asked = None if found is None else _wants(client, found, waited_part(times))
     broker = None if worst is None else _broker(worst, context.brokers)
     document: dict[str, Any] = {
         "user": client.user,
@@ -96,6 +97,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
         ],
         "neighbours": [neighbour._asdict() for neighbour in neighbours],
         "wants": None if asked is None else _wants_document(asked),
+        "demand": {key: _demand_document(demand) for key, demand in zip(KEYS, client.demands, strict=False)},
         "broker": None if broker is None else broker_document(broker),
         "broker_ms_per_request": _mean(client.broker_ms, client.probes),
         "brokers": [_at_broker(one) for one in client.brokers],
@@ -195,10 +197,14 @@ def main_rule(client: ClientReport) -> Rule | None:
     return rule if whole and ms / whole >= _WAITED_MIN else None
 
 
-def _wants(client: ClientReport, neighbours: Sequence[Neighbour], waited: float) -> Wants | None:
-    """Return the rate that the client would take; None if its present rate is not known."""
-    own = _own_rate(client, neighbours)
-    return wants(own, waited) if own else None
+def _wants(client: ClientReport, found: InForce, waited: float) -> Wants | None:
+    """Return the rate that the client would take; None if nothing is known of it."""
+    return wants(_demand(client, found.rule.key), found.value, waited)
+
+
+def _demand(client: ClientReport, key: str) -> Demand:
+    """Return the client's demand of the kind of a quota key; nothing for kinds without a rate."""
+    return client.demands[KEYS.index(key)] if client.demands and key in KEYS else NO_DEMAND
 
 
 def _own_rate(client: ClientReport, neighbours: Sequence[Neighbour]) -> float:
@@ -268,8 +274,18 @@ def _wants_document(asked: Wants) -> Mapping[str, Any]:
     return {
         "rate": round(asked.rate, 3),
         "at_least": asked.at_least,
-        "assumed": "the client waits for its responses",
-        "wait_seconds_per_minute": {f"{times:g}": seconds for times, seconds in asked.waits.items()},
+        "assumed": ASSUMED,
+        "wait_seconds_per_minute": None
+        if asked.waits is None
+        else {f"{times:g}": seconds for times, seconds in asked.waits.items()},
+    }
+
+
+def _demand_document(demand: Demand) -> Mapping[str, Any]:
+    return {
+        "taken": round(demand.taken, 3),
+        "highest": round(demand.highest, 3),
+        "most": None if demand.most is None else round(demand.most, 3),
     }
 
 
@@ -283,6 +299,8 @@ def _connection(connection: ConnectionReport, now: datetime) -> Mapping[str, Any
         "library": connection.library,
         "batch_bytes": round(connection.batch_bytes) or None,
         "in_flight": connection.in_flight,
+        "in_flight_max": connection.in_flight_max,
+        "acks_all": connection.acks_all,
         "waits_until": None
         if until is None
         else until.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

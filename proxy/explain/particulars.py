@@ -7,7 +7,7 @@ from protocol import api
 from proxy.channel import Probe
 from proxy.explain.condition import Condition
 
-__all__ = ["NO_PARTICULARS", "Particulars", "batch_bytes"]
+__all__ = ["NO_PARTICULARS", "Particulars", "acks_all", "batch_bytes"]
 
 # A timed request counts an eighth, those before it the rest: the mean follows a change within some 20 requests.
 _NEWEST_PART: Final = 0.125
@@ -22,12 +22,14 @@ class Particulars(NamedTuple):
         batch_bytes: the mean size of its timed Produce requests and responses to Fetches; 0 before the first.
         in_flight: the number of responses owed.
         waits_until_ms: when its present hold or mute ends; 0 without one.
+        acks_all: whether its last timed Produce waited for followers too.
     """
 
     library: str = ""
     batch_bytes: float = 0.0
     in_flight: int = 0
     waits_until_ms: int = 0
+    acks_all: bool = False
 
     def after(self, condition: Condition) -> "Particulars":
         """Return the values at a later visit; the same object if nothing has changed."""
@@ -36,6 +38,7 @@ class Particulars(NamedTuple):
             batch_bytes(self.batch_bytes, condition.probed.probes),
             condition.owed,
             condition.waits_until_ms,
+            acks_all(self.acks_all, condition.probed.probes),
         )
         return self if found == self else found
 
@@ -57,3 +60,11 @@ def batch_bytes(mean: float, probes: Iterable[Probe]) -> float:
             continue
         mean = mean + _NEWEST_PART * (size - mean) if mean else float(size)
     return mean
+
+
+def acks_all(before: bool, probes: Iterable[Probe]) -> bool:
+    """Return whether the last timed Produce has acks=all."""
+    for probe in probes:
+        if probe.key == api.PRODUCE:
+            before = probe.acks_all
+    return before

@@ -1,7 +1,6 @@
 """Clients' rates by kind of quota, over the quotas' own windows, from the engine of one process."""
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from quotas.definitions.definitions import (
@@ -31,34 +30,38 @@ KEYS: Final = (
     CONTROLLER_MUTATION_RATE,
 )  # of `Rates`
 NO_RATES: Final = Rates()
-_FIELDS: Final = {"Produce": 0, "Fetch": 1, "Request": 2, "ControllerMutation": 3}
 
 
 class Views(Protocol):
     """The part of the engine that is used here."""
 
-    def views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client and direction."""
-
-    def request_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client whose request time is measured."""
+    def rates(
+        self, now_ms: int, wanted: Container[tuple[str, str]]
+    ) -> Iterator[tuple[str, str, float, float, float] | None]:
+        """Yield each wanted client's user and id with its rates at a broker: Produce, Fetch, request time."""
 
     def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
         """Yield a view for each client with partition mutations."""
 
 
 class ClientRates:
-    """The rates of all clients of an engine."""
+    """The rates of clients of an engine."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, str], list[float]] = {}
 
-    def look(self, quotas: Views, now_ms: int) -> Iterator[None]:
-        """Read the rates of all clients; iterate over the result in portions."""
-        for view in chain(quotas.views(now_ms), quotas.request_views(now_ms), quotas.mutation_views(now_ms)):
-            if view.byte_rate:
-                found = self._rates.setdefault((view.user, view.client_id), list(NO_RATES))
-                found[_FIELDS[view.type]] += view.byte_rate
+    def look(self, quotas: Views, wanted: Container[tuple[str, str]], now_ms: int) -> Iterator[None]:
+        """Read the rates of these clients, by user and client id; iterate over the result in portions."""
+        for one in quotas.rates(now_ms, wanted):
+            if one is not None:
+                user, client_id, produce, fetch, request = one
+                found = self._rates.setdefault((user, client_id), list(NO_RATES))
+                found[0] += produce
+                found[1] += fetch
+                found[2] += request
+            yield
+        for view in quotas.mutation_views(now_ms):
+            self._rates.setdefault((view.user, view.client_id), list(NO_RATES))[3] += view.byte_rate
             yield
 
     def of(self, user: str, client_id: str) -> Rates:

@@ -6,10 +6,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy.explain import parts
+from proxy.explain.demand import DemandSum
 from proxy.explain.latencies import class_of, percentile_ms, slowest_ms, time_percentile_ms
 from proxy.explain.predicted import NOTHING_PREDICTED, Predicted, merge_predicted
 from proxy.explain.rates import NO_RATES, Rates
 from proxy.explain.rules import Rule
+from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
 
 __all__ = [
@@ -41,6 +43,8 @@ class ConnectionReport(NamedTuple):
         open_ms: the time for which it has been watched.
         times: its time by part, in ms.
         waits_ms: the rest of its present hold or mute.
+        acks_all: whether its last timed Produce waited for followers too.
+        in_flight_max: the most responses that it was owed at a visit of the last one or two minutes.
     """
 
     peer: str
@@ -51,6 +55,8 @@ class ConnectionReport(NamedTuple):
     batch_bytes: float = 0.0
     in_flight: int = 0
     waits_ms: int = 0
+    acks_all: bool = False
+    in_flight_max: int = 0
 
 
 class BrokerReport(NamedTuple):
@@ -121,6 +127,7 @@ class ClientReport(NamedTuple):
         unread_ms: the time in the part CLIENT in which it did not read its responses.
         predicted: its waits with enforcement.
         rates: its rates by kind of quota.
+        demands: its demand of each kind, in the order of `rates.KEYS`; empty in a list of clients.
         address: the address whose connections the report is about; "" for all.
     """
 
@@ -137,6 +144,7 @@ class ClientReport(NamedTuple):
     predicted: Predicted = NOTHING_PREDICTED
     rates: Rates = NO_RATES
     address: str = ""
+    demands: tuple[Demand, ...] = ()
 
 
 class ConnectionsSum:
@@ -191,7 +199,12 @@ def report_in_list(client: Client, window: int, now_ms: int, rates: Rates) -> Cl
 
 
 def report(
-    client: Client, window: int, now_ms: int, connections: ConnectionsSum, rates: Rates = NO_RATES
+    client: Client,
+    window: int,
+    now_ms: int,
+    connections: ConnectionsSum,
+    rates: Rates = NO_RATES,
+    demands: tuple[Demand, ...] = (),
 ) -> ClientReport:
     """Return the report on a client over a window (`windows`).
 
@@ -213,6 +226,7 @@ def report(
         0.0 if client.unread is None else client.unread.sums(window, now_ms)[0],
         _predicted(client, window, now_ms),
         rates,
+        demands=demands,
     )
 
 
@@ -239,6 +253,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         merge_predicted(one.predicted for one in found),
         Rates(*map(sum, zip(*(one.rates for one in found), strict=True))),
         found[0].address,
+        tuple(map(merge_demands, zip(*(one.demands for one in found), strict=True))),
     )
 
 
@@ -327,9 +342,18 @@ def _predicted(client: Client, window: int, now_ms: int) -> Predicted:
     return client.predictions.report(parts_of, window, now_ms)
 
 
-def connection_reports(client: Client, window: int, now_ms: int) -> Iterator[ConnectionReport]:
-    """Yield a report on each of a client's connections; connections may be added and removed during the iteration."""
-    return (_connection(meter, window, now_ms) for meter in list(client.meters))
+def connection_reports(
+    client: Client, window: int, now_ms: int, demand: DemandSum | None = None
+) -> Iterator[ConnectionReport]:
+    """Yield a report on each of a client's connections; connections may be added and removed during the iteration.
+
+    Args:
+        demand: each connection is added to it.
+    """
+    for meter in list(client.meters):
+        if demand is not None:
+            demand.add(meter)
+        yield _connection(meter, window, now_ms)
 
 
 def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
@@ -338,7 +362,7 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
         times[parts.IDLE] = float(max(0, meter.seen_ms - meter.since_ms))
     else:
         times = meter.windows.sums(window, now_ms)
-    library, batch_bytes, in_flight, until_ms = meter.particulars
+    library, batch_bytes, in_flight, until_ms, acks_all = meter.particulars
     return ConnectionReport(
         meter.peer,
         meter.broker,
@@ -348,4 +372,6 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
         batch_bytes,
         in_flight,
         max(0, until_ms - now_ms),
+        acks_all,
+        meter.in_flight_max,
     )

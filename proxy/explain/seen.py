@@ -8,7 +8,19 @@ from proxy.explain.own_time import OwnReport, merge_own
 from proxy.explain.report import BrokerReport, ClientReport, merge, merge_brokers
 from proxy.explain.rules import Rule
 
-__all__ = ["NOTHING", "Query", "Seen", "SeenSum", "merge_seen"]
+__all__ = ["NOTHING", "Missing", "Query", "Seen", "SeenSum", "merge_seen"]
+
+
+class Missing(NamedTuple):
+    """A worker process whose figures are missing.
+
+    Args:
+        worker: its number, from 1.
+        problem: why, such as "no response within 4 s".
+    """
+
+    worker: int
+    problem: str
 
 
 class Query(NamedTuple):
@@ -19,12 +31,19 @@ class Query(NamedTuple):
         client: a user and client id; None for all clients, each with its worst connection only.
         brokers_only: whether only brokers' response times are wanted.
         address: for one client, the address whose connections are wanted; "" for all.
+        client_id: of all clients those with this client id, without rates; None for all with their rates.
     """
 
     window: int
     client: tuple[str, str] | None = None
     brokers_only: bool = False
     address: str = ""
+    client_id: str | None = None
+
+    @property
+    def of_all(self) -> bool:
+        """Whether it takes a look at all clients and all of their rates."""
+        return self.client is None and self.client_id is None and not self.brokers_only
 
 
 class Seen(NamedTuple):
@@ -34,6 +53,7 @@ class Seen(NamedTuple):
         neighbours: for one client, the clients of the same budget, by the rules that it waits or would wait for.
         own: Sluice's own CPU time and delays.
         backlogs: the bytes that the neighbours would have left to send, by rule.
+        missing: the processes whose response is not part of it.
     """
 
     clients: tuple[ClientReport, ...]
@@ -41,6 +61,7 @@ class Seen(NamedTuple):
     brokers: tuple[BrokerReport, ...]
     own: OwnReport | None = None
     backlogs: Mapping[Rule, float] = {}
+    missing: tuple[Missing, ...] = ()
 
 
 NOTHING: Final = Seen((), {}, ())

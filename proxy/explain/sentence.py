@@ -1,7 +1,7 @@
 """An explanation in a few sentences of plain English: how long a client waits for which quota, or for what else.
 
 web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, set … by User:ops.
-It asks for at most about 4.3 MB/s.             the rate that it would take (`wants`)
+It asks for at most about 4.3 MB/s.             the rate that it would take (`wants`), or what is known of it
 web-2 takes 25% of that budget.                 if others share it
 It also waited for request_percentage.          if another rule matters
 But 70% of the time …                           if something else takes longer (`causes`)
@@ -16,6 +16,7 @@ from proxy.explain import parts
 from proxy.explain.amounts import amount, part_text, time_text
 from proxy.explain.causes import busiest, causes, elsewhere
 from proxy.explain.facts import Facts
+from proxy.explain.rates import KEYS
 from proxy.explain.report import part_of, waited_part
 from proxy.explain.rules import Rule
 from proxy.explain.watch import FOLLOWERS
@@ -97,11 +98,17 @@ def _of_all_connections(facts: Facts) -> str:
 
 
 def _asks(facts: Facts) -> str:
-    if facts.asked is None or facts.found is None:
+    if facts.found is None or facts.found.rule.key not in KEYS:
         return ""
-    about = "more than" if facts.asked.at_least else "at most about"
     where = " in all its topics" if facts.found.rule.kind == TOPIC else ""
-    return f"It asks for {about} {amount(facts.found.rule.kind, facts.asked.rate)}{where}."
+    if facts.member:
+        where += " here"
+    if facts.asked is None:
+        return f"How much it asks for{where} is not known."
+    rate = amount(facts.found.rule.kind, facts.asked.rate)
+    if facts.asked.at_least:
+        return f"It took up to {rate}{where} in that time; how much more it asks for is not known."
+    return f"It asks for at most about {rate}{where}."
 
 
 def _shared(facts: Facts) -> str:

@@ -1,46 +1,98 @@
-"""The most that a throttled client would take without a limit, and the time that it would wait with another limit.
+"""What a throttled client asks for, and the time that it would wait with another limit.
 
-Most clients send the next request when they have the response to the last one. Such a client, which waits for a part w
-of its time and has the rate r, would have r / (1 - w) without a limit, since it needs the rest of its time per byte as
-before. While it is throttled, r is its part of the budget; so with n times the limit it has n r, and waits for
-1 - n r / wants = 1 - n (1 - w) of its time.
+`proxy.explain.demand` has the bounds: the most that it would take without a limit, if that is known, else what it was
+seen to take, which is stated only where it is above the limit. A client that waits for a part w of its time takes n
+times as much with n times the limit, if it wants that much, so it waits for 1 - n (1 - w) of its time at most.
 
 Both are upper bounds. The client may use a mute for other things, which are not visible: a pause between requests, a
-response in transit, another request in flight. Without the mute it would need that time too, and take less. A client
-that waits nearly all of its time may want little more than it has, or any multiple; only its present rate is reported.
+response in transit, another request in flight. Without the mute it would need that time too, and take less.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["TIMES", "Wants", "wants"]
+__all__ = ["ASSUMED", "NO_DEMAND", "TIMES", "Demand", "Wants", "merge_demands", "wants"]
 
+ASSUMED: Final = "the client waits for its responses"
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
-# Beyond that the bound is ten times the present rate, which says nothing.
-_WAITED_MAX: Final = 0.9
+_ABOVE_MIN: Final = 1.2  # of the limit: a lower bound below that says no more than that the client waits
 _MINUTE_SECONDS: Final = 60.0
+
+
+class Demand(NamedTuple):
+    """One client's demand of one kind, in the unit of its quota per second.
+
+    Args:
+        taken: what it took, over the window.
+        highest: the most that it took over 10 s or a minute of the window, at least `taken`.
+        most: the most that it would take without a limit; None if that is not known.
+        steady: whether it has waited for the same limit throughout the window, or not at all.
+    """
+
+    taken: float = 0.0
+    highest: float = 0.0
+    most: float | None = None
+    steady: bool = False
+
+
+NO_DEMAND: Final = Demand()
+
+
+def merge_demands(some: Iterable[Demand]) -> Demand:
+    """Add up one client's demand in several processes over the same window.
+
+    >>> merge_demands([Demand(2.0, 5.0, 6.0, True), Demand(4.0, 4.0, 4.0, True)])
+    Demand(taken=6.0, highest=6.0, most=10.0, steady=True)
+    >>> merge_demands([Demand(2.0, 5.0), Demand(1.0, 1.0, 1.0, True)])
+    Demand(taken=3.0, highest=5.0, most=None, steady=False)
+    """
+    found = list(some)
+    taken = sum(one.taken for one in found)
+    most = [one.most for one in found if one.most is not None]
+    return Demand(
+        taken,
+        max([taken, *(one.highest for one in found)]),
+        sum(most) if found and len(most) == len(found) else None,
+        bool(found) and all(one.steady for one in found),
+    )
 
 
 class Wants(NamedTuple):
     """The rate that a client would take.
 
     Args:
-        rate: the highest rate without a limit, in the quota's unit per second; with `at_least`, the present rate.
-        at_least: whether it wants more by an unknown amount, since it waits nearly all of its time.
-        waits: the most seconds that it would wait in a minute, by the limit as a multiple of the present one.
+        rate: the highest rate without a limit, in the quota's unit per second; with `at_least`, the highest rate that
+            was seen.
+        at_least: whether it wants more by an unknown amount.
+        waits: the most seconds that it would wait in a minute, by the limit as a multiple of the present one; None
+            where that is not known.
     """
 
     rate: float
     at_least: bool
-    waits: dict[float, float]
+    waits: Mapping[float, float] | None
 
 
-def wants(rate: float, waited: float) -> Wants:
-    """Return the rate that a client would take, which waits for the part `waited` of its time.
+def wants(demand: Demand, limit: float, waited: float) -> Wants | None:
+    """Return the rate that a client would take; None if nothing is known of it.
 
-    >>> found = wants(2e6, waited=0.5)
+    Args:
+        limit: of its quota.
+        waited: the part of its time that the connection waits which waits longest.
+
+    >>> found = wants(Demand(2e6, 2e6, 4e6, True), 2e6, waited=0.5)
     >>> found.rate, found.waits
     (4000000.0, {1.0: 30.0, 1.5: 15.0, 2.0: 0.0})
+    >>> wants(Demand(3e6, 5e6, 4e6), 2e6, waited=0.5)  # it was seen to take 5 MB/s
+    Wants(rate=5000000.0, at_least=False, waits=None)
+    >>> wants(Demand(3e6, 5e6), 2e6, waited=0.5), wants(Demand(2e6, 2e6), 2e6, waited=0.99)
+    (Wants(rate=5000000.0, at_least=True, waits=None), None)
     """
-    waits = {times: round(_MINUTE_SECONDS * max(0.0, 1 - times * (1 - waited)), 1) for times in TIMES}
-    at_least = waited > _WAITED_MAX
-    return Wants(rate if at_least else rate / (1 - waited), at_least, waits)
+    if demand.most is None:
+        return Wants(demand.highest, True, None) if demand.highest >= _ABOVE_MIN * limit else None
+    if not demand.most:  # it waits, and has taken nothing since
+        return None
+    waits = None
+    if demand.steady:
+        waits = {times: round(_MINUTE_SECONDS * max(0.0, 1 - times * (1 - waited)), 1) for times in TIMES}
+    return Wants(max(demand.most, demand.highest), False, waits)

@@ -11,16 +11,19 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from proxy.channel import Probe
+from proxy.channel import Muting, Probe, ReplicaThrottle
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
 from proxy.explain.latencies import Latencies
 from proxy.explain.particulars import NO_PARTICULARS
 from proxy.explain.predicted import PredictedWaits, Predictions
 from proxy.explain.rules import Rule, rule_of
+from proxy.explain.taken import Taken
 from proxy.explain.under_way import UnderWay
 from proxy.explain.waits import ConnectionWaits, Waits
 from proxy.explain.windows import QUARTER, Windows
+from quotas.limiters.virtual_time import ConnectionTime
+from quotas.throttles.user_connections import UserThrottle
 
 __all__ = ["CLIENTS_MAX", "FOLLOWERS", "TIMED_PART", "Client", "Meter", "Watch"]
 
@@ -32,6 +35,7 @@ BROKERS_MAX: Final = 64  # of one client; further ones share the entry of an unk
 RULES_MAX: Final = 16  # of one client: five kinds, and topics; the one it has waited least for makes room
 _NS_PER_MS: Final = 1_000_000
 _FORGET_MS: Final = 900_000  # a client without a connection
+_MINUTE_MS: Final = 60_000
 _SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: parts.BROKER}
 
 
@@ -45,11 +49,24 @@ class Meter:
         particulars: of its last visit.
         waits: its waits for quotas in the present minute; None before the first wait.
         predicted: its waits if quotas were enforced; None before the first.
+        told: the time in ms that empty responses to its Fetches were on their way to the client, and the next Fetch
+            back; None before the first.
     """
 
     __slots__ = (
-        *("broker", "client", "held_ms", "muted_ms", "particulars", "peer", "predicted"),
-        *("seen_ms", "since_ms", "waits", "windows"),
+        *(
+            "_most",
+            "_most_before",
+            "_most_minute",
+            "broker",
+            "client",
+            "held_ms",
+            "muted_ms",
+            "particulars",
+            "peer",
+            "predicted",
+        ),
+        *("seen_ms", "since_ms", "told", "told_ms", "waits", "windows"),
     )
 
     def __init__(self, peer: str, since_ms: int, seen_ms: int) -> None:
@@ -63,6 +80,22 @@ class Meter:
         self.windows: Windows | None = None
         self.waits: ConnectionWaits | None = None
         self.predicted: PredictedWaits | None = None
+        self.told: Windows | None = None
+        self.told_ms = 0
+        self._most = self._most_before = self._most_minute = 0
+
+    def note_in_flight(self, owed: int, now_ms: int) -> None:
+        """Note how many responses it was owed at a visit."""
+        minute = now_ms // _MINUTE_MS
+        if minute != self._most_minute:
+            self._most_before = self._most if minute == self._most_minute + 1 else 0
+            self._most, self._most_minute = 0, minute
+        self._most = max(self._most, owed)
+
+    @property
+    def in_flight_max(self) -> int:
+        """The most responses that it was owed at a visit in the present minute or the one before."""
+        return max(self._most, self._most_before)
 
 
 class Client:
@@ -70,6 +103,7 @@ class Client:
 
     Attributes:
         windows: the sums of its connections' parts, in ms.
+        taken: what it takes, and since when it waits.
         rules: the rules that have made it wait, with the time in ms (index 0 of their windows).
         waits: the sums of these times, by kind of quota, which never decrease.
         predictions: its waits if quotas were enforced.
@@ -80,14 +114,15 @@ class Client:
     """
 
     __slots__ = (
-        *("brokers", "client_id", "meters", "predictions", "rules", "seen_ms", "unread", "user"),
-        *("waits", "windows"),
+        *("brokers", "client_id", "meters", "predictions", "rules", "seen_ms", "taken", "unread"),
+        *("user", "waits", "windows"),
     )
 
     def __init__(self, user: str, client_id: str) -> None:
         self.user = user
         self.client_id = client_id
         self.windows = Windows(len(parts.NAMES))
+        self.taken = Taken()
         self.rules: dict[Rule, Windows] = {}
         self.waits = Waits()
         self.predictions = Predictions()
@@ -96,8 +131,9 @@ class Client:
         self.unread: Windows | None = None
         self.seen_ms = 0
 
-    def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int) -> None:
-        """Note that a rule has made one of its connections wait."""
+    def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int, limit: float | None = None) -> None:
+        """Note that a rule, with its limit at that time, has made one of its connections wait."""
+        self.taken.waits(rule, limit, now_ms)
         if meter.waits is None:
             meter.waits = ConnectionWaits()
         self.waits.add(rule.kind, meter.waits, ms, now_ms)
@@ -106,6 +142,7 @@ class Client:
             if len(self.rules) >= RULES_MAX:
                 least = min(self.rules, key=lambda rule: self.rules[rule].sums(QUARTER, now_ms)[0])
                 del self.rules[least]
+                self.taken.forget(least)
             found = self.rules[rule] = Windows(1)
         found.add(0, ms, now_ms)
 
@@ -151,9 +188,12 @@ class Watch:
         meter.seen_ms = now_ms
         meter.broker = condition.broker
         meter.particulars = meter.particulars.after(condition)
+        meter.note_in_flight(condition.owed, now_ms)
         client = self._client_of(meter, condition, now_ms)
         if client is None:
             return
+        if condition.quota is not None:
+            client.taken.count(condition.quota, now_ms)
         held_ms, meter.held_ms = condition.held_ms - meter.held_ms, condition.held_ms
         muted_ms, meter.muted_ms = condition.muted_ms - meter.muted_ms, condition.muted_ms
         if held_ms or muted_ms:
@@ -166,11 +206,8 @@ class Watch:
             self._count(client, ended.broker, ended.took_ns, 1.0, now_ms)
         if condition.probed.probes:
             self._count_probes(client, condition, None if ended is None else ended.probe, now_ms)
-        time = condition.virtual_time
-        if time is not None and time.waited_ms:
-            if meter.predicted is None:
-                meter.predicted = PredictedWaits()
-            client.predictions.add(time, meter.predicted.update(time, elapsed_ms, now_ms), now_ms)
+        if condition.virtual_time is not None:
+            _add_time(client, meter, condition.virtual_time, elapsed_ms, now_ms)
 
     def end(self, connection: Hashable) -> None:
         """Note that a connection has ended."""
@@ -234,11 +271,11 @@ class Watch:
         quota = condition.quota
         if held_ms > 0:
             if condition.leaving_out is not None:
-                client.waited(rule_of(condition.leaving_out), meter, held_ms, now_ms)
+                _waited(client, condition.leaving_out, meter, held_ms, now_ms)
             elif quota is not None:  # only a Produce is held
-                client.waited(rule_of(quota.produce), meter, held_ms, now_ms)
+                _waited(client, quota.produce, meter, held_ms, now_ms)
         if muted_ms > 0 and condition.muting is not None:
-            client.waited(rule_of(condition.muting), meter, muted_ms, now_ms)
+            _waited(client, condition.muting, meter, muted_ms, now_ms)
 
     def _add_rest(
         self, client: Client, meter: Meter, condition: Condition, rest_ms: int, now_ms: int
@@ -254,7 +291,7 @@ class Watch:
             return
         if condition.leaving_out is not None:
             _add(client, meter, parts.HELD, rest_ms, now_ms)
-            client.waited(rule_of(condition.leaving_out), meter, rest_ms, now_ms)
+            _waited(client, condition.leaving_out, meter, rest_ms, now_ms)
             return
         if condition.follower >= 0:  # it waits for records that are not written yet, as a rule
             _add(client, meter, parts.POLL, rest_ms, now_ms)
@@ -278,6 +315,22 @@ class Watch:
     def _count(self, client: Client, broker: int, took_ns: int, weight: float, now_ms: int) -> None:
         self.latencies.add(broker, took_ns, now_ms, weight)
         client.asked(broker, took_ns, weight, now_ms)
+
+
+def _add_time(client: Client, meter: Meter, time: ConnectionTime, elapsed_ms: int, now_ms: int) -> None:
+    if time.told_ms != meter.told_ms:
+        meter.told = meter.told or Windows(1, "f")
+        meter.told.add(0, float(time.told_ms - meter.told_ms), now_ms)
+        meter.told_ms = time.told_ms
+    if time.waited_ms:
+        if meter.predicted is None:
+            meter.predicted = PredictedWaits()
+        client.predictions.add(time, meter.predicted.update(time, elapsed_ms, now_ms), now_ms)
+
+
+def _waited(client: Client, throttle: Muting | ReplicaThrottle, meter: Meter, ms: float, now_ms: int) -> None:
+    limit = throttle.rate() if isinstance(throttle, UserThrottle) else throttle.limit
+    client.waited(rule_of(throttle), meter, ms, now_ms, limit)
 
 
 def _poll_part(condition: Condition) -> float:

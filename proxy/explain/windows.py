@@ -1,9 +1,10 @@
 """Sums over the last 10 seconds, minute and quarter of an hour, of bounded size."""
 
 from array import array
+from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["MINUTE", "QUARTER", "SECONDS", "TEN_SECONDS", "Windows"]
+__all__ = ["LONG_SLOTS_MS", "MINUTE", "QUARTER", "SECONDS", "TEN_SECONDS", "Windows"]
 
 TEN_SECONDS: Final = 0
 MINUTE: Final = 1
@@ -12,6 +13,7 @@ SECONDS: Final = (10, 60, 900)
 # Of each window: the length of a slot in ms, the number of slots, and the first one's place.
 _RINGS: Final = ((2_000, 5, 0), (10_000, 6, 5), (60_000, 15, 11))
 _SLOTS: Final = 26
+LONG_SLOTS_MS: Final = tuple((window, _RINGS[window][0]) for window in (MINUTE, QUARTER))  # of 10 s or longer
 
 
 class Windows:
@@ -53,6 +55,23 @@ class Windows:
         width = self._width
         begin, end = first * width, (first + count) * width
         return [sum(self._sums[begin + index : end : width]) for index in range(width)]
+
+    def slots(self, window: int, now_ms: int, since_ms: int = 0) -> Iterator[list[float]]:
+        """Yield all amounts of each slot of a window that begins at `since_ms` or later, the present one first."""
+        slot_ms, count, first = _RINGS[window]
+        number = now_ms // slot_ms
+        self._advance(window, number)
+        width = self._width
+        for one in range(number, max(number - count, -(-since_ms // slot_ms) - 1), -1):
+            begin = (first + one % count) * width
+            yield list(self._sums[begin : begin + width])
+
+    @staticmethod
+    def length_ms(window: int, now_ms: int, since_ms: int = 0) -> int:
+        """Return the time up to now of the slots that `slots` yields, with the present ms; 0 without any."""
+        slot_ms, count, _ = _RINGS[window]
+        earliest = max(now_ms // slot_ms - count + 1, -(-since_ms // slot_ms))
+        return max(0, now_ms + 1 - earliest * slot_ms)
 
     def _advance(self, ring: int, number: int) -> None:
         """Empty the slots that have begun since the last call."""

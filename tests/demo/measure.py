@@ -1,8 +1,9 @@
-"""What the demo reads while it runs: the clients' own counters, and the proxy's throttle time."""
+"""What the demo reads while it runs: the clients' own counters, and the waits of their connections at the proxy."""
 
 import json
 import subprocess
 import sys
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.demo.plan import DIRECTIONS, FETCH, PRODUCE, ClientPlan, Outcome
 from tests.support.proxy_process import ROOT, SluiceProcess
 
 _RECENT_REPORTS: Final = 12  # three seconds: what the live table calls "now"
+_RECENT_WAITS: Final = 7  # the same
 _LOG_CHARACTERS_SHOWN: Final = 2000
 
 
@@ -25,6 +27,14 @@ class Reading:
     errors: int
 
 
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long the connection has waited that waits longest: a sum of seconds, by direction."""
+
+    monotonic: float
+    seconds: dict[str, float]
+
+
 @dataclass
 class DemoClient:
     """One running client and what it has reported."""
@@ -34,7 +44,8 @@ class DemoClient:
     log: Path
     recent: deque[Reading] = field(default_factory=lambda: deque(maxlen=_RECENT_REPORTS))
     marked: Reading | None = None
-    throttled_ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DIRECTIONS, 0.0))
+    waits: deque[Waited] = field(default_factory=lambda: deque(maxlen=_RECENT_WAITS))
+    marked_waits: Waited | None = None
     _read: int = 0
 
     @classmethod
@@ -56,24 +67,30 @@ class DemoClient:
                 self._read += len(line)
                 if line.startswith(b"{"):  # librdkafka writes its own lines, too
                     self.recent.append(_reading(json.loads(line)))
-        for direction in DIRECTIONS:
-            labels = {"client_id": self.plan.client_id, "type": direction}
-            self.throttled_ms[direction] = 1e3 * sluice.metric(
-                "sluice_client_throttle_seconds_total", **labels
-            )
+        name, client_id = "sluice_client_longest_wait_seconds_total", self.plan.client_id
+        seconds = {
+            direction: sluice.metric(name, client_id=client_id, type=direction) for direction in DIRECTIONS
+        }
+        self.waits.append(Waited(time.monotonic(), seconds))
 
     def mark(self) -> None:
         """Begin to measure: what came before (start, the burst that a quota allows) no longer counts."""
         self.marked = self.recent[-1] if self.recent else None
+        self.marked_waits = self.waits[-1] if self.waits else None
 
     def rate_now(self, direction: str) -> float:
         """Return the rate of the last seconds."""
         return _rate(self.recent[0], self.recent[-1], direction) if len(self.recent) > 1 else 0.0
 
+    def waited_now(self, direction: str) -> float:
+        """Return the part of the last seconds that the connection waited which waited longest."""
+        return _part(self.waits[0], self.waits[-1], direction) if self.waits else 0.0
+
     def outcome(self, direction: str) -> Outcome:
-        """Return the rate since `mark`, and the throttle time since the start."""
+        """Return the rate, and the part of the time that was waited, since `mark`."""
         measured = _rate(self.marked, self.recent[-1], direction) if self.marked and self.recent else 0.0
-        return Outcome(self.plan, direction, measured, self.throttled_ms[direction])
+        waited = _part(self.marked_waits, self.waits[-1], direction) if self.marked_waits else 0.0
+        return Outcome(self.plan, direction, measured, waited)
 
     @property
     def trouble(self) -> str:
@@ -98,3 +115,8 @@ def _rate(first: Reading, last: Reading, direction: str) -> float:
     seconds = last.monotonic - first.monotonic
     moved = last.bytes_by_direction[direction] - first.bytes_by_direction[direction]
     return moved / seconds if seconds > 0 else 0.0
+
+
+def _part(first: Waited, last: Waited, direction: str) -> float:
+    seconds = last.monotonic - first.monotonic
+    return min(1.0, (last.seconds[direction] - first.seconds[direction]) / seconds) if seconds > 0 else 0.0

@@ -45,12 +45,16 @@ class ClientPlan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one client reached in one direction."""
+    """What one client reached in one direction.
+
+    Args:
+        waited: the part of its time that the connection waited which waited longest.
+    """
 
     plan: ClientPlan
     direction: str
     measured: float
-    throttled_ms: float
+    waited: float
 
     @property
     def ratio(self) -> float:
@@ -74,7 +78,7 @@ class Outcome:
         return (
             f"{self.plan.client_id:<6} {self.direction:<8} quota {megabytes(quota)}  right {megabytes(expected)}  "
             f"measured {megabytes(self.measured)}  ratio {self.ratio:5.3f}  "
-            f"throttled {self.throttled_ms:8.0f} ms  {verdict}"
+            f"waited {self.waited:4.0%}  {verdict}"
         )
 
 

@@ -17,7 +17,7 @@ def live_table(clients: Sequence[DemoClient], title: str) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("client id", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for name in ("quota\nMB/s", "now\nMB/s", "now /\nquota", "throttled\nms"):
+    for name in ("quota\nMB/s", "now\nMB/s", "now /\nquota", "waits, of\nits time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for client in clients:
@@ -31,7 +31,7 @@ def live_table(clients: Sequence[DemoClient], title: str) -> Table:
                 f"{quota / 1e6:.2f}",
                 f"{now / 1e6:.2f}",
                 f"{now / quota:.2f}",
-                f"{client.throttled_ms[direction]:,.0f}",
+                f"{client.waited_now(direction):.0%}",
                 _bar(now / quota),
                 end_section=direction == DIRECTIONS[-1],
             )

@@ -127,14 +127,19 @@ def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
     assert rule["enforced"]
     assert largest(found) in ("held", "muted")
     # It asks again at once, and waits nearly all of its time unless the machine is slow.
-    assert found["wants"]["at_least"] or found["wants"]["rate"] > BYTES_PER_SECOND
+    assert found["wants"] is None or found["wants"]["rate"] > BYTES_PER_SECOND
+    assert 0.1 * BYTES_PER_SECOND < found["demand"]["producer_byte_rate"]["taken"] < 10 * BYTES_PER_SECOND
+    status, text = sluice.get(f"/v1/clients?{urlencode({'user': found['user']})}")
+    assert (status, "bytes" in {one["client_id"] for one in json.loads(text)["clients"]}) == (200, True)
+    status, text = sluice.get("/v1/clients?user=nobody-of-that-name")
+    assert (status, json.loads(text)["clients"], json.loads(text)["clients_total"]) == (200, [], 0)
     assert [one["client_id"] for one in found["neighbours"]] == ["bytes"]
     assert found["sentence"].startswith("bytes waited ")
     assert "producer_byte_rate 100.0 kB/s of client-id 'bytes'" in found["sentence"]
     status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.2")
     assert (status, json.loads(text)) == (
         404,
-        {"error": "no client with client id 'bytes' was seen at 127.0.0.2"},
+        {"error": "no client with client id 'bytes' was seen at 127.0.0.2", "missing": []},
     )
 
 
@@ -343,4 +348,5 @@ def test_all_clients_are_listed(sluice: SluiceProcess, topic: Topic) -> None:
 
 def test_client_that_was_never_seen(sluice: SluiceProcess) -> None:
     status, text = sluice.get("/v1/client?client_id=nothing")
-    assert (status, json.loads(text)) == (404, {"error": "no client with client id 'nothing' was seen"})
+    said = {"error": "no client with client id 'nothing' was seen", "missing": []}
+    assert (status, json.loads(text)) == (404, said)

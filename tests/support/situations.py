@@ -12,8 +12,10 @@ from proxy.explain.explanation import Context, Origin
 from proxy.explain.latencies import CLASSES, class_of
 from proxy.explain.neighbours import Neighbour
 from proxy.explain.own_time import OwnReport
+from proxy.explain.rates import KEYS
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, waiting_order
 from proxy.explain.rules import Rule
+from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import FOLLOWERS
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions, StaticQuotas
@@ -60,11 +62,13 @@ def client(
     name: tuple[str, str] = ("", "web-1"),
     asked: Mapping[int, tuple[float, float]] | None = None,  # by broker: requests, ms of each
     unread: float = 0.0,
+    demand: Demand = NO_DEMAND,  # for the rule that it waits for most
 ) -> ClientReport:
     brokers = [
         OwnBroker(broker, 1, spent(), requests, requests * ms)
         for broker, (requests, ms) in (asked or {}).items()
     ]
+    key = max(waits, key=lambda rule: waits[rule]).key if waits else ""
     return ClientReport(
         *name,
         tuple(sorted(connections, key=waiting_order, reverse=True)),
@@ -75,7 +79,12 @@ def client(
         sum(one.ms for one in brokers),
         tuple(brokers),
         unread * MINUTE_MS,
+        demands=tuple(demand if key == one else NO_DEMAND for one in KEYS),
     )
+
+
+def asking(rate: float, most: float | None, highest: float = 0.0) -> Demand:
+    return Demand(rate, max(rate, highest), most, most is not None)
 
 
 def broker(number: int = 2, *, oldest_ms: int = 0, **counts: int) -> BrokerReport:
@@ -124,11 +133,19 @@ def situations() -> Iterator[Situation]:
 
 
 def _of_rules() -> Iterator[Situation]:
-    held = client(connection(held=0.6, broker=0.02), waits={PRODUCE: 0.6}, asked={2: (600, 3)})
+    takes = asking(2e6, 5e6)
+    held = client(connection(held=0.6, broker=0.02), waits={PRODUCE: 0.6}, asked={2: (600, 3)}, demand=takes)
     yield "produce quota, schedule", held, context(neighbours=taking(2e6))
-    muted = client(connection(muted=0.6, broker=0.1), waits={PRODUCE: 0.6}, asked={2: (600, 10)})
+    muted = client(
+        connection(muted=0.6, broker=0.1), waits={PRODUCE: 0.6}, asked={2: (600, 10)}, demand=takes
+    )
     yield "produce quota, kip13", muted, context(neighbours=taking(2e6))
-    fetched = client(connection(muted=0.4, broker=0.2), waits={FETCH: 0.4}, asked={2: (300, 40)})
+    fetched = client(
+        connection(muted=0.4, broker=0.2),
+        waits={FETCH: 0.4},
+        asked={2: (300, 40)},
+        demand=asking(8e6, 13.3e6),
+    )
     yield "fetch quota", fetched, context(neighbours=taking(8e6))
     asks = client(connection(muted=0.97, broker=0.01), waits={REQUEST: 0.97}, asked={2: (600, 1)})
     yield "request quota", asks, context(neighbours=taking(5))
@@ -136,7 +153,9 @@ def _of_rules() -> Iterator[Situation]:
     yield "partition mutations", makes, context(neighbours=taking(0.5))
     topical = client(connection(muted=0.99), waits={TOPIC: 0.99}, name=("", "loader"))
     yield "topic quota", topical, context()
-    half = client(connection(muted=0.5, idle=0.5), waits={TOPIC: 0.5}, name=("", "loader"))
+    half = client(
+        connection(muted=0.5, idle=0.5), waits={TOPIC: 0.5}, name=("", "loader"), demand=asking(1e5, 2e5)
+    )
     loads = ("", "loader")
     yield "topic quota, known rate", half, context(neighbours=taking(1e5, name=loads))
     yield "topic quota with another client", half, context(neighbours=taking(1e5, 5e4, name=loads))
@@ -155,9 +174,9 @@ def _of_rules() -> Iterator[Situation]:
 
 def _of_entities() -> Iterator[Situation]:
     waits = {PRODUCE: 0.5}
-    ann = client(connection(held=0.5), waits=waits, name=("ann", "batch"))
+    ann = client(connection(held=0.5), waits=waits, name=("ann", "batch"), demand=asking(1e6, 2e6))
     yield "budget of a user, shared", ann, context(neighbours=taking(1e6, 15e5, 5e5, name=("ann", "batch")))
-    both = client(connection(muted=0.5), waits={FETCH: 0.5}, name=("ann", "web-1"))
+    both = client(connection(muted=0.5), waits={FETCH: 0.5}, name=("ann", "web-1"), demand=asking(1e6, 2e6))
     yield "user with client id", both, context(neighbours=taking(1e6, name=("ann", "web-1")))
     static = client(connection(held=0.5), waits=waits, name=("", "other"))
     setting = Origin("quotas.producer_default in sluice.toml", "")
@@ -170,7 +189,7 @@ def _of_entities() -> Iterator[Situation]:
     file = client(connection(held=0.5), waits=waits)
     yield "quotas in a file", file, context(origin=Origin("quotas.toml", "2026-11-22T09:00:00Z"))
     yield "the brokers' own quotas", file, context(origin=Origin("the brokers' own quotas", ""))
-    share = client(connection(held=0.5), waits=waits)
+    share = client(connection(held=0.5), waits=waits, demand=asking(8e5, 1.6e6))
     yield "a member with 40 % of a fleet's budget", share, context(neighbours=taking(8e5), member=True)
     yield "a rule that is gone", share, context(definitions=Definitions())
     nameless = client(connection(held=0.5), waits=waits, name=("ann", ""))
@@ -187,10 +206,17 @@ def _of_mixed_causes() -> Iterator[Situation]:
     yield "two quotas", two, context()
     slow = client(connection(muted=0.3, client=0.6), waits={TOPIC: 0.3})
     yield "a topic quota and a slow client", slow, context()
-    stopped = client(connection(held=0.2, broker=0.7), waits={PRODUCE: 0.2}, asked={2: (20, 2100)})
+    stopped = client(
+        connection(held=0.2, broker=0.7),
+        waits={PRODUCE: 0.2},
+        asked={2: (20, 2100)},
+        demand=asking(2e6, 2.5e6),
+    )
     yield "a quota and a slow broker", stopped, context(broker(ms2100=20, ms1900=40), neighbours=taking(2e6))
-    never = client(connection(held=0.995), waits={PRODUCE: 0.995})
+    never = client(connection(held=0.995), waits={PRODUCE: 0.995}, demand=asking(2e6, None))
     yield "a client that never waits for its responses", never, context(neighbours=taking(2e6))
+    before = client(connection(held=0.3), waits={PRODUCE: 0.3}, demand=asking(4e6, None, 5e6))
+    yield "enforced for half of the minute", before, context(neighbours=taking(2e6))
     little = client(connection(muted=0.004, broker=0.5), waits={PRODUCE: 0.004}, asked={2: (1000, 30)})
     yield "hardly throttled", little, context(broker(ms30=9000), neighbours=taking(1e6))
 
@@ -206,6 +232,10 @@ def _of_brokers() -> Iterator[Situation]:
     yield "a broker that stands still most of the time", still, context(broker(ms1=12_000, ms400=115))
     hangs = client(connection(broker=1.0), asked={2: (10, 2)})
     yield "a broker that has not responded for 40 s", hangs, context(broker(ms2=900, oldest_ms=40_000))
+    five = client(connection(broker=0.96)._replace(in_flight_max=5), asked={2: (28_000, 2)})
+    yield "a quick broker, with five requests in flight", five, context(broker(ms2=60_000, ms6=100))
+    acks = client(connection(broker=0.96)._replace(acks_all=True), asked={2: (40, 1400)})
+    yield "a stopped follower, or a slow leader", acks, context(broker(ms1400=500, ms1900=20))
     unknown = client(connection(-1, broker=0.9), asked={-1: (40, 1400)})
     yield "an unknown broker", unknown, context()
     untimed = client(connection(3, broker=0.9))
@@ -229,11 +259,12 @@ def _of_clients() -> Iterator[Situation]:
 
 def _of_connections() -> Iterator[Situation]:
     muted, slow = connection(1, muted=0.8), connection(2, broker=0.95)
-    several = client(muted, slow, slow, slow, waits={PRODUCE: 0.8}, asked={2: (40, 1400)})
+    wants = asking(2e6, 10e6)
+    several = client(muted, slow, slow, slow, waits={PRODUCE: 0.8}, asked={2: (40, 1400)}, demand=wants)
     yield "one of four connections waits, the others for a broker", several, context(neighbours=taking(2e6))
-    alike = client(*[connection(1, muted=0.8)] * 4, waits={PRODUCE: 3.2})
+    alike = client(*[connection(1, muted=0.8)] * 4, waits={PRODUCE: 3.2}, demand=wants)
     yield "four connections wait alike", alike, context(neighbours=taking(2e6))
-    spare = client(muted, connection(2), waits={PRODUCE: 0.8})
+    spare = client(muted, connection(2), waits={PRODUCE: 0.8}, demand=wants)
     yield "one waits, the other has nothing to do", spare, context(neighbours=taking(2e6))
     mixed = client(connection(1, client=0.9), connection(2, broker=0.95), unread=0.9, asked={2: (40, 1400)})
     yield "one connection with a slow reader, one with a slow broker", mixed, context(broker(ms1400=500))

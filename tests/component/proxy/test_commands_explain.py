@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -99,8 +100,40 @@ def test_client_that_a_silent_member_may_know_is_code_1(
     gone = f"{HOST}:{free_ports(1)[0]}"
     assert explain(members[0].admin, gone, more=("--user", "alice", "--format", "json")) == 1
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"error": "not seen", "members": [], "members_missing": [gone]}
-    assert captured.err.count("\n") == 1
+    expected = {"error": "not seen", "guesses": [], "members": [], "members_missing": [gone]}
+    assert json.loads(captured.out) == expected
+    assert captured.err == (
+        f"sluice: nothing listens at http://{gone}: is sluice serve running there, "
+        "and is admin.bind another address?\n"
+    )
+
+
+LATE = [{"worker": 2, "problem": "silent for 4 s"}]
+
+
+def test_workers_that_a_member_lacks_are_said(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    first.set_clients(WAITS)
+    first.details["alice", "web-1"]["missing"] = LATE
+    assert explain(first.admin, second.admin) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("web-1 waited 62% of the last minute.\n")
+    said = f"sluice: {first.admin} lacks worker 2 (silent for 4 s): clients connected there are not shown\n"
+    assert captured.err == said
+
+
+def test_client_that_a_missing_worker_may_have_is_code_1_with_the_reason(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    first.unavailable["/v1/client"] = {"error": "not seen, which is not certain", "missing": LATE}
+    assert explain(first.admin, second.admin) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert said[0].endswith(": not seen, which is not certain: worker 2 (silent for 4 s)")
+    assert said[1] == "sluice: not seen"
 
 
 def test_members_of_which_none_responds_are_code_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,3 +193,118 @@ def test_too_many_members_are_refused(capsys: pytest.CaptureFixture[str]) -> Non
 def test_address_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert explain("ftp://gw-1") == 2
     assert "must be HOST:PORT" in capsys.readouterr().err
+
+
+QUOTA = {
+    "kind": "produce",
+    "key": "producer_byte_rate",
+    "entity": "user 'alice'",
+    "value": 2_000_000,
+    "part": 0.5,
+    "shared_by": "user",
+}
+
+
+def of_user(*admins: str, more: tuple[str, ...] = ()) -> int:
+    named = [text for admin in admins for text in ("--admin", admin)]
+    return cli.main(["explain", "--user", "alice", *more, *named])
+
+
+def test_user_is_explained_by_all_of_its_clients(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rates of both clients at both members are added: 0.9 + 0.5 + 0.4 MB/s."""
+    limit = rule(entity="user 'alice'")
+    first, second = members
+    first.set_clients(
+        row(
+            "web-1",
+            "alice",
+            connections=2,
+            time=times(held=0.62),
+            rule=limit,
+            quotas=[{**QUOTA, "rate": 9e5}],
+        ),
+        row("batch", "alice", time=times(broker=0.1), quotas=[{**QUOTA, "rate": 5e5}]),
+        row("other", "bob", time=times(held=0.9), quotas=[{**QUOTA, "rate": 8e5}]),
+    )
+    second.set_clients(
+        row("web-1", "alice", time=times(held=0.1), rule=limit, quotas=[{**QUOTA, "rate": 4e5}])
+    )
+    assert of_user(first.admin, second.admin, more=("--format", "json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentence"] == (
+        "1 of 2 clients of user alice waited; web-1 most, 62% of the last minute, for producer_byte_rate 2.0 MB/s of "
+        "user 'alice'. Together they take 1.8 MB/s of 2.0 MB/s (produce quota of user 'alice')."
+    )
+    assert [(one["client_id"], one["connections"], one["waited"]) for one in found["clients"]] == [
+        ("web-1", 3, 0.62),
+        ("batch", 1, 0),
+    ]
+    assert found["quotas"] == [
+        {"kind": "produce", "entity": "user 'alice'", "value": 2e6, "rate": 1.8e6},
+    ]
+    assert (found["clients_total"], found["connections_total"], found["waiting"]) == (2, 4, 1)
+    assert (found["members"], found["members_missing"]) == ([first.admin, second.admin], [])
+    assert of_user(first.admin, second.admin) == 0
+    assert "explain --client-id web-1 --user alice" in capsys.readouterr().out
+
+
+def test_user_without_a_wait(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    members[0].set_clients(row("web\x1b", "alice", time=times(broker=0.1)))
+    assert of_user(members[0].admin) == 0
+    found = capsys.readouterr().out
+    assert found.startswith("User alice has 1 client; none waited for a quota in the last minute.\n")
+    assert "\x1b" not in found
+
+
+@pytest.mark.parametrize(
+    ("asked", "guess"),
+    [
+        (("--client-id", "web1", "--user", "alice"), "--client-id web-1 --user alice"),
+        (("--client-id", "WEB-1"), "--client-id web-1 --user alice"),
+        (("--client-id", "web-1", "--user", "bob"), "--client-id web-1 --user alice"),
+        (("--client-id", "alice"), "--user alice"),
+        (("--user", "alic"), "--user alice"),
+        (("--client-id", "nothing like it"), ""),
+    ],
+)
+def test_unknown_client_gets_the_nearest_name(
+    asked: tuple[str, ...],
+    guess: str,
+    members: tuple[ScriptedMember, ScriptedMember],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    members[0].set_clients(LITTLE)
+    assert cli.main(["explain", *asked, "--admin", members[0].admin]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"; did you mean {guess}?" if guess else "not seen")
+
+
+def test_guesses_are_bounded_whatever_the_names_are(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """10,000 client ids, a few of them as long as Kafka allows."""
+    long = [row("a" * 32_000 + str(number), "eve") for number in range(5)]
+    members[0].set_clients(*long, *(row(f"web-{number}", "eve") for number in range(9_000)))
+    began = time.monotonic()
+    code = cli.main(["explain", "--client-id", "web-x", "--admin", members[0].admin, "--format", "json"])
+    assert code == 3
+    assert len(json.loads(capsys.readouterr().out)["guesses"]) == 3
+    assert time.monotonic() - began < 20
+
+
+def test_neither_user_nor_client_id_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain"]) == 2
+    assert "--client-id or --user" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("fleet",), ("enforcement", "status"), ("top", "--once")])
+def test_closed_admin_port_is_a_sentence(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    admin = f"{HOST}:{free_ports(1)[0]}"
+    cli.main([*words, "--admin", admin])
+    captured = capsys.readouterr()
+    assert f"nothing listens at http://{admin}: is sluice serve running there" in captured.out + captured.err
+    assert "Errno" not in captured.out + captured.err

@@ -27,7 +27,7 @@ def test_expected_is_the_least_of_what_is_tried_and_allowed(
 
 
 def test_outcome_line_says_what_is_not_ok() -> None:
-    line = Outcome(_plan(None), PRODUCE, measured=2200.0, throttled_ms=0.0).line()
+    line = Outcome(_plan(None), PRODUCE, measured=2200.0, waited=0.25).line()
 
     assert "ratio 1.100" in line  # 2200 / 2000
     assert line.endswith("NOT ok")

@@ -61,6 +61,7 @@ def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
             "value": 5000,
             "rate": 3000,
             "part": 0.75,
+            "shared_by": "user",
         },
         {
             "kind": "request",
@@ -69,6 +70,7 @@ def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
             "value": 50,
             "rate": 10,
             "part": 1.0,
+            "shared_by": "user",
         },
     ]
 
@@ -76,6 +78,7 @@ def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
 def test_client_of_the_default_has_its_budget_for_itself() -> None:
     quota, _ = budgets(A, B, C).quotas(C)
     assert (quota["entity"], quota["rate"], quota["part"]) == ("client-id <default>", 500, 1.0)
+    assert quota["shared_by"] == "client_id"  # of any user
 
 
 def test_topics_that_a_client_waits_for_have_its_whole_rate() -> None:
@@ -87,6 +90,7 @@ def test_topics_that_a_client_waits_for_have_its_whole_rate() -> None:
         "value": 1000,
         "rate": 500,
         "part": None,
+        "shared_by": "all",
     }
 
 
@@ -159,6 +163,19 @@ def test_rates_are_of_all_brokers_and_kinds() -> None:
     assert not mutations.limits(0)
     mutations.count_mutations(20)
     rates = ClientRates()
-    assert sum(1 for _ in rates.look(engine, 5000)) > 0
+    assert sum(1 for _ in rates.look(engine, {("ann", "a")}, 5000)) > 0
     assert rates.of("ann", "a") == Rates(2000, 0, 0, 4)
     assert rates.of("", "a") == Rates()
+
+
+def test_rates_are_looked_up_of_the_wanted_clients_only() -> None:
+    """A peer may come with 100,000 client ids; the list has those that are watched, 20,000 at most."""
+    engine = Engine(EngineOptions(), DEFINITIONS)
+    for number in range(1000):
+        throttle = engine.client("mallory", str(number), 1).produce
+        throttle.produce(throttle.flow(), 1000, 1000)
+    assert sum(one is not None for one in engine.rates(2000, {("mallory", "7"), ("mallory", "none")})) == 1
+    rates = ClientRates()
+    assert sum(1 for _ in rates.look(engine, {("mallory", "7")}, 2000)) == 1000  # a turn may end at each
+    assert rates.of("mallory", "7").produce > 0
+    assert rates.of("mallory", "8") == Rates()

@@ -14,6 +14,7 @@ from proxy.explain.predicted import Predicted
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, brokers_of
 from proxy.explain.rules import Rule
 from proxy.explain.seen import NOTHING, Seen, merge_seen
+from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE
 from quotas.definitions.definitions import Definitions, StaticQuotas
@@ -112,7 +113,9 @@ def test_nothing_is_predicted_while_quotas_are_enforced() -> None:
 
 
 def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
-    found = explain(report({PRODUCE: 620}, probes=(10, 30), muted=0.62, broker=0.02, idle=0.36), context())
+    client = report({PRODUCE: 620}, probes=(10, 30), muted=0.62, broker=0.02, idle=0.36)
+    demand = Demand(1.5e6, 1.6e6, 1.5e6 / (1 - 0.62), True)
+    found = explain(client._replace(demands=(demand, NO_DEMAND, NO_DEMAND, NO_DEMAND)), context())
     assert found["sentence"] == (
         "web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, "
         "set 2026-11-22T10:31:00Z by User:ops from 10.0.0.4. It asks for at most about 3.9 MB/s. "
@@ -131,6 +134,7 @@ def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
     # It has three quarters of the budget: 1.5 / (1 - 0.62) = 3.95 MB/s, and of 1.5 MB/s it waits 62 %.
     assert found["wants"]["rate"] == pytest.approx(3_947_368.421)
     assert found["wants"]["wait_seconds_per_minute"] == {"1": 37.2, "1.5": 25.8, "2": 14.4}
+    assert found["demand"]["producer_byte_rate"] == {"taken": 1.5e6, "highest": 1.6e6, "most": 3_947_368.421}
     assert found["time"]["muted"] == 0.62
     assert found["time_of_all_connections"]["muted"] == 0.31
     assert [one["client_id"] for one in found["neighbours"]] == ["web-1", "web-2"]

@@ -50,6 +50,10 @@ def test_visit_notes_what_is_so_now() -> None:
     probe.key, probe.request_bytes = api.PRODUCE, 4_000
     seen = condition(library="librdkafka 2.3.0", owed=5, waits_until_ms=70_000, probed=Probed([probe]))
     assert NO_PARTICULARS.after(seen) == Particulars("librdkafka 2.3.0", 4_000, 5, 70_000)
+    probe.acks_all = True
+    waits_for_all = NO_PARTICULARS.after(seen)
+    assert waits_for_all.acks_all
+    assert waits_for_all.after(condition()).acks_all  # until another Produce is timed
 
 
 def test_visit_without_a_change_makes_no_object() -> None:

@@ -223,3 +223,13 @@ def test_parts_add_up_to_the_whole(visits: list[tuple[str, int, float, bool]]) -
     found = times(watch, now_ms=now_ms)
     assert sum(found) == pytest.approx(now_ms - 10_000)
     assert (found[parts.HELD], found[parts.MUTED]) == (held_ms, muted_ms)
+
+
+def test_most_in_flight_is_of_the_last_two_minutes() -> None:
+    watch = Watch()
+    for now_ms, owed in ((1_000, 2), (2_000, 5), (3_000, 0), (60_000, 1)):
+        watch.visit("c", condition(ASKED, owed=owed), "peer", TICK_MS, now_ms)
+    (meter,) = watch.clients["", "a"].meters
+    assert meter.in_flight_max == 5
+    watch.visit("c", condition(ASKED, owed=1), "peer", TICK_MS, 120_000)
+    assert meter.in_flight_max == 1

@@ -48,3 +48,22 @@ def test_clock_that_stands_still_loses_nothing() -> None:
     for _ in range(10):
         windows.add(0, 1.0, 7_000)
     assert windows.sums(MINUTE, 7_000) == [10.0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100_000)), max_size=40), st.integers(0, 1_000_000)
+)
+def test_slots_since_a_time_have_what_was_added_since_then(
+    additions: list[tuple[int, int]], since_ms: int
+) -> None:
+    windows, now_ms, added = Windows(1), 5_000_000, []
+    for amount, pause_ms in additions:
+        now_ms += pause_ms
+        windows.add(0, float(amount), now_ms)
+        added.append((amount, now_ms))
+    since_ms += 5_000_000
+    for window, slot_ms in enumerate(SLOT_MS):
+        first_ms = max(-(-since_ms // slot_ms) * slot_ms, now_ms + 1 - windows.length_ms(window, now_ms))
+        expected = float(sum(amount for amount, at in added if at >= first_ms))
+        assert sum(amount for (amount,) in windows.slots(window, now_ms, since_ms)) == expected
+        assert windows.length_ms(window, now_ms, since_ms) == max(0, now_ms + 1 - first_ms)
