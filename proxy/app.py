@@ -55,6 +55,7 @@ from proxy.reload import Reloader
 from proxy.stats import Stats
 from proxy.summary import summary
 from proxy.supervisor import Supervisor
+from proxy.unguarded import Unguarded, own_things
 from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 
@@ -108,7 +109,12 @@ class App:
         self._fleet = self._join_fleet() if workers == 1 and config.fleet.configured else None
         client = BrokerClient(self.brokers, login_of(config.cluster), self._certificates.broker_tls)
         self.poller = Poller(
-            client, self._map_file, follow=maps.follow, others=(maps.leaders,), tell=events.tell
+            client,
+            self._map_file,
+            follow=maps.follow,
+            others=(maps.leaders,),
+            listeners=config.listeners,
+            tell=events.tell,
         )
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
         self.advertised = [
@@ -129,6 +135,8 @@ class App:
             config, client, start, call, self.stats, self._access, lambda: self._fleet, events.tell
         )
         shown = None if moves is None else moves.shown
+        things = own_things(config)
+        self._unguarded = Unguarded(self._access(), things) if things else None
         self._workers = None if workers == 1 else self._make_workers(workers, quotas.definitions, shown)
         wire_events(events.tell, config, relay, self.poller.states, self._workers, self._fleet)
         file = EnforcementFile(config.state.directory) if config.state.directory else None
@@ -137,7 +145,8 @@ class App:
         self._topic_ids = TopicIds(client, names, now_ms)
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(relay.replication, self.stats, series_max // 4) if maps.replicates else None
-        others = [one.families for one in (moves, self._fleet, self._workers, topic) if one is not None]
+        kept = (moves, self._fleet, self._workers, topic, self._unguarded)
+        others = [one.families for one in kept if one is not None]
         waits = relay.watching.waits
         metrics = Metrics(
             self.stats, relay.engine, series_max, sluice_version(), view, others, workers, waits
@@ -239,6 +248,8 @@ class App:
         run_forever("certificates", self._certificates.run)
         if self._fleet is not None:
             run_forever("fleet", self._fleet.run)
+        if self._unguarded is not None:
+            run_forever("unguarded", self._unguarded.run)
         self.relay.start()
         if self._mirror is not None:
             run_forever("quota_mirror", self._mirror.run)
@@ -272,6 +283,7 @@ class App:
             return self._topic.not_ready
         problem = self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
         problem = problem or ("" if self._workers is None else self._workers.not_ready())
+        problem = problem or self.relay.not_accepting()
         return problem or ("" if self._open else "the clients' ports are not open yet")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
@@ -320,8 +332,14 @@ class App:
     def _facts(self) -> Facts:
         """Return what this process is now."""
         workers = 1 if self._workers is None else self._workers.count
-        enforcing = self.relay.engine.enforcing
-        return Facts.of(self._reloader.config, workers, enforcing=enforcing, ready=self.not_ready())
+        missing = () if self._workers is None else self._workers.missing()
+        return Facts.of(
+            self._reloader.config,
+            workers,
+            enforcing=self.relay.engine.enforcing,
+            ready=self.not_ready(),
+            missing=missing,
+        )
 
     def _hurried(self) -> bool:
         """Whether a second signal asks to end at once."""

@@ -16,9 +16,10 @@ from proxy.clock import now_ms
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.client import BrokerClient, Target, first_response
 from proxy.cluster.map_file import MapFile
+from proxy.config.listener_options import BROKERS_NAMED_MAX, ListenerOptions
 from proxy.events import Tell, untold
 from proxy.events.broker_states import BrokerStates
-from proxy.events.kinds import cluster_back, cluster_lost
+from proxy.events.kinds import brokers_without_port, cluster_back, cluster_lost
 from proxy.logs import event
 
 __all__ = ["Poller"]
@@ -40,6 +41,7 @@ class Poller:
     Args:
         follow: whether the map follows the cluster's metadata; a sidecar's upstreams are fixed.
         others: other maps whose host names are resolved too.
+        listeners: those whose clients are led to the brokers.
         tell: takes events.
 
     Attributes:
@@ -54,6 +56,7 @@ class Poller:
         *,
         follow: bool,
         others: Sequence[BrokerMap] = (),
+        listeners: Sequence[ListenerOptions] = (),
         tell: Tell = untold,
     ) -> None:
         self._tell = tell
@@ -61,6 +64,8 @@ class Poller:
         self._client = client
         self._brokers = client.brokers
         self._others = others
+        self._listeners = listeners
+        self._without_port: set[tuple[str, int]] = set()  # brokers by listener, of the last round
         self._map_file = map_file
         self._follow = follow
         self._failures = 0
@@ -108,6 +113,7 @@ class Poller:
         if self._follow:
             self._brokers.set_live(broker for broker, _, _ in found)
             self.states.listed(self._brokers.live(), now_ms())
+            self._look_for_ports()
             for index, (broker, host, port) in enumerate(found):
                 self._brokers.learn(broker, host, port)
                 if index % _PORTION == _PORTION - 1:
@@ -117,6 +123,18 @@ class Poller:
             self._brokers.changed = False
             if not await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses())):
                 self._brokers.changed = True  # the disk may have room the next time
+
+    def _look_for_ports(self) -> None:
+        """Tell of brokers that no port leads to, when they appear."""
+        found: set[tuple[str, int]] = set()
+        for listener in self._listeners:
+            missing = listener.without_port(self._brokers.live())
+            found.update((listener.name, broker) for broker in missing)
+            new = [broker for broker in missing if (listener.name, broker) not in self._without_port]
+            if new:
+                names = ",".join(map(str, new[:BROKERS_NAMED_MAX]))
+                self._tell(brokers_without_port(listener.name, names, listener.port_problem(new)))
+        self._without_port = found
 
     def _failed(self, problem: str) -> None:
         if not self._failures:

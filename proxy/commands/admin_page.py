@@ -10,6 +10,8 @@ from typing import Any, Final, Protocol
 
 from commandline.printable import printable
 from proxy.errors import ServerError, UsageError, reason
+from proxy.v1.fields import DocumentError, Fields
+from proxy.v1.missing import missing_workers
 
 __all__ = ["ADMIN", "SECONDS_MAX", "Document", "read_document", "send_action"]
 
@@ -56,9 +58,11 @@ def read_document(
     except urllib.error.HTTPError as error:
         if absent and error.code == HTTPStatus.NOT_FOUND:
             return _missing(page, error, seconds_max, bytes_max)
+        if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise ServerError(f"{page}: {_unavailable(error, seconds_max)}") from None
         raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
     except _FAILURES as error:
-        raise ServerError(f"{page}: {reason(_unwrapped(error), seconds_max)}") from None
+        raise _failed(admin, page, error, seconds_max) from None
     return document
 
 
@@ -90,6 +94,18 @@ def _missing(page: str, error: urllib.error.HTTPError, seconds_max: float, bytes
         raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
 
 
+def _unavailable(error: urllib.error.HTTPError, seconds_max: float) -> str:
+    """Return what a response with status 503 says of the workers that it lacks; else its status."""
+    try:
+        with error:
+            document = _read(error, _REFUSAL_BYTES_MAX * 100)
+        missing = ", ".join(missing_workers(document))
+        said = Fields(document, "document").text("error")
+    except (*_FAILURES, DocumentError):
+        return reason(error, seconds_max)
+    return printable(f"{said}: {missing}" if missing else said) or reason(error, seconds_max)
+
+
 def send_action(admin: str, path: str, action: str) -> Document:
     """Send an action to the admin port, as a POST without a body.
 
@@ -110,8 +126,18 @@ def send_action(admin: str, path: str, action: str) -> Document:
             said = error.read(_REFUSAL_BYTES_MAX).decode("utf-8", "replace").strip()
         raise ServerError(f"{_url(admin, '')}: {printable(said)}") from None
     except _FAILURES as error:
-        raise ServerError(f"{page}: {reason(_unwrapped(error), SECONDS_MAX)}") from None
+        raise _failed(admin, page, error, SECONDS_MAX) from None
     return document
+
+
+def _failed(admin: str, page: str, error: Exception, seconds_max: float) -> ServerError:
+    """Return the error of a page that cannot be read; of a port where nothing listens, with what may be wrong."""
+    wrapped = _unwrapped(error)
+    if isinstance(wrapped, ConnectionRefusedError):
+        return ServerError(
+            f"nothing listens at {_url(admin, '')}: is sluice serve running there, and is admin.bind another address?"
+        )
+    return ServerError(f"{page}: {reason(wrapped, seconds_max)}")
 
 
 def _url(admin: str, path: str) -> str:

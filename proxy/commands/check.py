@@ -11,12 +11,13 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+from commandline.amounts import count
 from commandline.exit_codes import NEGATIVE, OK
 from proxy import logs
 from proxy.commands import check_fleet, check_json, check_text
-from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, tls, without_port
+from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, port_problem, tls
 from proxy.commands.check_machine import machine_warnings
-from proxy.commands.check_topic import check_topics, require_topic_library
+from proxy.commands.check_topic import check_topics, require_topic_library, unguarded_warnings
 from proxy.config import Config, load, read_definitions, unenforced, unwritable
 from proxy.errors import SluiceError
 from quotas.definitions.definitions import Definitions
@@ -43,42 +44,57 @@ def run(options: argparse.Namespace) -> int:
         *check_text.capture(config),
     ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
-    lines += [f"warning: {warning}" for warning in _warnings(config, definitions)]
-    print("\n".join(lines))
+    warned = _say(lines + [f"warning: {warning}" for warning in _warnings(config, definitions)])
     if options.offline:
-        print(f"{options.config} is right; the cluster was not asked.")
+        print(f"{_verdict(options, warned)}; the cluster was not asked.")
         return OK
-    for warning in machine_warnings(config):
-        print(f"warning: {warning}")
+    warned += _say([f"warning: {warning}" for warning in machine_warnings(config)])
     found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
-    print("\n".join((*cluster(config, found), *check_topics(config, tls(config).fleet_tls))))
+    topics = check_topics(config, tls(config).fleet_tls)
+    unguarded = [f"warning: {one}" for one in unguarded_warnings(config, tls(config).fleet_tls)]
+    warned += _say([*cluster(found), *topics, *unguarded])
+    problem = port_problem(config.listeners, found)
+    if problem:
+        raise SluiceError(problem)
     unknown, problem = ask_advertised(config)
-    for broker, why in unknown.items():
-        print(f"warning: broker {broker} did not report what it advertises: {why}")
+    lacks = "did not report what it advertises"
+    warned += _say([f"warning: broker {broker} {lacks}: {why}" for broker, why in unknown.items()])
     if problem:
         raise SluiceError(problem)
     members = check_fleet.ask_members(config, definitions, options.admin, str(options.config))
-    for line in check_fleet.compared(members):
-        print(line)
+    warned += _say([*check_fleet.compared(members)])
     if members is not None and members.differences:
         print(f"{options.config} is right, but members of the fleet differ.")
         return NEGATIVE
-    print(f"{options.config} is right.")
+    print(f"{_verdict(options, warned)}.")
     return OK
+
+
+def _say(lines: Sequence[str]) -> int:
+    """Print lines; return how many of them are warnings."""
+    for line in lines:
+        print(line)
+    return sum(line.startswith("warning: ") for line in lines)
+
+
+def _verdict(options: argparse.Namespace, warned: int) -> str:
+    more = f", with {count(warned, 'warning')}" if warned else ""
+    return f"{options.config} is right{more}"
 
 
 def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
     tls(config)
+    check_fleet.check_secret(config.fleet, may_be_missing=options.offline)
     require_topic_library(config)
     return config, definitions
 
 
 def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
-    return (*config.warnings, *unwritable(config), *unenforced(definitions.entries()))
+    return (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
 
 
 def _print_document(options: argparse.Namespace) -> int:
@@ -92,7 +108,10 @@ def _print_document(options: argparse.Namespace) -> int:
         if options.offline:
             return OK
         warnings += machine_warnings(config)
-        document["cluster"] = _cluster(config)
+        document["cluster"], problem = _cluster(config)
+        if problem:
+            raise SluiceError(problem)
+        warnings += unguarded_warnings(config, tls(config).fleet_tls)
         members = check_fleet.ask_members(config, definitions, options.admin, str(options.config))
         if members is None:
             return OK
@@ -105,12 +124,16 @@ def _print_document(options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def _cluster(config: Config) -> dict[str, object]:
+def _cluster(config: Config) -> tuple[dict[str, object], str]:
+    """Return the document's part on the cluster, and which of its brokers have no port; "" if all have one."""
     found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
     unknown, problem = ask_advertised(config)
     if problem:
         raise SluiceError(problem)
-    missing = {listener.name: without_port(listener, sorted(found)) for listener in config.listeners}
-    return check_json.describe_cluster(found, unknown, {name: ids for name, ids in missing.items() if ids})
+    missing = {listener.name: listener.without_port(found) for listener in config.listeners}
+    described = check_json.describe_cluster(
+        found, unknown, {name: ids for name, ids in missing.items() if ids}
+    )
+    return described, port_problem(config.listeners, found)

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from commandline.amounts import count
@@ -11,7 +11,7 @@ from proxy.config import Address, Config, ListenerOptions
 if TYPE_CHECKING:
     from proxy.certificates import Certificates
 
-__all__ = ["ask_advertised", "ask_cluster", "cluster", "context_of", "tls", "without_port"]
+__all__ = ["ask_advertised", "ask_cluster", "cluster", "context_of", "port_problem", "tls"]
 
 
 def tls(config: Config) -> "Certificates":
@@ -78,18 +78,14 @@ def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
     return unknown, "; ".join(filter(None, problems))
 
 
-def cluster(config: Config, found: Mapping[int, Address]) -> Iterator[str]:
-    """Yield lines on the cluster's brokers, and a warning for each without a port."""
+def cluster(found: Mapping[int, Address]) -> Iterator[str]:
+    """Yield lines on the cluster's brokers."""
     yield f"cluster: {count(len(found), 'broker')}"
     for broker, address in sorted(found.items()):
         yield f"  broker {broker} at {address}"
-    for listener in config.listeners:
-        beyond = without_port(listener, sorted(found))
-        if beyond:
-            names = ", ".join(map(str, beyond))
-            yield f'warning: listener "{listener.name}" has no port for broker {names}: clients never see it'
 
 
-def without_port(listener: ListenerOptions, brokers: Sequence[int]) -> list[int]:
-    """Return the brokers for which this listener has no port."""
-    return [broker for broker in brokers if not listener.sidecar and broker > listener.broker_id_max]
+def port_problem(listeners: Sequence[ListenerOptions], brokers: Iterable[int]) -> str:
+    """Return which listener has no port for which of the brokers, and what to write; "" if none."""
+    found = [(listener, listener.without_port(brokers)) for listener in listeners]
+    return "; ".join(listener.port_problem(missing) for listener, missing in found if missing)

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 from proxy.commands.admin_page import Document, read_document
 from proxy.config import Address, Config, FleetOptions, engine_options
-from proxy.errors import ServerError
+from proxy.errors import ConfigError, ServerError
+from proxy.files import read_secret
 from quotas.definitions.definitions import Definitions
 
-__all__ = ["Members", "ask_members", "compared", "document", "lines", "members_document"]
+__all__ = ["Members", "ask_members", "check_secret", "compared", "document", "lines", "members_document"]
 
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 # Of the program, not of a configuration.
@@ -51,6 +52,29 @@ def lines(options: FleetOptions) -> Iterator[str]:
         if options.tls is not None:
             signed += f", TLS, members' certificates {options.tls.client_auth}"
         yield f"  members reach it at {options.own_address}: {options.bind}, {signed}"
+
+
+def check_secret(options: FleetOptions, *, may_be_missing: bool) -> None:
+    """Check that the fleet's secret can be used.
+
+    Args:
+        may_be_missing: whether this may be another machine than the one where `serve` runs.
+
+    Raises:
+        ConfigError: it cannot be read, or is too short.
+    """
+    if options.secret_file is None:
+        return
+    # Imported late: most configurations have no fleet.
+    from proxy.fleet.secret import KEY, secret_problem
+
+    try:
+        read_secret(options.secret_file, KEY)
+    except OSError as error:
+        if may_be_missing and isinstance(error, FileNotFoundError):
+            return
+        problem = secret_problem(options.secret_file, error).removeprefix(f"{KEY}: ")
+        raise ConfigError(KEY, problem) from error
 
 
 def document(options: FleetOptions) -> Mapping[str, object] | None:

@@ -9,8 +9,9 @@ from proxy.errors import SluiceError
 from proxy.quota_topic import access_of, audit_spec, journal_spec, quota_spec, require_aiokafka
 from proxy.topic_log.access import Access
 from proxy.topic_log.topic import ProblemError, TopicSpec, find
+from proxy.unguarded import is_unguarded, own_things, warning_of
 
-__all__ = ["check_topics", "require_topic_library"]
+__all__ = ["check_topics", "require_topic_library", "unguarded_warnings"]
 
 
 def require_topic_library(config: Config) -> None:
@@ -44,6 +45,24 @@ def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> It
             if spec.name in _needed(config):
                 raise SluiceError(error.problem.text) from error
             yield f"warning: {error.problem.text}"
+
+
+def unguarded_warnings(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
+    """Yield a warning if the brokers that keep Sluice's topics or group have no authorizer.
+
+    Args:
+        tls: returns the TLS context towards these brokers; None for plaintext.
+    """
+    things = own_things(config)
+    if not things:
+        return
+    try:
+        unguarded = asyncio.run(is_unguarded(access_of(config.fleet_cluster, tls)))
+    except OSError as error:
+        yield f"whether the brokers have an authorizer was not found out: {error}"
+        return
+    if unguarded:
+        yield warning_of(things)
 
 
 def _needed(config: Config) -> Iterator[str]:

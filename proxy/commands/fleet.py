@@ -1,4 +1,5 @@
-"""`sluice fleet`: shows the members of a fleet, the holder, the shares, and the differences between members.
+"""`sluice fleet`: shows the members of a fleet, the holder, the shares, and the differences between members; makes the
+secret with which members sign.
 
 One member is asked, at its admin port; it returns the last view that the holder has sent. Exit code 3 if members
 differ, or if this member has no lease.
@@ -6,28 +7,65 @@ differ, or if this member has no lease.
 
 import argparse
 import json
+import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from commandline.arguments import add_format
 from commandline.exit_codes import NEGATIVE, OK
 from proxy.commands.admin_page import ADMIN, Document, read_document
-from proxy.errors import ServerError
+from proxy.errors import ServerError, SluiceError, system_reason
+from proxy.files import SECRET_BYTES_MIN, write_secret
 
-__all__ = ["DESCRIPTION", "add_arguments", "run", "table"]
+__all__ = ["DESCRIPTION", "add_arguments", "make_secret", "run", "table"]
 
 DESCRIPTION: Final = "Show the members of a fleet, who leases shares to all, and the shares of each."
+_SECRET: Final = (
+    "Make a secret for fleet.secret_file, the same in all members: 64 hexadecimal digits of 32 random bytes."
+)
 _KEYS_SHOWN: Final = 20
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.set_defaults(command=run)
+    actions = command.add_subparsers(metavar="ACTION")
+    secret = actions.add_parser("secret", help="make a secret for fleet.secret_file", description=_SECRET)
+    secret.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="the file, which must not exist yet (default: print it)",
+    )
+    secret.set_defaults(command=make_secret)
     command.add_argument(
         "--admin", metavar="HOST:PORT", default=ADMIN, help="the admin port of a member, or its URL"
     )
     add_format(command)
+
+
+def make_secret(options: argparse.Namespace) -> int:
+    """Make a secret, and print it or write it to a new file; return the exit code.
+
+    Raises:
+        SluiceError: the file exists, or cannot be written.
+    """
+    secret = secrets.token_hex(SECRET_BYTES_MIN)
+    if options.file is None:
+        print(secret)
+        return OK
+    try:
+        write_secret(options.file, secret)
+    except OSError as error:
+        raise SluiceError(f"{options.file}: {system_reason(error)}") from None
+    print(
+        f"{options.file}: 32 random bytes, readable for their owner alone; copy it to all members",
+        file=sys.stderr,
+    )
+    return OK
 
 
 def run(options: argparse.Namespace) -> int:

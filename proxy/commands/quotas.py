@@ -157,7 +157,7 @@ async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
 
 async def _apply(options: argparse.Namespace, client: "QuotaClient") -> int:
     wanted = _read(options)
-    _warn(wanted)
+    _warn(wanted, options.file)
     return await _alter(options, client, differences(await _all_quotas(client), wanted, prune=options.prune))
 
 
@@ -231,9 +231,9 @@ def _print_differences(
         print("nothing to change")
 
 
-def _warn(wanted: Quotas) -> None:
+def _warn(wanted: Quotas, file: Path | None = None) -> None:
     """Print a warning for each name without effect: a pattern, a principal with its type, not an IP address."""
-    for warning in unenforced(wanted.items()):
+    for warning in unenforced(wanted.items(), file):
         print(f"sluice: warning: {warning}", file=sys.stderr)
 
 

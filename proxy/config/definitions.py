@@ -5,9 +5,11 @@ an entry of the command line overrides one of the file.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
-from proxy.config.effects import entity_warning
+from proxy.config.effects import limit_warnings
 from proxy.config.loader import read_quotas_text
 from proxy.config.options import Config
 from proxy.config.quota_options import QuotaSettings
@@ -84,18 +86,17 @@ def command_line_quotas(quota_text: str) -> Definitions:
     return _parse("--quota", quota_text, StaticQuotas())
 
 
-def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[str]:
-    """Return a bounded number of warnings about limits without effect, or with another effect than their name
-    suggests.
+def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]], file: Path | None = None) -> list[str]:
+    """Return a bounded number of warnings about limits without effect, or with another effect than their name or
+    number suggests.
+
+    Args:
+        entries: the limits by entity.
+        file: where they are, which the warnings name; None for nowhere.
     """
-    found: list[str] = []
-    for entity, _ in entries:
-        warning = entity_warning(entity)
-        if warning:
-            found.append(warning)
-            if len(found) >= UNENFORCED_MAX:
-                break
-    return found
+    place = "" if file is None else f"{file}: "
+    found = (f"{place}{warning}" for entity, values in entries for warning in limit_warnings(entity, values))
+    return list(islice(found, UNENFORCED_MAX))
 
 
 def _parse(where: str, text: str, static: StaticQuotas) -> Definitions:

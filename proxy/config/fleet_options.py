@@ -133,7 +133,7 @@ class FleetOptions:
         if self.cluster is not None:
             self.cluster.check("fleet.cluster")
         if not self.configured:
-            for name in ("name", "advertised", "secret_file", "tls"):
+            for name in ("name", "advertised", "tls"):  # the secret also signs records of topics
                 if getattr(self, name):
                     raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
             return
@@ -154,6 +154,11 @@ class FleetOptions:
             yield (
                 "fleet: with replication.policy kip73 shares hold on an average of all windows only, and a share"
                 ' that grows brings what its windows have room for; "schedule" is exact'
+            )
+        if self.has_group and self.secret_file is None:
+            yield (
+                "fleet.group: every client that may join it can be the holder, and set what all members may use; "
+                "fleet.secret_file prevents that (sluice fleet secret makes one)"
             )
         if not self.may_hold or self.bind is None:
             return

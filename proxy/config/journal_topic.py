@@ -18,6 +18,8 @@ def check_journal(config: Config) -> None:
         ConfigError: the configuration cannot work.
     """
     settings, quotas, fleet = config.reassignment, config.quotas, config.fleet
+    if fleet.secret_file and not fleet.configured and quotas.store != "topic" and not settings.in_topic:
+        raise ConfigError("fleet.bind", "is needed with fleet.secret_file, or fleet.holder")
     if not settings.in_topic:
         return
     topic = settings.journal_topic

@@ -1,14 +1,17 @@
 """`[[listeners]]`: the ports that clients and followers connect to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import MappingProxyType
+from typing import Final
 
 from proxy.config import readers
 from proxy.config.keys import key
 from proxy.config.readers import Address, Network
 from proxy.config.tls_options import ListenerTls, read_listener_tls
+
+BROKERS_NAMED_MAX: Final = 10  # in one message
 
 
 def _no_upstreams() -> Mapping[int, Address]:
@@ -82,3 +85,26 @@ class ListenerOptions:
         if not 0 <= broker_id <= self.broker_id_max:
             return None
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
+
+    def without_port(self, brokers: Iterable[int]) -> list[int]:
+        """Return the brokers that clients cannot be led to, in order; a sidecar leads nobody."""
+        return [] if self.sidecar else sorted(broker for broker in brokers if broker > self.broker_id_max)
+
+    def port_problem(self, missing: Sequence[int]) -> str:
+        """Return what brokers without a port mean to clients, and what to write; `missing` is not empty.
+
+        >>> ListenerOptions(broker_id_max=3).port_problem([1001])
+        'listener "clients" has no port for broker 1001, so clients do not learn of it: write broker_id_max = 1001 \
+(now 3) and restart'
+        """
+        names = ", ".join(map(str, missing[:BROKERS_NAMED_MAX]))
+        more = len(missing) - BROKERS_NAMED_MAX
+        highest = missing[-1]
+        last = max(self.first_broker_port, self.advertised_first_broker_port) + highest
+        remedy = f"write broker_id_max = {highest} (now {self.broker_id_max}) and restart"
+        if last > readers.PORT_MAX:
+            remedy = f"there are ports for ids up to {readers.PORT_MAX - last + highest} alone; give it a lower node.id"
+        return (
+            f'listener "{self.name}" has no port for broker {names}{f" and {more} more" if more > 0 else ""}, so '
+            f"clients do not learn of it: {remedy}"
+        )

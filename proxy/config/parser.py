@@ -23,7 +23,7 @@ from proxy.config.limit_options import LimitOptions
 from proxy.config.listener_options import ListenerOptions
 from proxy.config.options import AdminOptions, Config, LogOptions, Source, StateOptions
 from proxy.config.process_options import ProcessOptions
-from proxy.config.quota_options import HOLD_SECONDS_SCHEDULE, OLD_SCOPE, QuotaSettings
+from proxy.config.quota_options import OLD_SCOPE, QuotaSettings
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.store_options import check_store, renamed, settled, store_warnings
@@ -53,6 +53,10 @@ SECTIONS: Final = (
 _QUOTAS_FILE: Final = (
     "this is a table of a quotas file: the configuration names that file with `file` under [quotas], and a command "
     "with --quotas-file"
+)
+_POLICY_IS_OPEN: Final = (
+    'quotas.policy: is not in the file, and the default is "schedule" now; it was "kip13" in earlier releases. Write '
+    'policy = "schedule" under [quotas], or policy = "kip13" for Kafka\'s own arithmetic as before'
 )
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
@@ -115,9 +119,7 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
         listeners=listeners,
         quotas=settled(
             _with_scope_default(
-                _with_hold_default(
-                    replace(quotas, file=_absolute(base, quotas.file)), _table(tables, "quotas")
-                ),
+                _without_holds(replace(quotas, file=_absolute(base, quotas.file))),
                 listeners,
                 _table(tables, "quotas"),
             ),
@@ -150,11 +152,25 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
     config.capture.check()
     warnings += config.capture.warnings()
     warnings += without_effect(config)
-    if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
+    if source.path is not None and _policy_is_open(config, tables):
+        warnings.append(_POLICY_IS_OPEN)
+    if (
+        quotas.policy == "kip13"
+        and "hold_seconds_max" in _table(tables, "quotas")
+        and quotas.hold_seconds_max
+    ):
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"
         )
     return replace(config, warnings=tuple(warnings))
+
+
+def _policy_is_open(config: Config, tables: Tables) -> bool:
+    """Whether clients have quotas by this file, and it leaves open by which policy: its default was another one."""
+    quotas = _table(tables, "quotas")
+    if "policy" in quotas or all(listener.replicates for listener in config.listeners):
+        return False
+    return bool(quotas or config.source.quota_text)
 
 
 def _section(make: Callable[..., T], known: Sequence[Field[object]], name: str, tables: Tables) -> T:
@@ -206,11 +222,9 @@ def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> C
     return replace(cluster, bootstrap=upstreams)
 
 
-def _with_hold_default(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
-    """Fill in the longest hold: 0 with `kip13`, since Kafka never holds a request; with `schedule` the default."""
-    if quotas.policy == "kip13":
-        return replace(quotas, hold_seconds_max=0.0)
-    return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
+def _without_holds(quotas: QuotaSettings) -> QuotaSettings:
+    """With `kip13` the longest hold is 0: Kafka never holds a request."""
+    return replace(quotas, hold_seconds_max=0.0) if quotas.policy == "kip13" else quotas
 
 
 def _with_scope_default(

@@ -12,8 +12,6 @@ from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
 
 DAY_SECONDS: Final = 86400
 OLD_SCOPE: Final = "gateway"  # how scope "cluster" was called
-# The default of `schedule`: below the request timeouts that clients come with.
-HOLD_SECONDS_SCHEDULE: Final = 15.0
 
 
 def _scope(path: str, value: object) -> str:
@@ -54,7 +52,8 @@ class QuotaSettings:
         metadata=key(readers.principals, "name, or several", live=True, default='"*": every principal'),
     )
     policy: Policy = field(
-        default="kip13", metadata=key(readers.choice("kip13", "schedule"), '"kip13" or "schedule"', live=True)
+        default="schedule",
+        metadata=key(readers.choice("schedule", "kip13"), '"schedule" or "kip13"', live=True),
     )
     mode: Mode = field(
         default="enforce",
@@ -83,7 +82,7 @@ class QuotaSettings:
         default=1.0, metadata=key(readers.seconds(0, 3600), "number", unit="seconds of quota", live=True)
     )
     hold_seconds_max: float = field(
-        default=0.0,
+        default=15.0,  # below the request timeouts that clients come with
         metadata=key(
             readers.seconds(0, 3600),
             "number",

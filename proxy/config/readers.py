@@ -161,6 +161,8 @@ def address(path: str, value: object) -> Address:
     name, colon, digits = value.strip().rpartition(":")
     if not colon or not digits.isascii() or not digits.isdigit():
         raise ConfigError(path, "must be host:port", value)
+    if "://" in name:
+        raise ConfigError(path, f"must be host:port, without {name.partition('://')[0]}://", value)
     if ":" in name and not (name.startswith("[") and name.endswith("]")):
         raise ConfigError(path, "an IPv6 address is written in brackets: [::1]:9092", value)
     if not name:

@@ -83,13 +83,13 @@ def test_quick_start_of_the_readme(kafka: Cluster, checkout: Path, create_topic:
     ports = Ports()
     sluice, pages = f"{HOST}:{ports.bootstrap}", f"{HOST}:{ports.admin}"
     text = section((ROOT / "README.md").read_text(), "## Running in a minute")
-    _, start, look = fenced(text)
+    _, start, look = fenced(text.partition("### ")[0])
     replaced = {"localhost:9092": kafka.bootstrap(), "127.0.0.1:19090": sluice, "localhost:19080": pages}
 
     with PrintedShell(checkout, replaced, {"SLUICE_ADMIN__BIND": pages}) as shell:
         for command in commands(start):
             shell.run(command)
-        assert "scope=cluster" in shell.log()
+        assert "policy=schedule scope=cluster" in shell.log()
         write(sluice, create_topic(), "reports")
         printed = [shell.run(command) for command in commands(look)]
 

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.packaging.conftest import ROOT
-from tests.support.printed import PrintedShell
+from tests.support.printed import PrintedShell, commands, fenced, section
 from tests.support.raw_topics import create
 from tests.support.waiting import until
 
@@ -128,6 +128,39 @@ def test_sidecars_of_compose(brokers: Cluster, ports: dict[str, Ports], tmp_path
             )
             shells[-1].run(SERVE)
         write_through(brokers, row, shells)
+        take_out(brokers, row, shells[0])
+
+
+def take_out(brokers: Cluster, row: Ports, shell: PrintedShell) -> None:
+    """Take the first sidecar out as docs/operations.md says; clients find its broker at its own address.
+
+    The brokers' listener is bound where clients are already: on loopback.
+    """
+    properties = brokers.directory / "1" / "server.properties"
+    direct = "{}:{}".format(*brokers.address(1, "COMPOSE"))
+    sidecar_of_1 = f"COMPOSE://{HOST}:{row.first_broker + 1}"
+    assert sidecar_of_1 in properties.read_text()
+    properties.write_text(properties.read_text().replace(sidecar_of_1, f"COMPOSE://{direct}"))
+    brokers.stop_broker(1)
+    brokers.start_broker(1)
+    text = section((ROOT / "docs" / "operations.md").read_text(), "## How to take Sluice out again")
+    (in_sync,) = [line for block in fenced(text) for line in commands(block) if "under-replicated" in line]
+    in_sync = in_sync.replace("kafka2:9092", brokers.bootstrap()).replace(
+        "--command-config admin.properties", ""
+    )
+    until(lambda: not shell.run(in_sync).strip(), "all replicas are in sync")
+    shell.stop_serving()
+    problems: list[object] = []
+    producer = Producer({"bootstrap.servers": f"{HOST}:{row.first + 2}", "client.id": "writer"})
+    for partition in range(6):
+        producer.produce(
+            f"sidecars-{row.first}",
+            b"y",
+            partition=partition,
+            on_delivery=lambda error, _: problems.append(error),
+        )
+    assert producer.flush(60) == 0
+    assert problems == [None] * 6
 
 
 def test_sidecars_of_kubernetes(brokers: Cluster, ports: dict[str, Ports], tmp_path: Path) -> None:
@@ -143,7 +176,7 @@ def test_sidecars_of_kubernetes(brokers: Cluster, ports: dict[str, Ports], tmp_p
             for name, content in manifests["ConfigMap"]["data"].items():
                 (tmp_path / str(node) / "etc" / name).write_text(content)
             environment = {"NODE_ID": str(node), **row.environment(node), **row.fleet(node)}
-            (tmp_path / str(node) / "secret").write_text("word")
+            (tmp_path / str(node) / "secret").write_text("word" * 8)
             shells.append(stack.enter_context(sidecar(tmp_path / str(node), environment, upstream)))
             shells[-1].run(container["args"][0])
         write_through(brokers, row, shells)

@@ -24,7 +24,11 @@ from typing import Final, Self
 from tests.cluster import processes, tools
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_TOOLS: Final = {"kafka-configs.sh": tools.CONFIGS, "kafka-topics.sh": tools.TOPICS}
+_TOOLS: Final = {
+    "kafka-configs.sh": tools.CONFIGS,
+    "kafka-consumer-groups.sh": tools.CONSUMER_GROUPS,
+    "kafka-topics.sh": tools.TOPICS,
+}
 _SERVE: Final = re.compile(r"\bsluice serve\b")
 _COMMAND_SECONDS_MAX: Final = 240.0
 _READY_SECONDS_MAX: Final = 60.0
@@ -114,8 +118,17 @@ class PrintedShell:
     ) -> None:
         if kind is not None:
             print(f"--- sluice serve\n{self.log()}")
-        for child in self._serving:
-            processes.end(child, seconds=40.0)
+        self.stop_serving()
+
+    def stop_serving(self) -> None:
+        """End each `sluice serve` as an operator does: SIGTERM."""
+        while self._serving:
+            processes.end(self._serving.pop(), seconds=40.0)
+
+    def kill_serving(self) -> None:
+        """End each `sluice serve` as `kill -9` does."""
+        while self._serving:
+            processes.kill(self._serving.pop())
 
     def here(self, text: str) -> str:
         """Return a text with this place's addresses."""

@@ -95,7 +95,15 @@ class SluiceSettings:
             _table("[cluster]", {"bootstrap": self.bootstrap, **self.cluster}),
             _table("[[listeners]]", listener),
             # As Kafka's brokers count, which tests compare with.
-            _table("[quotas]", {"file": str(directory / "quotas.toml"), "scope": "broker", **self.quotas}),
+            _table(
+                "[quotas]",
+                {
+                    "file": str(directory / "quotas.toml"),
+                    "policy": "kip13",
+                    "scope": "broker",
+                    **self.quotas,
+                },
+            ),
             _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
             *(_table(f"[{name}]", keys) for name, keys in self.sections.items()),
         ]

@@ -29,7 +29,7 @@ def test_script_has_options_and_no_old_spelling(
     ("words", "choices"),
     [
         (("quotas", "show", "--format"), ["table", "json"]),
-        (("serve", "--policy"), ["kip13", "schedule"]),
+        (("serve", "--policy"), ["schedule", "kip13"]),
         (("serve", "--mode"), ["enforce", "observe"]),
         (("serve", "--scope"), ["broker", "cluster"]),
     ],

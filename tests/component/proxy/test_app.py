@@ -118,7 +118,7 @@ async def test_process_that_ends_leaves_its_fleet_and_frees_its_shares_at_once()
     port = HolderPort(4, None, now_ms, figures)
     holder = await port.start(Address(HOST, 0))
     lessor = Lessor(LeaseTerms(15_000, 1000, 4), 1, lambda _: 1.0, now_ms(), 0)
-    port.lead(lessor, now_ms())
+    port.lead(lessor)
     made = app(fleet=FleetOptions(name="a", members_max=4, holder=holder))
 
     async def stop_when_leased() -> None:

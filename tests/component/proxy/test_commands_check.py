@@ -46,9 +46,13 @@ def cluster_of(monkeypatch: pytest.MonkeyPatch, brokers: Mapping[int, Address], 
 
 def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "q.toml").write_text(
-        '[[quota]]\nclient_id = "reports"\nconsumer_byte_rate = "64Ki"\n[[quota]]\nuser = "u"\nproducer_byte_rate = 5\n'
+        '[[quota]]\nclient_id = "reports"\nconsumer_byte_rate = "64Ki"\n'
+        '[[quota]]\nuser = "u"\nproducer_byte_rate = 5000\n'
     )
-    text = SMALL + '[quotas]\nfile = "q.toml"\nproducer_default = "2M"\nproducer_override = "a:4M"\n'
+    text = (
+        SMALL
+        + '[quotas]\npolicy = "kip13"\nfile = "q.toml"\nproducer_default = "2M"\nproducer_override = "a:4M"\n'
+    )
     assert checked(tmp_path, text, "--offline") == 0
     assert capsys.readouterr().out.splitlines() == [
         'listener "clients": gateway on 127.0.0.1, bootstrap port 19090, broker ports 19100 to 19103 (ids 0 to 3)',
@@ -58,7 +62,7 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "  every other client id: producer_byte_rate 2M",
         "  client id 'a': producer_byte_rate 4M",
         "  client id 'reports': consumer_byte_rate 64Ki; as every other client id producer_byte_rate 2M",
-        "  user 'u': producer_byte_rate 5",
+        "  user 'u': producer_byte_rate 5k",
         "  every other client id: no consumer limit",
         "admin: http://127.0.0.1:19080/",
         f"{tmp_path / 'sluice.toml'} is right; the cluster was not asked.",
@@ -181,15 +185,20 @@ def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_settings_without_effect_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "app-*"\nproducer_byte_rate = 5\n')
-    text = '[quotas]\nfile = "q.toml"\n[replication]\nleader_rate = 5\nthrottled = "file"\n'
+    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "app-*"\nproducer_byte_rate = "5M"\n')
+    text = '[quotas]\npolicy = "schedule"\nfile = "q.toml"\n[replication]\nleader_rate = "5M"\nthrottled = "file"\n'
     assert checked(tmp_path, SMALL + text + '[state]\ndirectory = "file"\n', "--offline") == 0
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
-    assert [line.split(":")[1].strip() for line in said] == [
+    assert [line.partition(":")[2].partition(": ")[0].strip() for line in said] == [
         "replication",
         "state.directory",
-        "quota of client id 'app-*'",
+        str(tmp_path / "q.toml"),
     ]
+    assert "quota of client id 'app-*': there are no patterns" in said[2]
+    assert checked(tmp_path, SMALL + text, "--offline") == 0
+    assert capsys.readouterr().out.endswith(
+        "sluice.toml is right, with 2 warnings; the cluster was not asked.\n"
+    )
 
 
 def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,18 +209,35 @@ def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "  and 10 more\n" in out
 
 
-def test_check_names_brokers_with_and_without_a_port(
+def test_check_names_the_brokers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster_of(monkeypatch, {1: Address("h", 1), 7: Address("h", 7)})
+    cluster_of(monkeypatch, {1: Address("h", 1), 3: Address("h", 3)})
     assert checked(tmp_path, SMALL) == 0
-    assert capsys.readouterr().out.splitlines()[-5:] == [
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "cluster: 2 brokers",
         "  broker 1 at h:1",
-        "  broker 7 at h:7",
-        'warning: listener "clients" has no port for broker 7: clients never see it',
+        "  broker 3 at h:3",
         f"{tmp_path / 'sluice.toml'} is right.",
     ]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_broker_without_a_port_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    cluster_of(monkeypatch, {1: Address("h", 1), 7: Address("h", 7)})
+    assert checked(tmp_path, SMALL, "--format", form) == 1
+    captured = capsys.readouterr()
+    said = 'listener "clients" has no port for broker 7, so clients do not learn of it'
+    assert captured.err == f"sluice: {said}: write broker_id_max = 7 (now 3) and restart\n"
+    if form == "table":
+        assert "  broker 7 at h:7\n" in captured.out
+        assert "is right" not in captured.out
+    else:
+        document = json.loads(captured.out)
+        assert document["problem"].startswith(said)
+        assert document["cluster"]["without_port"] == [{"listener": "clients", "brokers": [7]}]
 
 
 def test_unreachable_cluster_fails_the_check(
@@ -322,8 +348,8 @@ def test_document_has_names_and_base_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "reports"\nconsumer_byte_rate = "64Ki"\n')
-    cluster_of(monkeypatch, {1: Address("h", 1), 7: Address("h", 7)})
-    text = SMALL + '[quotas]\nfile = "q.toml"\nproducer_default = "2M"\n'
+    cluster_of(monkeypatch, {1: Address("h", 1), 3: Address("h", 3)})
+    text = SMALL + '[quotas]\npolicy = "kip13"\nfile = "q.toml"\nproducer_default = "2M"\n'
     assert checked(tmp_path, text, "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["problem"], document["warnings"]) == ("", [])
@@ -334,9 +360,9 @@ def test_document_has_names_and_base_units(
     assert document["listeners"][0]["first_broker_port"] == 19100
     assert document["admin"] == "127.0.0.1:19080"
     assert document["cluster"] == {
-        "brokers": [{"id": 1, "address": "h:1"}, {"id": 7, "address": "h:7"}],
+        "brokers": [{"id": 1, "address": "h:1"}, {"id": 3, "address": "h:3"}],
         "advertised_unknown": [],
-        "without_port": [{"listener": "clients", "brokers": [7]}],
+        "without_port": [],
     }
 
 

@@ -233,7 +233,7 @@ def test_old_spellings_work_with_a_warning(
 
 
 def test_dry_run_as_json_says_so_beside_the_document(tool: Tool) -> None:
-    assert json.loads(tool("set", "--user", "bob", "producer_byte_rate=1", "--dry-run", "--format", "json"))
+    assert json.loads(tool("set", "--user", "bob", "producer_byte_rate=1M", "--dry-run", "--format", "json"))
     assert tool.err == "dry run: validated, and nothing is changed\n"
 
 
@@ -271,7 +271,7 @@ def test_topics_and_users_connections_are_set_and_shown(tool: Tool) -> None:
 
 def test_refusal_is_one_line(tool: Tool) -> None:
     tool.server.permissions = Permissions()
-    tool("set", "--user", "bob", "producer_byte_rate=1", code=1)
+    tool("set", "--user", "bob", "producer_byte_rate=1M", code=1)
     said = "sluice: user 'bob': Cluster authorization failed: 'ANONYMOUS' is not in [quotas] alter_principals. Log in"
     assert tool.err.startswith(said)
     assert tool.err.count("\n") == 1
@@ -288,7 +288,7 @@ def test_command_config_that_is_not_there_is_one_line(tool: Tool) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["set", "producer_byte_rate=1"], "name an entity"),
+        (["set", "producer_byte_rate=1M"], "name an entity"),
         (
             ["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"],
             "--ip cannot be combined with --user: an address has a limit of new connections",
@@ -345,21 +345,30 @@ def test_server_that_never_responds_is_left(tool: Tool, monkeypatch: pytest.Monk
 def test_name_that_looks_like_a_pattern_is_set_with_a_warning(
     tool: Tool, words: list[str], warning: str
 ) -> None:
-    assert tool("set", *words, "producer_byte_rate=5").startswith("+ ")
+    assert tool("set", *words, "producer_byte_rate=5M").startswith("+ ")
     assert tool.err.startswith(f"sluice: warning: {warning}")
     assert tool.err.count("\n") == 1
+
+
+def test_rate_without_its_unit_is_set_with_a_warning(tool: Tool) -> None:
+    assert tool("set", "--client-id", "a", "producer_byte_rate=2").startswith("~ ")
+    said = "quota of client id 'a': producer_byte_rate = 2 is 2 bytes a second, less than one request: with a unit"
+    assert tool.err == f'sluice: warning: {said} it is "2k" or "2M"\n'
 
 
 def test_file_with_a_pattern_is_applied_with_a_warning(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "team-*"\nproducer_byte_rate = 1\n')
     tool("apply", str(tmp_path / "q.toml"))
-    assert "sluice: warning: quota of client id 'team-*': there are no patterns" in tool.err
+    assert (
+        f"sluice: warning: {tmp_path}/q.toml: quota of client id 'team-*': there are no patterns" in tool.err
+    )
 
 
 @pytest.mark.parametrize("amount", ["-1", "-2M", "-0.5"])
 def test_negative_quota_is_refused_with_the_allowed_range(tool: Tool, amount: str) -> None:
     tool("set", "--client-id", "a", f"consumer_byte_rate={amount}", code=1)
-    assert tool.err == f"sluice: consumer_byte_rate: must be greater than 0, not {parse_limit(amount, '')}\n"
+    said = f"sluice: consumer_byte_rate: must be greater than 0, not {parse_limit(amount, '')}"
+    assert tool.err == f"{said}; without the key there is no limit\n"
 
 
 def test_help_explains_the_star(capsys: pytest.CaptureFixture[str]) -> None:
@@ -397,6 +406,6 @@ def test_misspelt_key_gets_a_guess_and_changes_nothing(tool: Tool, words: list[s
     assert tool.server.altered == 0
 
 
-def test_key_of_another_kind_of_entity_gets_the_known_ones(tool: Tool) -> None:
+def test_key_of_another_kind_of_entity_gets_those_of_this_kind(tool: Tool) -> None:
     tool("set", "--topic", "t", "request_percentage=5", code=1)
-    assert tool.err.endswith("; known: consumer_byte_rate, producer_byte_rate\n")
+    assert tool.err.endswith("is no limit of topic; its limits: consumer_byte_rate, producer_byte_rate\n")

@@ -87,8 +87,8 @@ def test_what_members_have_found_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_configuration_that_the_member_does_not_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = asked(monkeypatch, page(), made('policy = "schedule"'))
-    assert found.differences == ["the policy differs: kip13 at gw-1; schedule at sluice.toml"]
+    found = asked(monkeypatch, page(), made('policy = "kip13"'))
+    assert found.differences == ["the policy differs: kip13 at sluice.toml; schedule at gw-1"]
     quotas = asked(monkeypatch, page(), definitions=limits(6)).differences
     assert [text.partition(":")[0] for text in quotas] == ["the quotas differ"]
 

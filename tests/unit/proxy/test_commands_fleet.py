@@ -2,13 +2,17 @@
 
 import argparse
 import json
+import stat
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from proxy import cli
 from proxy.commands import check_fleet, fleet
 from proxy.config import Address, ClusterOptions, FleetOptions
-from proxy.errors import ServerError
+from proxy.errors import ConfigError, ServerError
+from proxy.files import read_secret
 from proxy.fleet.disagreements import differences
 from proxy.fleet.state import state_of
 from proxy.fleet.view import MemberView, View
@@ -128,3 +132,36 @@ def test_check_says_who_holds() -> None:
         "holds": False,
         "cut_off": "share",
     }
+
+
+def test_secret_is_random_printed_or_written_and_replaces_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [cli.main(["fleet", "secret"]) for _ in range(2)] == [0, 0]
+    printed = capsys.readouterr().out.split()
+    assert len(set(printed)) == 2
+    assert all(len(bytes.fromhex(one)) == 32 for one in printed)
+    path = tmp_path / "fleet.secret"
+    assert cli.main(["fleet", "secret", str(path)]) == 0
+    written = read_secret(path, "key")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert capsys.readouterr().out == "", "it is in the file alone"
+    assert cli.main(["fleet", "secret", str(path)]) == 1
+    assert "File exists" in capsys.readouterr().err
+    assert read_secret(path, "key") == written
+
+
+def test_secret_that_cannot_be_used_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.secret"
+    options = FleetOptions(holder=Address("h", 1), secret_file=path)
+    check_fleet.check_secret(options, may_be_missing=True)
+    with pytest.raises(ConfigError, match=r"^fleet\.secret_file: .*fleet\.secret: No such file"):
+        check_fleet.check_secret(options, may_be_missing=False)
+    path.write_text("secret")
+    with pytest.raises(
+        ConfigError, match=r"^fleet\.secret_file: the secret in .* has 6 bytes.*sluice fleet secret"
+    ):
+        check_fleet.check_secret(options, may_be_missing=True)
+    path.write_text("s" * 32)
+    check_fleet.check_secret(options, may_be_missing=False)
+    check_fleet.check_secret(FleetOptions(), may_be_missing=False)

@@ -86,7 +86,7 @@ def test_state_directory_that_can_not_be_written_is_logged(
 @pytest.mark.parametrize(
     ("option", "choices"),
     [
-        ("--policy", ["kip13", "schedule"]),
+        ("--policy", ["schedule", "kip13"]),
         ("--mode", ["enforce", "observe"]),
         ("--scope", ["broker", "cluster"]),
         ("--log-level", ["debug", "info", "warning", "error"]),

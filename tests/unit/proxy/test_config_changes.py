@@ -21,7 +21,7 @@ def test_equal_configurations_have_no_changes() -> None:
     [
         ('[quotas]\nmode = "observe"\nproducer_default = 5', ("quotas.mode", "quotas.producer_default"), ()),
         ('[quotas]\nfile = "q"\nproducer_override = "a:1"', ("quotas.file", "quotas.producer_override"), ()),
-        ('[quotas]\npolicy = "schedule"', ("quotas.policy", "quotas.hold_seconds_max"), ()),
+        ('[quotas]\npolicy = "kip13"', ("quotas.policy", "quotas.hold_seconds_max"), ()),
         ('[quotas]\nscope = "broker"', (), ("quotas.scope",)),
         ('[log]\nlevel = "debug"\nformat = "json"', ("log.level",), ("log.format",)),
         ("[limits]\nidle_seconds = 1", (), ("limits.idle_seconds",)),

@@ -77,7 +77,6 @@ def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = 0', ": quota[0].producer_byte_rate: must be greater than 0"),
         (
             '[[quota]]\nclient_id = "a"\nproducer_rate = 5',
             ": quota[0].producer_rate: unknown key, value 5; did you mean 'producer_byte_rate'?",
@@ -85,6 +84,14 @@ def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
         (
             '[[quota]]\nclientid = "a"\nproducer_byte_rate = 5',
             ": quota[0].clientid: unknown key, value 'a'; did you mean 'client_id'?",
+        ),
+        (
+            '[[quota]]\nclient_id = "a"\nconnection_creation_rate = 5',
+            ": quota[0].connection_creation_rate: is no limit of client_id; its limits: consumer_byte_rate, contr",
+        ),
+        (
+            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 0',
+            ": quota[0].producer_byte_rate: must be greater than 0, not 0.0; without the key there is no limit",
         ),
         ("[[quota]]\nzzz = 1", ": quota[0].zzz: unknown key, value 1; known: user, client_id, ip, topic, producer"),
         ("quota = ", ": not TOML"),
@@ -109,12 +116,12 @@ def test_wrong_argument_is_named(tmp_path: Path) -> None:
 
 def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     text = (
-        '[[quota]]\nuser = "u"\nproducer_byte_rate = 1\n'
+        '[[quota]]\nuser = "u"\nproducer_byte_rate = 5000\n'
         '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 1\n'
-        '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
+        '[[quota]]\ntopic = "t"\nproducer_byte_rate = 5000\n'
         '[[quota]]\nuser = "<default>"\nconnection_creation_rate = 1\n'
         '[[quota]]\nip = "kafka.example.org"\nconnection_creation_rate = 1\n'
-        '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 1\nrequest_percentage = 5\n'
+        '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 5000\nrequest_percentage = 5\n'
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'
     )
     found = unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())
@@ -134,11 +141,55 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
             "User:ann",
             "quota of user 'User:ann': users are named without their principal's type: 'ann'",
         ),
+        ("client_id", "team-?", "quota of client id 'team-?': there are no patterns, as in Kafka"),
+        ("user", "^team-.+", "quota of user '^team-.+': there are no patterns, as in Kafka"),
+        ("client_id", "a*", "it is this name letter by letter: write each name"),
+        ("client_id", "default", 'letter by letter; every name without an entry of its own is "<default>"'),
+        ("user", "<Default>", 'letter by letter; every name without an entry of its own is "<default>"'),
+        (
+            "client_id",
+            "reports ",
+            "'reports ': a blank at an end is a part of the name; without it: 'reports'",
+        ),
+        (
+            "client_id",
+            "a,b",
+            "'a,b': a comma is a part of the name; several names are several [[quota]] tables",
+        ),
     ],
 )
 def test_misleading_names_are_reported(part: str, name: str, said: str) -> None:
     (warning,) = unenforced([(Entity(**{part: name}), {})])
     assert said in warning
+
+
+@pytest.mark.parametrize("name", ["CN=ann,O=org", "reports", "defaults", "a b", "web-[1]", "$x", "a$"])
+def test_ordinary_names_are_not_reported(name: str) -> None:
+    assert unenforced([(Entity(user=name), {})]) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (
+            "producer_byte_rate",
+            2,
+            'is 2 bytes a second, less than one request: with a unit it is "2k" or "2M"',
+        ),
+        ("consumer_byte_rate", 999, '"999k" or "999M"'),
+        ("consumer_byte_rate", 1000, ""),
+        ("request_percentage", 0.5, "is in percent, and of one thread: a share of 0.5 is 50"),
+        ("request_percentage", 1, ""),
+        ("controller_mutation_rate", 0.1, ""),  # one in ten seconds
+        ("connection_creation_rate", 1, ""),
+    ],
+)
+def test_limit_that_lets_next_to_nothing_pass_is_reported(key: str, value: float, said: str) -> None:
+    found = unenforced([(Entity(user="ann"), {key: value})], Path("/etc/quotas.toml"))
+    assert len(found) == bool(said)
+    for warning in found:
+        assert warning.startswith(f"/etc/quotas.toml: quota of user 'ann': {key} = {value} ")
+        assert warning.endswith(said)
 
 
 def test_default_entities_are_no_patterns() -> None:

@@ -57,19 +57,25 @@ def test_hold_that_is_longer_than_the_longest_mute(hold: str, mute: int, warned:
 
 
 def test_mute_of_kafkas_own_policy_is_shorter_than_no_hold() -> None:
-    assert warnings(GATEWAY + "[quotas]\nmute_seconds_max = 1\n") == ()
+    assert warnings(GATEWAY + '[quotas]\npolicy = "kip13"\nmute_seconds_max = 1\n') == ()
 
 
 @pytest.mark.parametrize(
     ("key", "said"),
     [
         ('producer_override = "app-*:4M"', "quotas.producer_override: 'app-*': there are no patterns"),
-        ('consumer_override = "a:1,*:4M"', 'every name without an entry of its own is "<default>"'),
+        ('consumer_override = "a:1M,*:4M"', 'every name without an entry of its own is "<default>"'),
         (
             'alter_principals = ["User:ops"]',
             "'User:ops': users are named without their principal's type: 'ops'",
         ),
         ('describe_principals = ["ops-*"]', "quotas.describe_principals: 'ops-*': there are no patterns"),
+        ('producer_default = "2"', "quotas.producer_default: 2 is 2 bytes a second, less than one request"),
+        ('consumer_override = "a:4"', "quotas.consumer_override: a:4 is 4 bytes a second"),
+        (
+            'policy = "kip13"\nmute_seconds_max = 20000',
+            "quotas.mute_seconds_max: counts seconds: 20000 are 333 min",
+        ),
     ],
 )
 def test_misleading_quota_names_are_warned_of(key: str, said: str) -> None:
@@ -79,3 +85,11 @@ def test_misleading_quota_names_are_warned_of(key: str, said: str) -> None:
 
 def test_star_alone_names_all_principals() -> None:
     assert warnings(GATEWAY + '[quotas]\nalter_principals = ["*"]\n') == ()
+
+
+def test_replication_rate_without_its_unit_is_warned_of() -> None:
+    listener = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+    keys = 'throttled = "reassignments"\nleader_rate = "40"\nfollower_rate = "40M"\n'
+    (warning,) = warnings(f"{GATEWAY}{listener}[replication]\n{keys}")
+    assert warning.startswith("replication.leader_rate: 40 is 40 bytes a second")
+    assert warning.endswith('"40k" or "40M"')

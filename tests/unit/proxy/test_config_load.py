@@ -40,6 +40,59 @@ def test_reload_reads_the_same_sources_again(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
+    ("quotas", "environ", "overrides", "warned"),
+    [
+        ('file = "q.toml"', {}, {}, True),
+        ('mode = "observe"', {}, {}, True),
+        ('store = "cluster"', {}, {}, True),
+        ('policy = "schedule"', {}, {}, False),
+        ('policy = "kip13"', {}, {}, False),
+        ('file = "q.toml"', {"SLUICE_QUOTAS__POLICY": "kip13"}, {}, False),
+        ('file = "q.toml"', {}, {"quotas": {"policy": "kip13"}}, False),
+        ("", {}, {}, False),  # nothing has a quota
+    ],
+)
+def test_file_that_leaves_the_policy_open_is_warned_of(
+    tmp_path: Path,
+    quotas: str,
+    environ: dict[str, str],
+    overrides: dict[str, dict[str, str]],
+    warned: bool,
+) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_text(f"{SMALL}[quotas]\n{quotas}\n")
+    found = [
+        text for text in load(path, environ, overrides).warnings if text.startswith("quotas.policy: is not")
+    ]
+    assert len(found) == warned
+    for text in found:
+        assert 'Write policy = "schedule"' in text
+        assert 'or policy = "kip13"' in text
+
+
+def test_quota_of_the_command_line_with_a_file_that_leaves_the_policy_open_is_warned_of(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_text(SMALL)
+    quota = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 2000000\n'
+    assert [text.partition(":")[0] for text in load(path, {}, {}, quota).warnings] == ["quotas.policy"]
+
+
+def test_command_line_without_a_file_is_not_warned_of_the_policy() -> None:
+    overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{"name": "n"}], "quotas": {"file": "q.toml"}}
+    config = load(None, {}, overrides)
+    assert (config.quotas.policy, config.quotas.hold_seconds_max, config.warnings) == ("schedule", 15.0, ())
+
+
+def test_replication_alone_has_no_policy_of_quotas(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.toml"
+    listener = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+    path.write_text(f'{SMALL}{listener}[quotas]\nmode = "observe"\n')
+    assert load(path, {}).warnings == ()
+
+
+@pytest.mark.parametrize(
     ("content", "problem"),
     [
         (b"a = ", "is not TOML: Invalid value (at end of document)"),

@@ -82,6 +82,7 @@ def test_reader_takes(read: Reader, written: object, meant: object) -> None:
         (readers.address, "kafka:65536", "port must be between"),
         (readers.address, "kafka:" + "9" * 5000, "port must be between"),
         (readers.address, "::1:9092", "in brackets"),
+        (readers.address, "SASL_SSL://kafka1:9092", "without SASL_SSL://"),
         (readers.addresses, [], "several"),
         (readers.addresses, "", "several"),
         (readers.addresses, 9092, "several"),

@@ -29,7 +29,7 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.config_file = directory / "sluice.toml"
         self.quotas_file = directory / "quotas.toml"
-        self.config_file.write_text(SMALL + '[quotas]\nfile = "quotas.toml"\n')
+        self.config_file.write_text(SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\n')
         self.quotas_file.write_text(QUOTA.format(1))
         self.stats = Stats()
         self.applied: list[tuple[Config, Definitions]] = []
@@ -133,7 +133,9 @@ async def test_reload_counts_changed_entities(site: Site, caplog: pytest.LogCapt
     site.quotas_file.write_text(QUOTA.format(1) + kept)
     await site.steps()
     new = '[[quota]]\nclient_id = "new"\nconsumer_byte_rate = 1\n'
-    site.config_file.write_text(SMALL + '[quotas]\nfile = "quotas.toml"\nmode = "observe"\n')
+    site.config_file.write_text(
+        SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\nmode = "observe"\n'
+    )
     site.quotas_file.write_text(kept + new)
     await site.steps()
     await site.reloader.reload("signal")
@@ -263,7 +265,9 @@ async def test_file_changed_under_another_clock_applies_once(site: Site, hours: 
 
 
 async def test_reloads_are_told_with_the_mode(site: Site) -> None:
-    site.config_file.write_text(SMALL + '[quotas]\nfile = "quotas.toml"\nmode = "observe"\n')
+    site.config_file.write_text(
+        SMALL + '[quotas]\npolicy = "schedule"\nfile = "quotas.toml"\nmode = "observe"\n'
+    )
     await site.steps()
     site.config_file.write_text(SMALL + "[quotas\n")
     await site.steps()

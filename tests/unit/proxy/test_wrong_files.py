@@ -14,7 +14,7 @@ from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
-from proxy.fleet.frames import read_secret
+from proxy.fleet.secret import FleetSecret
 from proxy.net.tls import ServerTls
 from proxy.quota_api import FileStore
 from proxy.reassign.file_journal import FileJournal
@@ -132,7 +132,7 @@ def test_anything_but_a_regular_file_is_reported(tmp_path: Path, name: str, kind
 async def test_secret_that_is_no_file_is_an_error(tmp_path: Path, kind: str) -> None:
     put(tmp_path / "secret", kind)
     with pytest.raises(OSError, match=KINDS[kind]):
-        await read_secret(tmp_path / "secret")
+        await FleetSecret(tmp_path / "secret").read()
 
 
 @pytest.mark.parametrize("kind", KINDS)

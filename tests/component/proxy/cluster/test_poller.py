@@ -13,7 +13,7 @@ import pytest
 
 from kafka_client.metadata import Broker
 from proxy.cluster import BrokerClient, BrokerMap, MapFile, Poller
-from proxy.config import Address
+from proxy.config import Address, ListenerOptions
 from proxy.events import Event
 from proxy.stats import Stats
 from tests.support.frames import frame
@@ -262,3 +262,34 @@ async def test_fixed_upstreams_are_never_lost() -> None:
     for client.live in ([1, 2], [1], [1]):
         await asked.poll()
     assert told == []
+
+
+async def test_brokers_without_a_port_are_told_when_they_appear() -> None:
+    told: list[Event] = []
+    client = Scripted()
+    gateway = ListenerOptions(name="a", broker_id_max=2)
+    beside = ListenerOptions(name="b", broker_id_max=2, upstreams={1: Address(HOST, 1)})
+    asked = Poller(client, None, follow=True, listeners=(gateway, beside), tell=told.append)
+    for client.live in ([1, 2], [1, 5], [1, 5], [1, 5, 1001], [1], [1, 5]):
+        await asked.poll()
+    found = [event for event in told if event.kind == "brokers_without_port"]
+    assert [(event.fields["listener"], event.fields["brokers"]) for event in found] == [
+        ("a", "5"),
+        ("a", "1001"),
+        ("a", "5"),
+    ]
+    assert found[1].text.startswith('Listener "a" has no port for broker 1001, so clients do not learn of it')
+    assert found[1].text.endswith("write broker_id_max = 1001 (now 2) and restart.")
+    assert found[0].warning
+
+
+def test_many_brokers_without_a_port_are_named_in_part() -> None:
+    text = ListenerOptions(broker_id_max=2).port_problem(range(100, 130))
+    assert "broker 100, 101, 102, 103, 104, 105, 106, 107, 108, 109 and 20 more, so" in text
+    assert text.endswith("write broker_id_max = 129 (now 2) and restart")
+
+
+def test_broker_that_no_port_is_left_for_is_told() -> None:
+    # Broker N is at 19100 + N, and the last port is 65535.
+    text = ListenerOptions().port_problem([100_000])
+    assert text.endswith("there are ports for ids up to 46435 alone; give it a lower node.id")
