@@ -56,7 +56,7 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 # With two workers once more: one process must not be told from several. All of them, by hand, in half an hour:
 # SLUICE_PROCESS__WORKERS=2 make integration
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication reassignments \
-  live_config throttle_plan topic_quotas)
+  live_config own_things throttle_plan topic_quotas)
 
 # Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers, in two
 # processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays whole,
@@ -90,6 +90,10 @@ interop: jars languages ## Seven families of unmodified clients
 .PHONY: refusals
 refusals: jars languages ## What each client family makes of refused Produce requests; ARGS=--write: into docs/refusals.md
 	@$(BIN)/python -m tests.interop.refusals $(ARGS)
+
+.PHONY: failover
+failover: jars languages ## How soon each client works again when a gateway dies; writes docs/operations.md; 20 minutes
+	@$(BIN)/python -m tests.interop.failover $(ARGS)
 
 .PHONY: oracle
 oracle: jars ## Kafka's own classes as judge of bytes and arithmetic

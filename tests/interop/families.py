@@ -137,19 +137,25 @@ def _build_java() -> Command:
     return _java_command(f"{_java_classes()}:{class_path()}")
 
 
-def _build_java_3_9() -> Command:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise MissingToolError("mvn is not on the PATH: install Maven")
-    pom = DRIVERS / "java-3.9" / "pom.xml"
+def java_of(version: str) -> Family:
+    """Return another release of Kafka's Java client: the same driver with that release's jars."""
 
-    def build(target: Path) -> None:
-        for old in target.glob("*.jar"):
-            old.unlink()
-        _run([maven, "-q", "-B", "-f", str(pom), f"-Dlibs={target}", "generate-resources"], ROOT)
+    def build() -> Command:
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise MissingToolError("mvn is not on the PATH: install Maven")
+        pom = DRIVERS / "java-older" / "pom.xml"
 
-    libs = _once("java-3.9", [pom], build)
-    return _java_command(f"{_java_classes()}:{libs}/*")
+        def bring(target: Path) -> None:
+            for old in target.glob("*.jar"):
+                old.unlink()
+            words = [maven, "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}", f"-Dlibs={target}"]
+            _run([*words, "generate-resources"], ROOT)
+
+        libs = _once(f"java-{version}", [pom], bring)
+        return _java_command(f"{_java_classes()}:{libs}/*")
+
+    return Family(f"java-{version}", build, fetch_sessions=True)
 
 
 def _python(module: str) -> Callable[[], Command]:
@@ -204,4 +210,4 @@ FAMILIES: Final = (
     Family("kafkajs", _build_kafkajs, compressions=("none", "gzip", "snappy")),
 )
 # An old client: not an eighth family, but the same Java driver with the last 3.x release's jars.
-JAVA_3_9: Final = Family("java-3.9", _build_java_3_9, fetch_sessions=True)
+JAVA_3_9: Final = java_of("3.9.1")

@@ -116,6 +116,10 @@ class Crowd:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every driver."""
         for run in self.runs:
             run.stop()
 

@@ -6,6 +6,7 @@ the ports that the other expects.
 
 import base64
 import fnmatch
+import os
 import re
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.packaging.conftest import ROOT, bare_environment
+from tests.bench.haproxy import HINT, find
+from tests.packaging.conftest import ROOT, bare_environment, run
 
 _DOCKER: Final = ROOT / "docker"
-_COMPOSE: Final = ("compose.yaml", "compose.sidecar.yaml")
+_COMPOSE: Final = ("compose.yaml", "compose.sidecar.yaml", "compose.fleet.yaml")
 _CHECK_SECONDS_MAX: Final = 60
 
 
@@ -164,6 +166,81 @@ def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
     assert all(int(broker["KAFKA_NODE_ID"]) <= listener["broker_id_max"] for broker in brokers)
 
 
+def test_haproxy_finds_its_configuration_right() -> None:
+    haproxy = find()
+    if haproxy is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(HINT, pytrace=False)
+        pytest.skip(HINT)
+
+    # Names of containers are not known here, which is a warning: it would ask for them again (init-addr none).
+    run(haproxy, "-c", "-f", _DOCKER / "haproxy" / "haproxy.cfg", cwd=ROOT)
+
+
+def test_haproxy_stands_before_both_gateways_on_all_ports_that_they_advertise() -> None:
+    config = tomllib.loads((_DOCKER / "fleet" / "sluice.toml").read_text())
+    services = _load("compose.fleet.yaml")["services"]
+    text = (_DOCKER / "haproxy" / "haproxy.cfg").read_text()
+    (listener,) = config["listeners"]
+    first, last = listener["first_broker_port"], listener["first_broker_port"] + listener["broker_id_max"]
+    published = {f"127.0.0.1:{port}:{port}" for port in (listener["bootstrap_port"], f"{first}-{last}")}
+    gateways = {name: service for name, service in services.items() if name.startswith("gateway-")}
+
+    assert f"bind :{listener['bootstrap_port']},:{first}-{last}\n" in text
+    assert set(services["haproxy"]["ports"]) == published
+    assert all(port.startswith(f"{listener['advertised_host']}:") for port in published)
+    # Without a port: each connection goes to the one that the client asked for.
+    assert re.findall(r"^    server (\S+) (\S+)$", text, re.MULTILINE) == [(name, name) for name in gateways]
+    assert "check port 19080" in text
+    for service in gateways.values():
+        assert [port.rpartition(":")[2] for port in service["ports"]] == ["19080"]
+        assert "./fleet:/etc/sluice:ro" in service["volumes"]
+        assert service["image"] == "sluice:fleet"
+
+
+@pytest.mark.parametrize("name", ["gateway-1", "gateway-2"])
+def test_gateways_behind_haproxy_are_one_fleet_with_the_clients_addresses(name: str, tmp_path: Path) -> None:
+    services = _load("compose.fleet.yaml")["services"]
+    config = tomllib.loads((_DOCKER / "fleet" / "sluice.toml").read_text())
+    secret = tmp_path / "fleet.secret"
+    secret.write_text("5b" * 32)  # as `sluice fleet secret` prints it
+    balancer = services["haproxy"]["networks"]["gateways"]["ipv4_address"]
+    environment = {
+        "SLUICE_CLUSTER__PASSWORD": "secret",
+        "SLUICE_FLEET__NAME": services[name]["hostname"],  # in the container it is the host's
+        "SLUICE_FLEET__SECRET_FILE": str(secret),
+    }
+
+    said = check_configuration(_DOCKER / "fleet" / "sluice.toml", environment)
+
+    assert f"fleet: '{name}', one of at most 2 members; the holder is chosen by the group __sluice" in said
+    assert f"members reach it at {name}:19070: 0.0.0.0:19070, signed" in said
+    assert f"PROXY protocol, trusted from {balancer}/32" in said
+    assert "kept in topic __sluice-quotas" in said
+    assert "scope cluster" in said
+    assert "warning" not in said
+    assert config["fleet"]["secret_file"] == "/etc/sluice/fleet.secret"
+    assert config["fleet"]["members_max"] == len([one for one in services if one.startswith("gateway-")])
+    assert "send-proxy-v2" in (_DOCKER / "haproxy" / "haproxy.cfg").read_text()
+
+
+def test_what_a_fleet_keeps_in_kafka_is_closed_to_all_others_before_gateways_start() -> None:
+    services = _load("compose.fleet.yaml")["services"]
+    (words,) = services["acls"]["command"]
+
+    for name in ("topic", "group", "transactional-id"):
+        assert f"--{name} __sluice " in words
+    assert "--allow-principal User:sluice " in words
+    assert "--resource-pattern-type prefixed" in words
+    for name, service in services.items():
+        if name.startswith("broker-"):
+            broker = service["environment"]
+            assert broker["KAFKA_AUTHORIZER_CLASS_NAME"].endswith(".StandardAuthorizer")
+            assert broker["KAFKA_SUPER_USERS"] == "User:ANONYMOUS;User:admin"
+        if name.startswith("gateway-"):
+            assert service["depends_on"] == {"acls": {"condition": "service_completed_successfully"}}
+
+
 @pytest.mark.parametrize("node", sorted(_sidecars()))
 def test_broker_advertises_the_port_that_its_sidecar_binds(node: int) -> None:
     sluice, broker = _sidecars()[node]
@@ -301,7 +378,7 @@ def test_cluster_ids_are_sixteen_bytes() -> None:
     text = "".join(path.read_text() for path in _DOCKER.glob("*.yaml"))
     ids = re.findall(r"CLUSTER_ID(?:: |, value: )([\w-]+)", text)
 
-    assert len(ids) == 3
+    assert len(ids) == 4
     assert all(len(base64.urlsafe_b64decode(found + "==")) == 16 for found in ids)
 
 

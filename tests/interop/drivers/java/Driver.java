@@ -59,6 +59,11 @@ public final class Driver {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", options.text("bootstrap"));
         properties.put("client.id", options.text("client-id"));
+        for (String pair : options.text("properties").split(",")) {
+            if (!pair.isEmpty()) {
+                properties.put(pair.substring(0, pair.indexOf('=')), pair.substring(pair.indexOf('=') + 1));
+            }
+        }
         return properties;
     }
 
@@ -96,11 +101,12 @@ public final class Driver {
                     producer.send(record(options, sent, 0), (metadata, error) -> {
                         room.release();
                         if (error == null) {
-                            tally.acknowledged(size, sentMs);
+                            tally.acknowledged(sent, size, sentMs);
                         } else {
                             tally.failed(sent, error);
                         }
                     });
+                    Thread.sleep(options.number("watch-ms"));
                 }
                 producer.flush();
             }

@@ -26,7 +26,7 @@ final class Report {
             Map.entry("stop-file", ""), Map.entry("retry", "true"), Map.entry("idempotence", "default"),
             Map.entry("records", "0"), Map.entry("size", "1000"), Map.entry("partitions", "1"),
             Map.entry("replication", "1"), Map.entry("outstanding", "500"), Map.entry("fetch-bytes", "0"),
-            Map.entry("seconds", "0")));
+            Map.entry("seconds", "0"), Map.entry("watch-ms", "0"), Map.entry("properties", "")));
 
         Options(String[] arguments) {
             command = arguments[0];
@@ -93,6 +93,7 @@ final class Report {
         private final long started = System.nanoTime();
         private final double seconds;
         private final File stopFile;
+        private final boolean watched;
         int records;
         private long bytes;
         private int errors;
@@ -106,6 +107,7 @@ final class Report {
         Tally(Options options) {
             this.seconds = options.seconds();
             this.stopFile = new File(options.text("stop-file"));
+            this.watched = options.number("watch-ms") > 0;
         }
 
         long nowMs() {
@@ -126,21 +128,25 @@ final class Report {
             error(message);
         }
 
-        private void record(int size) {
+        private void record(int size, long index) {
+            if (watched) {
+                emit("record", "index", index, "unix_ms", System.currentTimeMillis());
+            }
             last = nowMs();
             first = first < 0 ? last : first;
             records++;
             bytes += size;
         }
 
-        synchronized void acknowledged(int size, long sentMs) {
-            record(size);
+        synchronized void acknowledged(int index, int size, long sentMs) {
+            record(size, index);
             slowest = Math.max(slowest, last - sentMs);
         }
 
         synchronized void consumed(byte[] value) {
-            record(value.length);
-            indexSum += Long.parseLong(new String(value, 0, INDEX_DIGITS, StandardCharsets.US_ASCII));
+            long index = Long.parseLong(new String(value, 0, INDEX_DIGITS, StandardCharsets.US_ASCII));
+            record(value.length, index);
+            indexSum += index;
             if (last - progress >= 1000 || records == 1) {
                 progress = last;
                 emit("progress", "at_ms", last, "records", records, "bytes", bytes);

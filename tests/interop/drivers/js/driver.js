@@ -22,6 +22,7 @@ function parseArguments(argv) {
     'group-protocol': 'classic', 'acks': 'all', 'compression': 'none', 'isolation': 'read_uncommitted',
     'transactional-id': '', 'records': 0, 'size': 1000, 'partitions': 1, 'replication': 1,
     'outstanding': 500, 'fetch-bytes': 0, 'seconds': 0, 'stop-file': '', 'idempotence': 'default', 'calls': 1,
+    'watch-ms': 0,
   }
   for (let at = 1; at < argv.length; at += 2) {
     const name = argv[at].slice(2)
@@ -40,6 +41,7 @@ class Tally {
     this.started = Date.now()
     this.seconds = options.seconds
     this.stopFile = options['stop-file']
+    this.watched = options['watch-ms'] > 0
     this.records = this.bytes = this.errors = this.indexSum = this.assignments = 0
     this.slowest = this.progressAt = 0
     this.first = this.last = -1
@@ -62,7 +64,8 @@ class Tally {
     this.error(message)
   }
 
-  record(size) {
+  record(size, index) {
+    if (this.watched) emit('record', { index, unix_ms: Date.now() })
     this.last = this.now()
     if (this.first < 0) this.first = this.last
     this.records += 1
@@ -70,8 +73,9 @@ class Tally {
   }
 
   consumed(value) {
-    this.record(value.length)
-    this.indexSum += Number(value.subarray(0, INDEX_DIGITS).toString())
+    const index = Number(value.subarray(0, INDEX_DIGITS).toString())
+    this.record(value.length, index)
+    this.indexSum += index
     if (this.last - this.progressAt >= 1000 || this.records === 1) {
       this.progressAt = this.last
       emit('progress', { at_ms: this.last, records: this.records, bytes: this.bytes })
@@ -115,13 +119,14 @@ async function produceWith(options, compression) {
     const call = producer.send({
       topic: options.topic, ...acks, compression: COMPRESSIONS[compression], messages,
     }).then(() => {
-      for (const message of messages) tally.record(message.value.length)
+      messages.forEach((message, at) => tally.record(message.value.length, first + at))
       tally.slowest = Math.max(tally.slowest, tally.now() - sent)
     }, (error) => tally.failed(messages.map((_, at) => first + at), error)).then(() => pending.delete(call))
     pending.add(call)
     if (pending.size >= options.calls) await Promise.race(pending)
     // Without responses no call waits for the network, and a closed connection would not be seen.
     if (options.acks === '0') await new Promise(setImmediate)
+    if (options['watch-ms']) await sleep(options['watch-ms'])
   }
   await Promise.all(pending)
   await producer.disconnect()

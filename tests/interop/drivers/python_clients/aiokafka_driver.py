@@ -59,7 +59,7 @@ async def produce(options: argparse.Namespace) -> None:
 
 
 async def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     producer = AIOKafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,
@@ -75,7 +75,7 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
         if error is not None:
             tally.failed(index, repr(error))
         else:
-            tally.acknowledged(options.size, sent_ms)
+            tally.acknowledged(index, options.size, sent_ms)
 
     index = 0
     while not tally.clock.over() and (options.records == 0 or index < options.records):
@@ -93,6 +93,8 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
         else:
             future.add_done_callback(functools.partial(settled, index=index, sent_ms=sent_ms))
         index += 1
+        if options.watch_ms:
+            await asyncio.sleep(options.watch_ms / 1000)
     await producer.flush()
     await producer.stop()
     tally.produced_line(compression)
@@ -112,7 +114,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes wit
 
 
 async def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     limits = {}
     if options.fetch_bytes:
         limits = {

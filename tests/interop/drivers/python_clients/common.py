@@ -34,6 +34,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("isolation", "read_uncommitted"),
         ("transactional-id", ""),
         ("stop-file", ""),
+        ("properties", ""),
     ):
         parser.add_argument(f"--{name}", default=default)
     for name, number in (
@@ -43,6 +44,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("replication", 1),
         ("outstanding", 500),
         ("fetch-bytes", 0),
+        ("watch-ms", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--seconds", type=float, default=0.0)
@@ -81,6 +83,7 @@ class Tally:
     """What was produced or consumed so far."""
 
     clock: Clock
+    watched: bool = False
     records: int = 0
     size: int = 0
     errors: int = 0
@@ -101,7 +104,9 @@ class Tally:
         emit("failed", indexes=[index])
         self.error(message)
 
-    def record(self, size: int) -> None:
+    def record(self, size: int, index: int) -> None:
+        if self.watched:
+            emit("record", index=index, unix_ms=time.time_ns() // 1_000_000)
         now = self.clock.now_ms()
         if self.first_ms < 0:
             self.first_ms = now
@@ -109,14 +114,15 @@ class Tally:
         self.records += 1
         self.size += size
 
-    def acknowledged(self, size: int, sent_ms: int) -> None:
-        self.record(size)
+    def acknowledged(self, index: int, size: int, sent_ms: int) -> None:
+        self.record(size, index)
         self.slowest_ms = max(self.slowest_ms, self.last_ms - sent_ms)
 
     def consumed(self, value: bytes | None) -> None:
         data = value or b""
-        self.record(len(data))
-        self.index_sum += int(data[:INDEX_DIGITS] or b"0")
+        index = int(data[:INDEX_DIGITS] or b"0")
+        self.record(len(data), index)
+        self.index_sum += index
         if self.last_ms - self.progress_ms >= 1000 or self.records == 1:
             self.progress_ms = self.last_ms
             emit("progress", at_ms=self.last_ms, records=self.records, bytes=self.size)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 import kafka
@@ -59,7 +60,7 @@ def produce(options: argparse.Namespace) -> None:
 
 
 def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     producer = KafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,
@@ -68,9 +69,9 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
     )
     room = threading.Semaphore(options.outstanding)
 
-    def acknowledged(sent_ms: int) -> Callable[[object], None]:
+    def acknowledged(index: int, sent_ms: int) -> Callable[[object], None]:
         def done(_: object) -> None:
-            tally.acknowledged(options.size, sent_ms)
+            tally.acknowledged(index, options.size, sent_ms)
             room.release()
 
         return done
@@ -89,9 +90,10 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         value = payload(index, options.size)
         sent_ms = tally.clock.now_ms()
         future = producer.send(options.topic, value, partition=index % options.partitions)
-        future.add_callback(acknowledged(sent_ms))
+        future.add_callback(acknowledged(index, sent_ms))
         future.add_errback(failed(index))
         index += 1
+        time.sleep(options.watch_ms / 1000)
     producer.flush()
     producer.close()
     tally.produced_line(compression)
@@ -111,7 +113,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes wit
 
 
 def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     limits = {}
     if options.fetch_bytes:
         limits = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+import time
 from collections.abc import Callable
 
 import confluent_kafka
@@ -25,7 +26,8 @@ Settings = dict[str, str | int | float | bool]
 
 
 def base(options: argparse.Namespace) -> Settings:
-    return {"bootstrap.servers": options.bootstrap, "client.id": options.client_id}
+    more = dict(pair.split("=", 1) for pair in options.properties.split(",") if pair)
+    return {"bootstrap.servers": options.bootstrap, "client.id": options.client_id, **more}
 
 
 def capabilities(options: argparse.Namespace) -> None:
@@ -53,7 +55,7 @@ def produce(options: argparse.Namespace) -> None:
 
 
 def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     producer = Producer(
         {
             **base(options),
@@ -70,7 +72,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         if error is not None:
             tally.failed(index, error)
         else:
-            tally.acknowledged(options.size, sent_ms)
+            tally.acknowledged(index, options.size, sent_ms)
 
     index = 0
     while not tally.clock.over() and (options.records == 0 or index < options.records):
@@ -86,13 +88,14 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         )
         waiting += 1
         index += 1
+        time.sleep(options.watch_ms / 1000)
         producer.poll(0)
     producer.flush()
     tally.produced_line(compression)
 
 
 def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     settings: dict[str, str | int | float | bool | Callable[..., None] | None] = {
         **base(options),
         "group.id": options.group or f"alone-{options.client_id}",
@@ -129,7 +132,7 @@ def consume(options: argparse.Namespace) -> None:
 
 
 def transact(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file))
+    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     producer = Producer(
         {**base(options), "transactional.id": options.transactional_id, "error_cb": tally.error}
     )

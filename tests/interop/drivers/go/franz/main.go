@@ -73,9 +73,10 @@ func produce(ctx context.Context, o report.Options) {
 				if err != nil {
 					tally.Failed(index, err)
 				} else {
-					tally.Acknowledged(o.Size, sentMs)
+					tally.Acknowledged(index, o.Size, sentMs)
 				}
 			})
+			o.Pause()
 		}
 		if err := producer.Flush(ctx); err != nil {
 			tally.Error(err)

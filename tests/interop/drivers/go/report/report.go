@@ -28,8 +28,8 @@ type Fields map[string]any
 type Options struct {
 	Command, Bootstrap, ClientID, Topic, Group, GroupProtocol, Acks, Compression, Isolation,
 	TransactionalID, StopFile, Idempotence string
-	Records, Size, Partitions, Replication, Outstanding, FetchBytes int
-	Seconds                                                         float64
+	Records, Size, Partitions, Replication, Outstanding, FetchBytes, WatchMs int
+	Seconds                                                                  float64
 }
 
 // Parse reads the command line, or ends the program.
@@ -57,6 +57,7 @@ func Parse() Options {
 	flags.IntVar(&o.Replication, "replication", 1, "")
 	flags.IntVar(&o.Outstanding, "outstanding", 500, "")
 	flags.IntVar(&o.FetchBytes, "fetch-bytes", 0, "")
+	flags.IntVar(&o.WatchMs, "watch-ms", 0, "")
 	flags.Float64Var(&o.Seconds, "seconds", 0, "")
 	_ = flags.Parse(os.Args[2:])
 	return o
@@ -67,6 +68,9 @@ func (o Options) Brokers() []string { return strings.Split(o.Bootstrap, ",") }
 
 // More tells whether record number index is still to be sent.
 func (o Options) More(index int) bool { return o.Records == 0 || index < o.Records }
+
+// Pause waits between two records that are watched.
+func (o Options) Pause() { time.Sleep(time.Duration(o.WatchMs) * time.Millisecond) }
 
 // Enough tells whether a consumer has what it came for.
 func (o Options) Enough(records int) bool { return o.Records > 0 && records >= o.Records }
@@ -100,13 +104,16 @@ type Tally struct {
 	started                                       time.Time
 	seconds                                       float64
 	stopFile                                      string
+	watched                                       bool
 	records, bytes, errors, indexSum, assignments int
 	slowestMs, firstMs, lastMs, progressMs        int
 }
 
 // NewTally starts the clock.
 func NewTally(o Options) *Tally {
-	return &Tally{started: time.Now(), seconds: o.Seconds, stopFile: o.StopFile, firstMs: -1, lastMs: -1}
+	return &Tally{
+		started: time.Now(), seconds: o.Seconds, stopFile: o.StopFile, watched: o.WatchMs > 0, firstMs: -1, lastMs: -1,
+	}
 }
 
 // NowMs is milliseconds since the start.
@@ -150,7 +157,10 @@ func (t *Tally) Failed(index int, message any) {
 	t.Error(message)
 }
 
-func (t *Tally) record(size int) {
+func (t *Tally) record(size, index int) {
+	if t.watched {
+		Emit("record", Fields{"index": index, "unix_ms": time.Now().UnixMilli()})
+	}
 	t.lastMs = t.NowMs()
 	if t.firstMs < 0 {
 		t.firstMs = t.lastMs
@@ -160,10 +170,10 @@ func (t *Tally) record(size int) {
 }
 
 // Acknowledged counts a produced record.
-func (t *Tally) Acknowledged(size, sentMs int) {
+func (t *Tally) Acknowledged(index, size, sentMs int) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	t.record(size)
+	t.record(size, index)
 	t.slowestMs = max(t.slowestMs, t.lastMs-sentMs)
 }
 
@@ -171,11 +181,11 @@ func (t *Tally) Acknowledged(size, sentMs int) {
 func (t *Tally) Consumed(value []byte) int {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	t.record(len(value))
 	index, err := strconv.Atoi(string(value[:min(indexDigits, len(value))]))
 	if err != nil {
 		log.Fatalf("a record without a number: %v", err)
 	}
+	t.record(len(value), index)
 	t.indexSum += index
 	if t.lastMs-t.progressMs >= 1000 || t.records == 1 {
 		t.progressMs = t.lastMs

@@ -71,7 +71,8 @@ func produce(o report.Options) {
 		readers.Go(func() {
 			for sent := range producer.Successes() {
 				<-room
-				tally.Acknowledged(o.Size, sent.Metadata.(mark).sentMs)
+				told := sent.Metadata.(mark)
+				tally.Acknowledged(told.index, o.Size, told.sentMs)
 			}
 		})
 		readers.Go(func() {
@@ -83,6 +84,7 @@ func produce(o report.Options) {
 		for index := 0; !tally.Over() && o.More(index); index++ {
 			room <- struct{}{}
 			producer.Input() <- message(o, index, 0, tally.NowMs())
+			o.Pause()
 		}
 		// A batch that sarama sends a second time while it closes is failed by it: first wait for every answer.
 		for range o.Outstanding {

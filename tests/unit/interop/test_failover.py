@@ -1,0 +1,74 @@
+"""What `make failover` calls the time without records, and how its table is written."""
+
+import pytest
+
+from tests.interop.failover.__main__ import cell, inserted, table
+from tests.interop.failover.measure import Case, Fault, Outcome, Role, gaps
+from tests.interop.families import FAMILIES
+from tests.support.gateways import BALANCED, LISTED, configuration
+
+FAULT_MS = 1000
+
+
+def case(role: Role = Role.PRODUCER) -> Case:
+    return Case("Java 3.6.2", FAMILIES[0], role, LISTED, Fault.KILLED)
+
+
+def test_a_gap_that_ended_before_the_fault_does_not_count() -> None:
+    assert gaps({0: [0, 900, 1010, 1050]}, FAULT_MS, 1060) == 0.11  # 1010 - 900
+
+
+def test_a_gap_counts_from_the_last_record_before_the_fault() -> None:
+    assert gaps({0: [980, 1480, 1500]}, FAULT_MS, 1510) == 0.5  # 1480 - 980
+
+
+def test_the_slowest_partition_counts() -> None:
+    assert gaps({0: [990, 1010, 1990], 1: [990, 1900, 1990]}, FAULT_MS, 2000) == 0.98  # 1990 - 1010
+
+
+def test_a_partition_without_records_since_the_fault_is_still_in_its_gap() -> None:
+    assert gaps({0: [990, 1010, 4990], 1: [950]}, FAULT_MS, 5000) == 4.05  # 5000 - 950
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (Outcome(case(), seconds=0.21), "0.2 s"),
+        (Outcome(case()), "**no**, nor within 60 s after it is back"),
+        (
+            Outcome(case(), back_seconds=0.5, given_up=2),
+            "**no** (+0.5 s), 2 given up",
+        ),
+        (Outcome(case(), seconds=0.21, lost=1), "0.2 s, **1 lost**"),
+        (Outcome(case(), trouble="never began"), "never began"),
+    ],
+)
+def test_a_cell_says_what_went_wrong(outcome: Outcome, text: str) -> None:
+    assert cell(outcome) == text
+
+
+def test_a_row_has_the_producer_and_then_the_consumer() -> None:
+    outcomes = [Outcome(case(Role.CONSUMER), seconds=2.0), Outcome(case(), seconds=1.0)]
+
+    assert list(table(outcomes)) == [
+        "| client | both in `bootstrap.servers`, one killed |",
+        "|---|---|",
+        "| Java 3.6.2 | 1.0 s / 2.0 s |",
+    ]
+
+
+def test_only_what_is_between_the_marks_is_replaced() -> None:
+    begin = "<!-- what `make failover` measured begins -->"
+    end = "<!-- what `make failover` measured ends -->"
+
+    assert inserted(f"a\n{begin}\nold\n{end}\nb", "new\n") == f"a\n{begin}\n\nnew\n\n{end}\nb"
+
+
+def test_the_shipped_configuration_is_run_with_other_addresses_alone() -> None:
+    text = configuration(21000, 11, {"127.0.0.2": 21011, "127.0.0.3": 22011})
+
+    assert "    bind 127.0.0.1:21000-21010\n" in text  # 11 ports
+    assert "    server gateway-1 127.0.0.2 check addr 127.0.0.1 port 21011\n" in text
+    assert "    server gateway-2 127.0.0.3 check addr 127.0.0.1 port 22011\n" in text
+    assert "option httpchk GET /readyz" in text
+    assert BALANCED.hosts == ("127.0.0.1",)
