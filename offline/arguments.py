@@ -57,9 +57,10 @@ def _ingest_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _backtest_options(parser: argparse.ArgumentParser) -> None:
     defaults = EngineOptions()
+    # The first choice is the default, and a gateway's.
     for name, value, text in (
-        ("--policy", ("kip13", "schedule"), "quota policy to replay the requests through"),
-        ("--scope", ("broker", "cluster"), "whether a quota holds per broker or over all of them"),
+        ("--policy", ("schedule", "kip13"), "quota policy to replay the requests through"),
+        ("--scope", ("cluster", "broker"), "whether a quota holds over all brokers, or at each of them"),
     ):
         parser.add_argument(name, choices=value, type=current_scope, default=value[0], help=text)
     parser.add_argument(

@@ -148,7 +148,15 @@ def run_pipeline(capture: Path, requests: int, cores: int, memory: str) -> Measu
             f"{directory}/work",
         ]
         command += ["--master", f"local[{cores}]", "--driver-memory", memory, "--spill", f"{directory}/spill"]
-        command += ["--candidates", str(CANDIDATES), "--no-progress"]
+        command += [
+            "--candidates",
+            str(CANDIDATES),
+            "--policy",
+            "kip13",
+            "--scope",
+            "broker",
+            "--no-progress",
+        ]
         begun_s = time.monotonic()
         # One core is one core: with local[1] alone the JVM and the Python worker would still run on two.
         usable = sorted(os.sched_getaffinity(0))[:cores]
