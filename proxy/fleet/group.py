@@ -251,6 +251,9 @@ class FleetGroup:
         self._joined: Any = None  # the consumer, also while it joins
         self._generation = -1  # in which the last ruling was made
         self._roster: Roster | None = None  # what to commit, while this member is the holder
+        self._goes_on = (
+            False  # this member was the holder in the last generation too, so no other one in between
+        )
         self._doubtful: list[Roster] = []  # whether they were committed in this generation is not known
         self._access = access
         self._secret_file = secret
@@ -443,8 +446,8 @@ class FleetGroup:
             self._listener.unsigned("commit")
         believed = self._standing.succeed(lasting, committed=committed is not None)
         past = read_roster(committed) if believed else Past(0, None)
-        if self._roster is None or not past.author or past.author != self._run:
-            self._roster = Roster(past, 0, past.lessees)  # else no other member was the holder meanwhile
+        if self._roster is None or not (self._goes_on or past.author == self._run):
+            self._roster = Roster(past, 0, past.lessees)  # another member may have been the holder meanwhile
 
     def _surely(self, committed: Roster) -> Roster:
         """Return a roster that names no newcomer which one of the doubtful ones does not."""
@@ -522,6 +525,7 @@ class FleetGroup:
             # Who the holder is cannot be known here, but it is not this member.
             found, self._followed = (Ruling("", None, NO_TERM), False), None
         ruling, mine = found
+        self._goes_on = follows and mine and self._standing.mine
         if not mine:
             self._roster = None
         self._standing.rule(ruling, self._now_ms(), mine=mine)

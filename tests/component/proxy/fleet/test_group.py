@@ -482,6 +482,26 @@ async def test_holder_commits_to_whom_it_leases(consumer: type[Consumer]) -> Non
     await ended(task)
 
 
+async def test_holder_goes_on_over_generations_in_which_no_commit_is_believed(
+    consumer: type[Consumer],
+) -> None:
+    heard = Heard()
+    group, task = holding(heard)
+    await until(lambda: heard.confirmations)
+    (first,) = heard.rosters[:1]
+    await group.enlist(first, Roster(first.begun, 1, frozenset((RUN, 7))))
+    await until(lambda: heard.rosters[-1].number == 1)
+    consumer.committed_text = "leases_ms=0 term=3 run=0000000000000005 holder=a"  # as without a secret
+    consumer.made[0].request_rejoin()
+    before = heard.confirmations
+    await until(lambda: heard.confirmations > before)
+    assert heard.rosters[-1].begun is first.begun  # the same lessor, which knows its lessees
+    consumer.made[0].generation += 1  # this one it has missed: another member may have been the holder
+    consumer.made[0].request_rejoin()
+    await until(lambda: heard.rosters[-1].begun is not first.begun)
+    await ended(task)
+
+
 async def test_newcomer_waits_while_an_earlier_commit_may_still_come(consumer: type[Consumer]) -> None:
     heard = Heard()
     group, task = holding(heard)
