@@ -58,15 +58,15 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication reassignments \
   live_config own_things throttle_plan topic_quotas)
 
-# Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers, in two
+# Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers, in three
 # processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays whole,
 # since what is dear in it is set up once.
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit component spark
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
-	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
-	SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 2 --dist loadfile $(WITH_WORKERS) $(ARGS)
+	$(PYTEST) --numprocesses 3 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+	SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_WORKERS) $(ARGS)
 
 # Its first call compiles for 20 s, in every process anew while the sources change: no unit test runs it.
 COMPILED := quotas/backtest/outcomes.py

@@ -13,7 +13,7 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 PORT_MIN: Final = 20000
 PORT_MAX: Final = 32000
-_WORKERS_MAX: Final = 2  # as many as `make test` starts
+_WORKERS_MAX: Final = 3  # as many as `make test` starts
 # Late in a run long rows of free ports are rare, and a try costs microseconds.
 _TRIES_MAX: Final = 20_000
 _taken: Final[set[int]] = set()

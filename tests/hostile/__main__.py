@@ -16,7 +16,7 @@ from tests.support.proxy_process import ROOT
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, write; gives the exit code."""
-    families = ["stopping", "stalling", "remembering", "standing", *table.EVASIONS]
+    families = ["stopping", "stalling", "remembering", "standing", "owning", *table.EVASIONS]
     parser = argparse.ArgumentParser(prog="python -m tests.hostile")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each evasion runs")
     parser.add_argument("--beside", type=int, default=4, help="evasions at a time")

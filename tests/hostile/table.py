@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.hostile.attacks import evasion, remembering, stalling, standing, stopping
+from tests.hostile.attacks import evasion, owning, remembering, stalling, standing, stopping
 from tests.hostile.attacks.evasion import Evasion, Outcome
 from tests.hostile.attacks.fetching import FETCHING
 from tests.hostile.attacks.harm import Row
@@ -28,6 +28,7 @@ _FAMILIES: Final = {
     "stalling": stalling,
     "remembering": remembering,
     "standing": standing,
+    "owning": owning,
 }
 EVASIONS: Final = {"producing": PRODUCING, "fetching": FETCHING, "naming": NAMING}
 

@@ -6,21 +6,14 @@ They join the group at the broker, beside Sluice, with what they have read there
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from aiokafka.coordinator.protocol import (
-    ConsumerProtocol,
-    ConsumerProtocolMemberAssignment,
-    ConsumerProtocolMemberMetadata,
-)
+from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from proxy.config import Address
@@ -41,66 +34,11 @@ from tests.integration.test_fleet_group import (
     never_above_the_budget,
     until,
 )
+from tests.support.forged_members import joined, said
 
-PROTOCOL: Final = "sluice-fleet-2"
 STAYS_SECONDS: Final = 3.0
 GENERATIONS: Final = range(1, 40)  # Kafka tells no one the present one; an attacker tries
 IGNORED: Final = "ignored in the group of the fleet"
-
-
-class Forger(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
-    """Joins with any bytes; as the leader it gives itself the partition, and others junk."""
-
-    name = PROTOCOL
-
-    def __init__(self, topic: str, metadata: Any) -> None:
-        self._topic = topic
-        self._metadata = metadata
-        self.generations = 0
-        self.given = False
-
-    def metadata(self, topics: object) -> Any:
-        """Return what it joins with."""
-        return self._metadata
-
-    def assign(self, _cluster: object, members: dict[str, Any]) -> dict[str, Any]:
-        """Rule, if Kafka makes this the leader."""
-        return {
-            member: ConsumerProtocolMemberAssignment(0, [(self._topic, [0])], b"\2junk") for member in members
-        }
-
-    def on_assignment(self, assignment: Any) -> None:
-        """Note whether the partition was given to it."""
-        self.generations += 1
-        self.given = self.given or bool(assignment.assignment)
-
-
-@asynccontextmanager
-async def joined(kafka: Cluster, group: str, metadata: Any) -> AsyncIterator[Forger]:
-    """A foreign member of the group."""
-    forger = Forger(group, metadata)
-    consumer = aiokafka.AIOKafkaConsumer(
-        group,
-        bootstrap_servers=kafka.bootstrap(),
-        group_id=group,
-        partition_assignment_strategy=[forger],
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=500,
-        enable_auto_commit=False,
-    )
-    starting = asyncio.create_task(consumer.start())
-    try:
-        async with asyncio.timeout(30):
-            while not forger.generations:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.05)
-        yield forger
-    finally:
-        starting.cancel()
-        await consumer.stop()
-
-
-def said(user_data: bytes) -> ConsumerProtocolMemberMetadata:
-    return ConsumerProtocolMemberMetadata(0, [], user_data)
 
 
 async def described(kafka: Cluster, group: str) -> dict[str, bytes]:
@@ -149,7 +87,7 @@ def test_forged_claims_and_commits_move_no_holder_and_no_share(kafka: Cluster, m
             **{f"claim of {member}": said(claim) for member, claim in genuine.items()},
         }
         for name, metadata in forgeries.items():
-            async with joined(kafka, group, metadata) as forger:
+            async with joined(kafka.bootstrap(), group, metadata) as forger:
                 await asyncio.sleep(STAYS_SECONDS)
                 assert not forger.given, name
 
@@ -207,7 +145,7 @@ def test_foreign_leader_of_the_group_is_named_and_the_fleet_begins_when_it_is_go
         ]
         assert await is_unguarded(Access(brokers)), "which makes this possible"
         await create(Access(brokers), TopicSpec(group, one_partition=False))
-        async with joined(kafka, group, said(b"")) as forger:
+        async with joined(kafka.bootstrap(), group, said(b"")) as forger:
             assert forger.given, "it is the leader, since it was there first"
             found.append(Member("a", kafka, group, tmp_path))
             await asyncio.to_thread(

@@ -13,7 +13,7 @@ class Row:
 
     Args:
         name: of the test.
-        finding: its number in issue 14.
+        finding: its number in issue 14; 26: an issue of its own.
         what: the attack, in words.
         unit: of the figure.
         bar: the most that it may be.
