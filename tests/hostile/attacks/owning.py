@@ -160,14 +160,6 @@ def grown(owned: Owned) -> float:
     return _accepted(owned, lambda admin: admin.create_partitions([NewPartitions(owned.journal, 3)]))
 
 
-def emptied(owned: Owned) -> float:
-    """Delete the records of the topic of the quotas through Sluice."""
-    from confluent_kafka import TopicPartition
-
-    gone = TopicPartition(owned.topic.name, 0, 1)
-    return _accepted(owned, lambda admin: admin.delete_records([gone]))
-
-
 def fenced(owned: Owned) -> float:
     """Open a producer with the journal's transactional id through Sluice."""
     from confluent_kafka import KafkaException, Producer
@@ -227,7 +219,6 @@ _ATTACKS: Final[tuple[tuple[str, str, str, float, Callable[[Owned], float]], ...
         forged_at_the_port,
     ),
     ("own-delete", "the quota topic deleted, through a port of clients", "accepted", 0.0, deleted),
-    ("own-empty", "its records deleted, through a port of clients", "accepted", 0.0, emptied),
     ("own-grow", "partitions for the journal's topic, through a port of clients", "accepted", 0.0, grown),
     ("own-fence", "the journal's transactional id, through a port of clients", "accepted", 0.0, fenced),
     ("own-join", "the fleet's group joined, through a port of clients", "elected", 0.0, elected_at_the_port),
