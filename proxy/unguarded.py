@@ -7,13 +7,15 @@ Signatures (`proxy.fleet.statements`) keep such a client from having its way, no
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_client.acls import SECURITY_DISABLED, describe_cluster_acls
 from proxy.config import Config
 from proxy.logs import event
 from proxy.metrics.replication import Family
-from proxy.topic_log.access import Access
+
+if TYPE_CHECKING:
+    from proxy.topic_log.access import Access  # loaded only where there are such topics
 
 __all__ = ["Unguarded", "is_unguarded", "own_things", "warning_of"]
 
@@ -43,7 +45,7 @@ def warning_of(things: list[str]) -> str:
     )
 
 
-async def is_unguarded(access: Access) -> bool:
+async def is_unguarded(access: "Access") -> bool:
     """Ask the brokers; returns whether they have no authorizer.
 
     Raises:
@@ -59,7 +61,7 @@ class Unguarded:
         things: what is kept at them; not empty.
     """
 
-    def __init__(self, access: Access, things: list[str]) -> None:
+    def __init__(self, access: "Access", things: list[str]) -> None:
         self._access = access
         self._things = things
         self.unguarded = False

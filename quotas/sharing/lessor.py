@@ -123,7 +123,8 @@ class Lessor:
         self.terms = terms
         self._run = run
         self._capacity = capacity
-        self._learning_until_ms = now_ms + learning_ms
+        # Not now: what is confirmed is a little older, and so nothing would be leased until the next confirmation.
+        self._learning_until_ms = now_ms + learning_ms if learning_ms else -1
         self._confirmed_ms: float = inf
         self._awaited = awaited if learning_ms else frozenset()  # those that have not reported, nor ended
         self._ended: dict[int, int] = {}  # awaited ones that have ended, and when their shares are free
