@@ -32,6 +32,8 @@ TOKENS = st.lists(PARTS | st.binary(max_size=8), max_size=12).map(b"".join)
 MECHANISMS = st.sampled_from(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "x"])
 FUZZ = settings(max_examples=300, deadline=None)
 
+JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim removes
+
 
 @FUZZ
 @given(token=TOKENS)
@@ -55,7 +57,7 @@ def test_any_token_gives_a_name_or_none(token: bytes) -> None:
 def test_any_payload_gives_a_name_or_none(payload: bytes) -> None:
     token = b"n,,\x01auth=Bearer a." + urlsafe_b64encode(payload).rstrip(b"=") + b".b\x01\x01"
     name = bearer_name(token, 0, len(token), "sub")
-    assert name is None or name.strip()
+    assert name is None or name.strip(JAVA_BLANKS)  # Python's strip removes more, such as U+0085
 
 
 @FUZZ
