@@ -105,8 +105,6 @@ class OwnNames:
         parts: byte strings of which a message has at least one if it has any of the names.
         stand_ins: for each name, one of the same length that does not exist.
         originals: the names by their labels and stand-ins.
-        compact_topics: the topics as compact strings.
-        longest: the longest of these.
         refused: is told of each refusal.
     """
 
@@ -114,8 +112,6 @@ class OwnNames:
     parts: tuple[bytes, ...]
     stand_ins: dict[bytes, bytes]
     originals: dict[tuple[str, bytes], bytes]
-    compact_topics: tuple[bytes, ...]
-    longest: int
     refused: OwnRefusal = field(default=_tells_nobody, compare=False)
 
 
@@ -138,14 +134,11 @@ def own_names(
             for character in _ILLEGAL.encode()
             if (stand_in := _stand_in(name, character)) not in (*names, *stand_ins.values())
         )
-    compact = tuple(_compact(name.encode()) for name in sorted(topics))
     return OwnNames(
         wanted=wanted,
         parts=tuple(name for name in names if not any(other != name and other in name for other in names)),
         stand_ins=stand_ins,
         originals={(label, stand_ins[name]): name for label, name in wanted},
-        compact_topics=compact,
-        longest=max(map(len, compact), default=0),
         refused=refused,
     )
 
@@ -153,8 +146,3 @@ def own_names(
 def _stand_in(name: bytes, character: int) -> bytes:
     """Return another name of this length; a name that is cut in a character would not come back as it was sent."""
     return bytes((character,)) + name[1:] if name.isascii() else bytes((character,)) * len(name)
-
-
-def _compact(name: bytes) -> bytes:
-    size = len(name) + 1
-    return (bytes((size,)) if size < 0x80 else bytes((size & 0x7F | 0x80, size >> 7))) + name

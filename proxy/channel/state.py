@@ -95,6 +95,8 @@ class ChannelState:
         share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
         forward: the shell's request to the broker, until the request direction inserts it.
         guarded: what was found in the request being decided on, where something is Sluice's own (`guard`).
+        passed_front, passed_version: the last Produce with one topic that is not Sluice's own, to the end of the name,
+            and its version; -1 before the first.
     """
 
     __slots__ = (
@@ -125,6 +127,8 @@ class ChannelState:
         "mute_until_ms",
         "now_ns",
         "observer",
+        "passed_front",
+        "passed_version",
         "probe",
         "probe_armed",
         "probed",
@@ -189,6 +193,8 @@ class ChannelState:
         self.question: Question | None = None
         self.forward: bytes | None = None
         self.guarded: Guarded | None = None
+        self.passed_front = b""
+        self.passed_version = -1
         self._identities: tuple[Identity, ...] = ()  # nearly always one
         self.identity: Identity | None = None
 
