@@ -1,0 +1,42 @@
+"""However a client cuts its Produces, whatever it sends before: no name of Sluice's own reaches a broker."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.playbook import Pass, Passthrough
+from tests.unit.proxy.channel.test_guard import GROUP, TOPIC, produced, stand_in, talking
+
+OURS = (TOPIC, GROUP)
+TOPICS = st.sampled_from([*OURS, "t", "u", f"{TOPIC}x", TOPIC[:-1], "x" * 249])
+REQUESTS = st.lists(
+    st.tuples(st.integers(3, 12), st.lists(TOPICS, min_size=1, max_size=3, unique=True)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(requests=REQUESTS, sizes=st.lists(st.integers(1, 4_000), min_size=1, max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_no_name_of_ours_passes(requests: list[tuple[int, list[str]]], sizes: list[int]) -> None:
+    asked = b"".join(produced(version, topics) for version, topics in requests)
+    wanted = b"".join(
+        produced(version, [stand_in(topic) if topic in OURS else topic for topic in topics])
+        for version, topics in requests
+    )
+    talk = talking(produced=1e9)
+    sent, left, start, turn = b"", 0, 0, 0
+    while start < len(asked):
+        piece = asked[start : start + sizes[turn % len(sizes)]]
+        start, turn = start + len(piece), turn + 1
+        skipped, piece = piece[:left], piece[left:]
+        if skipped:
+            talk.passthrough("client", 0, len(skipped))
+        sent, left = sent + skipped, left - len(skipped)
+        for order in talk.orders("client", 0, piece) if piece else ():
+            if isinstance(order, Pass):
+                sent += order.data
+            elif isinstance(order, Passthrough):
+                left = order.count
+    assert sent == wanted
+    refused = sum(any(topic in OURS for topic in topics) for _, topics in requests)
+    assert talk.stats.own_refusals == ({"Produce": refused} if refused else {})
