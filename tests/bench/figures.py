@@ -5,6 +5,7 @@ It does not know what was measured: `sections` and `accuracy` bring the numbers.
 
 import random
 from collections.abc import Iterable, Sequence
+from math import floor
 from statistics import median as _median
 from typing import Final
 
@@ -91,12 +92,12 @@ def within_first(events: Sequence[Event], began: float, seconds: float = 1.0) ->
 def per_second(events: Sequence[Event], began: float, seconds: int) -> list[int]:
     """Return the bytes of each whole second after `began`.
 
-    >>> per_second([(0.5, 1), (0.7, 1), (2.0, 4)], began=0.0, seconds=3)
+    >>> per_second([(-0.5, 8), (0.5, 1), (0.7, 1), (2.0, 4)], began=0.0, seconds=3)
     [2, 0, 4]
     """
     bins = [0] * seconds
     for at, size in events:
-        index = int(at - began)
+        index = floor(at - began)
         if 0 <= index < seconds:
             bins[index] += size
     return bins

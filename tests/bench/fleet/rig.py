@@ -7,6 +7,7 @@ holder is coordinated by another, which may end without Kafka's own part of the 
 import json
 import os
 import re
+import secrets
 import signal
 import sys
 import time
@@ -247,11 +248,19 @@ def rig(directory: Path, *, members: int, workers: int, policy: str, quota: int)
         settings = SluiceSettings(
             bootstrap, quotas={"policy": policy, "scope": "cluster"}, client_quotas=quotas
         )
+        secret = directory / "fleet.secret"  # as the README has it; without one no holder believes a commit
+        secret.touch(0o600)
+        secret.write_text(secrets.token_hex(32))
         made = []
         for number in range(members):
             sections: dict[str, dict[str, object]] = {
                 "process": {"workers": workers},
-                "fleet": {"name": f"m{number}", "members_max": members, "bind": f"{HOST}:{free_ports(1)[0]}"},
+                "fleet": {
+                    "name": f"m{number}",
+                    "members_max": members,
+                    "bind": f"{HOST}:{free_ports(1)[0]}",
+                    "secret_file": str(secret),
+                },
             }
             own = replace(settings, ports=SluicePorts.free(), sections=sections)
             made.append(Member(own, directory / f"m{number}", workers))
