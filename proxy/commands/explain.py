@@ -3,7 +3,7 @@
 The admin port of a Sluice reports on the clients of this process and all of its workers. Members of a fleet are asked
 at once, and their responses are merged; a member that does not respond is a line on standard error. Exit codes: 0 if a
 member has seen the client, 3 if none has, 1 if that is not known because a member does not respond. An unknown client
-is said with those of the nearest names.
+is said with those of the nearest names, and the other members of a fleet that may have seen it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from proxy.commands.member_pages import read_documents
 from proxy.errors import SluiceError, UsageError
 from proxy.explain.windows import SECONDS
 from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX, RESPONSE_BYTES_MAX
-from proxy.v1.documents import ClientList, clients, status
+from proxy.v1.documents import ClientList, clients, fleet, status
 from proxy.v1.fields import DocumentError, Fields
 from proxy.v1.members import MemberVerdict, merge_verdicts, read_verdict
 from proxy.v1.merging import merge_clients, one_budget, worst
@@ -242,6 +242,28 @@ def _print_unknown(
         return
     words = "; did you mean " + " or ".join(map(_arguments, near)) + "?" if near else ""
     print(f"sluice: {printable(str(said['error']))}{words}", file=sys.stderr)
+    if others := _other_members(admins):
+        asked = " ".join(f"--admin {shlex.quote(one)}" for one in (*admins, *others))
+        print(f"sluice: other members of the fleet may have seen it: {printable(asked)}", file=sys.stderr)
+
+
+def _other_members(admins: Sequence[str]) -> list[str]:
+    """Return the admin ports of the fleet's members that were not asked, as the first one knows them."""
+    if not admins:
+        return []
+    (page,) = read_documents(
+        admins[:1], "/v1/fleet", seconds_max=_SEVERAL_SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX
+    ).values()
+    try:
+        members = () if isinstance(page, SluiceError) else fleet(page).members
+    except DocumentError:
+        return []
+    known = {_bare(admin) for admin in admins}
+    return [one.admin for one in members[:MEMBERS_MAX] if one.admin and _bare(one.admin) not in known]
+
+
+def _bare(admin: str) -> str:
+    return admin.removeprefix("http://").rstrip("/")
 
 
 def _arguments(guess: Guess) -> str:

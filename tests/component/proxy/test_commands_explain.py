@@ -260,6 +260,23 @@ def test_user_without_a_wait(
     assert "\x1b" not in found
 
 
+def test_unknown_client_is_to_be_asked_for_at_the_other_members(
+    members: tuple[ScriptedMember, ScriptedMember], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = members
+    named = [{"name": one.name, "admin": one.admin} for one in members]
+    first.documents["/v1/fleet"] = {"member": True, "name": first.name, "holder": "", "members": named}
+    asked = first.admin.removeprefix("http://")
+    assert cli.main(["explain", "--client-id", "nothing like it", "--admin", asked]) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.endswith(f"may have seen it: --admin {asked} --admin {second.admin}")
+    assert (
+        cli.main(["explain", "--client-id", "nothing like it", "--admin", asked, "--admin", second.admin])
+        == 3
+    )
+    assert "may have seen it" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("asked", "guess"),
     [
