@@ -16,7 +16,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -136,8 +136,12 @@ class PrintedShell:
             text = text.replace(printed, real)
         return text
 
-    def run(self, command: str) -> str:
-        """Carry out one command; give what it printed. `sluice serve` is started, and waited for until it serves."""
+    def run(self, command: str, exits: Collection[int] = (0,)) -> str:
+        """Carry out one command; give what it printed. `sluice serve` is started, and waited for until it serves.
+
+        Args:
+            exits: the exit codes with which it may end.
+        """
         line = ["bash", "-eu", "-o", "pipefail", "-c", self.here(command)]
         if _SERVE.search(command):
             child = processes.start(line, log=self._log, cwd=self.directory, env=self.environment)
@@ -155,7 +159,9 @@ class PrintedShell:
             timeout=_COMMAND_SECONDS_MAX,
             check=False,
         )
-        assert done.returncode == 0, f"{command}\nended with {done.returncode}\n{done.stdout}\n{self.log()}"
+        assert done.returncode in exits, (
+            f"{command}\nended with {done.returncode}\n{done.stdout}\n{self.log()}"
+        )
         return done.stdout
 
     def log(self) -> str:
