@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["count", "duration", "rate", "size"]
-
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB")
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -58,3 +56,18 @@ def duration(seconds: float) -> str:
         if whole >= length:
             return f"{whole // length} {unit} {whole % length // part} {part_unit}"
     return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Names that others choose, made safe for a terminal.
+
+
+def printable(text: str) -> str:
+    r"""Escape what is not printable.
+
+    >>> printable("caf\u00e9 \x1b[2J")
+    'café \\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

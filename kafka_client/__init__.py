@@ -4,11 +4,9 @@ Used by the proxy's background tasks, the commands, and the preparation of a rep
 here; `protocol` parses and patches them. docs/decisions/0010 defines which messages kafka-python encodes.
 """
 
-from kafka_client.connection import CLIENT_ID, Connection
-from kafka_client.errors import ASKING_FAILS, ClosedError, LoginError, RefusedError
-from kafka_client.login import Login
+from kafka_client.connection import CLIENT_ID, Connection, Login
 from kafka_client.quotas import QuotaClient
-from kafka_client.request import Request
+from kafka_client.request import ASKING_FAILS, ClosedError, LoginError, RefusedError, Request
 
 __all__ = [
     "ASKING_FAILS",

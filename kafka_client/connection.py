@@ -6,18 +6,22 @@ unusable, and the owner must close it. The length of a response is checked befor
 """
 
 import asyncio
+import re
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Self
 
-from kafka_client.errors import ClosedError
-from kafka_client.request import Request
-from protocol.api import API_NAMES, flexible
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from kafka_client.codec import decode, encode, sasl
+from kafka_client.request import KIB, ClosedError, LoginError, Request
+from protocol.api import API_NAMES, SASL_AUTHENTICATE, SASL_HANDSHAKE, flexible
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
-
-__all__ = ["CLIENT_ID", "Connection"]
 
 CLIENT_ID: Final = b"sluice"
 # Constant: a connection has one request at a time, and is closed if its response is late.
@@ -135,3 +139,184 @@ class Connection:
     def close(self) -> None:
         """Close the connection without waiting."""
         self._writer.close()
+
+
+# ----------------------------------------------------------------------------------------------------
+# One SASL exchange by kafka-python's mechanisms, without a connection and a clock.
+#
+# GSSAPI needs the package gssapi and AWS_MSK_IAM botocore; both find their credentials themselves. For
+# OAUTHBEARER the
+# password is the token.
+# Two things are added to the library's SCRAM: a name with a comma or an equals sign is escaped (RFC 5802,
+# section 5.1),
+# and a challenge with fewer iterations than Kafka's own clients accept is refused: a server that poses as a
+# broker could
+# otherwise guess the password cheaply. The library itself refuses more than a million.
+
+
+_KERBEROS_SERVICE: Final = "kafka"  # as in sasl.kerberos.service.name of nearly every broker
+_ITERATIONS_MIN: Final = 4096  # as in Kafka's ScramMechanism
+# The library takes the last of several iteration counts, so only one is accepted.
+_CHALLENGE: Final = re.compile(rb"r=[^,]*,s=[^,]*,i=([0-9]{1,9})(?:,[^i,][^,]*)*")
+
+
+class Exchange:
+    """The client's side of an exchange.
+
+    All calls may take long (SCRAM hashes, GSSAPI and AWS_MSK_IAM contact other servers): make them in a thread. They
+    raise LoginError if the library refuses, or if a package or credential is missing.
+
+    Args:
+        mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
+        host: the name of the broker.
+        encrypted: whether the connection has TLS, without which AWS_MSK_IAM is refused.
+    """
+
+    def __init__(
+        self, mechanism: str, username: str, password: str, host: str, *, encrypted: bool = False
+    ) -> None:
+        self._mechanism = mechanism
+        self._challenge_expected = mechanism.startswith("SCRAM-")
+        if self._challenge_expected:
+            username = username.replace("=", "=3D").replace(",", "=2C")
+        with self._library_errors("cannot begin"):
+            self._library: Any = get_sasl_mechanism(mechanism)(
+                host=host,
+                security_protocol="SASL_SSL" if encrypted else "",
+                sasl_mechanism=mechanism,
+                sasl_plain_username=username,
+                sasl_plain_password=password,
+                sasl_kerberos_service_name=_KERBEROS_SERVICE,
+                sasl_oauth_token_provider=_Token(password),
+            )
+
+    def token(self) -> bytes:
+        """Return the next token for the broker."""
+        with self._library_errors("has no token"):
+            token: bytes = self._library.auth_bytes()
+        return token
+
+    def receive(self, token: bytes) -> bool:
+        """Take the broker's token; return whether the exchange has ended.
+
+        Raises:
+            LoginError: the token is invalid, or does not prove that the broker knows the password (SCRAM).
+        """
+        with self._library_errors("got a wrong message from the broker"):
+            if self._challenge_expected:
+                _check_challenge(token)
+                self._challenge_expected = False
+            self._library.receive(token)
+        if not self._library.is_done():
+            return False
+        if not self._library.is_authenticated():
+            raise LoginError(f"{self._mechanism} got a wrong message from the broker")
+        return True
+
+    @contextmanager
+    def _library_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - each mechanism has errors of its own, and of its packages
+            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise LoginError(f"{self._mechanism} {what}: {text}") from None
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    """Provides the configured token for OAUTHBEARER."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
+def _check_challenge(challenge: bytes) -> None:
+    """Refuse a SCRAM challenge with too few iterations.
+
+    Raises:
+        ValueError: it is one, or not a valid challenge.
+    """
+    found = _CHALLENGE.fullmatch(challenge)
+    if found is None:
+        raise ValueError("not a challenge")
+    if int(found[1]) < _ITERATIONS_MIN:
+        raise ValueError(f"{int(found[1])} iterations, at least {_ITERATIONS_MIN} are required")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sluice's own login: SaslHandshake, then the tokens of an exchange in SaslAuthenticate (KIP-43, KIP-152).
+#
+# The password is read again for each login, so that a changed file needs no restart. It is never logged; the
+# broker's
+# message about a refused login is.
+# Re-authentication (KIP-368) is not supported: a broker closes the connection when its session ends, and the
+# next
+# connection logs in again.
+
+
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 0
+_HANDSHAKE_BYTES_MAX: Final = 64 * KIB
+_TOKEN_BYTES_MAX: Final = 512 * KIB
+_TOKENS_MAX: Final = 8  # GSSAPI has four
+
+
+class Login:
+    """Authenticates connections.
+
+    Args:
+        mechanism: one of `Exchange`.
+        username: empty if the mechanism has no user name.
+        password: the password or token, or a function that reads it in a thread and raises LoginError.
+    """
+
+    def __init__(self, mechanism: str, username: str, password: str | Callable[[], str]) -> None:
+        self._mechanism = mechanism
+        self._username = username
+        self._password = password
+
+    async def __call__(self, connection: Connection, host: str) -> None:
+        """Authenticate a new connection.
+
+        Args:
+            host: the name of the broker.
+
+        Raises:
+            LoginError: the broker refuses it, or the password cannot be read.
+            OSError, WireError: as `Connection.send`.
+        """
+        exchange = await asyncio.to_thread(self._exchange, host, connection.encrypted)
+        body = encode(sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
+        read = partial(decode, sasl.SaslHandshakeResponse, _HANDSHAKE_VERSION)
+        frame = await connection.send(
+            Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read, _HANDSHAKE_BYTES_MAX)
+        )
+        error_code = read(frame).error_code
+        if error_code:
+            raise LoginError(f"the broker does not support {self._mechanism} (error {error_code})")
+        for _ in range(_TOKENS_MAX):
+            token = await asyncio.to_thread(exchange.token)
+            if await asyncio.to_thread(exchange.receive, await _send_token(connection, token)):
+                return
+        raise LoginError(f"the broker does not end {self._mechanism} within {_TOKENS_MAX} messages")
+
+    def _exchange(self, host: str, encrypted: bool) -> Exchange:
+        password = self._password if isinstance(self._password, str) else self._password()
+        return Exchange(self._mechanism, self._username, password, host, encrypted=encrypted)
+
+
+async def _send_token(connection: Connection, token: bytes) -> bytes:
+    """Send a token and return the broker's token."""
+    body = encode(sasl.SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
+    read = partial(decode, sasl.SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
+    frame = await connection.send(
+        Request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body, read, _TOKEN_BYTES_MAX)
+    )
+    verdict = read(frame)
+    if verdict.error_code:
+        raise LoginError(
+            f"the broker refuses the credentials (error {verdict.error_code}): {verdict.error_message or ''}"
+        )
+    return verdict.auth_bytes or b""

@@ -15,15 +15,12 @@ from typing import Any, Final
 
 from kafka_client.codec import admin, decode, encode
 from kafka_client.connection import Connection
-from kafka_client.errors import RefusedError
-from kafka_client.request import MIB, Request
+from kafka_client.request import MIB, RefusedError, Request
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
 from protocol.errors import TruncatedError
 from protocol.header import response_body_start
 from protocol.messages.client_quotas import Alteration, Component, Parts, read_parts
 from protocol.primitives import Buffer, count, int16, skip, skip_tags, string
-
-__all__ = ["QuotaClient", "QuotaEntities", "alter", "describe"]
 
 DESCRIBE_SECONDS_MAX: Final = 10.0  # until a response begins: quotas are in a server's memory
 # A broker forwards an alteration to the controller, and may have to find it first.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["KIB", "MIB", "Request", "chunks"]
+from protocol.errors import WireError
 
 T = TypeVar("T")
 
@@ -39,3 +39,35 @@ def chunks(topics: Sequence[T]) -> Iterator[Sequence[T]]:
     """
     for start in range(0, len(topics), _TOPICS_MAX):
         yield topics[start : start + _TOPICS_MAX]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The errors of a request to a broker.
+#
+# OSError             the broker cannot be reached, or the connection breaks
+# └── ClosedError     the broker closed the connection instead of sending a response
+# TimeoutError        the caller's deadline has passed
+# RefusedError        the broker responds with one error to the whole request
+# LoginError          the broker does not accept the credentials, or there are none
+# WireError           what came back is not a response to the request (`protocol.errors`)
+
+
+class ClosedError(ConnectionError):
+    """The broker closed the connection instead of sending a response."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "closed the connection without a response, as a broker that requires SASL or TLS does"
+        )
+
+
+class RefusedError(Exception):
+    """The broker responds with one error to the whole request; the text is the broker's."""
+
+
+class LoginError(Exception):
+    """The broker does not accept the credentials, or there are none."""
+
+
+ASKING_FAILS: Final = (OSError, WireError, LoginError, TimeoutError)
+"""All of the above except RefusedError, which is a response."""

@@ -1,6 +1,21 @@
 """`python -m offline` runs `sluice-offline`."""
 
-from offline.entry import main
+
+# ----------------------------------------------------------------------------------------------------
+# The console script `sluice-offline`: Ctrl-C ends it without a traceback, even while its modules are being
+# loaded.
+
+
+def main() -> int:
+    """Load the command line and run it."""
+    try:
+        from offline.cli import main as run
+    except KeyboardInterrupt:
+        from commandline.program import INTERRUPTED
+
+        return INTERRUPTED
+    return run()
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -9,8 +9,6 @@ from quotas.definitions.toml_file import parse_limit
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
-__all__ = ["ARGUMENTS", "spark_arguments"]
-
 
 def spark_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for Spark's master and resources; every stage except `apply` has them."""

@@ -18,8 +18,6 @@ from offline.layout import layout_problem
 from offline.paths import require, resolve
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX
 
-__all__ = ["CheckedFile", "files_of", "read_footers"]
-
 
 class CheckedFile(NamedTuple):
     """One file: its number of rows, and its problem; "" = none."""

@@ -1,7 +1,7 @@
 """`sluice-offline STAGE`: arguments to options, one line for an error, exit codes; no logic.
 
 Stages run in this order, separately or all by `run`; their results are in a work directory. Exit codes are those of
-`commandline.exit_codes`; an error is one line on standard error.
+`commandline.program`; an error is one line on standard error.
 """
 
 import argparse
@@ -13,12 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commandline import completion
+from commandline import arguments as completion
 from commandline.amounts import duration
-from commandline.arguments import Parser
-from commandline.exit_codes import FAILED, OK
-from commandline.extras import not_installed
-from commandline.output import run_quietly
+from commandline.arguments import Parser, not_installed
+from commandline.program import FAILED, OK, run_quietly
 from offline.arguments import ARGUMENTS, spark_arguments
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.noise import is_not_py4j
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from offline.store import Store
 
-__all__ = ["main"]
 
 _DESCRIPTION: Final = "From captured traffic to quotas (docs/offline.md)."
 _STAGES: Final = {

@@ -8,8 +8,6 @@ OfflineError
 
 from typing import Final
 
-__all__ = ["ApplyError", "InputError", "OfflineError", "SetupError", "reason"]
-
 _CHARACTERS_MAX: Final = 500
 
 
@@ -39,3 +37,23 @@ def reason(error: Exception) -> str:
     lines = [line.removeprefix(": ") for line in str(error).strip().splitlines()]
     told = [line for line in lines if line and not line.startswith("An error occurred while calling")]
     return (told or [type(error).__name__])[0][:_CHARACTERS_MAX]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Errors of a replay; each is one line on standard error, with exit code 1.
+#
+# ReplayError
+#     CaptureError    a capture cannot be read; the message names the file
+#     TargetError     the target cannot be reached, or refuses a request
+
+
+class ReplayError(Exception):
+    """Base of a replay's errors."""
+
+
+class CaptureError(ReplayError):
+    """A capture cannot be read."""
+
+
+class TargetError(ReplayError):
+    """The target cannot be reached, or refuses a request."""

@@ -7,7 +7,6 @@ from protocol.capture import COLUMNS, SCHEMA_KEY, SCHEMA_VERSION
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["layout_problem"]
 
 _KEY: Final = SCHEMA_KEY.encode()
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_noise", "is_not_py4j", "without_noise"]
-
 _STDERR: Final = 2
 _NOISE: Final = (
     b"WARNING: ",  # the JVM's own: incubator modules, restricted methods

@@ -5,17 +5,6 @@ from typing import Final, Literal
 
 from quotas.options import EngineOptions
 
-__all__ = [
-    "BY",
-    "ApplyOptions",
-    "BacktestOptions",
-    "By",
-    "Goal",
-    "IngestOptions",
-    "SparkOptions",
-    "current_scope",
-]
-
 By = Literal["client-id", "user", "user-client-id"]
 BY: Final[tuple[By, ...]] = ("client-id", "user", "user-client-id")
 # Followers are exempt from client quotas; a capture has none unless they come through a listener for clients.

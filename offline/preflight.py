@@ -15,8 +15,6 @@ from offline.capture_files import files_of, read_footers
 from offline.errors import InputError
 from offline.paths import MARK, finished_text, require
 
-__all__ = ["check_captures", "check_footers", "check_output", "check_stages"]
-
 _FOOTERS_MAX: Final = 100  # 0.1 s on a disk, a few seconds in an object store
 
 _READ_BY: Final = {

@@ -12,8 +12,6 @@ from typing import Final
 from pyspark import SparkContext
 from tqdm import tqdm
 
-__all__ = ["shown"]
-
 _EVERY_SECONDS: Final = 0.3
 
 

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from protocol.capture import COLUMNS, PARTITION_FIELDS
 
-__all__ = ["CAPTURE", "TABLES", "Column", "columns_of", "ddl"]
-
 
 class Column(NamedTuple):
     """A column: Spark's name of its type."""

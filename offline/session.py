@@ -8,22 +8,56 @@ cluster Sluice's packages are sent along, so that its workers need only pyarrow,
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from offline.errors import SetupError, reason
-from offline.interrupts import held_interrupt
 from offline.noise import without_noise
 from offline.options import SparkOptions
 
-__all__ = ["cores", "java_options", "spark_session"]
+# ----------------------------------------------------------------------------------------------------
+# Delays Ctrl-C until Spark's JVM has started: PySpark leaves the JVM running if its start is interrupted.
+
+
+@contextmanager
+def held_interrupt() -> Iterator[None]:
+    """Hold the first Ctrl-C back until the block ends; a second one acts at once.
+
+    A handler that the block installs stays: PySpark installs its own as soon as there is a JVM that it can stop.
+
+    Raises:
+        KeyboardInterrupt: at the end of the block, if there was an interrupt in it.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    held = False
+
+    def hold(_number: int, _frame: FrameType | None) -> None:
+        nonlocal held
+        held = True
+        signal.signal(signal.SIGINT, before)
+        sys.stderr.write("sluice-offline: ending once Spark has started; Ctrl-C again ends at once\n")
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is hold:
+            signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
+
 
 _PACKAGES: Final = ("protocol", "quotas", "offline")
 _ROOT: Final = Path(__file__).resolve().parent.parent

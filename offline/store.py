@@ -13,12 +13,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offline import lineage
+from offline import paths
 from offline.errors import InputError, OfflineError
 from offline.paths import MARK
 from offline.schemas import TABLES, ddl
-
-__all__ = ["Store", "Writer"]
 
 
 class Store:
@@ -59,8 +57,8 @@ class Store:
         text = self._mark(stage)
         if text is None:
             raise InputError(f"{self.path} has no finished stage {stage}: run `sluice-offline {stage}` first")
-        lineage.check(self.path, stage, self._mark)
-        self.stages_read[stage] = lineage.run_of(text)
+        paths.check(self.path, stage, self._mark)
+        self.stages_read[stage] = paths.run_of(text)
 
     def _mark(self, stage: str) -> str | None:
         return self._text(f"{stage}/{MARK}") if self.finished(stage) else None
@@ -93,7 +91,7 @@ class Store:
             self._delete(partial)
             raise
         read = {name: run for source in sources for name, run in source.stages_read.items()}
-        self._replace(partial, f"{self.path}/{stage}", lineage.mark(stage, read))
+        self._replace(partial, f"{self.path}/{stage}", paths.mark(stage, read))
         self.stages_read.pop(stage, None)
 
     def _replace(self, partial: str, final: str, mark: str) -> None:

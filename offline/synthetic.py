@@ -25,8 +25,6 @@ from protocol.capture import (
     SCHEMA_VERSION,
 )
 
-__all__ = ["Client", "Shape", "arrow_schema", "fleet", "write_capture"]
-
 Shape = Literal["steady", "bursty", "hog", "bootstrap"]
 Columns = dict[str, npt.NDArray[np.int64]]
 

@@ -14,21 +14,6 @@ mute or hold before it; the request arrived `delay_ms` earlier.
 
 from typing import Final, NamedTuple
 
-__all__ = [
-    "COLUMNS",
-    "FILE_PREFIX",
-    "FILE_SUFFIX",
-    "FRAME",
-    "FRAMES",
-    "NONE",
-    "PARTITION_FIELDS",
-    "QUOTAS",
-    "SCHEMA_KEY",
-    "SCHEMA_VERSION",
-    "UNFINISHED_SUFFIX",
-    "Column",
-]
-
 SCHEMA_VERSION: Final = 1
 SCHEMA_KEY: Final = "sluice.capture.schema"
 

@@ -37,22 +37,6 @@ from protocol.primitives import (
     string_span,
 )
 
-__all__ = [
-    "GROUP",
-    "NOT_NAMED",
-    "NO_FLAG",
-    "TOPIC",
-    "TRANSACTIONAL_ID",
-    "Named",
-    "creation_at",
-    "definitions",
-    "known",
-    "named_first",
-    "named_in_request",
-    "named_in_response",
-    "refusal",
-]
-
 TOPIC: Final = "t"
 GROUP: Final = "g"
 TRANSACTIONAL_ID: Final = "x"

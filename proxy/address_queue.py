@@ -14,8 +14,6 @@ pure; threads are the caller's.
 
 from typing import Generic, TypeVar
 
-__all__ = ["AddressQueue"]
-
 T = TypeVar("T")
 
 

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from proxy.quota_topic import QuotaTopic
     from proxy.topic_log.access import Access
 
-__all__ = ["App", "run"]
 
 # A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.
 _FIRST_RESPONSE_SECONDS_MAX: Final = 1.0

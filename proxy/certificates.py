@@ -19,8 +19,6 @@ from proxy.reload import LOOK_SECONDS, SETTLE_SECONDS, Watch
 from proxy.stats import Stats
 from proxy.tls import Context, FleetContexts
 
-__all__ = ["Certificates"]
-
 LOG: Final = logging.getLogger(__name__)
 
 

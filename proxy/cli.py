@@ -1,6 +1,6 @@
 """The command line: parses arguments and runs a command. No logic of the proxy.
 
-Exit codes are those of `commandline.exit_codes`; what the commands do is in `proxy.commands`.
+Exit codes are those of `commandline.program`; what the commands do is in `proxy.commands`.
 """
 
 import argparse
@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
-from commandline import completion
+from commandline import arguments as completion
 from commandline.arguments import Parser, add_format, warn_old_spelling
-from commandline.exit_codes import FAILED, USAGE
-from commandline.output import run_quietly
+from commandline.program import FAILED, USAGE, run_quietly
 from proxy.commands import capture, check, console, enforcement, explain, fleet, quotas, reassign, serve, top
 from proxy.config import (
     LOG_FORMATS,

@@ -9,8 +9,6 @@ from time import CLOCK_BOOTTIME, clock_gettime_ns
 from types import MethodType
 from typing import Final
 
-__all__ = ["clock_ns", "now_ms"]
-
 # A bound method passes its argument on at half of the cost of functools.partial.
 clock_ns: Final[Callable[[], int]] = MethodType(clock_gettime_ns, CLOCK_BOOTTIME)
 """Return nanoseconds since the machine was started."""

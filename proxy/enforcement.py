@@ -24,8 +24,6 @@ from proxy.files import read
 from proxy.logs import event
 from proxy.stats import Stats
 
-__all__ = ["REASON_CHARACTERS_MAX", "Enforcement", "EnforcementFile", "Switched"]
-
 REASON_CHARACTERS_MAX: Final = 200
 _NAME: Final = "enforcement.json"
 _BYTES_MAX: Final = 64 * 1024

@@ -1,14 +1,12 @@
 """The console script `sluice`: Ctrl-C ends it without a traceback, even while its modules are being loaded."""
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Load the command line and run it."""
     try:
         from proxy.cli import main as run
     except KeyboardInterrupt:
-        from commandline.exit_codes import INTERRUPTED
+        from commandline.program import INTERRUPTED
 
         return INTERRUPTED
     return run()

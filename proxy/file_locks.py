@@ -7,8 +7,6 @@ import fcntl
 import time
 from typing import Final
 
-__all__ = ["lock", "try_lock"]
-
 _STEP_SECONDS: Final = 0.005
 
 

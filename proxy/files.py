@@ -20,19 +20,6 @@ from proxy.file_locks import lock
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = [
-    "SECRET_BYTES_MIN",
-    "Signature",
-    "locked",
-    "open_file",
-    "open_text",
-    "read",
-    "read_secret",
-    "replace",
-    "signature",
-    "signatures",
-    "write_secret",
-]
 
 LOCK_SECONDS_MAX: Final = 5.0
 SECRET_BYTES_MIN: Final = 32

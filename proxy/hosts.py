@@ -9,8 +9,6 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
-__all__ = ["is_host", "is_ip"]
-
 _NAME_CHARACTERS_MAX: Final = 253
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)

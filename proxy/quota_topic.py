@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 from proxy.cluster.login import login_of, secret_of
 from proxy.config import ClusterOptions, Config, QuotaSettings
 from proxy.errors import StartError, reason
@@ -25,16 +25,6 @@ from proxy.topic_log.access import Access, Sasl
 from proxy.topic_log.signed import Seal
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import TopicSpec
-
-__all__ = [
-    "QuotaTopic",
-    "access_of",
-    "audit_spec",
-    "journal_spec",
-    "quota_spec",
-    "require_aiokafka",
-    "seal_of",
-]
 
 _BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _SEGMENT_BYTES: Final = 16 * 1024 * 1024

@@ -11,8 +11,6 @@ import hmac
 from struct import Struct
 from typing import Final
 
-__all__ = ["SIGNATURE_BYTES", "Signer"]
-
 SIGNATURE_BYTES: Final = 32
 _LENGTH: Final = Struct(">q")
 _MISSING: Final = _LENGTH.pack(-1)

@@ -3,8 +3,6 @@
 from proxy.config import Config, ListenerOptions
 from proxy.logs import Field
 
-__all__ = ["summary"]
-
 
 def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, Field]:
     """Return the fields for a configuration.

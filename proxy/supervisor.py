@@ -29,8 +29,6 @@ from typing import Any, Final
 from proxy.logs import FIELDS, event
 from proxy.stats import Stats
 
-__all__ = ["Supervisor"]
-
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 30.0
 STEADY_SECONDS: Final = 60.0

@@ -4,8 +4,6 @@ import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["PLAINTEXT", "Context", "FleetContexts", "handshake_problem"]
-
 Context = Callable[[], ssl.SSLContext]
 """Returns the context in force."""
 

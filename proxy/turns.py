@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from time import monotonic_ns
 from typing import Final, TypeVar
 
-__all__ = ["TURN_NS", "in_turns", "without_collections"]
-
 T = TypeVar("T")
 
 TURN_NS: Final = 1_000_000

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafka_client.acls import SECURITY_DISABLED, describe_cluster_acls
+from kafka_client.metadata import SECURITY_DISABLED, describe_cluster_acls
 from proxy.config import Config
 from proxy.logs import event
 from proxy.metrics.replication import Family
@@ -17,7 +17,6 @@ from proxy.metrics.replication import Family
 if TYPE_CHECKING:
     from proxy.topic_log.access import Access  # loaded only where there are such topics
 
-__all__ = ["Unguarded", "is_unguarded", "own_things", "warning_of"]
 
 _ASK_SECONDS: Final = 600.0
 _ASK_AGAIN_SECONDS: Final = 10.0

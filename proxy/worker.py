@@ -33,17 +33,6 @@ from typing import Any, Final, TypeVar
 
 from proxy.address_queue import AddressQueue
 
-__all__ = [
-    "AT_ONCE_BYTES_MAX",
-    "BYTES_MAX",
-    "JOBS_MAX",
-    "TURN_SECONDS",
-    "OverloadError",
-    "Worker",
-    "parse_response",
-    "run_in_thread",
-]
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,11 @@ Pure: no IO, no clock, no threads; Spark executors use it unchanged.
 from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import ClientQuota, Engine, QuotaView
+from quotas.engine import Engine
 from quotas.errors import DefinitionError, QuotaError
 from quotas.options import EngineOptions
+from quotas.throttles.client import ClientQuota
+from quotas.throttles.figures import QuotaView
 
 __all__ = [
     "ADMITTED",

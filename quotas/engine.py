@@ -26,14 +26,14 @@ from quotas.limiters.flow import Limiter
 from quotas.limiters.lending import Budgets, LimiterKey
 from quotas.limiters.policy import limiter_in_force
 from quotas.options import EngineOptions
-from quotas.throttles import footprint
+from quotas.throttles import figures
 from quotas.throttles.bandwidth import FETCH, PRODUCE, Throttle
 from quotas.throttles.client import ClientQuota
-from quotas.throttles.mutation_quotas import MutationQuotas
-from quotas.throttles.quota_view import GATEWAY, QuotaView
-from quotas.throttles.request_quotas import RequestQuotas
+from quotas.throttles.connections import UserConnections
+from quotas.throttles.figures import GATEWAY, QuotaView
+from quotas.throttles.mutation import MutationQuotas
+from quotas.throttles.request import RequestQuotas
 from quotas.throttles.topic_quotas import TopicQuotas
-from quotas.throttles.user_connections import UserConnections
 
 OTHER: Final = "<other>"
 CLIENT_ID_CHARACTERS_MAX: Final = 1024
@@ -183,10 +183,10 @@ class Engine:
         """The memory of all clients with their limiters, in bytes."""
         return (
             self._names_bytes
-            + len(self._clients) * footprint.CLIENT_BYTES
-            + len(self._limiters) * footprint.limiter_bytes(self.enforcing)
-            + len(self.requests) * footprint.REQUEST_LIMITER_BYTES
-            + len(self.mutations) * footprint.MUTATION_LIMITER_BYTES
+            + len(self._clients) * figures.CLIENT_BYTES
+            + len(self._limiters) * figures.limiter_bytes(self.enforcing)
+            + len(self.requests) * figures.REQUEST_LIMITER_BYTES
+            + len(self.mutations) * figures.MUTATION_LIMITER_BYTES
         )
 
     @property
@@ -199,8 +199,8 @@ class Engine:
         """The memory of all clients, topics and users, in bytes."""
         return (
             self.client_bytes
-            + len(self.topics) * footprint.TOPIC_BYTES
-            + len(self.connections) * footprint.USER_CONNECTIONS_BYTES
+            + len(self.topics) * figures.TOPIC_BYTES
+            + len(self.connections) * figures.USER_CONNECTIONS_BYTES
         )
 
     def views(self, now_ms: int) -> Iterator[QuotaView]:

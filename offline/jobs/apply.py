@@ -7,28 +7,179 @@ the operator checks the throttle metrics between two steps. A file is replaced a
 The job reads two small files of `recommend` and does not need Spark.
 """
 
+import asyncio
 import json
+import math
 import os
+import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
+from kafka_client import ClosedError, Connection, QuotaClient, RefusedError
 from offline.advice.explain import settings_note
 from offline.errors import ApplyError
 from offline.options import ApplyOptions, current_scope
 from offline.paths import finished_text
-from offline.quota_api import QuotaApi
-from quotas.definitions.alterations import entity_of_parts
-from quotas.definitions.definitions import Definitions
-from quotas.definitions.diff import Difference, Quotas, alterations, differences
-from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.rollout import rollout
-from quotas.definitions.toml_edit import Document
-from quotas.definitions.toml_file import parse, render
+from protocol.errors import WireError
+from protocol.messages.client_quotas import Alteration, Parts
+from quotas.definitions.alterations import (
+    Difference,
+    Quotas,
+    alterations,
+    differences,
+    entity_of_parts,
+)
+from quotas.definitions.definitions import WHOLE_KEYS, Definitions
+from quotas.definitions.entities import DEFAULT, Entity, Name
+from quotas.definitions.toml_file import Document, parse, render
 from quotas.errors import DefinitionError, FormError
 
-__all__ = ["run"]
+# ----------------------------------------------------------------------------------------------------
+# The client of the quota API for `apply` (KIP-546): that of `kafka_client` as blocking calls, with or without
+# TLS.
+#
+# SASL is not supported. For a server that requires it, errors refer to `sluice quotas apply FILE --command-
+# config`, which
+# does the same.
+
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS_MAX: Final = 30.0
+_CLIENT_ID: Final = b"sluice-offline"
+_HINT: Final = "a server that asks for SASL, which `sluice quotas apply FILE --command-config ...` speaks"
+
+
+class QuotaApi:
+    """One connection to a server of the quota API."""
+
+    def __init__(self, server: str, ca_file: str = "") -> None:
+        self._server = server
+        self._ca_file = ca_file
+        self._runner = asyncio.Runner()
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Self:
+        host, colon, port = self._server.rpartition(":")
+        if not colon or not port.isdigit():
+            raise ApplyError(f"--bootstrap-server {self._server} is not HOST:PORT")
+        try:
+            self._connection = self._runner.run(self._connect(host.strip("[]"), int(port)))
+        except OSError as error:
+            self._runner.close()
+            raise ApplyError(f"{self._server} cannot be reached: {error}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            self._runner.run(_closed(self._connection))
+        self._runner.close()
+
+    def describe(self) -> list[tuple[Parts, dict[str, float]]]:
+        """Return every entity with its limits."""
+        return self._run("DescribeClientQuotas", self._client.describe())
+
+    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool) -> list[tuple[Parts, str]]:
+        """Alter entities; return those that were refused, with the reason."""
+        return self._run("AlterClientQuotas", self._client.alter(alterations, validate_only=validate_only))
+
+    @property
+    def _client(self) -> QuotaClient:
+        assert self._connection is not None, "it is used within `with`"
+        return QuotaClient(self._connection)
+
+    async def _connect(self, host: str, port: int) -> Connection:
+        tls = ssl.create_default_context(cafile=self._ca_file) if self._ca_file else None
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            return await Connection.open(host, port, tls=tls, client_id=_CLIENT_ID)
+
+    def _run(self, api: str, asked: Coroutine[None, None, T]) -> T:
+        try:
+            return self._runner.run(asked)
+        except RefusedError as error:
+            raise ApplyError(str(error)) from error
+        except WireError as error:
+            raise ApplyError(f"{self._server} does not respond to {api}: {error}; perhaps {_HINT}") from error
+        except ClosedError as error:
+            raise ApplyError(
+                f"{self._server} closed the connection; it may expect TLS (--ca-file), or be {_HINT}"
+            ) from error
+        except OSError as error:
+            raise ApplyError(f"{self._server} does not respond: {error}; perhaps {_HINT}") from error
+
+
+async def _closed(connection: Connection) -> None:
+    connection.close()
+    await asyncio.sleep(0)  # the socket is closed in the next turn of the loop
+
+
+# ----------------------------------------------------------------------------------------------------
+# A staged rollout of lower quotas: in steps from today's use to the target. Pure.
+#
+# Step s of n is the weighted geometric mean of both ends, with the weight s / n, so that every step reduces
+# the limit by
+# the same factor; the last step is the target. A limit whose target is not below today's use is set at once.
+#
+# No step raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, the
+# target is set
+# at once. The limit in force is the entity's own, or the one that applies to its clients without it.
+
+
+def rollout(target: Quotas, today: Mapping[str, float], current: Quotas, step: int, steps: int) -> Quotas:
+    """Return the quotas of one step.
+
+    Args:
+        target: entities and their limits after the last step.
+        today: for each key the use of the busiest client, a limit that throttles no client.
+        current: entities and their limits in force.
+        step: 1 .. steps.
+
+    >>> from quotas.definitions.entities import Entity
+    >>> target = {Entity(client_id="a"): {"producer_byte_rate": 1e6}}
+    >>> [list(rollout(target, {"producer_byte_rate": 16e6}, {}, step, 4).values())[0] for step in (1, 2, 4)]
+    [{'producer_byte_rate': 8000000.0}, {'producer_byte_rate': 4000000.0}, {'producer_byte_rate': 1000000.0}]
+    """
+    assert 1 <= step <= steps, "a step is one of the steps"
+    return {
+        entity: {
+            key: min(
+                _between(key, value, today.get(key, value), step / steps),
+                max(value, _set_now(entity, key, current)),
+            )
+            for key, value in values.items()
+        }
+        for entity, values in target.items()
+    }
+
+
+def _set_now(entity: Entity, key: str, current: Quotas) -> float:
+    """The limit in force for this entity's clients, in Kafka's order of precedence; infinite without one."""
+    for user, client_id in product(_from(entity.user), _from(entity.client_id)):
+        found = current.get(entity._replace(user=user, client_id=client_id), {}).get(key)
+        if found is not None:
+            return found
+    return math.inf
+
+
+def _from(name: Name) -> tuple[Name, ...]:
+    """A part of an entity and the parts that replace it in less specific entities."""
+    if name is None:
+        return (None,)
+    return (DEFAULT, None) if name is DEFAULT else (name, DEFAULT, None)
+
+
+def _between(key: str, target: float, today: float, share: float) -> float:
+    if today <= target or share >= 1:
+        return target
+    found = today * (target / today) ** share
+    return float(round(found)) if key in WHOLE_KEYS else found
+
 
 Rollout = Callable[[Quotas], Quotas]
 """What to set where this is set now."""

@@ -17,18 +17,13 @@ from offline.errors import InputError
 from offline.options import BacktestOptions
 from offline.session import cores
 from offline.store import Store, Writer
-from offline.transforms.backtest import RAW, UNORDERED, raw_outcomes, sorted_outcomes
+from offline.transforms.backtest import RAW, UNORDERED, chunks_of, places_of, raw_outcomes, sorted_outcomes
 from offline.transforms.backtest_task import NO_ID, Limiters, Plan, compile_for
-from offline.transforms.candidates import ladder
+from offline.transforms.candidates import ladder, peaks_of_scope, unthrottled
 from offline.transforms.demand import charged
-from offline.transforms.partitioning import chunks_of, places_of
-from offline.transforms.pressure import unthrottled
-from offline.transforms.scope import peaks_of_scope
 from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
 from quotas.backtest.compiler import Ints
 from quotas.options import EngineOptions
-
-__all__ = ["run"]
 
 _KEY: Final = ("direction", "user", "client_id", "broker")
 _PARTITIONS_A_CORE: Final = 4

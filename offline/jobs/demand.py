@@ -6,8 +6,6 @@ from offline.errors import InputError
 from offline.store import Store
 from offline.transforms import demand
 
-__all__ = ["run"]
-
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
     """Measure the demand; returns the lines for the operator."""

@@ -17,31 +17,29 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offline.advice.confidence import CLIENTS_FEW, confidence, lowest
 from offline.advice.explain import (
+    CLIENTS_FEW,
     Line,
+    confidence,
     direction_lines,
+    lowest,
     mutation_lines,
     not_in_quotas_file,
     replication_lines,
     sampled_line,
     settings_note,
 )
-from offline.advice.limits import Client, Limits, Need, limits
-from offline.advice.mutations import mutation_quota
-from offline.advice.names import client_entity, default_entity
-from offline.advice.replication import replication_throttle
+from offline.advice.limits import Client, Limits, Need, client_entity, default_entity, limits
+from offline.advice.mutations import mutation_quota, replication_throttle
 from offline.jobs.measured import Effects, MeasuredLoads, Span, backtest_settings, effects, needs_of, span_of
 from offline.options import By, Goal
 from offline.schemas import TABLES, ddl
 from offline.store import Store, Writer
+from offline.transforms.candidates import peaks_of_scope
 from offline.transforms.loads import before_after, blocks_of, peaks, recorded_blocks
-from offline.transforms.scope import peaks_of_scope
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.definitions.toml_file import render
-
-__all__ = ["run"]
 
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 

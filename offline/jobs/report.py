@@ -10,16 +10,13 @@ from pyspark.sql import functions as F
 
 from commandline.amounts import rate
 from offline.advice.explain import amount
-from offline.advice.names import client_name
-from offline.jobs.measured import Span, backtest_settings, span_of
-from offline.jobs.problems import format_problem
+from offline.advice.limits import client_name
+from offline.jobs.measured import Span, backtest_settings, format_problem, span_of
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
 from offline.store import Store
+from offline.transforms.candidates import peaks_over_brokers
 from offline.transforms.loads import BLOCK_S
-from offline.transforms.scope import peaks_over_brokers
-
-__all__ = ["run"]
 
 _HEAVY: Final = 10
 _STACKED: Final = 5

@@ -5,8 +5,6 @@ import sys
 
 from offline.replay.command import add_parser, main
 
-__all__ = ["parser"]
-
 
 def parser() -> argparse.ArgumentParser:
     """A command line with `replay` as its only command."""

@@ -8,29 +8,60 @@ SIGTERM, with a report on the replay so far.
 import argparse
 import asyncio
 import json
+import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from commandline.amounts import duration
-from commandline.exit_codes import FAILED, INTERRUPTED, NEGATIVE, OK, by_signal
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
+from commandline.program import FAILED, INTERRUPTED, NEGATIVE, OK, by_signal
+from offline.errors import ReplayError
 from offline.replay.driver import Driver
-from offline.replay.errors import ReplayError
-from offline.replay.measure import result, series
-from offline.replay.pictures import pictures
-from offline.replay.process import raise_open_files, stopping
+from offline.replay.messages import Broker
 from offline.replay.reading import capture_files, read
-from offline.replay.report import fetched_more, page, shown
-from offline.replay.responses import Broker
+from offline.replay.report import fetched_more, page, pictures, result, series, shown
 from offline.replay.schedule import Plan, plan
 from offline.replay.target import requirements_of
 
-__all__ = ["add_parser", "main", "replay"]
+# ----------------------------------------------------------------------------------------------------
+# Settings of the replay's own process: the limit of open files, and signals that stop it.
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files: every connection is a file, and many systems' default is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS refuses its own "unlimited"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def stopping(stop: Callable[[], object]) -> Iterator[list[int]]:
+    """Call `stop` at Ctrl-C and SIGTERM in this block; yields the list of received signals."""
+    loop = asyncio.get_running_loop()
+    caught: list[int] = []
+
+    def on_signal(number: int) -> None:
+        caught.append(number)
+        stop()
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield caught
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
+
 
 _PORT_MAX: Final = 65535
 _LOST: Final = (

@@ -5,21 +5,26 @@ tagged field, which brokers skip (KIP-482). The requests of the preparation are 
 """
 
 import struct
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
+from protocol import throttle
 from protocol.api import API_VERSIONS, FETCH, METADATA, PRODUCE
+from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
-from protocol.primitives import count_bytes, string_bytes, uvarint_bytes
-
-__all__ = [
-    "VERSIONS",
-    "api_versions",
-    "fetch",
-    "metadata",
-    "produce",
-    "request",
-]
+from protocol.primitives import (
+    count,
+    count_bytes,
+    int16,
+    int32,
+    skip,
+    skip_string,
+    skip_tags,
+    string_bytes,
+    uvarint_bytes,
+)
 
 # What a target has to speak; of Produce the highest that it does, up to the one that names topics.
 VERSIONS: Final = {PRODUCE: 9, FETCH: 12, METADATA: 9, API_VERSIONS: 3}
@@ -101,3 +106,173 @@ def metadata(topics: Sequence[str] | None) -> bytes:
 def api_versions() -> bytes:
     """Return the fields of an ApiVersions request: the name and version of this software."""
     return _text("sluice-replay") + _text("1")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Synthetic record batches of a given size: uncompressed, valid, and all zeros (KIP-98, magic 2).
+#
+# A batch has the recorded number of records, if they fit and up to `RECORDS_MAX`; the last one takes the rest
+# of the
+# bytes. The smallest batch is its header and one record without a value. Keys are empty, not null, which
+# compacted topics
+# refuse. Batches are cached up to `KEPT_BYTES_MAX`.
+
+
+RECORDS_MAX: Final = 100
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC_AT: Final = 17
+_SUMMED_FROM: Final = 21  # attributes and all that follows
+_RECORD_BYTES_MIN: Final = 8
+BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
+_NO_PRODUCER: Final = -1
+
+
+@lru_cache(maxsize=4096)
+def _varint(value: int) -> bytes:
+    """A zigzag varint."""
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _head(offset: int, value_bytes: int) -> bytes:
+    """A record up to its value: length, attributes, timestamp and offset deltas, an empty key, the value's length."""
+    inner = b"\0\0" + _varint(offset) + _varint(0) + _varint(value_bytes)
+    return _varint(len(inner) + value_bytes + 1) + inner
+
+
+def _fitting(offset: int, size: int) -> int:
+    """The size of a record's value with which the record takes `size` bytes, or one byte less if no size fits."""
+    value_bytes = max(size - len(_head(offset, size)) - 1, 0)
+    while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
+        value_bytes -= 1
+    while len(_head(offset, value_bytes + 1)) + value_bytes + 2 <= size:
+        value_bytes += 1
+    return value_bytes
+
+
+class Batches:
+    """Synthetic batches, with a cache of the last used ones."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._kept: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
+
+    def batch(self, size: int, records: int, timestamp_ms: int) -> bytes:
+        """Return a batch of `size` bytes; see the function `batch`."""
+        key = (size, records, timestamp_ms)
+        made = self._kept.get(key)
+        if made is not None:
+            self._kept.move_to_end(key)
+            return made
+        made = self._kept[key] = batch(*key)
+        self.bytes += len(made)
+        while self.bytes > KEPT_BYTES_MAX:
+            self.bytes -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
+def batch(size: int, records: int, timestamp_ms: int) -> bytes:
+    """Make a batch of `size` bytes, or one byte less if the lengths of fields do not allow it.
+
+    Args:
+        records: the number of records, if they fit; below 1: one.
+    """
+    room = max(size, BATCH_BYTES_MIN) - _HEADER.size
+    count = max(1, min(records, RECORDS_MAX, room // _RECORD_BYTES_MIN))
+    each = room // count
+    parts: list[tuple[bytes, int]] = []
+    body_bytes = 0
+    fitting: dict[
+        int, int
+    ] = {}  # value's size by that of the offset: finding it takes longer than all the rest
+    for offset in range(count):
+        if offset == count - 1:
+            value_bytes = _fitting(offset, room - body_bytes)
+        else:
+            width = len(_varint(offset))
+            if width not in fitting:
+                fitting[width] = _fitting(offset, each)
+            value_bytes = fitting[width]
+        head = _head(offset, value_bytes)
+        parts.append((head, value_bytes))
+        body_bytes += len(head) + value_bytes + 1
+    import google_crc32c  # an extra: the commands are there without it
+
+    fields = (0, count - 1, timestamp_ms, timestamp_ms, _NO_PRODUCER, -1, -1, count)
+    header = bytearray(_HEADER.pack(0, _HEADER.size - 12 + body_bytes, 0, 2, 0, *fields))
+    records_bytes = b"".join(head + bytes(value_bytes + 1) for head, value_bytes in parts)  # and no headers
+    crc = google_crc32c.extend(google_crc32c.value(bytes(header[_SUMMED_FROM:])), records_bytes)
+    struct.pack_into(">I", header, _CRC_AT, crc)
+    return bytes(header) + records_bytes
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reads the error codes and throttle times of the responses to a replay's load.
+
+
+NONE: Final = 0  # no error
+_BODY: Final = 9  # length, correlation id, an empty tag section
+_INT64: Final = 8
+
+
+class Broker(NamedTuple):
+    """The address of a broker."""
+
+    host: str
+    port: int
+
+
+class Topic(NamedTuple):
+    """A topic's leaders by partition; -1 for none."""
+
+    error: int
+    leaders: dict[int, int]
+
+
+def outcome(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
+    """The first error code that is not 0, and the throttle time in ms."""
+    end = len(frame)
+    try:
+        throttle_at = throttle.locate(frame, api_key, version)
+        throttle_ms = 0 if throttle_at == throttle.NONE else int32(frame, throttle_at, end)
+        if api_key == PRODUCE:
+            return _produced(frame, end), throttle_ms
+        if api_key == FETCH:
+            return int16(frame, _BODY + 4, end) or _fetched(frame, end), throttle_ms
+    except WireError:
+        return -1, 0
+    return NONE, throttle_ms
+
+
+def _produced(frame: bytes, end: int) -> int:
+    topics, pos = count(frame, _BODY, end, True)
+    for _ in range(topics):
+        pos = skip_string(frame, pos, end, True)
+        partitions, pos = count(frame, pos, end, True)
+        for _ in range(partitions):
+            error = int16(frame, pos + 4, end)
+            if error:
+                return error
+            # Index, error; base offset, append time, log start offset; errors of records, message, tags.
+            pos = skip(pos, 6 + 3 * _INT64, end)
+            records, pos = count(frame, pos, end, True)
+            for _ in range(records):
+                pos = skip_tags(frame, skip_string(frame, skip(pos, 4, end), end, True), end)
+            pos = skip_tags(frame, skip_string(frame, pos, end, True), end)
+        pos = skip_tags(frame, pos, end)
+    return NONE
+
+
+def _fetched(frame: bytes, end: int) -> int:
+    """The error of the first partition: all partitions of a response are of one broker, and mostly fail together."""
+    topics, pos = count(frame, _BODY + 4 + 2 + 4, end, True)
+    if topics <= 0:
+        return NONE
+    partitions, pos = count(frame, skip_string(frame, pos, end, True), end, True)
+    return int16(frame, pos + 4, end) if partitions > 0 else NONE

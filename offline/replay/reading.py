@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
+from offline.errors import CaptureError
 from offline.layout import layout_problem
-from offline.replay.errors import CaptureError
 from offline.replay.schedule import Part, Recorded
 from protocol.capture import (
     COLUMNS,
@@ -21,8 +21,6 @@ from protocol.capture import (
     PARTITION_FIELDS,
     UNFINISHED_SUFFIX,
 )
-
-__all__ = ["HELD_BYTES_MAX", "capture_files", "read"]
 
 HELD_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 _ROW_BYTES: Final = 800  # the approximate memory of a row, without its partitions and frame

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
-__all__ = ["Part", "Plan", "Planned", "Recorded", "plan"]
-
 _NOT_SENT: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Curve", "Direction", "Heavy", "Report", "Row"]
-
 Row = Mapping[str, str]
 
 

@@ -10,8 +10,6 @@ from offline.advice.explain import scope_note
 from offline.report import plots
 from offline.report.content import Direction, Report
 
-__all__ = ["page"]
-
 _TEMPLATE = Path(__file__).with_name("page.html")
 
 

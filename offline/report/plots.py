@@ -17,8 +17,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from commandline.amounts import rate
 from offline.report.content import Direction
 
-__all__ = ["before_after", "curve", "day", "demand", "heaviest", "svg"]
-
 HALF: Final = (7.2, 3.3)
 WHOLE: Final = (14.4, 3.3)
 

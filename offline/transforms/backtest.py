@@ -10,22 +10,119 @@ whose requests did not arrive in order are left out, and reported in rows of the
 of one limiter at a time only.
 """
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offline.transforms.backtest_task import NO_ID, Limiters, Plan, Row, Task
-from offline.transforms.packing import FIELDS, PACKED, Batches, packed_batches, rows_of, unpacked
 from quotas.backtest.compiler import Ints
-from quotas.backtest.runs import Assembly, pack
+from quotas.backtest.recording import RUN_FIELDS, Assembly, Packed, Rows, pack
 
-__all__ = ["RAW", "UNORDERED", "raw_outcomes", "sorted_outcomes"]
+# ----------------------------------------------------------------------------------------------------
+# Requests -> packed runs as rows of Spark, and back, for the shuffle of the backtest.
+#
+# A batch of requests becomes one row for each limiter in it, whose columns are the bytes of arrays
+# (`quotas.backtest.recording`). A request takes 16 bytes instead of a row, so the shuffle and the JVM handle
+# a thousandth of
+# the rows.
+
+
+PACKED: Final = "limiter int, runs binary, sizes binary, service_us binary, gap_us binary"
+# What is read of a request.
+FIELDS: Final = (
+    "limiter",
+    "connection",
+    "seq",
+    "at_us",
+    "bytes",
+    "service_us",
+    "delay_ms",
+    "throttle_ms",
+    "group",
+)
+_LINE_BYTES: Final = 8 * RUN_FIELDS
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def rows_of(columns: list[Ints], plan: Plan, limiters: Limiters) -> Rows:
+    """Convert the columns of `FIELDS` to the form that `quotas.backtest.recording.pack` takes."""
+    limiter, connection, seq, at_us, size, service_us, delay_ms, throttle_ms, group = columns
+    return Rows(
+        limiter=limiter.astype(np.int64),
+        connection=connection,
+        seq=seq,
+        at_us=at_us,
+        sizes=size,
+        service_us=service_us,
+        delay_us=delay_ms.astype(np.int64) * 1000,
+        throttle_us=throttle_ms.astype(np.int64) * 1000,
+        group_ms=group.astype(np.int64) * plan.group_ms,
+        consumes=limiters.consumes[limiter],
+    )
+
+
+def packed_batches(batches: Batches, plan: Plan, limiters: Limiters) -> Iterator[pa.RecordBatch]:
+    """Pack each batch of requests."""
+    for batch in batches:
+        if batch.num_rows:
+            columns = [column.to_numpy(zero_copy_only=False) for column in batch]
+            yield _rows(pack(rows_of(columns, plan, limiters)))
+
+
+def unpacked(limiters: Ints, columns: Sequence[pa.Array]) -> Packed:
+    """Convert rows back.
+
+    Args:
+        limiters: the number of each row, in any order.
+        columns: the other columns of `PACKED`.
+    """
+    runs, sizes, service_us, gap_us = columns
+    lines, lengths = _bytes(runs)
+    return Packed(
+        np.repeat(limiters, lengths // _LINE_BYTES),
+        lines.view(np.int64).reshape(-1, RUN_FIELDS),
+        _bytes(sizes)[0].view(np.int32),
+        _bytes(service_us)[0].view(np.int32),
+        _bytes(gap_us)[0].view(np.int64),
+    )
+
+
+def _rows(packed: Packed) -> pa.RecordBatch:
+    starts = np.flatnonzero(np.diff(packed.limiters, prepend=-1))
+    run_cuts = np.append(starts, len(packed.limiters))
+    row_cuts = packed.row_cuts(run_cuts)
+    arrays = [
+        pa.array(packed.limiters[starts].astype(np.int32)),
+        _binary(packed.runs, run_cuts * _LINE_BYTES),
+        _binary(packed.sizes, row_cuts * packed.sizes.itemsize),
+        _binary(packed.service_us, row_cuts * packed.service_us.itemsize),
+        _binary(packed.gap_us, row_cuts * packed.gap_us.itemsize),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=["limiter", "runs", "sizes", "service_us", "gap_us"])
+
+
+def _binary(values: npt.NDArray[Any], cuts: Ints) -> pa.Array:
+    """An array's bytes, cut into values."""
+    buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(cuts) - 1, buffers)
+
+
+def _bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints]:
+    """Return a copy of the bytes of all values, concatenated, and the length of each; the batch can then be freed."""
+    _, offsets_buffer, data = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    found = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]].copy()
+    return found, np.diff(offsets).astype(np.int64)
+
 
 # One row of what the tasks give: outcome, load or task, in one table so that it is made once.
 RAW: Final = (
@@ -144,3 +241,52 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
         pa.array(values, type=kind) for values, kind in zip(zip(*rows, strict=True), _TYPES, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Divides the backtest among tasks: a limiter's candidates into parts, and the parts among Spark's partitions.
+#
+# Each part reads all requests of its limiter, which costs as much as deciding on a few candidates. So a
+# limiter is
+# divided only if it would keep one core busy long after the others have finished. Parts are assigned by cost,
+# the most
+# expensive first, since Spark begins with partition 0.
+
+
+# Candidates at which a request is decided in the time that a task takes to put it in order.
+_ORDERED_AS_DECIDED: Final = 5
+# Of a core's fair share: so much stays whole, where one more part would cost more than it brings.
+_SHARES_WHOLE: Final = 5 / 4
+
+
+def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:
+    """Return the number of parts into which each limiter's candidates are divided.
+
+    >>> chunks_of(np.array([1000, 10, 10]), np.array([20, 20, 20]), 4).tolist()  # the first has nearly everything
+    [4, 1, 1]
+    >>> chunks_of(np.array([500, 300, 200]), np.array([20, 20, 20]), 2).tolist()  # one core for it, one for the others
+    [1, 1, 1]
+    """
+    shares = requests / max(1.0, float(requests.sum()) / cores)
+    parts = np.ceil(shares - (_SHARES_WHOLE - 1))
+    found: Ints = np.clip(parts, 1, np.maximum(1, np.minimum(candidates, cores))).astype(np.int64)
+    return found
+
+
+def places_of(requests: Ints, candidates: Ints, chunks: Ints, partitions: int) -> list[list[int]]:
+    """Return the partition of each part of each limiter.
+
+    The most expensive part is assigned first, each to the partition with the least work so far.
+
+    >>> places_of(np.array([100, 60, 50]), np.array([20, 20, 20]), np.array([1, 1, 1]), 2)
+    [[0], [1], [1]]
+    """
+    costs = requests * (_ORDERED_AS_DECIDED + candidates / chunks)
+    found = [[0] * int(parts) for parts in chunks]
+    loads = [(0.0, partition) for partition in range(partitions)]
+    for limiter in np.argsort(-costs, kind="stable").tolist():
+        for part in range(len(found[limiter])):
+            load, partition = heapq.heappop(loads)
+            found[limiter][part] = partition
+            heapq.heappush(loads, (load + float(costs[limiter]), partition))
+    return found

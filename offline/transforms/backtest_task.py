@@ -13,11 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from quotas.backtest.outcomes import Outcome, backtest
-from quotas.backtest.recording import Recording
-from quotas.backtest.runs import recording_of
+from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
-
-__all__ = ["NO_ID", "Limiters", "Plan", "Row", "Task", "compile_for"]
 
 LOAD_SECONDS: Final = 3600  # in one row
 NO_ID: Final = -1

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["ladder", "rounded"]
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 # Where the clients are: quantiles of their peaks, each with some room.
 _QUANTILES: Final = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
@@ -57,3 +58,90 @@ def rounded(rate: float) -> float:
     """
     digit = 10.0 ** (math.floor(math.log10(max(rate, 1.0))) - 1)
     return float(round(math.ceil(round(rate / digit, 6)) * digit))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Estimates clients' demand without the quotas that were enforced during the recording.
+#
+# A client that was throttled has asked for less than it could. The backtest removes its pauses, so the
+# candidates must
+# reach as far as its demand without them. An estimate is enough for that: a client that paused for three
+# quarters of the
+# time in which it was busy is taken to ask for four times as much.
+
+
+_ENTITY: Final = ("direction", "user", "client_id")
+_TIMES_MAX: Final = 20.0  # beyond that pauses say nothing of the demand
+
+
+def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return the peaks, increased for clients that were throttled.
+
+    Args:
+        peaks: direction, user, client_id, peak_1s and peak_10s.
+        entities: the table `demand/entities`.
+        rows: the result of `demand.charged` with `emptied`.
+
+    Returns:
+        direction, user, client_id, peak_1s and peak_10s, multiplied by the time that the client's connections were
+        busy, over the part of it without pauses.
+    """
+    paused = (F.col("throttle_ms") / 1000).alias("paused_s")
+    told = rows.filter(F.col("throttle_ms") > 0).select(*_ENTITY, paused).groupBy(*_ENTITY)
+    pauses = told.agg(
+        F.sum("paused_s").alias("paused_s"),
+        # The first second of a pause is one with a request, and counted as such.
+        F.sum(F.greatest(F.col("paused_s") - 1, F.lit(0.0))).alias("further_s"),
+    )
+    active = entities.select(*_ENTITY, (F.col("active_seconds") * F.col("connections_max")).alias("active_s"))
+    joined = peaks.join(active, on=list(_ENTITY), how="inner").join(
+        F.broadcast(pauses), on=list(_ENTITY), how="left"
+    )
+    busy_s = F.col("active_s") + F.coalesce("further_s", F.lit(0.0))
+    free_s = F.greatest(busy_s - F.coalesce("paused_s", F.lit(0.0)), busy_s / _TIMES_MAX)
+    times = F.greatest(busy_s / free_s, F.lit(1.0))
+    return joined.select(*_ENTITY, *((F.col(name) * times).alias(name) for name in ("peak_1s", "peak_10s")))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The peaks of clients' demand at one budget: at each broker as in Kafka (`broker`), or at all together
+# (`cluster`).
+#
+# `demand/entities` has the peaks at the busiest broker. A client that is spread evenly over three brokers
+# asks three
+# times as much of one budget for all of them; so seconds are added up over brokers before the peak is taken.
+
+
+_LENGTHS_S: Final = (1, 10)
+
+
+def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:
+    """The highest mean over 1 s and over 10 s that each entity asks of one budget.
+
+    Args:
+        entities: the table `demand/entities`, whose peaks are the result if each broker has its own budget.
+        per_second: the table `demand/per_second`.
+        scope: `broker` or `cluster`.
+
+    Returns:
+        direction, user, client_id, peak_1s and peak_10s (bytes/s). Seconds without a request count as such.
+    """
+    if scope != "cluster":
+        return entities.select(*_ENTITY, "peak_1s", "peak_10s")
+    return peaks_over_brokers(per_second)
+
+
+def peaks_over_brokers(per_second: DataFrame) -> DataFrame:
+    """Return direction, user, client_id, peak_1s and peak_10s (bytes/s) of the sums over all brokers."""
+    whole = per_second.groupBy(*_ENTITY, "second").agg(F.sum("bytes").alias("bytes"))
+    frame = Window.partitionBy(*_ENTITY).orderBy("second")
+    means = whole.select(
+        *_ENTITY,
+        *(
+            (F.sum("bytes").over(frame.rangeBetween(1 - length_s, 0)) / length_s).alias(f"mean_{length_s}s")
+            for length_s in _LENGTHS_S
+        ),
+    )
+    return means.groupBy(*_ENTITY).agg(
+        *(F.max(f"mean_{length_s}s").alias(f"peak_{length_s}s") for length_s in _LENGTHS_S)
+    )

@@ -15,18 +15,6 @@ from pyspark.sql import functions as F
 
 from protocol.api import FETCH, PRODUCE
 
-__all__ = [
-    "brokers",
-    "charged",
-    "diurnal",
-    "entities",
-    "length_s",
-    "mutations",
-    "per_second",
-    "recorded",
-    "span",
-]
-
 # Seconds since 1970: the first, and the one after the last.
 Interval = tuple[int, int]
 

@@ -10,8 +10,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["BLOCK_S", "at_levels", "before_after", "blocks_of", "peaks", "recorded_blocks"]
-
 BLOCK_S: Final = 10
 _ALL_BROKERS: Final = -1
 Client = tuple[str, str]

@@ -15,16 +15,6 @@ from pyspark.sql import functions as F
 from offline.options import By
 from offline.schemas import CAPTURE
 
-__all__ = [
-    "CONNECTION_BITS",
-    "entity_columns",
-    "invalid_reason",
-    "is_invalid",
-    "numbered",
-    "processes",
-    "requests",
-]
-
 CONNECTION_BITS: Final = 40
 _SECOND_US: Final = 1_000_000
 ANONYMOUS: Final = "ANONYMOUS"  # Kafka's principal of an unauthenticated connection: no user for a quota

@@ -1,5 +1,5 @@
 """One module per API: decodes the fields that Sluice reads, and writes those that it changes."""
 
-from protocol.messages.endpoints import AddressMap
+from protocol.messages.addresses import AddressMap
 
 __all__ = ["AddressMap"]

@@ -1,10 +1,10 @@
 """DescribeClientQuotas and AlterClientQuotas, versions 0-1: the broker's side (KIP-546).
 
 Version notes: 1 is flexible, and otherwise the same. Names and keys are returned as text, and validated by
-`quotas.definitions.alterations` and `quotas.definitions.filters`. The value of an alteration is returned even if it is
-NaN; that of a removal is ignored, as in Kafka. Requests and responses may have 100,000 entities, so both are processed
-one entity at a time, at the caller's pace. Decoded values are tuples, which Python's garbage collector soon stops
-visiting: 100,000 lists would block the process. The client's side is `kafka_client.quotas`.
+`quotas.definitions.alterations`. The value of an alteration is returned even if it is NaN; that of a removal is
+ignored, as in Kafka. Requests and responses may have 100,000 entities, so both are processed one entity at a time, at
+the caller's pace. Decoded values are tuples, which Python's garbage collector soon stops visiting: 100,000 lists
+would block the process. The client's side is `kafka_client.quotas`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,18 +15,6 @@ from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
 from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
 from protocol.header import RESPONSE_HEAD
 from protocol.primitives import Buffer, bytes_size, count_bytes, skip_tags, string, string_bytes
-
-__all__ = [
-    "AlterRequest",
-    "Alteration",
-    "Component",
-    "Parts",
-    "alter_response",
-    "describe_error",
-    "describe_response",
-    "read_describe",
-    "read_parts",
-]
 
 Parts: TypeAlias = Sequence[tuple[str, str | None]]
 """An entity: types and names; None is the default entity."""

@@ -10,7 +10,7 @@ from typing import Final
 from protocol import throttle
 from protocol.api import PRODUCE
 from protocol.errors import TruncatedError
-from protocol.messages.endpoints import AddressMap, rewrite_tags
+from protocol.messages.addresses import AddressMap, rewrite_tags
 from protocol.primitives import Buffer, uvarint
 
 _INT16 = Struct(">h").unpack_from

@@ -28,24 +28,116 @@ Non-obvious:
   from the responses, and doubled if a partition that is behind gets nothing.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
+from protocol.errors import MalformedFieldError, OversizedError
 from protocol.messages.fetch import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchFields,
+    ReadRequest,
     TopicArray,
     TopicPartition,
     Topics,
     join_request,
+    read_ahead,
+    replica_id,
 )
-from protocol.messages.follower_request import FollowerRequest, Replica, is_full
-from protocol.portions import Portions, clear, drain, for_each
+from protocol.primitives import (
+    Buffer,
+    Portions,
+    clear,
+    count,
+    drain,
+    for_each,
+    int32,
+    skip_tags,
+    string,
+)
 
-__all__ = ["OWN_SESSION_ID", "UNKNOWN_SESSION", "WRONG_EPOCH", "ReplicaSession"]
+# ----------------------------------------------------------------------------------------------------
+# A follower's whole Fetch request: the fields of each partition in it (KIP-73, KIP-903).
+
+
+VERSION_MIN: Final = 12
+
+
+# A partition's entry since version 12: index, leader epoch, fetch offset, last fetched epoch, log start, limit.
+_ENTRY = Struct(">iiqiqi")
+_LIMIT_AT: Final = _ENTRY.size - 4
+
+
+class Replica:
+    """The fields of one partition in a follower's Fetch.
+
+    Attributes:
+        entry: the follower's entry.
+        sent: the last entry sent to the leader; None if the leader's session does not contain the partition.
+        high_watermark: the last one seen; -1 if there was none in this leader epoch.
+    """
+
+    __slots__ = ("entry", "fetch_offset", "high_watermark", "leader_epoch", "max_bytes", "sent")
+
+    fetch_offset: int
+    max_bytes: int
+
+    def __init__(self, entry: bytes, sent: bytes | None) -> None:
+        self.sent = sent
+        self.high_watermark = -1
+        self.leader_epoch = 0
+        self.take(entry)
+
+    def take(self, entry: bytes) -> None:
+        """Take over a new entry of the follower."""
+        self.entry = entry
+        _, epoch, self.fetch_offset, _, _, self.max_bytes = _ENTRY.unpack_from(entry)
+        if epoch != self.leader_epoch:
+            self.leader_epoch = epoch
+            self.high_watermark = -1
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether it has reached the last high watermark; False without one (Kafka: no lag)."""
+        return self.fetch_offset >= self.high_watermark >= 0
+
+    def limited(self, max_bytes: int) -> bytes:
+        """Return its entry with a smaller limit."""
+        entry = self.entry
+        return entry[:_LIMIT_AT] + _INT32.pack(max_bytes) + entry[_LIMIT_AT + 4 :]
+
+
+class FollowerRequest(ReadRequest):
+    """A decoded whole request. A full request has its partitions in `replicas`, and no entries in `topics`."""
+
+    replicas: dict[TopicPartition, Replica]
+
+
+def is_full(fields: FetchFields) -> bool:
+    """Whether a request is a full one, which names every partition."""
+    return fields.session_id == 0 or fields.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
+def read_follower(frame: bytes, body_pos: int, version: int, full: bool) -> tuple[int, FollowerRequest]:
+    """Decode a follower's whole request, for a large one in a thread; returns the id in its tags, -1 for none, and it.
+
+    Args:
+        full: whether the request names every partition.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    read = FollowerRequest(frame)
+    read.topics, read.read_as = read_ahead(frame, body_pos, version).topics, (body_pos, version)
+    read.replicas = {}
+    if full:
+        named, forgotten, end = read.topics
+        read.replicas = {key: Replica(entry, None) for key, entry in named.items()}
+        read.topics = Topics({}, forgotten, end)
+    return replica_id(read, body_pos, version), read
+
 
 # The follower's session id if the leader returns none. Leaders choose theirs at random.
 OWN_SESSION_ID: Final = 0x7FFFFFFF
@@ -62,7 +154,7 @@ class ReplicaSession:
 
     For each request: `take` it; then either `respond_locally`, or `forward` and, when the head of the response has
     arrived, `responded`. A request with thousands of replicas is taken and forwarded in portions
-    (`protocol.portions`); if one of these is interrupted, the session must not be used any more.
+    (`protocol.primitives`); if one of these is interrupted, the session must not be used any more.
 
     Attributes:
         replicas: the partitions of the follower's session, in its order.
@@ -337,3 +429,51 @@ class ReplicaSession:
 
 def _extend_forgotten(forgotten: TopicArray, keys: list[TopicPartition]) -> None:
     forgotten.extend((topic, _INT32.pack(partition)) for topic, partition in keys)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Topics with their partitions: a structure of compact requests and responses about partitions.
+#
+# The caller reads the fields after a partition's index; tags are skipped.
+
+
+# The most partitions of one message. With three replicas each they take more than 8 MiB of a response; one without
+# any has six bytes, of which 4 MiB took 4 s to read and 107 MB to keep.
+PARTITIONS_MAX: Final = 250_000
+
+Partition: TypeAlias = tuple[str, int]
+T = TypeVar("T")
+
+
+def read_partitions(
+    frame: Buffer, pos: int, end: int, read: Callable[[Buffer, int, int], tuple[T, int]]
+) -> tuple[list[tuple[Partition, T]], int]:
+    """Read all topics; returns each partition with the result of `read`, in order, and the position after them.
+
+    Raises:
+        WireError: there are no topics, or more partitions than PARTITIONS_MAX.
+    """
+    topics, pos = count(frame, pos, end, True)
+    found: list[tuple[Partition, T]] = []
+    for _ in range(topics):
+        name, pos = string(frame, pos, end, True)
+        partitions, pos = count(frame, pos, end, True)
+        if len(found) + partitions > PARTITIONS_MAX:
+            raise OversizedError(f"more than {PARTITIONS_MAX} partitions, at byte {pos}")
+        for _ in range(partitions):
+            index = int32(frame, pos, end)
+            one, pos = read(frame, pos + 4, end)
+            pos = skip_tags(frame, pos, end)
+            found.append(((name or "", index), one))
+        pos = skip_tags(frame, pos, end)
+    return found, pos
+
+
+def check_ended(pos: int, end: int) -> None:
+    """Refuse bytes after the fields.
+
+    Raises:
+        MalformedFieldError: there are such bytes.
+    """
+    if pos != end:
+        raise MalformedFieldError(f"{end - pos} bytes follow the fields, which end at byte {pos}")

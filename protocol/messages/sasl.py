@@ -9,6 +9,10 @@ Version notes: SaslAuthenticate has session_lifetime_ms since 1 and is flexible 
 SaslHandshake 0, tokens follow without a Kafka header (`proxy.channel.handlers.sasl`).
 """
 
+import json
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -16,8 +20,6 @@ from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE, flexible
 from protocol.errors import MalformedFieldError
 from protocol.header import response_body_start
 from protocol.primitives import Buffer, bytes_size, int16, skip, skip_string, string
-
-__all__ = ["Verdict", "handshake_error", "mechanism", "token_span", "verdict"]
 
 _INT64: Final = Struct(">q").unpack_from
 _LIFETIME_SINCE: Final = 1
@@ -71,3 +73,144 @@ def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
         skip(stop, 8, end)
         (lifetime_ms,) = _INT64(buf, stop)
     return Verdict(error_code, start, stop, lifetime_ms)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The name in a SASL token: PLAIN (RFC 4616), SCRAM's first message (RFC 5802), OAUTHBEARER (RFC 7628).
+#
+# For a token that Kafka's own servers accept, the result is the name that they find (`tests/oracle`
+# compares). For a
+# token that they reject, it may be any name: the broker verifies tokens, and the channel receives its
+# response. So only
+# the parts that lead to the name are checked, in one pass of C code whatever the token contains. For a token
+# without a
+# name, or with one that is too long, the result is None, never an error.
+#
+# No secret is copied: patterns search the buffer that contains the token, and only the name is extracted. Of
+# a JWT the
+# payload is decoded, but not the signature; nothing of it is kept.
+#
+# Kafka's servers deviate from the RFCs:
+#
+# - Bytes of PLAIN's name that are not UTF-8 become replacement characters. Names are not normalised
+#   (SASLprep).
+# - If a name or a key occurs twice, the last one is used.
+# - A JWT's payload may use either base64 alphabet: Kafka 4.1 and newer decode unsecured ones with the URL
+#   alphabet, older
+#   versions with the other; jose4j decodes signed ones with both, and ignores characters of neither ("~").
+# - Of an unsecured JWT (without a signature) Jackson parses the first JSON value and ignores the rest; a
+#   claim that is
+#   true, false or null is that word, and the name keeps its blanks. Of a signed JWT the claim must be a
+#   string, and the
+#   name is trimmed.
+#
+# Ignored: authorization ids (Kafka refuses one that differs from the name), nonces, proofs, and every claim
+# but one.
+#
+# Non-obvious:
+#
+# - Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept a token
+#   that is
+#   incomplete otherwise, and its user would then have no quota here. `tests/oracle/test_names.py` compares
+#   with Kafka's
+#   own servers.
+
+
+# The result of `scram_name` for a delegation token (KIP-48), which contains its id instead of the owner's name.
+DELEGATION_TOKEN: Final = "\0delegation token"
+
+# Kafka does not bound names; but a token of a megabyte must not become a key.
+NAME_BYTES_MAX: Final = 1024
+# In base64. JSON of this size is parsed in at most 2 ms.
+_PAYLOAD_BYTES_MAX: Final = 64 * 1024
+# The characters that Java's String.trim removes.
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+
+_PLAIN: Final = re.compile(rb"[^\0]*+\0([^\0]{1,%d})\0" % NAME_BYTES_MAX)
+# Half of a surrogate pair, complete or cut off: Java replaces it by one character, Python replaces each byte.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
+
+_SASLNAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)"
+_SCRAM_FIRST: Final = re.compile(
+    rb"n,(?:a=[^,]*+)?,(?:m=[^,]*+,)?n=(%s{1,%d}),r=[^,]" % (_SASLNAME, NAME_BYTES_MAX)
+)
+# No value contains a comma, so an extension begins wherever this occurs.
+_TOKEN_AUTH: Final = b",tokenauth="
+_TRUE: Final = re.compile(rb"(?i:true)(?=,|\Z)")
+
+_BEARER_FIRST: Final = re.compile(rb"n,(?:a=[^,]*+)?,\x01")
+# No value contains a separator, so a pair begins wherever this occurs.
+_AUTH: Final = b"\x01auth="
+_JWT: Final = re.compile(
+    rb"(?i:bearer) ++[-_~+/a-zA-Z0-9]*+\.([-_~+/a-zA-Z0-9]{1,%d})\.([-_~+/a-zA-Z0-9]*+=*+)\x01"
+    % _PAYLOAD_BYTES_MAX
+)
+_URL_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+# Numbers are not used, and Python refuses to convert thousands of digits to an integer.
+_JSON: Final = json.JSONDecoder(parse_int=float, strict=False)
+_JSON_BLANKS: Final = " \t\r\n"
+_LITERALS: Final = {None: "null", True: "true", False: "false"}
+_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
+
+
+def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
+    r"""Return the authentication id of a PLAIN token: the text between the first two zeros.
+
+    >>> plain_name(b"\0alice\0alice-secret", 0, 19)
+    'alice'
+    """
+    found = _PLAIN.match(buf, start, stop)
+    if found is None:
+        return None
+    return _SURROGATE.sub(_REPLACEMENT, found[1]).decode("utf-8", "replace")
+
+
+def scram_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:
+    """Return the user of a SCRAM client-first message; DELEGATION_TOKEN if it contains a token's id instead.
+
+    >>> scram_name(b"n,,n=a=2Cb=3D,r=fyko", 0, 20)
+    'a,b='
+    """
+    found = _SCRAM_FIRST.match(buf, start, stop)
+    if found is None:
+        return None
+    at = buf.rfind(_TOKEN_AUTH, found.end(), stop)
+    if at >= 0 and _TRUE.match(buf, at + len(_TOKEN_AUTH), stop):
+        return DELEGATION_TOKEN
+    return found[1].replace(b"=2C", b",").replace(b"=3D", b"=").decode("ascii")
+
+
+def bearer_name(buf: bytes | bytearray, start: int, stop: int, claim: str) -> str | None:
+    """Return one claim of the JWT in an OAUTHBEARER token, signed or not; None for an opaque token."""
+    first = _BEARER_FIRST.match(buf, start, stop)
+    if first is None:
+        return None
+    at = buf.rfind(_AUTH, first.end() - 1, stop)
+    found = None if at < 0 else _JWT.match(buf, at + len(_AUTH), stop)
+    if found is None:
+        return None
+    return _claimed(found[1], claim, signed=bool(found[2]))
+
+
+def _claimed(payload: bytes, claim: str, *, signed: bool) -> str | None:
+    """Return the claim as a name, as Kafka's verifier of such a token reads it; None if it cannot be one."""
+    payload = payload.translate(_URL_ALPHABET, b"~")
+    try:
+        # A single character at the end is not a byte.
+        text = b64decode(payload[: -1 if len(payload) % 4 == 1 else None] + b"===")
+        claims, _ = _JSON.raw_decode(text.decode(json.detect_encoding(text), "replace").lstrip(_JSON_BLANKS))
+    except (Base64Error, ValueError, RecursionError):
+        return None
+    if not isinstance(claims, dict) or claim not in claims:
+        return None
+    name = claims[claim]
+    if not isinstance(name, str):
+        if signed or not (name is None or isinstance(name, bool)):
+            return None
+        name = _LITERALS[name]
+    stripped = name.strip(_BLANKS)
+    if not stripped or len(name) > NAME_BYTES_MAX:
+        return None
+    # Half of a surrogate pair is not a character; Kafka's quotas replace it by "?" (`Sanitizer`).
+    return _HALF_A_PAIR.sub("?", stripped if signed else name)

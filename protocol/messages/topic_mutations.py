@@ -9,35 +9,28 @@ always in CreatePartitions, never in DeleteTopics; num_partitions -1 (KIP-464) s
 topic ids since 6 (KIP-516).
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.errors import MalformedFieldError, OversizedError, UnknownVersionError
+from protocol.header import response_body_start
 from protocol.primitives import (
     Buffer,
     count,
     count_bytes,
+    int16,
     int32,
     skip,
     skip_string,
     skip_tags,
     streamed_count,
     string,
+    string_bytes,
 )
-
-__all__ = [
-    "DEFAULT_PARTITIONS",
-    "NO_TOPIC_ID",
-    "STRICT_SINCE",
-    "TOPICS_MAX",
-    "MutationRequest",
-    "TopicMutation",
-    "keep_topics",
-    "read_request",
-]
 
 NO_TOPIC_ID: Final = bytes(16)
 # num_partitions for the broker's default.
@@ -193,3 +186,202 @@ def _read_deleted(frame: Buffer, start: int, end: int, version: int, compact: bo
 
 
 _READERS: Final = {CREATE_TOPICS: _read_created, CREATE_PARTITIONS: _read_grown, DELETE_TOPICS: _read_deleted}
+
+
+# ----------------------------------------------------------------------------------------------------
+# The responses of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: parsed topic by topic, and
+# created for
+# topics that were not forwarded (KIP-599).
+#
+# A rejected topic gets error 89, and Kafka's own message in versions with messages. A response's entries are
+# matched to
+# the request's topics by name or id, since a broker may return another order (it shuffles those of
+# DeleteTopics). All
+# other fields of an entry are kept as bytes.
+
+
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+_MESSAGE: Final = "The throttling quota has been exceeded."
+
+_THROTTLE_SINCE: Final = {CREATE_TOPICS: 2, CREATE_PARTITIONS: 0, DELETE_TOPICS: 1}
+_MESSAGE_SINCE: Final = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0, DELETE_TOPICS: 5}
+_ID_SINCE: Final = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
+_CREATED_SINCE: Final = 5  # CreateTopics returns the number of partitions and the configs
+_INT16: Final = Struct(">h")
+
+_NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication factor of a topic that failed
+
+
+class TopicResult(NamedTuple):
+    """The result for one topic.
+
+    Attributes:
+        name: None if the client may not see it.
+        partitions: the number of created partitions (CreateTopics 5 and later); -1 if the response does not have it.
+        start, end: the range of its bytes in the frame.
+    """
+
+    name: str | None
+    topic_id: bytes
+    error_code: int
+    partitions: int
+    start: int
+    end: int
+
+
+class MutationResponse(NamedTuple):
+    """A parsed response; `throttle_at` is the offset of the throttle time, -1 in versions without one."""
+
+    throttle_at: int
+    topics: tuple[TopicResult, ...]
+    topics_at: int
+    topics_end: int
+
+
+def read_response(frame: Buffer, api_key: int, version: int) -> MutationResponse:
+    """Parse a complete response.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    end = len(frame)
+    compact = flexible(api_key, version)
+    pos = response_body_start(frame, 0, end, api_key, version)
+    throttle_at = -1
+    if version >= _THROTTLE_SINCE[api_key]:
+        throttle_at, pos = pos, skip(pos, 4, end)
+    topics_at = pos
+    entries, pos = count(frame, pos, end, compact)
+    topics = []
+    for _ in range(entries):
+        topic = _read_topic(frame, pos, end, api_key, version)
+        topics.append(topic)
+        pos = topic.end
+    if compact:
+        skip_tags(frame, pos, end)
+    return MutationResponse(throttle_at, tuple(topics), topics_at, pos)
+
+
+def rejected_entry(topic: TopicMutation, api_key: int, version: int) -> bytes:
+    """Return the response entry of a topic over the quota, as Kafka writes it."""
+    topic_id = topic.topic_id if version >= _ID_SINCE.get(api_key, version + 1) else b""
+    return (
+        string_bytes(topic.name, flexible(api_key, version)) + topic_id + _rejected_fields(api_key, version)
+    )
+
+
+@lru_cache
+def _rejected_fields(api_key: int, version: int) -> bytes:
+    """Return the fields after name and id, which are the same for every rejected topic."""
+    compact = flexible(api_key, version)
+    parts = [_INT16.pack(THROTTLING_QUOTA_EXCEEDED)]
+    if version >= _MESSAGE_SINCE[api_key]:
+        parts.append(string_bytes(_MESSAGE, compact))
+    if api_key == CREATE_TOPICS and version >= _CREATED_SINCE:
+        parts += (_NOT_CREATED, count_bytes(0, compact))
+    if compact:
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def local_response(
+    topics: Iterable[TopicMutation], api_key: int, version: int, correlation_id: int, throttle_ms: int
+) -> bytes:
+    """Return the complete response to a request of which no topic was forwarded."""
+    compact = flexible(api_key, version)
+    rest = _rejected_fields(api_key, version)
+    if version >= _ID_SINCE.get(api_key, version + 1):
+        entries = [string_bytes(topic.name, compact) + topic.topic_id + rest for topic in topics]
+    else:
+        entries = [string_bytes(topic.name, compact) + rest for topic in topics]
+    head = _INT32.pack(correlation_id) + (b"\0" if compact else b"")
+    if version >= _THROTTLE_SINCE[api_key]:
+        head += _INT32.pack(throttle_ms)
+    body = head + count_bytes(len(entries), compact) + b"".join(entries) + (b"\0" if compact else b"")
+    return _INT32.pack(len(body)) + body
+
+
+def match_results(response: MutationResponse, topics: Sequence[TopicMutation]) -> list[TopicResult | None]:
+    """Return the result of each topic; None for one that is not in the response.
+
+    A topic that occurs twice in the request has one result, which belongs to the first of them.
+    """
+    by_name: defaultdict[str, deque[TopicResult]] = defaultdict(deque)
+    by_id: defaultdict[bytes, deque[TopicResult]] = defaultdict(deque)
+    for found in response.topics:
+        if found.name is not None:
+            by_name[found.name].append(found)
+        by_id[found.topic_id].append(found)  # the response to a topic's name may have its id too
+    owed = (by_id[topic.topic_id] if topic.name is None else by_name[topic.name] for topic in topics)
+    return [waiting.popleft() if waiting else None for waiting in owed]
+
+
+def read_and_merge(
+    frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
+) -> tuple[int, list[TopicResult | None], bytes]:
+    """Parse a complete response and add the rejected topics.
+
+    Args:
+        rejected: the indices of the topics that were not forwarded.
+
+    Returns:
+        The offset of the throttle time, or -1; the result of each topic (`match_results`); the complete response.
+
+    Raises:
+        WireError: the response is malformed.
+    """
+    response = read_response(frame, api_key, version)
+    became = match_results(response, topics)
+    if not rejected:
+        return response.throttle_at, became, frame
+    entries = (
+        rejected_entry(topic, api_key, version) if index in rejected else became[index]
+        for index, topic in enumerate(topics)
+    )
+    merged = merged_response(frame, response, entries, compact=flexible(api_key, version))
+    return response.throttle_at, became, merged
+
+
+def merged_response(
+    frame: Buffer, response: MutationResponse, entries: Iterable[TopicResult | bytes | None], *, compact: bool
+) -> bytes:
+    """Return a broker's response with these entries in this order: its own, and bytes created here.
+
+    Entries of the broker that are not among them are appended, so that none is lost.
+    """
+    made: list[bytes] = []
+    placed: set[int] = set()
+    for entry in entries:
+        if isinstance(entry, bytes):
+            made.append(entry)
+        elif entry is not None:
+            placed.add(entry.start)
+            made.append(bytes(frame[entry.start : entry.end]))
+    made += (bytes(frame[found.start : found.end]) for found in response.topics if found.start not in placed)
+    body = bytes(frame[4 : response.topics_at]) + count_bytes(len(made), compact)
+    body += b"".join(made) + bytes(frame[response.topics_end :])
+    return _INT32.pack(len(body)) + body
+
+
+def _read_topic(frame: Buffer, start: int, end: int, api_key: int, version: int) -> TopicResult:
+    compact = flexible(api_key, version)
+    name, pos = string(frame, start, end, compact)
+    topic_id = NO_TOPIC_ID
+    if version >= _ID_SINCE.get(api_key, version + 1):
+        after = skip(pos, 16, end)
+        topic_id, pos = bytes(frame[pos:after]), after
+    error_code = int16(frame, pos, end)
+    pos += 2
+    if version >= _MESSAGE_SINCE[api_key]:
+        pos = skip_string(frame, pos, end, compact)
+    partitions = -1
+    if api_key == CREATE_TOPICS and version >= _CREATED_SINCE:
+        partitions = int32(frame, pos, end)
+        configs, pos = count(frame, skip(pos, 6, end), end, compact)  # after the replication factor
+        for _ in range(configs):
+            # Name, value; whether it is read-only, its source, whether it is sensitive.
+            pos = skip(skip_string(frame, skip_string(frame, pos, end, True), end, True), 3, end)
+            pos = skip_tags(frame, pos, end)
+    if compact:
+        pos = skip_tags(frame, pos, end)
+    return TopicResult(name, topic_id, error_code, partitions, start, pos)

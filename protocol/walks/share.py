@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import UnknownVersionError
 from protocol.header import response_body_start
-from protocol.messages.endpoints import fit_array
+from protocol.messages.addresses import fit_array
 from protocol.primitives import Buffer, int32, skip, skip_string, skip_tags, uvarint
 from protocol.walks.walk import PARTITION_TAGS, Sizes, Walk
 

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol
 
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
-from protocol.messages.endpoints import AddressMap
+from protocol.messages.addresses import AddressMap
 from protocol.primitives import skip, skip_tags, streamed_count, string_span
 
 # The states of every walk. A frame begins in HEAD and ends in TAIL. In flexible versions, tags follow a topic's last

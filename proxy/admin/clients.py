@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final, NamedTuple, Self
 
-from commandline.printable import printable
+from commandline.amounts import printable
 from proxy.admin.http import Page
 from proxy.admin.missing import missing_text
 from proxy.admin.pages import TEXT, html, strong
 from proxy.explain.seen import Missing
-from quotas.engine import GATEWAY, QuotaView
-
-__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "ClientPart", "ClientTable"]
+from quotas.throttles.figures import GATEWAY, QuotaView
 
 ROWS_MAX: Final = 200
 NAME_CHARACTERS_MAX: Final = 200

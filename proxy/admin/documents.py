@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 from proxy.admin.http import Page
 from proxy.turns import in_turns
 
-__all__ = ["JSON", "page", "rows_page", "sorted_in_turns"]
-
 T = TypeVar("T")
 
 JSON: Final = "application/json"

@@ -32,8 +32,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
 
-__all__ = ["CLIENTS_MAX", "Explanations"]
-
 CLIENTS_MAX: Final = 10_000  # in one list
 _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 

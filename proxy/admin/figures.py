@@ -12,9 +12,7 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.quota_series import Quotas
 from proxy.metrics.series import portions
 from proxy.turns import in_turns
-from quotas.engine import QuotaView
-
-__all__ = ["Figures", "OwnFigures", "count_clients"]
+from quotas.throttles.figures import QuotaView
 
 
 class Figures(Protocol):

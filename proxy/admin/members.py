@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["SILENT_SECONDS_MAX", "fleet_document"]
-
 SILENT_SECONDS_MAX: Final = 5.0  # members report every second
 
 

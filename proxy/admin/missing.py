@@ -8,8 +8,6 @@ from typing import Any
 
 from proxy.explain.seen import Missing
 
-__all__ = ["NoWorkersError", "missing_document", "missing_text"]
-
 
 class NoWorkersError(Exception):
     """No worker process has responded."""

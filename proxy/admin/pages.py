@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Final
 
-from commandline.printable import printable
+from commandline.amounts import printable
 from proxy.admin.http import Page
 
 JSON: Final = "application/json"

@@ -5,8 +5,6 @@ from urllib.parse import parse_qs
 
 from proxy.admin.http import RefusedError
 
-__all__ = ["fields_of", "number"]
-
 
 def fields_of(query: str, known: tuple[str, ...]) -> Mapping[str, str]:
     """Return the fields of a query, each at most once.

@@ -27,8 +27,6 @@ from proxy.events.ring import Portion, iso_ms
 from proxy.explain.seen import Missing
 from proxy.version import sluice_version
 
-__all__ = ["ACTION", "EVENTS_MAX", "Facts", "State", "switched_document"]
-
 EVENTS_MAX: Final = 1000  # in one response
 ACTION: Final = "enforcement"  # the value of Sluice-Action
 _EVENTS_DEFAULT: Final = 100

@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
@@ -20,8 +20,6 @@ from proxy.errors import ConfigError
 from proxy.logs import event
 from proxy.stats import CaptureStats, Stats
 from quotas.throttles.topic_names import TopicNames
-
-__all__ = ["Capture", "require_pyarrow", "start"]
 
 # A disk that stands still must not keep a stopping process for ever.
 _STOP_SECONDS_MAX: Final = 10.0

@@ -25,8 +25,6 @@ from proxy.errors import StartError
 from proxy.file_locks import try_lock
 from proxy.logs import event
 
-__all__ = ["Directory", "Finished"]
-
 _MODE: Final = 0o640  # captures have principals and addresses
 # Files that other processes finish meanwhile may be later by this time.
 _LATER_NS_MAX: Final = 5_000_000_000

@@ -15,8 +15,6 @@ from proxy.capture.records import Batch
 from proxy.capture.tables import ids_without_name
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 
-__all__ = ["Ask", "Naming", "Topics"]
-
 SECONDS_MAX: Final = 2.0
 STEP_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 30.0

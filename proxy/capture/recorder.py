@@ -18,8 +18,6 @@ from proxy.channel import BATCH_WEIGHT, Tap
 from proxy.clock import clock_ns
 from proxy.stats import CaptureStats
 
-__all__ = ["FRAMES_BYTES_MAX", "QUEUE_WEIGHT_MAX", "Recorder"]
-
 # Of all batches that wait or are being converted; 65,536 rows, 9 MB of ordinary ones and at most 64 MB: a disk may
 # stand still for a second or two.
 QUEUE_WEIGHT_MAX: Final = 64 * BATCH_WEIGHT

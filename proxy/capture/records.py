@@ -14,8 +14,6 @@ from protocol.capture import QUOTAS
 from protocol.walks.captured import PARTITIONS_MAX
 from proxy.channel import BATCH_WEIGHT, NOT_KEPT, RowOrigin
 
-__all__ = ["Batch", "Column", "PartitionColumn", "Records", "Topic"]
-
 
 class Column:
     """The numbers of a record, by position. ORIGIN and QUOTA are indices; PARTITIONS is how many it has."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import Array
 
-__all__ = ["Names", "Tables", "ids_without_name"]
 
 _COMPRESSION: Final = "zstd"
 _TOPIC_ID_BYTES: Final = 16

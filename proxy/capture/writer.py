@@ -21,8 +21,6 @@ from proxy.capture.tables import Tables
 from proxy.logs import event
 from proxy.stats import CaptureStats
 
-__all__ = ["OpenFile", "Writer"]
-
 # Rows are compressed and written so many bytes at a time, as they are in memory.
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 RETRY_SECONDS: Final = 5.0

@@ -18,14 +18,12 @@ from typing import Final
 
 from protocol.api import MAX_VERSION, METADATA, flexible
 from protocol.header import RequestHead
-from protocol.messages import metadata_topics
-from protocol.messages.metadata_topics import TopicMetadata
+from protocol.messages import metadata
+from protocol.messages.metadata import TopicMetadata
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.in_flight import Buffer
 from quotas.throttles.mutation import MutationThrottle
-
-__all__ = ["AwaitedTopics", "examine_request", "settle"]
 
 # Topics examined in one turn of the loop: up to 5 us each, if one replaces another awaited topic.
 _SETTLED_AT_ONCE: Final = 500
@@ -70,9 +68,7 @@ def examine_request(
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
     if fields_at is None:
         return None
-    request = direction.parse(
-        metadata_topics.read_request, copied(buf, pos, frame_end), fields_at - pos, version
-    )
+    request = direction.parse(metadata.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
     if request is None:
         return direction.verdict.order
     if not request.names:

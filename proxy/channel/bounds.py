@@ -14,19 +14,6 @@ from typing import Final
 from protocol import api
 from protocol.api import DESCRIBE_CONFIGS
 
-__all__ = [
-    "AUTO_CREATED_RESPONSE_BYTES_MAX",
-    "BROKERS_BYTES_MAX",
-    "FRONT_BYTES_MAX",
-    "GUARDED_REQUEST_BYTES_MAX",
-    "GUARDED_RESPONSE_BYTES_MAX",
-    "KEPT_BYTES_MAX",
-    "REPLICA_FETCH_BYTES_MAX",
-    "REQUEST_BYTES_MAX",
-    "RESPONSE_BYTES_MAX",
-    "SIZES_RESPONSE_BYTES_MAX",
-]
-
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 

@@ -9,20 +9,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from protocol.capture import NONE
 
-__all__ = [
-    "BATCH_WEIGHT",
-    "FRAME_BYTES",
-    "INT32_MAX",
-    "NAME_CHARACTERS",
-    "NONE_NS",
-    "ROW_BYTES",
-    "Head",
-    "Recorder",
-    "Row",
-    "RowOrigin",
-    "Tap",
-]
-
 # The weight of one batch. A row weighs as much as it has partitions, at least 1 (up to a kilobyte). The batch is small
 # enough that converting it to columns blocks the loop for less than a millisecond, and large enough that the handover
 # costs nothing. NAME_CHARACTERS of a new client id, and FRAME_BYTES of a frame, add a weight of 1.

@@ -58,11 +58,9 @@ from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import Verdict
 from proxy.channel.walks import FetchedDirection
+from quotas.throttles.connections import UserThrottle
 from quotas.throttles.kinds import KINDS
 from quotas.throttles.mutation import MutationThrottle
-from quotas.throttles.user_connections import UserThrottle
-
-__all__ = ["CLIENT_ID_MAX", "Capture"]
 
 # The longest part of a client id that is kept, in bytes or characters; bounds the rows of a client with many ids.
 CLIENT_ID_MAX: Final = 1024

@@ -8,8 +8,6 @@ from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import Verdict
 
-__all__ = ["capture"]
-
 
 class _KeptRequests(RequestDirection):
     """The request direction of a channel whose whole requests are kept."""

@@ -11,8 +11,6 @@ from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.engine import Engine
 
-__all__ = ["requested_mutations"]
-
 
 def requested_mutations(
     engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int

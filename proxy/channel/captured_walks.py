@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from protocol.header import RequestHead
-from protocol.walks.captured import REST_BYTES_MIN, CapturedFetchWalk, CapturedProduceWalk, PartitionRecords
+from protocol.walks.captured import (
+    REST_BYTES_MIN,
+    CapturedFetchWalk,
+    CapturedProduceWalk,
+    PartitionRecords,
+    PlainProduce,
+    read_plain_fetch,
+)
 from protocol.walks.fetch import ENDPOINTS_SINCE
-from protocol.walks.plain_fetch import read_plain_fetch
-from protocol.walks.plain_produce import PlainProduce
 from protocol.walks.walk import Sizes
 from proxy.channel.capture_rows import Tap
 from proxy.channel.in_flight import Buffer
 from quotas.engine import Engine
-
-__all__ = ["CapturedWalks"]
 
 _GOLDEN_RATIO: Final = 0.6180339887
 

@@ -35,10 +35,9 @@ from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState
 from proxy.stats import Stats
-from quotas.engine import ClientQuota, Engine
+from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime
-
-__all__ = ["Channel"]
+from quotas.throttles.client import ClientQuota
 
 _ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their entries count as kept bytes
 

@@ -20,10 +20,8 @@ from proxy.channel.parsing import Job
 from proxy.channel.probe import Probe, Probed
 from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.verdict import Verdict
-from quotas.engine import ClientQuota
 from quotas.limiters.virtual_time import ConnectionTime
-
-__all__ = ["Direction", "Machine"]
+from quotas.throttles.client import ClientQuota
 
 
 class Direction(Protocol):

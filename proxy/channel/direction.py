@@ -14,15 +14,6 @@ from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REFUSE, REPLACE, WAIT, Verdict
 from quotas.limiters.flow import Flow
 
-__all__ = [
-    "NS_PER_MS",
-    "UNDECIDED",
-    "WALK",
-    "ChannelDirection",
-    "copied",
-    "skip_header_tags",
-]
-
 # Used inside this package only: the frame is walked (`ChannelDirection.walk`), because addresses may be at its end, or
 # because its topics have quotas.
 WALK: Final = 4

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["PeerError", "unreadable_length"]
-
 _TLS_HANDSHAKE: Final = 0x16
 _HTTP_STARTS: Final = frozenset(
     (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"CONN", b"PATC", b"PRI ")

@@ -10,8 +10,6 @@ from proxy.channel.settings import ChannelSettings
 from proxy.stats import Stats
 from quotas.engine import Engine
 
-__all__ = ["channel_for"]
-
 
 def channel_for(
     settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap | None = None

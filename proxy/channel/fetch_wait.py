@@ -10,8 +10,6 @@ from protocol.walks.share import fetch_waits
 from proxy.channel.direction import skip_header_tags
 from proxy.channel.in_flight import Buffer
 
-__all__ = ["FETCHES", "FetchWait", "read_wait"]
-
 FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
 # One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): if a response
 # exceeds min_bytes by this much, the records were complete before that append.

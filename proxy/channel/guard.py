@@ -48,8 +48,6 @@ from proxy.channel.own import ERRORS, NEWEST, TREATMENTS, Guarded, OwnNames, Tre
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import REPLACE
 
-__all__ = ["GUARDED_HANDLERS"]
-
 _Handler = Callable[[ChannelDirection, Buffer, int, int, int, RequestHead, int], int]
 
 _CAUSE: Final = "own_names"

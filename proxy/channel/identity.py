@@ -5,10 +5,8 @@ several identities; `ChannelState` keeps them in a bounded map.
 """
 
 from proxy.channel.in_flight import Owed
-from quotas.engine import ClientQuota
 from quotas.limiters.flow import Flow
-
-__all__ = ["Identity"]
+from quotas.throttles.client import ClientQuota
 
 
 class Identity:

@@ -28,20 +28,6 @@ from proxy.channel.errors import PeerError
 if TYPE_CHECKING:
     from proxy.channel.direction import ChannelDirection  # which has the state, and so the owed responses
 
-__all__ = [
-    "BARE_TOKEN",
-    "ENTRY_BYTES",
-    "RESPONSE_REST",
-    "Buffer",
-    "Entry",
-    "Forward",
-    "InFlight",
-    "LocalResponse",
-    "Owed",
-    "PendingResponse",
-    "Question",
-    "SharedResponse",
-]
 
 Buffer = bytearray
 

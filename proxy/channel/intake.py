@@ -17,8 +17,6 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["BARE_TOKENS_MAX", "IN_FLIGHT_MAX", "RESUMED_AT", "Intake"]
-
 # The most requests in flight on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000 and
 # Java's 5 (max.in.flight.requests.per.connection). At this limit the client's socket is not read.
 IN_FLIGHT_MAX: Final = 4096

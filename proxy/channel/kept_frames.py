@@ -28,8 +28,6 @@ from protocol.api import (
 from protocol.header import RequestHead
 from proxy.channel.in_flight import Buffer
 
-__all__ = ["FRAME_BYTES_MAX", "KEEP", "NOT_KEPT", "Keeper", "complete_frame"]
-
 KEEP: Final = "keep"
 NOT_KEPT: Final = b""
 FRAME_BYTES_MAX: Final = 2 * 1024 * 1024  # twice Java's max.request.size

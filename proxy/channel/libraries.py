@@ -3,8 +3,6 @@
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["LIBRARIES_MAX", "shared"]
-
 LIBRARIES_MAX: Final = (
     256  # names and versions that are shared; clients choose them, so that there may be any number
 )

@@ -1,6 +1,6 @@
 """The bounds of a channel's mutes and holds, in addition to the throttle time.
 
-quotas.mute_seconds_max        of every mute (`quotas.throttles.mute.capped`); the rest of a throttle time stays as debt
+quotas.mute_seconds_max        of every mute (`quotas.options.capped`); the rest of a throttle time stays as debt
 a group's session timeout      a fifth of it, if the connection had group requests: heartbeats wait too
 the end of the SASL session    a broker closes the connection for a later request, even if sent in time (KIP-368)
 """
@@ -9,9 +9,7 @@ from typing import Final
 
 from quotas.engine import Engine
 from quotas.limiters.flow import MS_UNBOUNDED
-from quotas.throttles.mute import GROUP_SESSION_TIMEOUT_MS, capped
-
-__all__ = ["MuteLimits"]
+from quotas.options import GROUP_SESSION_TIMEOUT_MS, capped
 
 _SESSION_TIMEOUT_MS_MIN: Final = 6_000
 # The last part of a session, without mutes: requests that were sent in it must reach the broker before its end.

@@ -11,12 +11,10 @@ from typing import Protocol, TypeAlias
 from protocol.walks.walk import Walk
 from proxy.channel.in_flight import ENTRY_BYTES, Entry
 from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.connections import UserThrottle
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
 from quotas.throttles.topic_quotas import TopicThrottle
-from quotas.throttles.user_connections import UserThrottle
-
-__all__ = ["Muting", "ObservedDirection", "Observer"]
 
 # Any throttle that may mute a channel.
 Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle | RequestThrottle

@@ -16,17 +16,6 @@ from typing import Final
 from protocol.api import DELETE_TOPICS, PRODUCE
 from protocol.layouts import GROUP, TOPIC, TRANSACTIONAL_ID
 
-__all__ = [
-    "ERRORS",
-    "NEWEST",
-    "TREATMENTS",
-    "Guarded",
-    "OwnNames",
-    "OwnRefusal",
-    "Treatment",
-    "own_names",
-]
-
 # TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 ERRORS: Final = {TOPIC: 29, GROUP: 30, TRANSACTIONAL_ID: 53}
 

@@ -28,8 +28,6 @@ Non-obvious:
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["AGAIN", "AT_ONCE_BYTES_MAX", "Job"]
-
 # The smallest elements have two or three bytes, and one costs up to 0.5 us: at most about 3 ms.
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 

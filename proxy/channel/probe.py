@@ -13,7 +13,6 @@ from proxy.channel.in_flight import Buffer, Entry, Owed
 if TYPE_CHECKING:
     from proxy.channel.direction import ChannelDirection
 
-__all__ = ["ANY_WAIT", "NONE_PROBED", "Probe", "Probed", "ProbedLog"]
 
 PROBED_MAX: Final = 16  # requests timed between two visits: each costs a third more instructions than others
 ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other

@@ -10,8 +10,6 @@ from proxy.channel.fetch_wait import FETCHES, read_wait
 from proxy.channel.in_flight import Buffer, LocalResponse, PendingResponse
 from proxy.channel.probe import ANY_WAIT, Probe
 
-__all__ = ["begin_probe"]
-
 _OF_GROUPS: Final = frozenset((api.JOIN_GROUP, api.SYNC_GROUP))
 _NS_PER_MS: Final = 1_000_000
 _ACKS_ALL: Final = -1

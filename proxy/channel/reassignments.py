@@ -8,10 +8,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from protocol.messages import reassignments
-from protocol.messages.by_partition import Partition
 from protocol.messages.reassignments import Ongoing, Stepping
-
-__all__ = ["OngoingMoves", "ShownMove", "merge_moves"]
+from protocol.messages.replica_session import Partition
 
 
 class ShownMove(NamedTuple):
@@ -50,7 +48,7 @@ def merge_moves(
     Raises:
         WireError: the frame is not such a response.
     """
-    found = reassignments.read_response(frame)
+    found = reassignments.read_list_response(frame)
     with_batch = version != reassignments.VERSION
     batch: dict[Partition, Stepping] = {}
     if not found.error_code:
@@ -63,4 +61,4 @@ def merge_moves(
         found = found._replace(ongoing=ongoing)
     if found.error_code and not with_batch:
         return b""
-    return reassignments.write_response(found, correlation_id, batch if with_batch else None)
+    return reassignments.write_list_response(found, correlation_id, batch if with_batch else None)

@@ -15,15 +15,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from protocol.messages.fetch import FetchFields, TopicPartition
-from protocol.messages.follower_request import FollowerRequest
-from protocol.messages.replica_session import WRONG_EPOCH, ReplicaSession
-from protocol.portions import Portions, clear, for_each
-from protocol.walks.replica import ReplicaStatus
+from protocol.messages.replica_session import WRONG_EPOCH, FollowerRequest, ReplicaSession
+from protocol.primitives import Portions, clear, for_each
+from protocol.walks.fetch import ReplicaStatus
 from proxy.stats import Stats
 from quotas.replication.claims import Claim, Sharing
 from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
-
-__all__ = ["FetchDecision", "ReplicaLink", "ReplicaThrottle"]
 
 # The limit for a replica that may be in sync: the response has its high watermark and hardly any bytes.
 _PROBE_BYTES: Final = 1
@@ -67,7 +64,7 @@ class ReplicaThrottle(NamedTuple):
 class ReplicaLink:
     """The fetch session and claims of one connection.
 
-    A request is taken and decided on in portions (`protocol.portions`), each at its own `now_ms`. In between, other
+    A request is taken and decided on in portions (`protocol.primitives`), each at its own `now_ms`. In between, other
     links may be granted bytes of the same rates, quotas and lists may change (the lists apply as they were when the
     claims were begun), and the connection may end.
 

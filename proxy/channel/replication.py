@@ -24,9 +24,9 @@ from protocol.api import FETCH
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, is_full, read_follower
-from protocol.portions import Portions
-from protocol.walks.replica import ReplicaWalk
+from protocol.messages.replica_session import VERSION_MIN, FollowerRequest, is_full, read_follower
+from protocol.primitives import Portions
+from protocol.walks.fetch import ReplicaWalk
 from protocol.walks.walk import Walk
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
@@ -42,8 +42,6 @@ from proxy.channel.state import ChannelState
 from proxy.channel.verdict import PASS, Verdict
 from proxy.stats import Stats
 from quotas.engine import Engine
-
-__all__ = ["ReplicaRequests", "ReplicationChannel"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from
 # Bytes of a response: length, correlation id and tag count before the throttle time; error and session id after it.

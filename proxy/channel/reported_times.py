@@ -13,8 +13,6 @@ that returns sooner is refused again. Under `kip13` all times are reported, as i
 
 from typing import Final
 
-__all__ = ["REPORTED_ALWAYS_MS", "REPORT_EVERY_MS", "is_reported"]
-
 # A tenth of the shortest default of a client's timeout (franz-go's 10 s): five requests sent together wait for half.
 REPORTED_ALWAYS_MS: Final = 1000
 REPORT_EVERY_MS: Final = 5000

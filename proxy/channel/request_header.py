@@ -12,8 +12,6 @@ from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, PASS
 from proxy.stats import API_KEYS_MAX
 
-__all__ = ["HEAD_BYTES", "RequestReader"]
-
 HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = HEAD_BYTES - 4
 

@@ -36,12 +36,10 @@ from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.probing import begin_probe
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REPLACE
-from quotas.engine import ClientQuota
 from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.client import ClientQuota
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
-
-__all__ = ["Measured", "measure"]
 
 # LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown; WriteTxnMarkers; the quorum's Vote, Begin- and
 # EndQuorumEpoch; AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds,

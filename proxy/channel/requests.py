@@ -29,8 +29,6 @@ from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.limiters.flow import Flow
 
-__all__ = ["Handled", "RequestDirection"]
-
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = HEAD_BYTES
 Handled: TypeAlias = "Callable[[RequestDirection, Buffer, int, int, int, RequestHead, int], int]"

@@ -14,8 +14,6 @@ from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import charge_fetched
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 
-__all__ = ["ResponseDirection"]
-
 _HEAD: Final = Struct(">ii").unpack_from  # length, correlation id
 _HEAD_BYTES: Final = 8
 _LENGTH_MIN: Final = 4

@@ -8,8 +8,6 @@ from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.settings import ChannelSettings
 
-__all__ = ["Rewritten"]
-
 
 class Rewritten(Owed):
     """Replaces a response by `rewrite(frame, version, *given(settings))`.

@@ -14,10 +14,8 @@ Only the name is kept between frames; no token, password, nonce, proof or signat
 
 from typing import Final
 
-from protocol.messages import sasl_tokens
+from protocol.messages import sasl
 from protocol.primitives import Buffer
-
-__all__ = ["UNKNOWN_USER", "UNREAD_USER", "SaslExchange"]
 
 # The user of a connection with an unreadable principal: only client-id quotas apply to it.
 UNKNOWN_USER: Final = ""
@@ -56,13 +54,13 @@ class SaslExchange:
         """Read the client's next token."""
         self.tokens += 1
         if self._mechanism == _PLAIN:
-            self.name = sasl_tokens.plain_name(buf, start, stop)
+            self.name = sasl.plain_name(buf, start, stop)
         elif self._mechanism == _BEARER:
-            self.name = sasl_tokens.bearer_name(buf, start, stop, claim)
+            self.name = sasl.bearer_name(buf, start, stop, claim)
         elif self._mechanism in _SCRAM:
             if self.tokens == 1:
-                self.name = sasl_tokens.scram_name(buf, start, stop)
-            if self.name == sasl_tokens.DELEGATION_TOKEN:
+                self.name = sasl.scram_name(buf, start, stop)
+            if self.name == sasl.DELEGATION_TOKEN:
                 self.name, self.label = None, _TOKEN
 
     def succeeded(self, buf: Buffer, start: int, stop: int) -> bool:

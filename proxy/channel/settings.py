@@ -8,15 +8,6 @@ from proxy.channel.own import OwnNames
 from proxy.channel.reassignments import OngoingMoves
 from quotas.replication.replication_quotas import ReplicationQuotas
 
-__all__ = [
-    "ANONYMOUS",
-    "ANY_BROKER",
-    "RESPONSE_BYTES_MAX",
-    "AddressMap",
-    "ChannelSettings",
-]
-
-
 ANY_BROKER: Final = -1  # instead of a broker id: the bootstrap port, which leads to any broker
 ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for a client that is not authenticated
 AddressMap = Callable[[int, str, int], tuple[str, int] | None]

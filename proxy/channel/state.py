@@ -32,14 +32,13 @@ from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.walks import Charges, TopicWalks, Walks
 from proxy.stats import Stats
-from quotas.engine import CLIENT_ID_CHARACTERS_MAX, ClientQuota, Engine
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.client import ClientQuota
+from quotas.throttles.connections import UserThrottle
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
-from quotas.throttles.user_connections import UserThrottle
-
-__all__ = ["ChannelState"]
 
 AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 

@@ -23,8 +23,6 @@ from protocol.walks.walk import OTHER_TOPICS, Walk
 from proxy.channel.state import ChannelState
 from quotas.throttles.bandwidth import FETCH, PRODUCE
 
-__all__ = ["charge_fetched", "charge_produced"]
-
 # The characters of a Kafka topic name. A client may send any bytes, and a name may become a throttle.
 _NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
 

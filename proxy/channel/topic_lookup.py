@@ -1,7 +1,5 @@
 """The topic sizes that a waiting request has asked for (KIP-599); requests and responses are in `topic_sizes`."""
 
-__all__ = ["TopicLookup"]
-
 
 class TopicLookup:
     """Sizes of topics, filled in as responses arrive.

@@ -18,14 +18,12 @@ Non-obvious:
 from collections.abc import Sequence
 
 from protocol.header import REQUEST_HEAD
-from protocol.messages import metadata_topics
+from protocol.messages import metadata
 from protocol.messages.topic_mutations import TOPICS_MAX, TopicMutation
 from proxy.channel.bounds import SIZES_RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
 from proxy.channel.topic_lookup import TopicLookup
-
-__all__ = ["request_sizes"]
 
 
 def request_sizes(
@@ -68,12 +66,12 @@ def _owe_lookups(
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     topic_ids = list(dict.fromkeys(topic.topic_id for topic in topics if topic.name is None))
     if names:
-        lookups += metadata_topics.request_by_name(names, correlation_id, client_id)
-        in_flight.append((correlation_id, metadata_topics.BY_NAME_VERSION, _SizesResponse(lookup)))
+        lookups += metadata.request_by_name(names, correlation_id, client_id)
+        in_flight.append((correlation_id, metadata.BY_NAME_VERSION, _SizesResponse(lookup)))
         lookup.pending += 1
     if topic_ids:
-        lookups += metadata_topics.request_by_id(topic_ids, correlation_id, client_id)
-        in_flight.append((correlation_id, metadata_topics.BY_ID_VERSION, _SizesResponse(lookup)))
+        lookups += metadata.request_by_id(topic_ids, correlation_id, client_id)
+        in_flight.append((correlation_id, metadata.BY_ID_VERSION, _SizesResponse(lookup)))
         lookup.pending += 1
     return lookups
 
@@ -93,7 +91,7 @@ class _SizesResponse(Owed):
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, SIZES_RESPONSE_BYTES_MAX):
             return direction.verdict.order
-        read, frame = metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length)
+        read, frame = metadata.read_sizes, copied(buf, pos, pos + 4 + length)
         sizes = direction.parse(read, frame, entry[1], TOPICS_MAX)
         if sizes is None:
             return direction.verdict.order

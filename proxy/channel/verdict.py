@@ -6,8 +6,6 @@ writes it; only the shell acts on it, and takes a job, an insert or a signal onc
 
 from typing import Final
 
-__all__ = ["MORE", "PASS", "REFUSE", "REPLACE", "WAIT", "Verdict"]
-
 PASS: Final = 0
 MORE: Final = 1
 REPLACE: Final = 2

@@ -8,8 +8,6 @@ from protocol.walks.produce import ProduceWalk
 from protocol.walks.walk import Walk
 from proxy.channel.in_flight import Buffer
 
-__all__ = ["Charges", "FetchedDirection", "TopicWalks", "Walks"]
-
 
 class Charges(Protocol):
     """Whether requests and responses must be walked: the engine, for topic quotas, or a capture."""

@@ -17,8 +17,6 @@ from proxy.config import Address, ListenerOptions
 from proxy.errors import reason
 from proxy.logs import event
 
-__all__ = ["Advertised"]
-
 _UNKNOWN_SECONDS: Final = 2.0  # until a broker without a response, or with a wrong address, is asked again
 _KNOWN_SECONDS: Final = 60.0
 _RESPONSE_SECONDS_MAX: Final = 5.0

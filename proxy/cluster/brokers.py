@@ -24,8 +24,6 @@ from proxy.hosts import is_host, is_ip
 from proxy.logs import event
 from proxy.stats import Stats
 
-__all__ = ["BrokerMap", "KnownBrokers"]
-
 _ID_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535
 _BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a broken peer can use

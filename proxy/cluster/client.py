@@ -13,8 +13,6 @@ from proxy.cluster.brokers import BrokerMap
 from proxy.errors import reason
 from proxy.worker import parse_response
 
-__all__ = ["BrokerClient", "Target", "Tls", "ask", "first_response"]
-
 T = TypeVar("T")
 Target = tuple[str, int]
 Tls = Callable[[], ssl.SSLContext]

@@ -11,8 +11,6 @@ from kafka_client import Login, LoginError
 from proxy.config import ClusterOptions
 from proxy.files import read
 
-__all__ = ["login_of", "password_of", "secret_of"]
-
 _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
 

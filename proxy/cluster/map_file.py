@@ -18,8 +18,6 @@ from proxy.files import read
 from proxy.logs import event
 from proxy.stats import Stats
 
-__all__ = ["MapFile"]
-
 _NAME: Final = "brokers.json"
 _BYTES_MAX: Final = 4 * 1024 * 1024
 _MODE: Final = 0o644

@@ -7,8 +7,6 @@ from proxy.cluster.brokers import BrokerMap
 from proxy.config import Address, Config
 from proxy.stats import Stats
 
-__all__ = ["Maps", "maps_of"]
-
 
 class Maps(NamedTuple):
     """The broker maps.

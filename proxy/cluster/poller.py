@@ -22,8 +22,6 @@ from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import brokers_without_port, cluster_back, cluster_lost
 from proxy.logs import event
 
-__all__ = ["Poller"]
-
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 RESPONSE_SECONDS_MAX: Final = 5.0

@@ -14,8 +14,6 @@ from kafka_client import quotas
 from proxy.cluster.client import BrokerClient, Target, first_response
 from proxy.logs import event
 
-__all__ = ["QuotaMirror"]
-
 _POLL_SECONDS: Final = 5.0
 _RESPONSE_SECONDS_MAX: Final = 10.0
 

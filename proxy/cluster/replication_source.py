@@ -20,17 +20,32 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, reassignments
-from kafka_client.configs import Described
+from kafka_client import (
+    ASKING_FAILS,
+    Connection,
+    Request,
+    metadata,
+)
+from kafka_client import (
+    metadata as configs,
+)
+from kafka_client import (
+    metadata as reassignments,
+)
+from kafka_client.metadata import Described
 from kafka_client.request import chunks
 from proxy.cluster.client import BrokerClient, Target, ask, first_response
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
-from quotas.replication.replication_quotas import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
-from quotas.replication.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
-
-__all__ = ["ReplicationSource"]
+from quotas.replication.replication_quotas import (
+    TOPIC_IDS_MAX,
+    BrokerLimits,
+    ReplicaList,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

@@ -25,8 +25,6 @@ from proxy.cluster.client import BrokerClient, Target, ask, first_response
 from proxy.logs import event
 from quotas.throttles.topic_names import TopicNames
 
-__all__ = ["TopicIds"]
-
 PAUSE_SECONDS: Final = 1.0
 _LIMITED_SECONDS: Final = 60.0
 _RESPONSE_SECONDS_MAX: Final = 5.0

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-from commandline.printable import printable
+from commandline.amounts import printable
 from proxy.errors import ServerError, UsageError, reason
 from proxy.v1.fields import DocumentError, Fields
 from proxy.v1.missing import missing_workers
-
-__all__ = ["ADMIN", "SECONDS_MAX", "Document", "read_document", "send_action"]
 
 ADMIN: Final = "127.0.0.1:19080"
 SECONDS_MAX: Final = 10.0

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from commandline.amounts import count, size
-from commandline.exit_codes import FAILED, OK
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
+from commandline.program import FAILED, OK
 from protocol.api import API_NAMES
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
 from proxy import logs

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from commandline.amounts import count
-from commandline.exit_codes import NEGATIVE, OK
+from commandline.program import NEGATIVE, OK
 from proxy import logs
 from proxy.commands import check_fleet, check_json, check_text
 from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, port_problem, tls

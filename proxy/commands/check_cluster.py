@@ -11,8 +11,6 @@ from proxy.config import Address, Config, ListenerOptions
 if TYPE_CHECKING:
     from proxy.certificates import Certificates
 
-__all__ = ["ask_advertised", "ask_cluster", "cluster", "context_of", "port_problem", "tls"]
-
 
 def tls(config: Config) -> "Certificates":
     """Read all certificates.

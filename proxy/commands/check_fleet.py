@@ -13,8 +13,6 @@ from proxy.errors import ConfigError, ServerError
 from proxy.files import read_secret
 from quotas.definitions.definitions import Definitions
 
-__all__ = ["Members", "ask_members", "check_secret", "compared", "document", "lines", "members_document"]
-
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 # Of the program, not of a configuration.
 _NOT_CONFIGURED: Final = ("version",)

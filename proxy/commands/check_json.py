@@ -13,8 +13,6 @@ from proxy.commands.quota_formats import as_table
 from proxy.config import Address, Config, ListenerOptions
 from quotas.definitions.entities import Entity
 
-__all__ = ["describe", "describe_cluster"]
-
 ENTITIES_SHOWN_MAX: Final = 10_000
 
 

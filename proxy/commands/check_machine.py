@@ -15,8 +15,6 @@ from proxy.config import Config
 from proxy.config.checks import PortRange, bound_ports
 from proxy.hosts import is_ip
 
-__all__ = ["machine_warnings"]
-
 _PORTS_TRIED_MAX: Final = 5000  # of one key
 _PORTS_SHOWN_MAX: Final = 5
 

@@ -9,8 +9,6 @@ from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 
-__all__ = ["capture", "limits_of", "listeners", "quotas", "reassignment", "replication"]
-
 _ENTITIES_SHOWN_MAX: Final = 50
 _BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 

@@ -11,8 +11,6 @@ from proxy.topic_log.access import Access
 from proxy.topic_log.topic import ProblemError, TopicSpec, find
 from proxy.unguarded import is_unguarded, own_things, warning_of
 
-__all__ = ["check_topics", "require_topic_library", "unguarded_warnings"]
-
 
 def require_topic_library(config: Config) -> None:
     """Refuse a configuration that needs aiokafka where it is not installed.

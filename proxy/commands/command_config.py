@@ -16,8 +16,6 @@ from proxy.config import Address, read_text
 from proxy.errors import ConfigError, ServerError, reason
 from proxy.files import read
 
-__all__ = ["Security", "connect_any", "read_command_config"]
-
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024
 _JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _SUPPORTED_KEYS: Final = (

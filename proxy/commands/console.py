@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from commandline.exit_codes import OK
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
+from commandline.program import OK
 from proxy.commands.admin_page import ADMIN
 from proxy.errors import StartError, UsageError
 from proxy.hosts import is_host, is_ip
-
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION: Final = "Show all clients, and why they wait, on a web page that follows live."
 _BIND: Final = "127.0.0.1:9190"

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlencode
 
+from commandline.amounts import printable
 from commandline.arguments import add_format
-from commandline.exit_codes import FAILED, NEGATIVE, OK
-from commandline.printable import printable
+from commandline.program import FAILED, NEGATIVE, OK
 from proxy.commands.admin_page import ADMIN, Document, read_document, send_action
 from proxy.errors import ServerError, UsageError
-
-__all__ = ["DESCRIPTION", "add_arguments", "line", "run"]
 
 DESCRIPTION: Final = "Switch all enforcement of quotas off or on, or say whether it is off."
 _ACTION: Final = "enforcement"

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from commandline.amounts import printable
 from commandline.arguments import add_format
-from commandline.exit_codes import FAILED, NEGATIVE, OK
-from commandline.printable import printable
+from commandline.program import FAILED, NEGATIVE, OK
 from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document
 from proxy.commands.member_pages import read_documents
 from proxy.errors import SluiceError, UsageError
@@ -29,8 +29,6 @@ from proxy.v1.merging import merge_clients, one_budget, worst
 from proxy.v1.missing import lacks, missing_of_members, missing_workers
 from proxy.v1.user import Guess, guesses, user_document, user_lines
 from proxy.v1.verdict import verdict
-
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION: Final = "Show where a client's time goes and which quota it waits for, or the clients of a user."
 _SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from commandline.arguments import add_format
-from commandline.exit_codes import NEGATIVE, OK
+from commandline.program import NEGATIVE, OK
 from proxy.commands.admin_page import ADMIN, Document, read_document
 from proxy.errors import ServerError, SluiceError, system_reason
 from proxy.files import SECRET_BYTES_MIN, write_secret
-
-__all__ = ["DESCRIPTION", "add_arguments", "make_secret", "run", "table"]
 
 DESCRIPTION: Final = "Show the members of a fleet, who leases shares to all, and the shares of each."
 _SECRET: Final = (

@@ -8,8 +8,6 @@ from typing import Final
 from proxy.commands.admin_page import Document, read_document
 from proxy.errors import ServerError, SluiceError
 
-__all__ = ["read_documents"]
-
 _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which says more
 
 

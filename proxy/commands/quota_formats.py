@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 from proxy.errors import ConfigError, SluiceError
+from quotas.definitions.alterations import Quotas
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.diff import Quotas
 from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.definitions.toml_file import parse, parse_limit, render
 from quotas.errors import DefinitionError
-
-__all__ = ["FORMATS", "as_table", "describe", "guess", "jikkou_omits", "read", "write"]
 
 FORMATS: Final = ("toml", "json", "jikkou")
 _SUFFIXES: Final = {"toml": (".toml",), "json": (".json",), "jikkou": (".yaml", ".yml")}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import FORMATS as OUTPUT_FORMATS
 from commandline.arguments import add_format, add_old_json, warn_old_spelling
-from commandline.exit_codes import NEGATIVE, OK
+from commandline.program import NEGATIVE, OK
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
 from proxy.commands import quotas_explain
@@ -24,19 +24,26 @@ from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jik
 from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError, reason
-from quotas.definitions.alterations import PARTS, entity_of_parts, parts_of
+from quotas.definitions.alterations import (
+    ANY,
+    DEFAULT_NAME,
+    EXACT,
+    PARTS,
+    Difference,
+    Quotas,
+    alterations,
+    differences,
+    entity_of_parts,
+    parts_of,
+)
 from quotas.definitions.definitions import check_entity, check_value, keys_of
-from quotas.definitions.diff import Difference, Quotas, alterations, differences
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.filters import ANY, DEFAULT_NAME, EXACT
-from quotas.definitions.hints import hint
 from quotas.definitions.toml_file import parse_limit, render_value
-from quotas.errors import DefinitionError
+from quotas.errors import DefinitionError, hint
 
 if TYPE_CHECKING:
     from kafka_client import QuotaClient
 
-__all__ = ["DESCRIPTION", "add_arguments"]
 
 DESCRIPTION: Final = (
     "Show and change quotas through Kafka's quota API: of Sluice, or of brokers. An entity is named with --user, "

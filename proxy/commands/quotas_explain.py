@@ -5,12 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from quotas.definitions.alterations import text_of
-from quotas.definitions.definitions import CLIENT_KEYS, KEYS, Definitions, keys_of
+from quotas.definitions.definitions import CLIENT_KEYS, KEYS, Definitions, candidates, keys_of
 from quotas.definitions.entities import Entity
-from quotas.definitions.matching import candidates
 from quotas.definitions.toml_file import render_value
-
-__all__ = ["document", "lines", "write"]
 
 _KEYS: Final = tuple(key for key in KEYS if key in CLIENT_KEYS)
 

@@ -13,14 +13,12 @@ from typing import Final
 
 from commandline import amounts
 from commandline.arguments import add_format
-from commandline.exit_codes import OK
+from commandline.program import OK
 from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config.readers import addresses, rate, seconds
 from proxy.errors import UsageError
 from quotas.reassignment.estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
-
-__all__ = ["DESCRIPTION", "add_arguments"]
 
 DESCRIPTION: Final = (
     "Plan reassignments: what a file of kafka-reassign-partitions moves, how long that takes at a throttle, "

@@ -8,13 +8,22 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, replicas
+from kafka_client import (
+    ASKING_FAILS,
+    Connection,
+    Request,
+    metadata,
+)
+from kafka_client import (
+    metadata as configs,
+)
+from kafka_client import (
+    metadata as replicas,
+)
 from proxy.commands.command_config import Security, connect_any
 from proxy.config import Address
 from proxy.errors import ServerError, reason
 from quotas.reassignment.estimate import RESPONSE_BYTES, Partition, Replicated
-
-__all__ = ["ClusterSnapshot", "read_cluster"]
 
 T = TypeVar("T")
 

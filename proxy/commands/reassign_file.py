@@ -16,8 +16,6 @@ from typing import Final, TypeVar
 from proxy.config import read_text
 from proxy.errors import ConfigError
 
-__all__ = ["add_file_arguments", "read_reassignment"]
-
 Targets = dict[tuple[str, int], tuple[int, ...]]
 _VERSION: Final = 1
 _Item = TypeVar("_Item")

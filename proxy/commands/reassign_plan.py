@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commandline import amounts
 from commandline.arguments import add_format
-from commandline.exit_codes import NEGATIVE, OK
+from commandline.program import NEGATIVE, OK
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config import Address, load
 from proxy.config.readers import addresses, count
 from proxy.errors import ServerError, SluiceError
-from quotas.reassignment.batch import BatchLimits
-from quotas.reassignment.plan import Plan, plan_moves
+from quotas.reassignment.batch import BatchLimits, Plan, plan_moves
 from quotas.reassignment.step import Move, Step, TopicPartition
 
 if TYPE_CHECKING:
     from proxy.commands.command_config import Security
     from proxy.reassign.cluster import ClusterState
 
-__all__ = ["add_arguments", "describe", "table"]
 
 _TEXT: Final = "Print the steps of a reassignment, batch by batch, without doing anything."
 _COUNT_MAX: Final = 1_000_000
@@ -140,7 +138,7 @@ def check_targets(targets: Mapping[TopicPartition, tuple[int, ...]], state: "Clu
     Raises:
         SluiceError: one of them would refuse the targets; the message and the order of checks are theirs.
     """
-    from protocol.messages.alter_reassignments import AlterRequest
+    from protocol.messages.reassignments import AlterRequest
     from proxy.reassign.validation import Handling, validate
 
     unknown = sorted({broker for target in targets.values() for broker in target} - state.registered)

@@ -17,13 +17,11 @@ from typing import Any, Final
 
 from commandline import amounts
 from commandline.arguments import add_format
-from commandline.exit_codes import OK
+from commandline.program import OK
 from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_document
 from proxy.config import Address
 from proxy.config.readers import addresses, seconds
 from proxy.errors import ServerError, reason
-
-__all__ = ["add_arguments", "bar", "document_of_list", "table", "watch"]
 
 _TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
 _BAR_CHARACTERS: Final = 24
@@ -281,7 +279,7 @@ def _brokers(brokers: Sequence[int]) -> str:
 async def _request_status(servers: Sequence[Address], command_config: Path | None) -> Document:
     """Request the list of reassignments from a Sluice, as a Kafka client."""
     # Imported late: the admin port needs none of it.
-    from kafka_client import ASKING_FAILS, ClosedError, Connection, reassignments
+    from kafka_client import ASKING_FAILS, ClosedError, Connection, metadata
     from proxy.commands.command_config import Security, read_command_config
 
     security = read_command_config(command_config) if command_config else Security()
@@ -291,7 +289,7 @@ async def _request_status(servers: Sequence[Address], command_config: Path | Non
             async with asyncio.timeout(SECONDS_MAX):
                 connection = await Connection.open(*server, tls=security.tls, login=security.login)
                 try:
-                    request = reassignments.list_batches()
+                    request = metadata.list_batches()
                     found, batch = request.read(await connection.send(request))
                 finally:
                     connection.close()

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from commandline.arguments import add_format
-from commandline.exit_codes import OK
-from commandline.extras import not_installed
+from commandline.arguments import add_format, not_installed
+from commandline.program import OK
 from proxy.commands.admin_page import ADMIN, read_document
 from proxy.commands.member_pages import read_documents
 from proxy.errors import ServerError, UsageError
@@ -26,7 +25,6 @@ from proxy.v1.bounds import RESPONSE_BYTES_MAX
 if TYPE_CHECKING:
     from proxy.top.screen import Live
 
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION: Final = "Show all clients live: who waits, why, and for which limit."
 _SECONDS: Final = (0.5, 3600.0)

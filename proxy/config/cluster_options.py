@@ -12,7 +12,11 @@ from proxy.config.tables import build
 from proxy.config.tls_options import ClusterTls, read_cluster_tls
 from proxy.errors import ConfigError
 
-SASL_NAMED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")  # of Sluice's own login (`kafka_client.sasl`)
+SASL_NAMED: Final = (
+    "PLAIN",
+    "SCRAM-SHA-256",
+    "SCRAM-SHA-512",
+)  # of Sluice's own login (`kafka_client.connection`)
 SASL_WITH_SECRET: Final = (*SASL_NAMED, "OAUTHBEARER")
 WITHOUT_GROUPS: Final = "AWS_MSK_IAM"  # aiokafka, which groups and topics need, does not have it
 SASL_MECHANISMS: Final = (*SASL_WITH_SECRET, "GSSAPI", WITHOUT_GROUPS)

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from proxy.config.options import Config
 
-__all__ = ["unwritable"]
-
 
 def unwritable(config: Config) -> Iterator[str]:
     """Yield a warning for each path that cannot be written to, with the consequence."""

@@ -14,8 +14,6 @@ from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import BYTE_RATES
 from quotas.definitions.entities import Entity, ip_name
 
-__all__ = ["limit_warnings", "without_effect"]
-
 _PATTERN: Final = "*"
 _TYPE: Final = "User:"
 _BRACKETS: Final = "<>\"' "

@@ -17,8 +17,6 @@ from proxy.config.readers import Address
 from proxy.config.tls_options import FleetTls, read_fleet_tls
 from proxy.errors import ConfigError
 
-__all__ = ["LOOPBACK", "WILDCARDS", "FleetOptions", "member_name"]
-
 MEMBERS_MAX: Final = 256
 _NAME_CHARACTERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")

@@ -6,8 +6,6 @@ from proxy.config.options import Config
 from proxy.config.store_options import check_topic_cluster, check_topic_name
 from proxy.errors import ConfigError
 
-__all__ = ["check_journal"]
-
 _SETTING: Final = '[reassignment] journal = "topic"'
 
 

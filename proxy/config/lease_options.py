@@ -16,8 +16,6 @@ from proxy.config.keys import key
 from proxy.config.readers import Address
 from proxy.errors import ConfigError
 
-__all__ = ["LeaseOptions"]
-
 PEERS_MAX: Final = 64
 
 

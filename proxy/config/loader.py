@@ -10,7 +10,7 @@ from proxy.config.options import Config, Source
 from proxy.config.parser import parse
 from proxy.errors import ConfigError
 from proxy.files import read
-from quotas.definitions.toml_reader import loads
+from quotas.definitions.toml_file import loads
 from quotas.errors import TomlError
 
 FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB

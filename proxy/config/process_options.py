@@ -6,8 +6,6 @@ from typing import Final
 from proxy.config import readers
 from proxy.config.keys import key
 
-__all__ = ["AUTO", "WORKERS_MAX", "ProcessOptions"]
-
 AUTO: Final = 0  # `workers = "auto"`
 WORKERS_MAX: Final = 64
 _read_count: Final = readers.count(1, WORKERS_MAX)

@@ -12,8 +12,12 @@ from typing import Final
 from proxy.config import readers
 from proxy.config.keys import key
 from proxy.errors import ConfigError
-from quotas.replication.replication_quotas import ReplicationOptions, ReplicationPolicy
-from quotas.replication.throttled_replicas import ReplicaList, parse_replicas
+from quotas.replication.replication_quotas import (
+    ReplicaList,
+    ReplicationOptions,
+    ReplicationPolicy,
+    parse_replicas,
+)
 
 TOPICS_MAX: Final = 100_000
 

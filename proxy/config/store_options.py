@@ -11,16 +11,6 @@ from proxy.config.options import Config
 from proxy.config.quota_options import QuotaSettings
 from proxy.errors import ConfigError
 
-__all__ = [
-    "OLD_NAME",
-    "check_store",
-    "check_topic_cluster",
-    "check_topic_name",
-    "renamed",
-    "settled",
-    "store_warnings",
-]
-
 OLD_NAME: Final = "source"
 _NEW_NAME: Final = "store"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

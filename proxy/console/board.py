@@ -31,8 +31,6 @@ from proxy.v1.documents import (
 )
 from proxy.v1.merging import merge_brokers, merge_clients, merge_rules, one_budget
 
-__all__ = ["Board", "Happened"]
-
 LOG: Final = logging.getLogger(__name__)
 EVENTS_MAX: Final = 500
 _EVENTS_ASKED: Final = 200

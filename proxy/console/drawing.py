@@ -6,8 +6,6 @@ from typing import Final
 from proxy.console.history import Sample
 from proxy.explain.parts import BROKER, CLIENT, HELD, MUTED, NAMES, SLUICE
 
-__all__ = ["BAR_WIDTH", "SPARK_HEIGHT", "SPARK_WIDTH", "spark", "stack", "timeline", "values_spark"]
-
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 24
 BAR_WIDTH: Final = 100

@@ -23,8 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.hosts import is_ip
 from proxy.logs import event
 
-__all__ = ["COOKIE", "Guard"]
-
 LOG: Final = logging.getLogger(__name__)
 COOKIE: Final = "sluice_console"
 _POLICY: Final = (

@@ -12,8 +12,6 @@ from proxy.explain.parts import NAMES
 from proxy.v1.bounds import CLIENTS_MAX
 from proxy.v1.documents import Broker, Client
 
-__all__ = ["SECONDS", "SLOT_SECONDS", "History", "Sample"]
-
 SECONDS: Final = 900
 SLOT_SECONDS: Final = 5
 _SLOTS: Final = SECONDS // SLOT_SECONDS

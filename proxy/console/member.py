@@ -22,8 +22,6 @@ from proxy.v1.documents import Fleet, Status, fleet, status
 from proxy.v1.fields import DocumentError
 from proxy.v1.missing import missing_workers
 
-__all__ = ["Look", "Member", "MemberError", "new_client"]
-
 LOG: Final = logging.getLogger(__name__)
 SECONDS_MAX: Final = 3.0  # for a response
 LIST_SECONDS_MAX: Final = 15.0  # for 10,000 clients

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["STREAMS_MAX", "ConsoleOptions"]
-
 STREAMS_MAX: Final = 32  # open pages
 
 

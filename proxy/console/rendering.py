@@ -1,7 +1,7 @@
 """Templates to HTML. Everything that comes from a member or a client is escaped.
 
 Two nets: jinja2 escapes markup in every value, and control characters, line breaks and marks of direction are written
-as in a terminal (`commandline.printable`) before that. No template marks a value as safe.
+as in a terminal (`commandline.amounts`) before that. No template marks a value as safe.
 """
 
 from datetime import UTC, datetime
@@ -11,15 +11,12 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from commandline.amounts import duration, size
-from commandline.printable import printable
+from commandline.amounts import duration, printable, size
 from proxy.console import drawing
 from proxy.console.tables import SHOWS, WINDOWS
 from proxy.console.views import View
 from proxy.explain.parts import NAMES
 from proxy.v1.cause import PART_NAMES, amount_of, limit_text
-
-__all__ = ["Renderer"]
 
 NAME_CHARACTERS_MAX: Final = 80
 _HERE: Final = Path(__file__).parent

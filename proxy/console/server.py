@@ -15,8 +15,6 @@ from proxy.console.site import Site
 from proxy.errors import StartError, system_reason
 from proxy.logs import set_up
 
-__all__ = ["serve"]
-
 _CONNECTIONS_MAX: Final = 256
 _IDLE_SECONDS: Final = 30
 _HEAD_BYTES_MAX: Final = 128 * 1024  # an address may have a client id of 32,767 bytes, each as %XX

@@ -21,8 +21,6 @@ from proxy.console.tables import Asked
 from proxy.console.views import VIEWS
 from proxy.version import sluice_version
 
-__all__ = ["Site"]
-
 LOG: Final = logging.getLogger(__name__)
 _PING_SECONDS: Final = 15
 _SEND_SECONDS_MAX: Final = 10.0  # a page that does not read is let go

@@ -11,8 +11,6 @@ from urllib.parse import urlencode
 from proxy.v1.cause import WAITS_MIN, heaviest, trouble
 from proxy.v1.documents import Broker, Client, waited
 
-__all__ = ["ROWS_PER_PAGE", "SHOWS", "SORTS", "WINDOWS", "Asked", "Chosen", "choose"]
-
 ROWS_PER_PAGE: Final = 50
 WINDOWS: Final = {10: "10 s", 60: "1 min", 900: "15 min"}
 SHOWS: Final = {"all": "all", "waiting": "waiting", "near": "above 80 % of a quota"}

@@ -18,8 +18,6 @@ from proxy.v1.detail import Detail
 from proxy.v1.documents import Broker, Client, Quota, RuleRow, waited
 from proxy.v1.merging import merge_connections, merge_neighbours, merge_wants, worst
 
-__all__ = ["VIEWS", "View"]
-
 _TROUBLED_MAX: Final = 6  # clients with their sentence on the first screen
 _HEAVIEST_MAX: Final = 8
 _EVENTS_SHOWN: Final = 8

@@ -15,8 +15,6 @@ from proxy.events.brokers import LOST_MAX, Brokers
 from proxy.events.event import Event
 from proxy.events.kinds import broker_back, broker_lost
 
-__all__ = ["EVENT_MS", "REPORT_MS", "BrokerStates"]
-
 EVENT_MS: Final = 10_000
 REPORT_MS: Final = 60_000  # a report holds for so long; failures are repeated more often
 

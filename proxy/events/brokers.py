@@ -7,8 +7,6 @@ broker that flaps makes at most one event in ROUNDS rounds.
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-__all__ = ["Brokers", "Changed"]
-
 ROUNDS: Final = 2
 LOST_MAX: Final = 10_000  # as many as a broker map may have
 

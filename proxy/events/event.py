@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-__all__ = ["Event", "Field", "Tell", "untold"]
-
 Field = str | int | float | bool | None
 
 

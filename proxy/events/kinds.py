@@ -5,29 +5,6 @@ from typing import Final, NamedTuple
 from commandline.amounts import rate
 from proxy.events.event import Event, Field
 
-__all__ = [
-    "KINDS",
-    "By",
-    "Waiting",
-    "broker_back",
-    "broker_lost",
-    "brokers_without_port",
-    "client_waits",
-    "client_waits_ended",
-    "clients_wait",
-    "cluster_back",
-    "cluster_lost",
-    "config_reloaded",
-    "enforcement_switched",
-    "holder_moved",
-    "mode_changed",
-    "quota_changed",
-    "reassignment_ended",
-    "reassignment_step",
-    "started",
-    "worker_ended",
-]
-
 KINDS: Final = frozenset(
     (
         "broker_back",

@@ -13,8 +13,6 @@ from proxy.events.event import Event
 from proxy.events.ring import Portion, Ring
 from proxy.logs import AUDIT, event
 
-__all__ = ["Events"]
-
 _RUN_BYTES: Final = 8
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from proxy.events.event import Event, Field
 
-__all__ = ["BURST", "KIND_BYTES_MAX", "KIND_EVENTS_MAX", "PER_SECOND", "Portion", "Ring", "iso_ms"]
-
 KIND_EVENTS_MAX: Final = 500
 KIND_BYTES_MAX: Final = 128 * 1024
 BURST: Final = 100

@@ -4,8 +4,6 @@ from typing import Final
 
 from commandline.amounts import rate as byte_rate
 
-__all__ = ["amount", "part_text", "time_text"]
-
 _BYTES: Final = frozenset(("produce", "fetch", "topic", "replication"))
 _UNITS: Final = {"mutation": " partitions/s", "connection": " connections/s"}
 

@@ -8,12 +8,9 @@ from typing import Any, Final, NamedTuple
 from proxy.explain.rates import KEYS
 from proxy.explain.report import ClientReport
 from proxy.explain.rules import InForce, Rule, entity_text, in_force
-from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions, match
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.matching import match
 from quotas.throttles.kinds import KINDS, TOPIC
-
-__all__ = ["Budgets", "Limit"]
 
 _TOPICS_MAX: Final = 3  # in one row
 _WHOLE: Final = "partition_mutations_rate"

@@ -9,8 +9,6 @@ from proxy.explain.facts import Facts
 from proxy.explain.report import BrokerReport, ConnectionReport, OwnBroker, part_of
 from proxy.explain.watch import FOLLOWERS
 
-__all__ = ["busiest", "causes", "elsewhere"]
-
 _NAMED_MIN: Final = 0.2  # a smaller part is not worth a clause, unless nothing is larger
 _NAMED_MAX: Final = 2
 _SLOW_MS: Final = 100.0  # a broker whose p99 is below that does not make a client slow

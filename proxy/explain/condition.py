@@ -3,10 +3,8 @@
 from typing import Final, NamedTuple
 
 from proxy.channel import NONE_PROBED, Muting, Probe, Probed, ReplicaThrottle
-from quotas.engine import ClientQuota
 from quotas.limiters.virtual_time import ConnectionTime
-
-__all__ = ["ASKED", "AT_BROKER", "AT_CLIENT", "IN_SLUICE", "UNASKED", "UNREAD", "Condition"]
+from quotas.throttles.client import ClientQuota
 
 UNREAD: Final = "unread"  # the client does not read its responses
 AT_CLIENT: Final = "client"  # a request of it is partly here

@@ -22,8 +22,6 @@ from proxy.explain.watch import Client, Meter
 from proxy.explain.windows import Windows
 from quotas.definitions.definitions import CONSUMER_BYTE_RATE
 
-__all__ = ["DemandSum"]
-
 _KNOWN_MS_MIN: Final = 5_000
 _FREE_MIN: Final = 0.1  # with less, the bound is more than ten times what it takes, which says nothing
 _MS_PER_SECOND: Final = 1000.0

@@ -21,8 +21,6 @@ from proxy.explain.windows import SECONDS
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 
-__all__ = ["Context", "Origin", "broker_document", "explain", "origin_of", "own_document", "summary"]
-
 # Less is the error of a clock, or of one request.
 _WAITED_MIN: Final = 0.002
 

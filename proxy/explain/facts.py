@@ -9,8 +9,6 @@ from proxy.explain.report import BrokerReport, ClientReport
 from proxy.explain.rules import InForce, Rule
 from proxy.explain.wants import Wants
 
-__all__ = ["Facts"]
-
 
 class Facts(NamedTuple):
     """The facts.

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from proxy.explain.windows import Windows
 
-__all__ = ["CLASSES", "Latencies", "Times", "class_of", "percentile_ms", "slowest_ms", "time_percentile_ms"]
-
 BROKERS_MAX: Final = 1000
 CLASSES: Final = 96  # of a quarter of a power of two: 16 us to 268 s
 _FIRST_US: Final = 16

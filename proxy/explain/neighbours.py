@@ -12,10 +12,8 @@ from quotas.definitions.definitions import (
     REQUEST_PERCENTAGE,
     Definitions,
 )
+from quotas.throttles.figures import QuotaView
 from quotas.throttles.kinds import TOPIC
-from quotas.throttles.quota_view import QuotaView
-
-__all__ = ["NEIGHBOURS_MAX", "Neighbour", "Quotas", "Sharers", "largest"]
 
 NEIGHBOURS_MAX: Final = 10
 _TYPES: Final = {

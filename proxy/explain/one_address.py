@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from proxy.explain.parts import CLIENT
 from proxy.explain.report import ClientReport, ConnectionReport, ConnectionsSum, waited_ms
 
-__all__ = ["from_address", "of_address"]
-
 
 def from_address(connections: Iterator[ConnectionReport], address: str) -> Iterator[ConnectionReport]:
     """Yield the connections of an address; all connections for ""."""

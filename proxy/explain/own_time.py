@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from proxy.explain.latencies import CLASSES, class_of, percentile_ms
 from proxy.explain.windows import Windows
 
-__all__ = ["OwnReport", "OwnTime", "merge_own"]
-
 _TURNS: Final = CLASSES
 _CPU_MS: Final = CLASSES
 _REQUESTS: Final = CLASSES + 1

@@ -7,8 +7,6 @@ from protocol import api
 from proxy.channel import Probe
 from proxy.explain.condition import Condition
 
-__all__ = ["NO_PARTICULARS", "Particulars", "acks_all", "batch_bytes"]
-
 # A timed request counts an eighth, those before it the rest: the mean follows a change within some 20 requests.
 _NEWEST_PART: Final = 0.125
 _FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))

@@ -13,8 +13,6 @@ If two are true at once, the first in this order counts:
 
 from typing import Final
 
-__all__ = ["BROKER", "CLIENT", "HELD", "IDLE", "MUTED", "NAMES", "POLL", "SLUICE"]
-
 HELD: Final = 0
 MUTED: Final = 1
 SLUICE: Final = 2

@@ -12,16 +12,6 @@ from proxy.explain.rules import Rule, rule_of
 from proxy.explain.windows import QUARTER, Windows
 from quotas.limiters.virtual_time import ConnectionTime
 
-__all__ = [
-    "NOTHING_PREDICTED",
-    "Predicted",
-    "PredictedWaits",
-    "Predictions",
-    "main_rule",
-    "merge_predicted",
-    "open_loop",
-]
-
 RULES_MAX: Final = 16  # of one client
 
 

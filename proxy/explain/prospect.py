@@ -6,8 +6,6 @@ from typing import Any
 from commandline.amounts import rate, size
 from proxy.explain.amounts import amount, part_text
 
-__all__ = ["would_wait"]
-
 
 def would_wait(client_id: str, predicted: Mapping[str, Any]) -> str:
     """Return the sentences; `predicted` is the document of `/v1/client`."""

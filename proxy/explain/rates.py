@@ -9,9 +9,7 @@ from quotas.definitions.definitions import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from quotas.throttles.quota_view import QuotaView
-
-__all__ = ["KEYS", "NO_RATES", "ClientRates", "Rates", "Views"]
+from quotas.throttles.figures import QuotaView
 
 
 class Rates(NamedTuple):

@@ -14,21 +14,6 @@ from proxy.explain.rules import Rule
 from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
 
-__all__ = [
-    "CONNECTIONS_MAX",
-    "BrokerReport",
-    "ClientReport",
-    "ConnectionReport",
-    "ConnectionsSum",
-    "OwnBroker",
-    "brokers_of",
-    "connection_reports",
-    "merge",
-    "report",
-    "report_in_list",
-    "waited_ms",
-]
-
 CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 
 LOOKED_AT_MAX: Final = 500  # connections of each client in a list, about 2 ms

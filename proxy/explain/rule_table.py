@@ -12,8 +12,6 @@ from quotas.definitions.definitions import CONNECTION_CREATION_RATE, Definitions
 from quotas.definitions.entities import Entity, entity_of
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 
-__all__ = ["RULES_MAX", "RuleTable"]
-
 RULES_MAX: Final = 1_000  # in one list
 
 

@@ -4,14 +4,16 @@ from typing import Final, NamedTuple
 
 from proxy.channel import Muting, ReplicaThrottle
 from quotas.definitions.alterations import text_of
-from quotas.definitions.definitions import CONNECTION_CREATION_RATE, CONTROLLER_MUTATION_RATE, Definitions
+from quotas.definitions.definitions import (
+    CONNECTION_CREATION_RATE,
+    CONTROLLER_MUTATION_RATE,
+    Definitions,
+    match,
+)
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.matching import match
+from quotas.throttles.connections import UserThrottle
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 from quotas.throttles.topic_quotas import TopicThrottle
-from quotas.throttles.user_connections import UserThrottle
-
-__all__ = ["REPLICATION", "InForce", "Rule", "entity_text", "in_force", "rule_of"]
 
 REPLICATION: Final = "replication"
 

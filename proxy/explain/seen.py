@@ -8,8 +8,6 @@ from proxy.explain.own_time import OwnReport, merge_own
 from proxy.explain.report import BrokerReport, ClientReport, merge, merge_brokers
 from proxy.explain.rules import Rule
 
-__all__ = ["NOTHING", "Missing", "Query", "Seen", "SeenSum", "merge_seen"]
-
 
 class Missing(NamedTuple):
     """A worker process whose figures are missing.

@@ -23,8 +23,6 @@ from proxy.explain.watch import FOLLOWERS
 from proxy.explain.windows import SECONDS
 from quotas.throttles.kinds import TOPIC
 
-__all__ = ["sentence"]
-
 _WINDOWS: Final = {10: "the last 10 s", 60: "the last minute", 900: "the last quarter of an hour"}
 _SHARES_MIN: Final = 0.1  # of a budget
 _ALSO_MIN: Final = 0.2  # of all waits

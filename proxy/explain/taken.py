@@ -5,10 +5,8 @@ from typing import Final, NamedTuple
 from proxy.explain.rates import KEYS
 from proxy.explain.rules import Rule
 from proxy.explain.windows import LONG_SLOTS_MS, Windows
-from quotas.engine import ClientQuota
+from quotas.throttles.client import ClientQuota
 from quotas.throttles.request import MICROSECONDS_PER_PERCENT
-
-__all__ = ["Taken", "Waiting"]
 
 _PAUSE_MS: Final = 30_000  # a client whose waits are further apart begins anew
 _BROKERS_MAX: Final = 64  # of one client; what it takes at further ones is not counted

@@ -12,8 +12,6 @@ from proxy.channel import Probe
 from proxy.channel.probe import ANY_WAIT
 from proxy.explain.condition import ASKED, Condition
 
-__all__ = ["Ended", "UnderWay"]
-
 _NS_PER_MS: Final = 1_000_000
 
 

@@ -5,9 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.explain.watch import Client
-from quotas.engine import QuotaView
-
-__all__ = ["TYPES", "wait_views"]
+from quotas.throttles.figures import QuotaView
 
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {

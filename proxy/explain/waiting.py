@@ -17,8 +17,6 @@ from proxy.explain.rules import Rule
 from proxy.explain.watch import Client, Watch
 from proxy.explain.windows import MINUTE
 
-__all__ = ["BEGIN", "END", "NAMED_MAX", "WAITED_MS_MIN", "Judgement", "Waiter", "Waiting", "part_waited"]
-
 BEGIN: Final = 0.5
 END: Final = 0.25
 WAITED_MS_MIN: Final = 10_000

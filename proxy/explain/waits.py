@@ -8,8 +8,6 @@ longest in it; it grows by at most a second per second, so its growth is a share
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["SPAN_MS", "ConnectionWaits", "Waited", "Waits"]
-
 SPAN_MS: Final = 60_000
 
 

@@ -11,8 +11,6 @@ response in transit, another request in flight. Without the mute it would need t
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["ASSUMED", "NO_DEMAND", "TIMES", "Demand", "Wants", "merge_demands", "wants"]
-
 ASSUMED: Final = "the client waits for its responses"
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
 _ABOVE_MIN: Final = 1.2  # of the limit: a lower bound below that says no more than that the client waits

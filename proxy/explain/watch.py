@@ -23,9 +23,7 @@ from proxy.explain.under_way import UnderWay
 from proxy.explain.waits import ConnectionWaits, Waits
 from proxy.explain.windows import QUARTER, Windows
 from quotas.limiters.virtual_time import ConnectionTime
-from quotas.throttles.user_connections import UserThrottle
-
-__all__ = ["CLIENTS_MAX", "FOLLOWERS", "TIMED_PART", "Client", "Meter", "Watch"]
+from quotas.throttles.connections import UserThrottle
 
 CLIENTS_MAX: Final = 20_000  # further ones share one entry
 OTHER: Final = "<other>"  # as in the engine

@@ -4,8 +4,6 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["LONG_SLOTS_MS", "MINUTE", "QUARTER", "SECONDS", "TEN_SECONDS", "Windows"]
-
 TEN_SECONDS: Final = 0
 MINUTE: Final = 1
 QUARTER: Final = 2

@@ -17,8 +17,6 @@ from proxy.errors import StartError, system_reason
 from proxy.logs import event
 from proxy.tls import Context, handshake_problem
 
-__all__ = ["HANDSHAKES_MAX", "Acceptor"]
-
 HANDSHAKES_MAX: Final = 64
 HANDSHAKE_SECONDS_MAX: Final = 5.0
 # A TLS handshake costs about a millisecond of the loop; 512 members that come at once are accepted within 3 s.
@@ -181,6 +179,7 @@ async def _begins(sock: socket.socket) -> bool:
 
 
 async def accepted_from(listening: socket.socket) -> socket.socket:
+    """Return the next accepted socket."""
     sock, _ = await asyncio.get_running_loop().sock_accept(listening)
     return sock
 

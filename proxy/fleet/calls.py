@@ -13,8 +13,6 @@ from typing import Final
 
 from proxy.fleet.codec import Answer, Question
 
-__all__ = ["BUSY", "QUESTIONS_MAX", "Answering", "Asking", "Respond", "UnansweredError"]
-
 QUESTIONS_MAX: Final = 100
 BUSY: Final = b""  # the response if too many requests are being handled
 

@@ -42,8 +42,6 @@ from proxy.tls import Context, handshake_problem
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants
 from quotas.sharing.lessee import Lessee
 
-__all__ = ["FleetClient"]
-
 _TICK_SECONDS: Final = 0.1
 _CONNECT_SECONDS_MAX: Final = 3.0
 # The holder responds to each report, and there is at least one a second.

@@ -28,38 +28,6 @@ from typing import Final, NamedTuple
 
 from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LesseeId, Report, Wish
 
-__all__ = [
-    "FACTS_MAX",
-    "FACT_BYTES_MAX",
-    "HELLO_BYTES",
-    "KEY_BYTES_MAX",
-    "LESSEES_MAX",
-    "MESSAGE_BYTES_MAX",
-    "NAME_BYTES_MAX",
-    "NONCE_BYTES",
-    "VERSION",
-    "VIEW_KIND",
-    "WEIGHT_MAX",
-    "Answer",
-    "Content",
-    "Facts",
-    "Hello",
-    "Leave",
-    "Lost",
-    "Message",
-    "MessageError",
-    "Question",
-    "Refusal",
-    "VersionError",
-    "head",
-    "kind_of",
-    "read",
-    "read_facts",
-    "text",
-    "write",
-    "write_facts",
-]
-
 VERSION: Final = 2
 NAME_BYTES_MAX: Final = 64
 KEY_BYTES_MAX: Final = 2048

@@ -14,8 +14,6 @@ from proxy.fleet.facts import DIGEST, QUOTAS
 from proxy.fleet.view import View
 from quotas.sharing.lease_values import LesseeId
 
-__all__ = ["LASTS_MS", "Disagreements", "differences"]
-
 LASTS_MS: Final = 5000
 TWICE_SECONDS: Final = 120  # two processes of one name for longer are no rolling upgrade
 _NAMES_SHOWN_MAX: Final = 8

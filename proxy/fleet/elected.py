@@ -23,8 +23,6 @@ from proxy.topic_log.thread import LoopThread
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
 
-__all__ = ["Elected"]
-
 TENURE_MS: Final = 5000
 _RESIGN_SECONDS_MAX: Final = 2.0
 NO_HOLDER: Final = "no member can be the holder"

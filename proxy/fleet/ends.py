@@ -20,8 +20,6 @@ from typing import Any, Final, Literal
 
 from quotas.sharing.lease_values import LesseeId
 
-__all__ = ["ENDED_BY_PEER", "Ends", "Place", "place_of", "refuses"]
-
 Place = tuple[str, int]
 """An address and a port."""
 Sign = Literal["refused", "replaced"]

@@ -9,8 +9,6 @@ from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 from quotas.options import EngineOptions
 
-__all__ = ["DIGEST", "ENDED", "LISTENS", "QUOTAS", "addresses_of", "facts_of"]
-
 QUOTAS: Final = "quotas"
 DIGEST: Final = "quotas_digest"
 ENDED: Final = "ended"  # the runs of the holders that a member has seen end, hexadecimal

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.errors import StartError
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from proxy.fleet.elected import Elected
     from proxy.topic_log.access import Access
 
-__all__ = ["Fleet", "fleet_terms", "new_lessee"]
 
 LEASE_MS: Final = 15_000
 PERIOD_MS: Final = 1000

@@ -38,8 +38,6 @@ from proxy.fleet.codec import (
     write,
 )
 
-__all__ = ["Frames", "SignatureError", "TlsMismatchError"]
-
 SIGNATURE_BYTES: Final = 32
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: no frame is that long
 _FROM_HOLDER, _FROM_MEMBER = b"H", b"M"

@@ -48,8 +48,6 @@ from proxy.topic_log.clients import bounded, client_options, problem_of, start_c
 from proxy.topic_log.records import Problem
 from proxy.topic_log.topic import ProblemError, TopicSpec, create, find
 
-__all__ = ["Assignor", "FleetGroup", "Listener", "decoded_metadata", "own_assignment"]
-
 SESSION_MS: Final = 6000  # the least that brokers accept by default
 HEARTBEAT_MS: Final = 500
 REBALANCE_MS: Final = 10_000

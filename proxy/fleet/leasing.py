@@ -7,8 +7,6 @@ from typing import Protocol
 
 from quotas.sharing.lease_values import Grants, Report
 
-__all__ = ["Leasing"]
-
 
 class Leasing(Protocol):
     """A lessee, and all processes below it."""

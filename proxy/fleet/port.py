@@ -43,8 +43,6 @@ from proxy.tls import Context
 from quotas.sharing.lease_values import LesseeId, Report
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 
-__all__ = ["HolderPort"]
-
 HELLO_SECONDS_MAX: Final = 5.0
 _WRITE_SECONDS_MAX: Final = 5.0
 _CONNECTIONS_A_MEMBER: Final = 4  # twice as many lessees as members, each with an old connection

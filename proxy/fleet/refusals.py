@@ -10,8 +10,6 @@ from typing import Final
 from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
 
-__all__ = ["AGAIN_MS", "Refusals"]
-
 AGAIN_MS: Final = 600_000
 KNOWN_MAX: Final = 256
 _ORDINARY: Final = "not_holder"  # members look for the holder

@@ -9,8 +9,6 @@ A commit without a roster says that the holder does not know all lessees; then i
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["LESSEES_MAX", "Past", "Roster", "read_roster", "write_roster"]
-
 LESSEES_MAX: Final = 200
 # After the first word, which is `standing.write_lasting`'s; what follows is free text.
 _RUN: Final = "[0-9a-f]{1,16}"

@@ -9,8 +9,6 @@ from proxy import files
 from proxy.errors import system_reason
 from proxy.logs import event
 
-__all__ = ["KEY", "FleetSecret", "secret_now", "secret_problem"]
-
 KEY: Final = "fleet.secret_file"
 
 logger = logging.getLogger(__name__)

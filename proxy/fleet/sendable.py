@@ -7,8 +7,6 @@ from typing import TypeVar
 from proxy.fleet.codec import KEY_BYTES_MAX, WEIGHT_MAX
 from quotas.sharing.lease_values import KEYS_MAX, Report, Wish
 
-__all__ = ["named", "sendable"]
-
 T = TypeVar("T")
 
 

@@ -23,8 +23,6 @@ from typing import Final, NamedTuple
 
 from proxy.config import Address
 
-__all__ = ["NO_TERM", "TERM_MAX", "Claim", "Lasting", "Ruling", "Standing", "Term", "choose"]
-
 TERM_MAX: Final = 2**32 - 1
 
 

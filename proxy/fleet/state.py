@@ -7,8 +7,6 @@ from proxy.fleet.view import View
 from quotas.sharing.lease_values import DEFAULT_KEY
 from quotas.sharing.lessee import Lessee
 
-__all__ = ["state_of"]
-
 _SHARES_SHOWN_MAX: Final = 64
 
 

@@ -40,8 +40,6 @@ from proxy.fleet.codec import NAME_BYTES_MAX, Content, MessageError, text
 from proxy.fleet.standing import TERM_MAX, Claim, Lasting, Ruling, Term
 from proxy.signatures import SIGNATURE_BYTES, Signer
 
-__all__ = ["NONCE_BYTES", "Statements"]
-
 NONCE_BYTES: Final = 16
 _VERSION: Final = 2
 _HOST_BYTES_MAX: Final = 255

@@ -23,8 +23,6 @@ from proxy.fleet.codec import (
 )
 from quotas.sharing.lease_values import LesseeId
 
-__all__ = ["KEYS_SHOWN_MAX", "MemberView", "View", "read_view", "write_view"]
-
 KEYS_SHOWN_MAX: Final = 64
 _MEMBER: Final = struct.Struct(">QII")
 _U32_MAX: Final = 2**32 - 1

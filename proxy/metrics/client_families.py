@@ -10,8 +10,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from proxy.metrics.series import OTHER, Row
 
-__all__ = ["of_clients", "of_mutations", "of_requests", "of_topics", "of_waits"]
-
 CLIENT_LABELS: Final = ("type", "user", "client_id")
 TOPIC_LABELS: Final = ("type", "topic")
 

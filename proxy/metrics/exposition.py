@@ -20,7 +20,7 @@ from proxy.metrics.process_families import of_captures, of_proxy
 from proxy.metrics.quota_series import Quotas, QuotaSeries, families_of, no_waits
 from proxy.metrics.replication import Family, ReplicationMetrics
 from proxy.stats import Stats
-from quotas.engine import QuotaView
+from quotas.throttles.figures import QuotaView
 
 
 class Snapshot(NamedTuple):

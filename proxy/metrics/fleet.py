@@ -11,8 +11,6 @@ from proxy.metrics.replication import Family
 from quotas.sharing.lease_values import DEFAULT_KEY
 from quotas.sharing.lessee import Lessee
 
-__all__ = ["SHARES_SHOWN_MAX", "FleetFigures", "FleetMetrics"]
-
 SHARES_SHOWN_MAX: Final = 64  # keys, by name
 GROUP_CAUSES: Final = ("unreachable", "denied", "cleanup_policy", "version", "unsigned", "failed")
 

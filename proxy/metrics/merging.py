@@ -19,8 +19,6 @@ from prometheus_client.core import Metric
 from proxy.metrics.quota_series import KINDS, Chosen, Rows, Weights, families_of, rows_max
 from proxy.metrics.series import OTHER, TOTALS, Identity, Row
 
-__all__ = ["Flat", "Merging", "Part", "RisingLargest", "RisingSums", "flat", "of_process"]
-
 K = TypeVar("K")
 
 Sample = tuple[str, tuple[tuple[str, str], ...], float]  # name, labels, value

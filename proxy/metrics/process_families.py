@@ -8,8 +8,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from protocol.api import API_NAMES
 from proxy.stats import LATENCY_BOUNDS_US, CaptureStats, Stats
 
-__all__ = ["of_captures", "of_proxy"]
-
 UNKNOWN_API: Final = "unknown"
 
 

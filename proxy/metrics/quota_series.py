@@ -11,20 +11,7 @@ from prometheus_client.core import Metric
 
 from proxy.metrics.client_families import of_clients, of_mutations, of_requests, of_topics, of_waits
 from proxy.metrics.series import ClientSeries, Identity, Row, portions, rows_of
-from quotas.engine import QuotaView
-
-__all__ = [
-    "KINDS",
-    "SMALL_SHARE",
-    "Chosen",
-    "QuotaSeries",
-    "Quotas",
-    "Rows",
-    "Weights",
-    "families_of",
-    "no_waits",
-    "rows_max",
-]
+from quotas.throttles.figures import QuotaView
 
 KINDS: Final = ("clients", "mutations", "topics", "requests", "waits")
 SMALL_SHARE: Final = (

@@ -14,8 +14,6 @@ from proxy.metrics.series import OTHER, label
 from proxy.stats import Stats
 from quotas.replication.replication_quotas import ReplicationQuotas
 
-__all__ = ["Family", "ReplicationMetrics"]
-
 _PORTION: Final = 2000
 # The interval over which the speed of a replica is measured, and the shortest usable one.
 _BASE_MS_MAX: Final = 30_000

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 from zlib import crc32
 
-from quotas.engine import QuotaView
+from quotas.throttles.figures import QuotaView
 
 OTHER: Final = "<other>"
 LABEL_CHARACTERS_MAX: Final = 200  # a client id may have 32,767

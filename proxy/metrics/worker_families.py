@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 
 from proxy.metrics.replication import Family
 
-__all__ = ["of_workers"]
-
 
 def of_workers(
     up: Mapping[int, bool],

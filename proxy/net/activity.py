@@ -8,8 +8,6 @@ from proxy.net.ends import unread_bytes
 from proxy.net.pump import Pump
 from proxy.net.wait import HELD, MUTED
 
-__all__ = ["condition_of"]
-
 _NS_PER_MS: Final = 1_000_000
 
 

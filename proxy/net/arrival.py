@@ -28,8 +28,6 @@ from proxy.net.tls_socket import TlsSocket
 from proxy.principals import CertificateError, NoMatchingRuleError
 from proxy.tls import handshake_problem
 
-__all__ = ["Arrival", "Peer", "PortRequirements"]
-
 _TLS_HANDSHAKE: Final = 0x16
 
 logger = logging.getLogger(__name__)

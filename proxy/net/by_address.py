@@ -16,8 +16,6 @@ from ipaddress import IPv4Address, IPv6Network, ip_address
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-__all__ = ["ByAddress", "address_of"]
-
 _PREFIX_BITS: Final = 64
 
 T = TypeVar("T")

@@ -33,8 +33,6 @@ from proxy.net.tls_socket import TlsSocket
 from proxy.net.upstream import Dial, NextRoute, Route
 from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
 
-__all__ = ["Connection"]
-
 _COUNTED_STEP_BYTES: Final = 4096  # smaller changes of a channel's kept bytes are not counted at once
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 

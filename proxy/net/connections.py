@@ -16,8 +16,6 @@ from proxy.net.connection import Connection
 from proxy.net.pump import Pump
 from proxy.net.shared import Arriving
 
-__all__ = ["Connections", "end_owner", "make_room"]
-
 _PORTION: Final = 200  # connections visited in one turn of the loop
 _LOOKED_AT_MAX: Final = 1000  # connections of one address among which the longest idle one is searched
 

@@ -7,8 +7,6 @@ successful ones cost nothing here.
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["FAILURES_MIN", "REPORT_MS", "Dials"]
-
 FAILURES_MIN: Final = 2  # in succession
 REPORT_MS: Final = 20_000  # between two reports of a broker's failures
 _BROKERS_MAX: Final = 10_000  # as many as a broker map may have

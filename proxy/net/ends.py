@@ -13,8 +13,6 @@ from protocol.errors import WireError
 from proxy.channel import PeerError
 from proxy.net.stream import Stream
 
-__all__ = ["QUIET_CAUSES", "cause_of", "failure_of", "free", "unread_bytes"]
-
 logger = logging.getLogger(__name__)
 
 # The ordinary ends: not counted as errors and not logged.

@@ -21,8 +21,6 @@ from typing import Final
 from proxy.clock import clock_ns
 from proxy.stats import Stats
 
-__all__ = ["Handshake", "Handshakes"]
-
 logger = logging.getLogger(__name__)
 
 TURN_MS: Final = 2

@@ -23,8 +23,6 @@ Non-obvious:
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["CAUSE", "Account", "Ledger"]
-
 CAUSE: Final = "kept_bytes"  # the cause of a closed connection
 
 T = TypeVar("T")

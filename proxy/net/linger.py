@@ -11,8 +11,6 @@ from typing import Final
 from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
 
-__all__ = ["BRIEF_SECONDS", "LINGER_SECONDS", "close_softly"]
-
 LINGER_SECONDS: Final = 1.0
 # For a client that reads nothing (acks=0): further requests are lost, and it only notices the close.
 BRIEF_SECONDS: Final = 0.1

@@ -30,8 +30,6 @@ from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream
 from quotas.definitions.entities import ip_name
 
-__all__ = ["Listener", "Routes", "refuse_taken_ports"]
-
 _ACCEPTS_A_TURN: Final = 64
 _BACKLOG: Final = 1024
 _NO_DESCRIPTOR_PAUSE_SECONDS: Final = 0.5

@@ -13,8 +13,6 @@ from typing import Final
 from proxy.logs import event
 from proxy.stats import Stats
 
-__all__ = ["SPLICE_FLAGS", "Pipe", "Pipes"]
-
 SPLICE_FLAGS: Final = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
 _WIDTHS: Final = (1 << 20, 1 << 18, 1 << 16)
 

@@ -4,8 +4,6 @@ from typing import Final
 
 from proxy.config import LimitOptions
 
-__all__ = ["Progress"]
-
 _BYTES_PER_SECOND_MIN: Final = 1024  # over limits.frame_seconds, no real network is this slow
 
 

@@ -15,8 +15,6 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-__all__ = ["V1_BYTES_MAX", "V2_BYTES_MAX", "ProxyHeader", "ProxyHeaderError", "parse"]
-
 V1_BYTES_MAX: Final = 107
 V2_BYTES_MAX: Final = (
     4096  # the specification's largest use, the names of a TLS client certificate, is far smaller

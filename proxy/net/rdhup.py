@@ -15,8 +15,6 @@ import select
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Hangups"]
-
 _EVENTS_MAX: Final = 256
 
 

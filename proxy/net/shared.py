@@ -20,8 +20,6 @@ from proxy.worker import Worker
 from quotas.engine import Engine
 from quotas.throttles.connections import ConnectionRates
 
-__all__ = ["READ_BYTES_MAX", "Ask", "Outcome", "OutcomeCallback", "Shared", "Withdraw"]
-
 # The most bytes of one read: batches are powers of two, and one of 64 KiB fits with its request's other fields.
 READ_BYTES_MAX: Final = 68 * 1024
 

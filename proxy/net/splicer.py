@@ -18,8 +18,6 @@ from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import RECORD_BYTES_MAX
 
-__all__ = ["SPLICE_BYTES_MIN", "Owner", "Splicer", "nothing_to_read"]
-
 SPLICE_BYTES_MIN: Final = 32 * 1024
 _LOW_WATER_BYTES_MAX: Final = 256 * 1024
 _SHORT_READ_BYTES: Final = 4 * 1024

@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-__all__ = ["Stream"]
-
 Buffer = memoryview | bytes | bytearray
 
 

@@ -14,8 +14,6 @@ from proxy.errors import ConfigError
 from proxy.files import read
 from proxy.principals import CertificateError, MappingRules, expires_at, subject
 
-__all__ = ["ANONYMOUS", "BrokerTls", "ServerTls", "TlsSide"]
-
 ANONYMOUS: Final = "ANONYMOUS"
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024  # the system's whole trust store has a quarter of a megabyte
 _ENCRYPTED: Final = b"ENCRYPTED"  # the first lines of PKCS#8 and of the older form both contain it

@@ -17,8 +17,6 @@ from typing import Final
 
 from proxy.net.stream import Buffer
 
-__all__ = ["RECORD_BYTES_MAX", "RECORD_KEPT_BYTES", "TlsSocket"]
-
 RECORD_BYTES_MAX: Final = 16 * 1024  # of one record, decrypted (RFC 8446 §5.1)
 RECORD_KEPT_BYTES: Final = 17 * 1024  # OpenSSL's memory for a record that is partly read or partly written
 

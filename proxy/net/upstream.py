@@ -22,8 +22,6 @@ from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 from proxy.tls import handshake_problem
 
-__all__ = ["Dial", "NextRoute", "Route", "Upstream"]
-
 _OTHERS_MAX: Final = 4  # the most brokers tried in place of the first one
 
 Upstream = tuple[str, int]

@@ -10,8 +10,6 @@ from typing import Final, Protocol
 from proxy.clock import now_ms
 from proxy.net.shared import Shared
 
-__all__ = ["FULL", "HELD", "MUTED", "REFUSED", "Wait", "Waiting"]
-
 MUTED: Final = "muted"  # KIP-219: until a time
 HELD: Final = "held"  # a request before its slot: until a time
 FULL: Final = "full"  # until responses have arrived

@@ -13,8 +13,6 @@ from typing import Final
 
 from proxy.stats import Stats
 
-__all__ = ["WAITING_MAX", "WaitingRoom"]
-
 WAITING_MAX: Final = 1000  # each takes a descriptor and no memory of the process
 
 

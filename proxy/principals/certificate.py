@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["CertificateError", "expires_at", "subject"]
-
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OID: Final = 0x06

@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["DEFAULT_RULES", "MappingRules", "NoMatchingRuleError", "RuleError"]
-
 DEFAULT_RULES: Final = "DEFAULT"
 RULES_MAX: Final = 100
 _PART: Final = r"((?:\\.|[^\\/])*)"

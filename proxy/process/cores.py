@@ -7,8 +7,6 @@ from typing import Final
 
 from proxy.config import AUTO, WORKERS_MAX, Config
 
-__all__ = ["cores_of_quota", "workers_of"]
-
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from proxy.errors import StartError
 
-__all__ = ["raise_limit"]
-
 _WANTED: Final = 65_536
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
     from proxy.process.workers import Workers
 
-__all__ = ["wire_events"]
 
 _OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from protocol.errors import WireError
-from protocol.messages.by_partition import Partition
+from protocol.messages.replica_session import Partition
 from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
 from proxy.cluster import BrokerMap
 from proxy.config import Config
@@ -30,8 +30,6 @@ from proxy.process.messages import (
     TopicsNamed,
 )
 from quotas.definitions.definitions import Definitions
-
-__all__ = ["Feed", "State"]
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -24,9 +24,7 @@ from proxy.metrics.quota_series import Quotas, QuotaSeries, no_waits
 from proxy.process.messages import Figures, Look, Scrape, TakeRows
 from proxy.stats import Stats
 from proxy.turns import in_turns
-from quotas.engine import QuotaView
-
-__all__ = ["RESPONSE_SECONDS_MAX", "MergedFigures", "Responses", "WorkerFigures"]
+from quotas.throttles.figures import QuotaView
 
 RESPONSE_SECONDS_MAX: Final = 4.0  # /metrics takes two, and Prometheus waits for 10 s
 _OWN: Final = 0  # the source of control's own figures

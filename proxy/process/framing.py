@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from proxy.process.messages import MESSAGES
 
-__all__ = ["FRAME_BYTES_MAX", "FrameError", "Frames", "frame_of"]
-
 # A description of 200,000 quotas takes about 25 MB; a request of a client, at most 4 MiB.
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 _LENGTH: Final = Struct(">I")

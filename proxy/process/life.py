@@ -18,8 +18,6 @@ from proxy.process.link import Link
 from proxy.version import sluice_version
 from quotas.sharing.lease_values import Grants, LeaseTerms
 
-__all__ = ["QUESTIONS_MAX", "Life"]
-
 QUESTIONS_MAX: Final = 5_000  # of one worker at a time; each of its connections has one at most
 PORTIONS_MAX: Final = 1_000  # of one response; all clients of a worker are 400
 SILENT_SECONDS: Final = 2.5  # a worker beats every second

@@ -18,8 +18,6 @@ from typing import Final, cast
 
 from proxy.process.framing import FrameError, Frames, frame_of
 
-__all__ = ["QUEUED_MAX", "UNSENT_BYTES_MAX", "Link"]
-
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 HIGH_WATER_BYTES: Final = 1024 * 1024  # above this, `send_all` waits
 QUEUED_MAX: Final = 64

@@ -21,8 +21,6 @@ from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.member import Member
 
-__all__ = ["join", "join_with_workers"]
-
 _CONTROL: Final = 0  # its number among the workers
 
 

@@ -7,7 +7,7 @@ for more than a few milliseconds. Nothing here is sent per frame of a client.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from protocol.messages.by_partition import Partition
+from protocol.messages.replica_session import Partition
 from proxy.admin.clients import ClientPart
 from proxy.channel import Forward, Question, ShownMove
 from proxy.cluster import KnownBrokers

@@ -9,8 +9,6 @@ from proxy.clock import now_ms
 from proxy.config import Config
 from proxy.logs import event
 
-__all__ = ["AGAIN_MS", "KNOWN_MAX", "Refusals", "configured_names"]
-
 AGAIN_MS: Final = 600_000
 KNOWN_MAX: Final = 256
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from proxy.process.shares import STEP_SECONDS
 
-__all__ = ["IDLE_STEP_SECONDS", "Pace"]
-
 IDLE_STEP_SECONDS: Final = 0.15
 _EARLY_PART: Final = (
     4  # a timer may fire a little too early: what is due within this part of a step is not due again

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from proxy.config import Config, FleetOptions, Source
 
-__all__ = ["part_of"]
-
 
 def part_of(config: Config, workers: int) -> Config:
     """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.

@@ -7,8 +7,6 @@ from proxy.events.broker_states import BrokerStates
 from proxy.explain.waiting import Judgement
 from proxy.process.waits import Waits
 
-__all__ = ["Dialled", "Judged", "ProcessEvents"]
-
 
 class Judged(NamedTuple):
     """Clients have begun or ended to wait for much of their time."""

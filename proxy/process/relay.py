@@ -27,8 +27,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
 
-__all__ = ["Relay"]
-
 _SWEEP_SECONDS: Final = 1.0
 _DRAIN_STEP_SECONDS: Final = 0.05
 

@@ -8,8 +8,6 @@ So one that is killed now and then is replaced at once, and one that cannot star
 
 from typing import Final
 
-__all__ = ["PAUSE_MS_MAX", "PAUSE_MS_MIN", "SILENT_TICKS_MAX", "STEADY_MS", "Restarts"]
-
 PAUSE_MS_MIN: Final = 100
 PAUSE_MS_MAX: Final = 30_000
 STEADY_MS: Final = 10_000

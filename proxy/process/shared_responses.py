@@ -10,8 +10,6 @@ from weakref import WeakSet
 
 from proxy.channel import SharedResponse
 
-__all__ = ["SharedResponses"]
-
 _SHARED_BYTES_MIN: Final = 64 * 1024
 _COMPARED_MAX: Final = 8
 _HEAD_BYTES: Final = 8  # length and correlation id

@@ -18,8 +18,6 @@ from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from quotas.sharing.member import Member
 
-__all__ = ["STEP_SECONDS", "ControlShares", "lessee_of", "terms_of"]
-
 STEP_SECONDS: Final = 0.05
 _LEASE_MS: Final = 15_000
 _PERIOD_MS: Final = 100

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 
 from quotas.throttles.topic_names import NAMES_MAX, TopicNames
 
-__all__ = ["SharedTopicNames"]
-
 
 class SharedTopicNames(TopicNames):
     """The known names, for several processes.

@@ -10,8 +10,6 @@ from proxy.explain.rules import entity_text, in_force
 from proxy.explain.waiting import Judgement, Waiter
 from quotas.definitions.definitions import Definitions
 
-__all__ = ["Waits"]
-
 
 class Waits:
     """The clients that wait, of all processes.

@@ -33,9 +33,8 @@ from proxy.explain.watch import TIMED_PART, Client, Watch
 from proxy.net import Connection, Connections, condition_of
 from proxy.stats import Stats
 from proxy.turns import in_turns
-from quotas.engine import Engine, QuotaView
-
-__all__ = ["PORTION", "VISITS_MAX", "Watching"]
+from quotas.engine import Engine
+from quotas.throttles.figures import QuotaView
 
 TICK_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 1.0  # without connections

@@ -43,8 +43,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import entity_of
 from quotas.sharing.budgets import Budgets
 
-__all__ = ["Worker", "main"]
-
 _BEAT_SECONDS: Final = 1.0
 _END_SECONDS_MAX: Final = 5.0  # for the last messages
 _RECONSIDER_SECONDS: Final = 0.01  # many batches of quotas are one change

@@ -42,10 +42,8 @@ from proxy.process.shares import STEP_SECONDS, ControlShares
 from proxy.process.topic_names import SharedTopicNames
 from proxy.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
-from quotas.engine import QuotaView
 from quotas.sharing.lease_values import Report
-
-__all__ = ["Workers"]
+from quotas.throttles.figures import QuotaView
 
 READY_SECONDS_MAX: Final = 60.0
 _TICK_SECONDS: Final = 1.0

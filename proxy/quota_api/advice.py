@@ -8,8 +8,6 @@ from pathlib import Path
 
 from proxy.channel import ANONYMOUS
 
-__all__ = ["no_quotas_file", "not_in_a_fleet", "not_named", "not_writable"]
-
 
 def no_quotas_file(config: Path | None) -> str:
     """Return why quotas cannot be altered without a quotas file, and how to have one.

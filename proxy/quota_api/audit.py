@@ -17,8 +17,6 @@ from proxy.quota_api.cooperative import with_pauses
 from quotas.definitions.alterations import Outcome, text_of
 from quotas.definitions.toml_file import render_value
 
-__all__ = ["LINES_MAX", "audit"]
-
 LINES_MAX: Final = 1000  # of one request; it may name 100,000 entities
 
 logger = logging.getLogger(AUDIT)

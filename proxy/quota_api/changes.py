@@ -9,8 +9,6 @@ from quotas.definitions.alterations import text_of
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
 
-__all__ = ["BROKERS", "Changer", "Changers", "by_client", "by_file", "changes_of"]
-
 
 class Changer(NamedTuple):
     """The author of a change of quotas.

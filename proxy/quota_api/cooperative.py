@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator
 from time import monotonic_ns, sleep
 from typing import Final, TypeVar
 
-__all__ = ["drain", "with_pauses"]
-
 T = TypeVar("T")
 
 _WORK_NS: Final = 1_000_000

@@ -30,11 +30,8 @@ from proxy.quota_api.store import Client, NotAllowedError, Noted, StoreError
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
 from quotas.definitions.records import Author
-from quotas.definitions.toml_edit import Change, Document
-from quotas.definitions.toml_file import parse
+from quotas.definitions.toml_file import Change, Document, parse
 from quotas.errors import DefinitionError, FormError
-
-__all__ = ["FileStore"]
 
 REST_SECONDS: Final = 0.2  # a file without a change for this time is complete
 REST_SECONDS_MAX: Final = 2.0

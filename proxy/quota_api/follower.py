@@ -11,8 +11,6 @@ from proxy.quota_api.service import QuotaService
 from proxy.quota_api.topic_store import TopicStore
 from proxy.topic_log.records import Problem
 
-__all__ = ["TopicFollower"]
-
 _SAVE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.05
 

@@ -15,9 +15,7 @@ from proxy.quota_api.cooperative import with_pauses
 from quotas.definitions.alterations import Outcome, entity_of_parts
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity, code, entity_of
-from quotas.definitions.toml_edit import Change
-
-__all__ = ["QuotasInForce"]
+from quotas.definitions.toml_file import Change
 
 T = TypeVar("T")
 

@@ -7,8 +7,6 @@ from typing import Protocol
 from proxy.topic_log.contract import ReadLog
 from proxy.topic_log.records import Record
 
-__all__ = ["Events", "Log"]
-
 
 class Log(ReadLog, Protocol):
     """The quota topic."""

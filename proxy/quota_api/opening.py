@@ -6,8 +6,6 @@ from proxy.config import Config, unenforced
 from proxy.logs import event
 from proxy.quota_api.file_store import FileStore
 
-__all__ = ["open_store"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -9,8 +9,6 @@ from proxy.explain.explanation import Origin
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
 
-__all__ = ["ALTERED_MAX", "Origins"]
-
 ALTERED_MAX: Final = 10_000  # entities; the one altered longest ago is forgotten first
 
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from proxy.channel import Question
 
-__all__ = ["ANY_PRINCIPAL", "Permissions"]
-
 ANY_PRINCIPAL: Final = "*"
 
 

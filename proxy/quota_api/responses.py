@@ -28,10 +28,7 @@ from proxy.quota_api.audit import audit
 from proxy.quota_api.cooperative import drain, with_pauses
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.store import Client, NotAllowedError, QuotaStore, StoreError
-from quotas.definitions.alterations import parts_of
-from quotas.definitions.filters import FilterError, filter_of, matching
-
-__all__ = ["Response", "Unread", "handle_request"]
+from quotas.definitions.alterations import FilterError, filter_of, matching, parts_of
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
 UNSUPPORTED_VERSION: Final = 35

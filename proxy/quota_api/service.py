@@ -30,8 +30,6 @@ from proxy.stats import Stats
 from quotas.definitions.alterations import Parts
 from quotas.definitions.definitions import Definitions
 
-__all__ = ["QuotaService"]
-
 REQUESTS_MAX: Final = 1000
 BYTES_MAX: Final = 64 * 1024**2
 ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest

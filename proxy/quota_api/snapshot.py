@@ -21,8 +21,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.errors import DefinitionError
 
-__all__ = ["NAME", "Place", "Snapshot", "SnapshotError"]
-
 NAME: Final = "quotas-of-topic.json"
 _VERSION: Final = 1
 _BYTES_MAX: Final = 1024**3  # a million entities are about 100 MB

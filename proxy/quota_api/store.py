@@ -14,8 +14,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
 
-__all__ = ["Client", "NotAllowedError", "Noted", "QuotaStore", "StoreError"]
-
 
 class StoreError(Exception):
     """The quotas cannot be altered; nothing has changed, unless the text says that it is not known."""

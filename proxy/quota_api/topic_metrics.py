@@ -7,8 +7,6 @@ from proxy.metrics.replication import Family
 from proxy.quota_api.topic_store import TopicStore
 from proxy.topic_log.records import CAUSES, Problem
 
-__all__ = ["families"]
-
 _RESULTS = ("applied", "removed", "key", "value", "version", "size", "limit", "unsigned", "replayed")
 
 

@@ -61,8 +61,6 @@ from quotas.definitions.records import (
 )
 from quotas.errors import DefinitionError
 
-__all__ = ["LAST", "SINCE", "TopicStore"]
-
 SINCE: Final = b'{"signed":"since"}'
 LAST: Final = b'{"signed":"last"}'
 _MARKER_VALUE: Final = b'{"v":1}'

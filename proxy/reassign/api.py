@@ -24,8 +24,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
-from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
+from protocol.messages import reassignments
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.logs import event
 from proxy.reassign.cluster import ClusterError
@@ -35,8 +35,6 @@ from proxy.reassign.planning import NOT_CONTROLLER, REQUEST_TIMED_OUT
 from proxy.stats import Stats
 from proxy.worker import OverloadError, parse_response, run_in_thread
 from quotas.reassignment.step import TopicPartition
-
-__all__ = ["ReadFrame", "ReassignmentApi", "Respond"]
 
 T = TypeVar("T")
 
@@ -132,7 +130,7 @@ class ReassignmentApi:
         """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
         first = check.question
         address, size = first.address, len(first.frame)
-        response = await parse_response(alter_reassignments.read_response, question.frame, question.version)
+        response = await parse_response(reassignments.read_alter_response, question.frame, question.version)
         if response.outcome.error_code:
             refused = await self._read(address, size, _refusal_response, first, question, response)
             self._stats.reassignment_requests["refused"] += 1
@@ -158,7 +156,7 @@ class ReassignmentApi:
         """Handle the broker's response to the first steps."""
         planned = question.plan
         assert isinstance(planned, Planned), "the plan of the request that was sent"
-        response = await parse_response(alter_reassignments.read_response, question.frame, question.version)
+        response = await parse_response(reassignments.read_alter_response, question.frame, question.version)
         try:
             return await self._conclude(question, planned, response)
         except JournalError as error:
@@ -202,12 +200,12 @@ class ReassignmentApi:
 
 def _permission_request(question: Question) -> Forward:
     """Return the empty request by which the broker checks the caller's permission."""
-    head = alter_reassignments.read_head(question.frame, question.body_at, question.version)
+    head = reassignments.read_head(question.frame, question.body_at, question.version)
     return _forward(question, head, _PermissionCheck(question))
 
 
 def _read_request(question: Question) -> AlterRequest:
-    return alter_reassignments.read_request(question.frame, question.body_at, question.version)
+    return reassignments.read_alter_request(question.frame, question.body_at, question.version)
 
 
 def _refusal_response(first: Question, question: Question, response: AlterResponse) -> bytes:
@@ -231,16 +229,16 @@ def _outcome_response(
 def _encode(question: Question, request: AlterRequest, response: AlterResponse) -> bytes:
     """Return the response for the caller; the broker's own if both are equal."""
     encoded = response._replace(allow_factor_change=request.allow_factor_change)
-    if question.plan is not None and encoded == alter_reassignments.read_response(
+    if question.plan is not None and encoded == reassignments.read_alter_response(
         question.frame, question.version
     ):
         return question.frame
-    return alter_reassignments.write_response(encoded, question.version, question.correlation_id)
+    return reassignments.write_alter_response(encoded, question.version, question.correlation_id)
 
 
 def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:
     """Return the request to the broker in the caller's name: with its client id, for the broker's quotas and logs."""
     size = REQUEST_HEAD.unpack_from(question.frame)[4]
     client_id = None if size < 0 else question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
-    frame = alter_reassignments.request_frame(request, question.version, question.correlation_id, client_id)
+    frame = reassignments.request_frame(request, question.version, question.correlation_id, client_id)
     return Forward(ALTER_PARTITION_REASSIGNMENTS, frame, plan)

@@ -17,8 +17,6 @@ from proxy.reassign.entries import Entry, Record, Term
 from proxy.reassign.journal import DamagedError, Journal, JournalError, JournalState
 from quotas.reassignment.step import PartitionState, TopicPartition
 
-__all__ = ["AsyncJournal"]
-
 _NO_STATE: Final = JournalState({}, Term(0, ""), 0)
 
 logger = logging.getLogger(__name__)

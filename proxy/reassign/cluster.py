@@ -14,21 +14,32 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, reassignments, replicas
+from kafka_client import (
+    ASKING_FAILS,
+    Connection,
+    Request,
+    metadata,
+)
+from kafka_client import (
+    metadata as configs,
+)
+from kafka_client import (
+    metadata as reassignments,
+)
+from kafka_client import (
+    metadata as replicas,
+)
 from kafka_client.metadata import TopicPartitions
 from kafka_client.request import chunks
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 from protocol.errors import WireError
-from protocol.messages.alter_reassignments import Outcome, Target
-from protocol.messages.reassignments import Ongoing
+from protocol.messages.reassignments import Ongoing, Outcome, Target
 from proxy.cluster import BrokerClient
 from proxy.cluster.client import Target as Address
 from proxy.cluster.client import first_response
 from proxy.errors import reason
 from proxy.worker import parse_response
 from quotas.reassignment.step import PartitionState, TopicPartition
-
-__all__ = ["Cluster", "ClusterError", "ClusterState", "WithdrawnError"]
 
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # how long a topic's config is kept

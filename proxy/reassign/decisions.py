@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome, Target
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome, Target
 from proxy.config import ReassignmentSettings
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
@@ -17,8 +17,6 @@ from proxy.reassign.journal import ConflictError, JournalError
 from proxy.reassign.planning import PER_OCCURRENCE, Plan, outcomes_of, plan_request, records_of
 from proxy.worker import run_in_thread
 from quotas.reassignment.step import TopicPartition
-
-__all__ = ["Decisions", "LocalDecisions", "NoExecutorError", "Outcomes", "Planned"]
 
 _CONFLICTS_MAX: Final = 20
 # How long a request waits for another one. Two seconds without a response, and the executor relies on the cluster.

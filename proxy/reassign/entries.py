@@ -16,18 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from quotas.reassignment.step import Move, Step, TopicPartition
 
-__all__ = [
-    "Ended",
-    "EndedTotals",
-    "Entry",
-    "LineError",
-    "PendingRequest",
-    "Record",
-    "Term",
-    "read_line",
-    "write_line",
-]
-
 LINE_BYTES_MAX: Final = 64 * 1024
 _CHECKSUM_DIGITS: Final = 8
 

@@ -41,8 +41,6 @@ from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
 from quotas.reassignment.step import Step, TopicPartition
 
-__all__ = ["Executor"]
-
 _PAUSE_SECONDS: Final = 0.25  # between two rounds while moves are under way
 _IDLE_SECONDS: Final = 0.5  # between two reads of the journal otherwise
 _RETRY_SECONDS_MAX: Final = 10.0

@@ -26,8 +26,6 @@ from proxy.reassign.journal import (
     JournalState,
 )
 
-__all__ = ["FileJournal"]
-
 _NAME: Final = "journal"
 _LOCK: Final = "journal.lock"
 _NEW: Final = ".journal.new"

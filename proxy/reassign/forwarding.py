@@ -24,16 +24,14 @@ from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
 from protocol.errors import WireError
-from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse
+from protocol.messages import reassignments
+from protocol.messages.reassignments import AlterRequest, AlterResponse
 from proxy.fleet.calls import BUSY, UnansweredError
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import ClusterError
 from proxy.reassign.decisions import Decisions, NoExecutorError, Outcomes, Planned
 from proxy.reassign.journal import JournalError
 from proxy.worker import run_in_thread
-
-__all__ = ["PLANS_MAX", "FleetMember", "Forwarding", "HolderService"]
 
 T = TypeVar("T")
 
@@ -92,10 +90,10 @@ class Forwarding:
         fleet = self._fleet()
         if fleet is None or fleet.tenure:
             raise NoExecutorError(self._journal.problem or "no process executes reassignments for now")
-        body = await run_in_thread(alter_reassignments.request_body, request, _VERSION)
+        body = await run_in_thread(reassignments.request_body, request, _VERSION)
         answer = await self._ask(fleet, bytes((_PLAN,)) + body, _PLAN)
         _, token = _HEAD.unpack_from(answer)
-        sent = await _read(alter_reassignments.read_request, answer, _HEAD.size + 1, _VERSION)
+        sent = await _read(reassignments.read_alter_request, answer, _HEAD.size + 1, _VERSION)
         return Planned(request, dict(sent.wanted), bool(answer[_HEAD.size]), int(token))
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
@@ -106,13 +104,13 @@ class Forwarding:
         fleet = self._fleet()
         if fleet is None:
             raise JournalError("this process is not a member of a fleet")
-        content = await run_in_thread(alter_reassignments.write_response, response, _VERSION, 0)
+        content = await run_in_thread(reassignments.write_alter_response, response, _VERSION, 0)
         try:
             answer = await self._ask(fleet, _HEAD.pack(_CONCLUDE, token) + content, _CONCLUDE)
         except NoExecutorError as error:
             raise JournalError(str(error)) from error  # the first steps may be under way
         _, sequence = _HEAD.unpack_from(answer)
-        found = await _read(alter_reassignments.read_response, answer[_HEAD.size :], _VERSION)
+        found = await _read(reassignments.read_alter_response, answer[_HEAD.size :], _VERSION)
         await self._see(int(sequence))
         return found.partitions
 
@@ -183,13 +181,13 @@ class HolderService:
             raise NoExecutorError("the holder of the fleet does not execute reassignments yet")
         if len(self._plans) >= PLANS_MAX:
             raise NoExecutorError("the holder has too many requests under way")
-        request = await run_in_thread(alter_reassignments.read_request, content, 1, _VERSION)
+        request = await run_in_thread(reassignments.read_alter_request, content, 1, _VERSION)
         planned = await self._local.plan(request)
         token = next(self._numbers)
         self._plans[token] = planned
         asyncio.get_running_loop().call_later(PLAN_SECONDS_MAX, self._plans.pop, token, None)
         sent = request._replace(wanted=list(planned.sent.items()))
-        body = await run_in_thread(alter_reassignments.request_body, sent, _VERSION)
+        body = await run_in_thread(reassignments.request_body, sent, _VERSION)
         return _HEAD.pack(_PLAN, token) + bytes((planned.journaled,)) + body
 
     async def _conclude(self, content: bytes) -> bytes:
@@ -197,10 +195,10 @@ class HolderService:
         planned = self._plans.pop(token, None)
         if planned is None:
             raise JournalError("the holder does not know the request any more")
-        response = await run_in_thread(alter_reassignments.read_response, content[_HEAD.size :], _VERSION)
+        response = await run_in_thread(reassignments.read_alter_response, content[_HEAD.size :], _VERSION)
         outcomes = await self._local.conclude(planned, response)
         decided = await run_in_thread(
-            alter_reassignments.write_response, response._replace(partitions=outcomes), _VERSION, 0
+            reassignments.write_alter_response, response._replace(partitions=outcomes), _VERSION, 0
         )
         return _HEAD.pack(_CONCLUDE, self._sequence()) + decided
 

@@ -17,17 +17,6 @@ from typing import Final, NamedTuple, Protocol
 from proxy.reassign.entries import Ended, EndedTotals, Entry, Record, Term
 from quotas.reassignment.step import TopicPartition
 
-__all__ = [
-    "ConflictError",
-    "Contents",
-    "DamagedError",
-    "FencedError",
-    "Journal",
-    "JournalError",
-    "JournalState",
-    "Leadership",
-]
-
 
 class JournalError(Exception):
     """The journal cannot be read or written; the message says what to do."""

@@ -14,8 +14,6 @@ from typing import Final
 from proxy.file_locks import try_lock
 from proxy.files import open_file
 
-__all__ = ["LeaderLock"]
-
 _NAME: Final = "executor.lock"
 _HOLDER_BYTES_MAX: Final = 200
 

@@ -14,8 +14,6 @@ from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.journal import Journal, Leadership
 from proxy.reassign.leader_lock import LeaderLock
 
-__all__ = ["FilePlace", "Place", "process_name"]
-
 _NAME_BYTES: Final = 4
 
 

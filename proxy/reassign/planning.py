@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome, Target
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome, Target
 from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import ClusterState
 from proxy.reassign.entries import Ended, Entry, Record
@@ -24,8 +24,6 @@ from proxy.reassign.validation import (
 )
 from quotas.reassignment.batch import next_batch
 from quotas.reassignment.step import Step, TopicPartition
-
-__all__ = ["PER_OCCURRENCE", "Plan", "outcomes_of", "plan_request", "records_of"]
 
 REQUEST_TIMED_OUT: Final = 7
 NOT_CONTROLLER: Final = 41

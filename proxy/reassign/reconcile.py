@@ -28,8 +28,6 @@ from proxy.reassign.entries import Ended, Entry, PendingRequest, Record
 from quotas.reassignment.batch import BatchLimits, choose_batch
 from quotas.reassignment.step import Finished, PartitionState, Step, TopicPartition, Waiting, next_step
 
-__all__ = ["ASKED_MS_MAX", "Decision", "Memory", "reconcile"]
-
 # A request with a lost connection has reported no result; brokers give it up before this time.
 ASKED_MS_MAX: Final = 30_000
 _ASKED_MS_MIN: Final = 2_000  # during this time its own connection reports

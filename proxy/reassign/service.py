@@ -18,8 +18,6 @@ from proxy.reassign.executor import Executor
 from proxy.reassign.places import Place
 from proxy.stats import Stats
 
-__all__ = ["Reassignments"]
-
 _WATCH_SECONDS: Final = 1.0
 
 

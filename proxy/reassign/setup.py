@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from proxy.reassign.topic_place import AnsweringMember
     from proxy.topic_log.access import Access
 
-__all__ = ["make_reassignments"]
-
 
 def make_reassignments(
     config: Config,

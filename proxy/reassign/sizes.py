@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from quotas.reassignment.step import TopicPartition
 
-__all__ = ["Sizes"]
-
 
 class Sizes(NamedTuple):
     """The replicas' sizes as last read.

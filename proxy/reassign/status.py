@@ -19,8 +19,6 @@ from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
 from quotas.reassignment.step import PartitionState, Step, TopicPartition
 
-__all__ = ["Progress", "Rate", "counters", "describe", "gauges", "progress"]
-
 PARTITIONS_SHOWN_MAX: Final = 1000
 _SAMPLES: Final = 7
 _MS_A_SECOND: Final = 1000

@@ -45,8 +45,6 @@ from proxy.topic_log.records import AppendError, Portion, Problem
 from proxy.topic_log.records import Record as TopicRecord
 from proxy.topic_log.signed import Seal, Stamps
 
-__all__ = ["Fenced", "TopicJournal"]
-
 T = TypeVar("T")
 
 # Longer than a request to a broker may take (`proxy.reassign.cluster`), and twice the tenure of a holder.

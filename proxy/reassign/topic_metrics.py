@@ -6,8 +6,6 @@ from typing import Final
 from proxy.metrics.replication import Family
 from proxy.topic_log.records import CAUSES, Problem
 
-__all__ = ["families"]
-
 _RECORDS: Final = ("applied", "removed", "skipped", "damaged", "unsigned", "replayed")
 _FORWARDED: Final = ("answered", "refused", "unanswered")
 

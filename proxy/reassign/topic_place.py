@@ -22,8 +22,6 @@ from proxy.topic_log.log import TopicLog
 from proxy.topic_log.signed import Seal
 from proxy.topic_log.thread import LoopThread
 
-__all__ = ["AnsweringMember", "TopicPlace"]
-
 
 class AnsweringMember(FleetMember, Protocol):
     """The fleet, whose holder answers other members."""

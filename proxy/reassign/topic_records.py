@@ -25,8 +25,6 @@ from proxy.reassign.entries import Record as JournalRecord
 from proxy.topic_log.records import Record
 from quotas.reassignment.step import TopicPartition
 
-__all__ = ["FENCE", "Found", "read_key", "read_value", "write_fence", "write_records"]
-
 FENCE: Final = b"fence"
 _TERM: Final = b"term"
 _MOVE: Final = b"move/"

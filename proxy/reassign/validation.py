@@ -14,12 +14,10 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
+from protocol.messages.reassignments import AlterRequest, Outcome, Target
 from proxy.reassign.cluster import ClusterState
 from proxy.reassign.entries import Entry, PendingRequest
 from quotas.reassignment.step import PartitionState, TopicPartition
-
-__all__ = ["Handling", "Verdict", "validate"]
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 INVALID_REPLICATION_FACTOR: Final = 38

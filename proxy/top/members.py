@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from commandline.printable import printable
+from commandline.amounts import printable
 from proxy.errors import SluiceError
 from proxy.top.page import MemberState, Page, merge
 from proxy.v1.documents import brokers, clients, status
@@ -19,8 +19,6 @@ from proxy.v1.fields import DocumentError
 from proxy.v1.members import merge_verdicts, read_verdict
 from proxy.v1.missing import lacks, missing_workers
 from proxy.v1.verdict import verdict
-
-__all__ = ["SECONDS_MAX", "Members", "Read", "ReadAll"]
 
 SECONDS_MAX: Final = 6.0  # for all members together
 Document = Mapping[str, Any]

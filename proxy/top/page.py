@@ -4,13 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commandline.amounts import count
-from commandline.printable import printable
+from commandline.amounts import count, printable
 from proxy.v1.documents import Broker, ClientList, Status
 from proxy.v1.merging import merge_brokers, merge_clients, one_budget
 from proxy.v1.missing import lacks
-
-__all__ = ["WINDOWS", "MemberState", "Page", "heading", "merge", "warnings"]
 
 WINDOWS: Final = {10: "10 s", 60: "minute", 900: "15 min"}
 _PROBLEM_CHARACTERS_MAX: Final = 200

@@ -8,8 +8,6 @@ from proxy.top.page import Page
 from proxy.v1.cause import amount_of, cause, heaviest, is_over, trouble
 from proxy.v1.documents import Client, Quota, waited
 
-__all__ = ["COLUMNS", "Chosen", "Row", "choose", "limit_text", "rows"]
-
 
 class Row(NamedTuple):
     """One client.

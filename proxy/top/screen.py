@@ -17,13 +17,11 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from commandline.exit_codes import INTERRUPTED, TERMINATED
-from commandline.printable import printable
+from commandline.amounts import printable
+from commandline.program import INTERRUPTED, TERMINATED
 from proxy.top.page import WINDOWS, Page, heading, warnings
 from proxy.top.rows import COLUMNS, Row, choose, rows
 from proxy.top.table import HEADS, cells
-
-__all__ = ["ROWS_SHOWN", "Live", "Verdict"]
 
 ROWS_SHOWN: Final = 500  # of the sorted; a filter finds the others
 _FILTER_CHARACTERS_MAX: Final = 200

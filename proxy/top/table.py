@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from commandline.printable import printable
+from commandline.amounts import printable
 from proxy.explain.parts import NAMES
 from proxy.top.page import Page, heading, warnings
 from proxy.top.rows import Chosen, Row, limit_text
-
-__all__ = ["HEADS", "cells", "document", "lines"]
 
 HEADS: Final = ("CLIENT", "USER", "WAITS", "WHY", "RATE OF LIMIT", "CONNECTIONS", "MEMBERS")
 _NAME_CHARACTERS_MAX: Final = 48

@@ -14,8 +14,6 @@ from typing import Final, TypeVar
 from kafka_client import ASKING_FAILS, Connection, Login, Request
 from proxy.errors import reason
 
-__all__ = ["Access", "Sasl"]
-
 T = TypeVar("T")
 
 _SECONDS_MAX: Final = 5.0  # of one request to one broker

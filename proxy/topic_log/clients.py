@@ -30,20 +30,6 @@ from proxy.topic_log.records import AppendError, Record
 from proxy.topic_log.signed import HEADER, MARK_BYTES
 from proxy.topic_log.topic import ProblemError
 
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "Reader",
-    "Writer",
-    "bounded",
-    "client_options",
-    "open_fenced_writer",
-    "open_reader",
-    "open_writer",
-    "problem_of",
-    "start_client",
-    "stop_client",
-]
-
 T = TypeVar("T")
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of one append

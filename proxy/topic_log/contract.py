@@ -4,8 +4,6 @@ from typing import Protocol
 
 from proxy.topic_log.records import Portion, Problem
 
-__all__ = ["Inbox", "ReadLog"]
-
 
 class Inbox(Protocol):
     """The portions that were read and not taken yet."""

@@ -18,8 +18,6 @@ from proxy.topic_log.records import AppendError, Problem, Record
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import ProblemError, TopicSpec, create, find, log_problem
 
-__all__ = ["EVENTS_MAX", "EventLog"]
-
 EVENTS_MAX: Final = 20_000
 _BATCH_BYTES_MAX: Final = (
     512 * 1024

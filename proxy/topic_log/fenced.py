@@ -16,8 +16,6 @@ from proxy.topic_log.records import AppendError, Problem, Record
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import ProblemError
 
-__all__ = ["FencedLog"]
-
 _CLOSED = "this process does not write to it any more"
 
 logger = logging.getLogger(__name__)

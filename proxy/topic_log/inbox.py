@@ -11,8 +11,6 @@ from typing import Final
 
 from proxy.topic_log.records import Portion
 
-__all__ = ["PORTIONS_MAX", "Inbox"]
-
 PORTIONS_MAX: Final = 4
 
 

@@ -31,8 +31,6 @@ from proxy.topic_log.records import AppendError, Portion, Problem, Record
 from proxy.topic_log.thread import LoopThread
 from proxy.topic_log.topic import ProblemError, TopicSpec, create, find, log_problem
 
-__all__ = ["TopicLog"]
-
 CHECK_SECONDS: Final = 5.0
 PAUSE_SECONDS_MIN: Final = 0.5
 PAUSE_SECONDS_MAX: Final = 5.0

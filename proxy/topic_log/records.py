@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["CAUSES", "AppendError", "Portion", "Problem", "Record"]
-
 # Why a log cannot be used: each is a label of a metric.
 CAUSES: Final = (
     "unreachable",  # no broker responds in time

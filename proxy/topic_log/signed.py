@@ -20,8 +20,6 @@ from typing import Final
 from proxy.signatures import SIGNATURE_BYTES, Signer
 from proxy.topic_log.records import Record
 
-__all__ = ["HEADER", "LATE_US", "MARK_BYTES", "TAKEN_OVER_MAX", "Seal", "Stamps"]
-
 HEADER: Final = "sluice-signature"
 LATE_US: Final = 300_000_000  # a writer may be so far behind the end of the topic: five minutes
 TAKEN_OVER_MAX: Final = 1_000_000_000  # stamps of records that were taken over unsigned are up to this

@@ -11,8 +11,6 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-__all__ = ["LoopThread"]
-
 T = TypeVar("T")
 
 _END_SECONDS_MAX: Final = 5.0

@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from kafka_client import Request, configs, log_topics
+from kafka_client import Request, metadata, topics
 from proxy.logs import event
 from proxy.topic_log.access import Access
 from proxy.topic_log.records import Problem
-
-__all__ = ["REPLICAS_WANTED", "Found", "ProblemError", "TopicSpec", "create", "find", "log_problem"]
 
 T = TypeVar("T")
 
@@ -81,7 +79,7 @@ async def find(access: Access, spec: TopicSpec) -> Found | None:
     Raises:
         ProblemError: it cannot be used, or no broker responds.
     """
-    seen = await _ask(access, log_topics.look(spec.name), lambda found: found.error_code != _UNKNOWN_TOPIC)
+    seen = await _ask(access, topics.look(spec.name), lambda found: found.error_code != _UNKNOWN_TOPIC)
     if seen.error_code == _UNKNOWN_TOPIC:
         return None
     if seen.error_code == _TOPIC_DENIED:
@@ -90,13 +88,13 @@ async def find(access: Access, spec: TopicSpec) -> Found | None:
         raise ProblemError("failed", f"{spec.name!r} is not a valid name of a topic")
     if seen.error_code not in (_OK, _LEADER_NOT_AVAILABLE):
         raise ProblemError("failed", f"topic {spec.name}: the broker responds with error {seen.error_code}")
-    if not _may(seen, log_topics.READ):
+    if not _may(seen, topics.READ):
         raise ProblemError("denied", _denied(spec, "Read"), seen.topic_id)
     if spec.one_partition and seen.partitions != 1:
         text = f"topic {spec.name} has {seen.partitions} partitions, and must have 1, or its records have no order"
         raise ProblemError("partitions", text, seen.topic_id)
     differences = await _check_configs(access, spec, seen.topic_id)
-    may_write = _may(seen, log_topics.WRITE)
+    may_write = _may(seen, topics.WRITE)
     write_problem = None if may_write else Problem("denied", _denied(spec, "Write"))
     return Found(seen.topic_id, write_problem, differences)
 
@@ -107,7 +105,7 @@ async def create(access: Access, spec: TopicSpec) -> None:
     Raises:
         ProblemError: the brokers refuse, or none responds.
     """
-    seen = await _ask(access, log_topics.look(spec.name), lambda _: True)
+    seen = await _ask(access, topics.look(spec.name), lambda _: True)
     replicas = max(1, min(REPLICAS_WANTED, seen.brokers))
     in_sync = _IN_SYNC_WANTED if replicas >= REPLICAS_WANTED else 1
     settings = {
@@ -115,7 +113,7 @@ async def create(access: Access, spec: TopicSpec) -> None:
         "min.insync.replicas": str(in_sync),
         **spec.configs,
     }
-    request = log_topics.create(spec.name, 1, replicas, settings)
+    request = topics.create(spec.name, 1, replicas, settings)
     code, message = await _ask(access, request, lambda found: found[0] != _NOT_CONTROLLER)
     if code == _EXISTS:
         return
@@ -129,7 +127,7 @@ async def create(access: Access, spec: TopicSpec) -> None:
 
 
 async def _check_configs(access: Access, spec: TopicSpec, topic_id: bytes) -> tuple[str, ...]:
-    request = configs.describe_topics([spec.name], [_CLEANUP_POLICY, *spec.configs])
+    request = metadata.describe_topics([spec.name], [_CLEANUP_POLICY, *spec.configs])
     differences: list[str] = []
     for described in await _ask(access, request, lambda _: True):
         if described.error_code in (_TOPIC_DENIED, _CLUSTER_DENIED):
@@ -152,7 +150,7 @@ async def _ask(access: Access, request: Request[T], satisfied: Callable[[T], boo
         raise ProblemError("unreachable", str(error)) from error
 
 
-def _may(seen: log_topics.TopicLook, operation: int) -> bool:
+def _may(seen: topics.TopicLook, operation: int) -> bool:
     return seen.operations is None or operation in seen.operations
 
 

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["CLIENTS_MAX", "LIST_BYTES_MAX", "MEMBERS_MAX", "RESPONSE_BYTES_MAX"]
-
 MEMBERS_MAX: Final = 64  # more in /v1/fleet are counted, and not asked
 CLIENTS_MAX: Final = 10_000  # of one member's list, and in the history
 LIST_BYTES_MAX: Final = 32 * 1024**2  # of /v1/clients: 10,000 rows are about 8 MB

@@ -11,18 +11,6 @@ from proxy.explain.amounts import amount
 from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE
 from proxy.v1.documents import Broker, Client, Quota, Rule, waited
 
-__all__ = [
-    "PART_NAMES",
-    "SLOW_MS",
-    "Cause",
-    "amount_of",
-    "cause",
-    "heaviest",
-    "is_over",
-    "limit_text",
-    "trouble",
-]
-
 WAITS_MIN: Final = 0.01
 _KINDS: Final = frozenset(("produce", "fetch", "topic", "request", "mutation", "connection", "replication"))
 _MOSTLY: Final = 0.5

@@ -7,8 +7,6 @@ from proxy.explain.wants import Demand
 from proxy.v1.documents import Broker, Rule, broker_of, rule_of, times_of
 from proxy.v1.fields import Fields
 
-__all__ = ["Connection", "Detail", "Neighbour", "Wait", "Wants", "detail"]
-
 CONNECTIONS_MAX: Final = 100
 NEIGHBOURS_MAX: Final = 20
 _WAITS_MAX: Final = 50

@@ -6,30 +6,6 @@ from proxy.explain.parts import HELD, IDLE, MUTED, NAMES
 from proxy.v1.bounds import CLIENTS_MAX, MEMBERS_MAX
 from proxy.v1.fields import Fields
 
-__all__ = [
-    "Broker",
-    "Client",
-    "ClientList",
-    "Event",
-    "EventList",
-    "Fleet",
-    "FleetMember",
-    "Quota",
-    "Rule",
-    "RuleRow",
-    "Status",
-    "broker_of",
-    "brokers",
-    "clients",
-    "events",
-    "fleet",
-    "rule_of",
-    "rules",
-    "status",
-    "times_of",
-    "waited",
-]
-
 QUOTAS_MAX: Final = 8  # of one client
 BROKERS_MAX: Final = 1000
 RULES_MAX: Final = 1000

@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["DocumentError", "Fields"]
-
 TEXT_CHARACTERS_MAX: Final = 40_000  # a client id has at most 32,767 bytes
 
 

@@ -21,8 +21,6 @@ from proxy.v1.merging import connection_order, merge_neighbours, merge_wants, me
 from proxy.v1.missing import missing_of_members
 from proxy.v1.verdict import verdict
 
-__all__ = ["MemberVerdict", "merge_verdicts", "read_verdict"]
-
 Document = Mapping[str, Any]
 
 _NAMED_MAX: Final = 5  # members in the sentence

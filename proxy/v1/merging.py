@@ -12,19 +12,6 @@ from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, merge_demands, wants
 from proxy.v1.detail import CONNECTIONS_MAX, NEIGHBOURS_MAX, Connection, Detail, Neighbour, Wants
 from proxy.v1.documents import Broker, Client, ClientList, Quota, RuleRow, waited
 
-__all__ = [
-    "connection_order",
-    "merge_brokers",
-    "merge_clients",
-    "merge_connections",
-    "merge_neighbours",
-    "merge_rules",
-    "merge_wants",
-    "merged_demands",
-    "one_budget",
-    "worst",
-]
-
 
 def one_budget(names: Sequence[str]) -> bool:
     """Whether members share their budgets.

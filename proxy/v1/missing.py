@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from proxy.v1.fields import Fields
 
-__all__ = ["lacks", "missing_of_members", "missing_workers"]
-
 _WORKERS_MAX: Final = 256
 _NAMED_MAX: Final = 4
 _PROBLEM_CHARACTERS_MAX: Final = 100

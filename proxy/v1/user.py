@@ -7,15 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from commandline.amounts import count
-from commandline.printable import printable
+from commandline.amounts import count, printable
 from proxy.explain.amounts import part_text
 from proxy.explain.parts import NAMES
 from proxy.v1.cause import WAITS_MIN, amount_of, cause, is_over, limit_text
 from proxy.v1.documents import Client, ClientList, Quota, waited
 from proxy.v1.merging import waiting_order
-
-__all__ = ["GUESSES_MAX", "Guess", "guesses", "user_document", "user_lines"]
 
 GUESSES_MAX: Final = 3
 _GUESSED_CHARACTERS_MAX: Final = 100  # the time for a comparison grows with the square of it

@@ -3,12 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from commandline.amounts import duration
-from commandline.printable import printable
+from commandline.amounts import duration, printable
 from proxy.explain.amounts import amount
 from proxy.explain.parts import NAMES
-
-__all__ = ["verdict"]
 
 Document = Mapping[str, Any]
 

@@ -11,8 +11,6 @@ from quotas.backtest.compiler import Ints, compiled, inlined
 from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE
 from quotas.limiters.flow import GRACE_MS
 
-__all__ = ["bytes_ahead", "enter", "index_after", "put", "record_passed", "remove", "sweep"]
-
 # A channel's flow, under either policy.
 EXPECTED: Final = 0
 ADMITTED: Final = 1

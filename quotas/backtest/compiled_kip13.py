@@ -17,8 +17,6 @@ from quotas.backtest.compiler import Ints, compiled, inlined
 from quotas.limiters.kip13 import FETCH_BYTES_MIN, FIRST_FETCH_BYTES
 from quotas.limiters.rate import NEVER_MS
 
-__all__ = ["MARK_FIELDS", "begin", "fetch", "fetch_max_bytes", "fetched", "produce"]
-
 STARTS: Final = 0
 LASTS: Final = 1
 SUMS: Final = 2

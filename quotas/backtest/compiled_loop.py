@@ -12,8 +12,6 @@ from quotas.backtest import compiled_schedule as schedule
 from quotas.backtest.compiler import Floats, Ints, Numbers, compiled, inlined, kept
 from quotas.backtest.recording import FETCH_BYTES_REQUESTED, RESPONSE_BYTES_MIN
 
-__all__ = ["CHANNEL_FIELDS", "OPTION_FIELDS", "OUT_FIELDS", "TRACE_FIELDS", "repeat"]
-
 # The results of each candidate.
 REQUESTS: Final = 0
 CALLS: Final = 1  # calls of the throttle: a held or emptied request needs more than one

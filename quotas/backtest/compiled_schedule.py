@@ -30,17 +30,6 @@ from quotas.limiters.under_way import (
     ROOM_USED_PERCENT,
 )
 
-__all__ = [
-    "CLOCK_FIELDS",
-    "MARK_FIELDS",
-    "begin",
-    "fetch",
-    "fetch_max_bytes",
-    "fetched",
-    "fetched_before",
-    "produce",
-]
-
 PAID_MS: Final = 0
 RATE: Final = 1
 RETURNED_MS: Final = 2

@@ -17,8 +17,6 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "Ints", "Numbers", "compiled", "inlined", "kept"]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int32]

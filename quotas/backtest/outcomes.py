@@ -14,10 +14,7 @@ import numpy as np
 from quotas.backtest import compiled_fair_queue, compiled_kip13, compiled_loop, compiled_schedule
 from quotas.backtest.compiler import Ints
 from quotas.backtest.recording import Recording
-from quotas.options import EngineOptions
-from quotas.throttles.mute import GROUP_MUTE_SHARE
-
-__all__ = ["Decided", "Outcome", "Outcomes", "backtest", "decisions"]
+from quotas.options import GROUP_MUTE_SHARE, EngineOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +80,7 @@ def backtest(
         start_s: the first second of the load.
         seconds: the number of seconds of the load.
 
-    >>> from quotas.backtest.runs import recording_of
+    >>> from quotas.backtest.recording import recording_of
     >>> second = np.arange(4) * 1_000_000
     >>> made = recording_of(connection=np.zeros(4, np.int64), at_us=second, sizes=np.full(4, 6_000_000),
     ...     service_us=np.zeros(4, np.int64), consumes=False)

@@ -15,11 +15,8 @@ from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.limiters.flow import MS_UNBOUNDED, Flow
 from quotas.limiters.under_way import FETCH_QUANTUM_MS
-from quotas.options import EngineOptions
+from quotas.options import EngineOptions, capped
 from quotas.throttles.bandwidth import Throttle
-from quotas.throttles.mute import capped
-
-__all__ = ["decisions_of_the_engine"]
 
 _HOLD_SECONDS_UNBOUNDED: Final = 1e9
 

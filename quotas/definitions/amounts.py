@@ -11,8 +11,6 @@ from typing import Final
 
 from quotas.errors import AmountError
 
-__all__ = ["UNITS", "parse_amount", "parse_whole", "write_bytes", "write_like"]
-
 UNITS: Final = {
     "": 1,
     "k": 1000,

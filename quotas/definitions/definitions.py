@@ -17,14 +17,69 @@ bucket of its own, since it is counted although it has no limit. Static settings
 `toml_file`, measuring in `rate` and `schedule`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from hashlib import blake2b
+from typing import Final, Literal, NamedTuple, get_args
 
-from quotas.definitions.digest import Digest
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
-from quotas.definitions.hints import hint
-from quotas.errors import DefinitionError
+from quotas.errors import DefinitionError, hint
+
+# ----------------------------------------------------------------------------------------------------
+# A digest of quotas, which is equal where quotas are: the members of a fleet compare it.
+#
+# It is the sum of a hash of each entity with its limits, so it costs two hashes to follow a change, whatever
+# the number
+# of entities, and does not depend on the order in which they were defined. It finds differences that happen,
+# not those
+# that are made on purpose.
+
+
+_BYTES: Final = 8
+_SPACE: Final = 1 << (8 * _BYTES)
+
+
+class Digest:
+    """The digest of quotas that change.
+
+    >>> one, other = Digest(), Digest()
+    >>> one.replace("-=:a", {}, {"producer_byte_rate": 5.0})
+    >>> one.replace("-=:b", {}, {"producer_byte_rate": 6.0})
+    >>> other.replace("-=:b", {}, {"producer_byte_rate": 6.0})
+    >>> str(one) == str(other)
+    False
+    >>> one.replace("-=:a", {"producer_byte_rate": 5.0}, {})
+    >>> str(one) == str(other)
+    True
+    """
+
+    __slots__ = ("_entries", "_static")
+
+    def __init__(self) -> None:
+        self._entries = 0
+        self._static = 0
+
+    def __str__(self) -> str:
+        return f"{(self._entries + self._static) % _SPACE:0{2 * _BYTES}x}"
+
+    def replace(self, code: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+        """Follow a change of an entity's limits; no limits: there is no entity."""
+        self._entries = (self._entries - _hash(code, before) + _hash(code, after)) % _SPACE
+
+    def set_static(self, rates: Iterable[tuple[str, str | None, float]]) -> None:
+        """Set the static settings: the key, the client id or None for the default, and the rate."""
+        self._static = (
+            sum(_hash(f"static {client_id!r}", {key: rate}) for key, client_id, rate in rates) % _SPACE
+        )
+
+
+def _hash(code: str, limits: Mapping[str, float]) -> int:
+    if not limits:
+        return 0
+    text = "\0".join((code, *(f"{key}={float(limits[key])!r}" for key in sorted(limits))))
+    # Names are any strings that a client may send.
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest())
+
 
 QuotaKey = Literal[
     "producer_byte_rate",
@@ -405,3 +460,70 @@ def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[st
             check_value(Entity(client_id=client_id), key, value, f"{side}_override.{client_id}")
             overrides[key, client_id] = float(value)
     return defaults, overrides
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which entity's limit applies to a client, and which others could have (Kafka's eight levels; kafka-quotas.md
+# §1.3).
+#
+# `Definitions.limit` is what traffic uses; this says why, for people.
+
+
+_STATIC: Final = {PRODUCER_BYTE_RATE: "producer", CONSUMER_BYTE_RATE: "consumer"}
+
+
+class Candidate(NamedTuple):
+    """One entity that could limit a client.
+
+    Args:
+        value: its limit; None if it has none for the key.
+        static: the setting of `[quotas]` that has the limit, "" if an entry has it.
+    """
+
+    entity: Entity
+    value: float | None
+    static: str = ""
+
+
+def candidates(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Candidate]:
+    """Yield all entities that could limit this client, the one with the highest precedence first.
+
+    >>> entries = {Entity("ann"): {"producer_byte_rate": 5}, Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
+    >>> found = candidates(Definitions(entries), "producer_byte_rate", "ann", "a")
+    >>> [(one.entity.user, one.entity.client_id, one.value) for one in found if one.value]
+    [('ann', None, 5.0), (None, <default>, 9.0)]
+    """
+    entities = [
+        Entity(user, client_id),
+        Entity(user, DEFAULT),
+        Entity(user),
+        Entity(DEFAULT, client_id),
+        Entity(DEFAULT, DEFAULT),
+        Entity(DEFAULT),
+    ]
+    if not user:
+        entities.clear()
+    own, default = Entity(client_id=client_id), Entity(client_id=DEFAULT)
+    for entity in (*entities, own):
+        yield Candidate(entity, definitions.values(entity).get(key))
+    name = _STATIC.get(key)
+    static = definitions.static
+    if name is not None:
+        overrides = static.producer_override if name == "producer" else static.consumer_override
+        if client_id in overrides:
+            yield Candidate(own, float(overrides[client_id]), f"{name}_override")
+    yield Candidate(default, definitions.values(default).get(key))
+    if name is not None:
+        value = static.producer_default if name == "producer" else static.consumer_default
+        if value is not None:
+            yield Candidate(default, float(value), f"{name}_default")
+
+
+def match(definitions: Definitions, key: str, user: str, client_id: str) -> Candidate | None:
+    """Return the entity whose limit applies; None without any.
+
+    >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
+    >>> match(Definitions(entries), "producer_byte_rate", "ann", "a").entity
+    Entity(user=None, client_id=<default>, ip=None, topic=None)
+    """
+    return next((one for one in candidates(definitions, key, user, client_id) if one.value is not None), None)

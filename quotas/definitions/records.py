@@ -21,20 +21,6 @@ from quotas.definitions.definitions import KEYS, check_entity, check_value
 from quotas.definitions.entities import DEFAULT, Entity, ip_name
 from quotas.errors import DefinitionError
 
-__all__ = [
-    "KEY_BYTES_MAX",
-    "VALUE_BYTES_MAX",
-    "VERSION",
-    "Author",
-    "RecordError",
-    "Setting",
-    "key_of",
-    "read_key",
-    "read_setting",
-    "read_value",
-    "value_of",
-]
-
 VERSION: Final = 1
 KEY_BYTES_MAX: Final = 128 * 1024  # two names of 32,767 bytes
 VALUE_BYTES_MAX: Final = 4 * 1024

@@ -20,8 +20,6 @@ from typing import Final
 from quotas.limiters.flow import Flow
 from quotas.limiters.rate import NEVER_MS
 
-__all__ = ["ARRIVAL_MS", "Announcements"]
-
 # A request of 1 MB takes 80 ms at 100 Mbit/s. A second charge costs an honest client only its place in the queue.
 ARRIVAL_MS: Final = 250
 _SUSPENSION_MS: Final = 4 * ARRIVAL_MS

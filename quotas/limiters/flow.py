@@ -8,9 +8,8 @@ policies.
 from typing import Final, Protocol
 
 from quotas.decisions import Decision
-from quotas.limiters.backlog import Backlog
 from quotas.limiters.lending import Lendable
-from quotas.limiters.virtual_time import BudgetTime, ConnectionTime
+from quotas.limiters.virtual_time import Backlog, BudgetTime, ConnectionTime
 from quotas.options import EngineOptions
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.

@@ -13,11 +13,8 @@ processes, which add up to at most 1, creates no credit.
 from collections.abc import Iterable
 from math import ceil
 
-from quotas.limiters.backlog import Backlog, PacedBacklog
 from quotas.limiters.flow import Flow
-from quotas.limiters.virtual_time import BudgetTime
-
-__all__ = ["VirtualSchedule"]
+from quotas.limiters.virtual_time import Backlog, BudgetTime, PacedBacklog
 
 
 class VirtualSchedule:

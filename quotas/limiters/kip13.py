@@ -18,10 +18,10 @@ from typing import Final
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
-from quotas.limiters.backlog import Backlog, SampledBacklog
 from quotas.limiters.flow import Counted, Flow
 from quotas.limiters.rate import NEVER_MS
 from quotas.limiters.sampled import SampledLimit
+from quotas.limiters.virtual_time import Backlog, SampledBacklog
 from quotas.options import EngineOptions
 
 # The estimate for an identity's first Fetch, before there is a response.

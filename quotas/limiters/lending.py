@@ -5,8 +5,6 @@ from typing import Final, Protocol
 from quotas.decisions import Decision
 from quotas.definitions.entities import BucketKey
 
-__all__ = ["ALL_BROKERS", "Budgets", "Lendable", "LimiterKey", "ThrottleSource"]
-
 ALL_BROKERS: Final = -1  # in place of a broker, where one budget is for all of them
 # Quota key, identity, broker.
 LimiterKey = tuple[str, BucketKey, int]

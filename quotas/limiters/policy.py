@@ -12,8 +12,6 @@ from quotas.limiters.lending import LimiterKey, ThrottleSource
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 
-__all__ = ["Rules", "limiter_in_force"]
-
 
 class Rules(ThrottleSource, Protocol):
     """The engine's options and version, as far as a limiter needs them."""

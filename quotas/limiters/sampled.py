@@ -14,8 +14,6 @@ from quotas.limiters.lending import LimiterKey
 from quotas.limiters.rate import SampledRate
 from quotas.limiters.virtual_time import BudgetTime
 
-__all__ = ["SampledLimit"]
-
 # Per second, in the limit's unit. Less would overflow the arithmetic.
 _LIMIT_MIN: Final = 1e-6
 

@@ -16,8 +16,6 @@ from typing import Final
 
 from quotas.limiters.flow import GRACE_MS, Flow
 
-__all__ = ["FetchesUnderWay"]
-
 # A forwarded Fetch may ask for its share of this much time of the rate.
 FETCH_QUANTUM_MS: Final = 500
 # An idle channel's Fetch may ask for this much time of the rate, at most the default of max.partition.fetch.bytes.

@@ -8,9 +8,8 @@
 Steps are submitted and watched by `proxy.reassign`.
 """
 
-from quotas.reassignment.batch import Batch, BatchLimits, next_batch
+from quotas.reassignment.batch import Batch, BatchLimits, Plan, next_batch, plan_moves
 from quotas.reassignment.estimate import Estimate
-from quotas.reassignment.plan import Plan, plan_moves
 from quotas.reassignment.step import Move, PartitionState, Step, next_step
 
 __all__ = [

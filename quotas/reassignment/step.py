@@ -27,17 +27,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-__all__ = [
-    "NO_BROKERS",
-    "Finished",
-    "Move",
-    "PartitionState",
-    "Step",
-    "TopicPartition",
-    "Waiting",
-    "next_step",
-]
-
 TopicPartition = tuple[str, int]
 NO_BROKERS: Final[frozenset[int]] = frozenset()
 

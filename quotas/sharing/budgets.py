@@ -20,8 +20,6 @@ from quotas.limiters.lending import Lendable, LimiterKey
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 
-__all__ = ["Budgets", "budget_key"]
-
 # A connection counts as waiting for this time after the end of its mute or hold: it comes back a round trip later.
 WAITING_MS: Final = 1000
 # A key without a connection that waits keeps its name for this time.

@@ -15,18 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-__all__ = [
-    "DEFAULT_KEY",
-    "GONE_MS",
-    "KEYS_MAX",
-    "LIVE_MS",
-    "Grants",
-    "LeaseTerms",
-    "LesseeId",
-    "Report",
-    "Wish",
-]
-
 DEFAULT_KEY: Final = ""
 # A worker uses its shares for so long after it has last seen that its control process runs (`Lessee.live`).
 LIVE_MS: Final = 500

@@ -22,8 +22,6 @@ from typing import Final
 
 from quotas.sharing.lease_values import DEFAULT_KEY, LIVE_MS, Grants, LeaseTerms, LesseeId, Report, Wish
 
-__all__ = ["Lessee"]
-
 GAP_MS_MIN: Final = 20  # between two reports
 _SENT_MAX: Final = 64  # reports whose time is remembered
 

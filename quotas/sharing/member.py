@@ -11,8 +11,6 @@ from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeI
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 
-__all__ = ["Member"]
-
 
 class Member:
     """One member's shares, and those of its workers.

@@ -22,8 +22,8 @@ The engine makes them and replaces their limits when definitions change.
 from quotas.throttles.bandwidth import Throttle
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.connections import ConnectionRates
+from quotas.throttles.figures import QuotaView
 from quotas.throttles.mutation import MutationThrottle
-from quotas.throttles.quota_view import QuotaView
 from quotas.throttles.request import RequestThrottle
 
 __all__ = ["ClientQuota", "ConnectionRates", "MutationThrottle", "QuotaView", "RequestThrottle", "Throttle"]

@@ -14,8 +14,8 @@ from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ThrottleSource
 from quotas.limiters.virtual_time import TOLD_MS_MAX
+from quotas.throttles.figures import WindowedCounters
 from quotas.throttles.prediction import predict
-from quotas.throttles.windowed import WindowedCounters
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
 FETCH: Final = CONSUMER_BYTE_RATE

@@ -5,12 +5,8 @@ these objects, and removes them when they are idle.
 """
 
 from quotas.throttles.bandwidth import Throttle
-from quotas.throttles.mutation import MutationThrottle
-from quotas.throttles.mutation_quotas import MutationQuotas
-from quotas.throttles.request import RequestThrottle
-from quotas.throttles.request_quotas import RequestQuotas
-
-__all__ = ["ClientQuota"]
+from quotas.throttles.mutation import MutationQuotas, MutationThrottle
+from quotas.throttles.request import RequestQuotas, RequestThrottle
 
 
 class ClientQuota:

@@ -11,8 +11,6 @@ from quotas.definitions.definitions import (
     REQUEST_PERCENTAGE,
 )
 
-__all__ = ["CONNECTION", "KINDS", "TOPIC"]
-
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         PRODUCER_BYTE_RATE: "produce",

@@ -18,9 +18,7 @@ from typing import Final, Protocol
 
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.virtual_time import BudgetTime, ConnectionTime
-from quotas.throttles.counters import ThrottleCounters
-
-__all__ = ["predict", "predict_afterwards"]
+from quotas.throttles.figures import ThrottleCounters
 
 # Old windows expire one by one while a Fetch waits, so its wait is computed again, at most this many times.
 _LOOKS_MAX: Final = 4

@@ -30,11 +30,9 @@ from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ALL_BROKERS, LimiterKey
 from quotas.limiters.policy import Rules, limiter_in_force
 from quotas.limiters.virtual_time import ConnectionTime
-from quotas.throttles.counters import ThrottleCounters
+from quotas.throttles.figures import ThrottleCounters
 from quotas.throttles.prediction import predict_afterwards
 from quotas.throttles.topic_names import TopicNames
-
-__all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
 
 OTHER: Final = "<other>"  # not a valid topic name: "<" is not allowed
 TOPICS_MAX: Final = 20_000

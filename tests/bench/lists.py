@@ -22,7 +22,8 @@ from proxy.process.watching import Watching
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.cluster import HOST, free_ports
 
 CLIENTS: Final = 10_000

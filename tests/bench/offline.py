@@ -23,8 +23,7 @@ import numpy as np
 
 from offline.synthetic import fleet, write_capture
 from quotas.backtest.outcomes import backtest
-from quotas.backtest.recording import Recording
-from quotas.backtest.runs import recording_of
+from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
 from tests.bench import machine, report
 from tests.bench.results import Bar, Outcome, Table

@@ -28,7 +28,8 @@ from proxy.channel import Question, SharedResponse
 from proxy.config import QuotaSettings
 from proxy.quota_api import FileStore, QuotaService
 from proxy.stats import Stats
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support.quota_frames import alter_request, describe_request
 
 _ROUNDS: Final = 5

@@ -18,10 +18,15 @@ from proxy.channel import (
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
-from quotas.options import UnknownUsers
-from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.engine import Engine
+from quotas.options import EngineOptions, UnknownUsers
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from tests.fuzz.draw import Draw
 from tests.support.frames import topic_id
 from tests.support.playbook import gateway_address

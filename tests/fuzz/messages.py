@@ -10,28 +10,35 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from kafka_client import Request, configs, replicas, topics
+from kafka_client import Request, topics
+from kafka_client import metadata as configs
 from kafka_client import metadata as own_metadata
+from kafka_client import metadata as replicas
 from kafka_client import quotas as own_quotas
-from offline.replay import recorded_frames
-from offline.replay import responses as replay_responses
+from offline.replay import frames
+from offline.replay import messages as replay_responses
 from protocol import api, header, throttle
 from protocol.errors import WireError
 from protocol.messages import (
-    alter_reassignments,
+    addresses,
     api_versions,
     client_quotas,
-    describe_cluster,
     fetch,
-    find_coordinator,
     groups,
     metadata,
-    metadata_topics,
     produce,
     reassignments,
     sasl,
-    topic_mutation_responses,
     topic_mutations,
+)
+from protocol.messages import (
+    metadata as metadata_topics,
+)
+from protocol.messages import (
+    reassignments as alter_reassignments,
+)
+from protocol.messages import (
+    topic_mutations as topic_mutation_responses,
 )
 from proxy.worker import AT_ONCE_BYTES_MAX
 from tests.fuzz.draw import Draw, stretched
@@ -82,14 +89,12 @@ def _sasl(frame: bytes, version: int) -> object:
 
 def _asked_again(frame: bytes, version: int) -> object:
     key = version % 95
-    return recorded_frames.resendable(frame, key, version // 95, 7)
+    return frames.resendable(frame, key, version // 95, 7)
 
 
 def _freed(frame: bytes, _version: int) -> object:
-    found = recorded_frames.read_produce(frame)
-    return (
-        None if found is None else [recorded_frames.without_producer(records) for _, records in found.records]
-    )
+    found = frames.read_produce(frame)
+    return None if found is None else [frames.without_producer(records) for _, records in found.records]
 
 
 def _replayed(frame: bytes, version: int) -> object:
@@ -104,8 +109,14 @@ def _own(request: Request[Any]) -> Reader:
 # Only appended to: an input of the corpus names its reader by the place.
 READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("api_versions.rewrite", api_versions.rewrite),
-    ("describe_cluster.rewrite", lambda frame, v: describe_cluster.rewrite(frame, v, gateway_address)),
-    ("find_coordinator.rewrite", lambda frame, v: find_coordinator.rewrite(frame, v, gateway_address)),
+    (
+        "describe_cluster.rewrite",
+        lambda frame, v: addresses.rewrite_describe_cluster(frame, v, gateway_address),
+    ),
+    (
+        "find_coordinator.rewrite",
+        lambda frame, v: addresses.rewrite_find_coordinator(frame, v, gateway_address),
+    ),
     (
         "metadata.rewrite_head",
         lambda frame, v: metadata.rewrite_head(frame, v, gateway_address),
@@ -126,10 +137,13 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("replica_sizes.read_log_dirs", _own(replicas.replica_sizes())),
     ("describe_configs.read_answer", _own(configs.describe_topics([], []))),
     ("elect_leaders.read_answer", _own(replicas.elect_preferred([], 1))),
-    ("alter_reassignments.read_request", lambda frame, v: alter_reassignments.read_request(frame, _BODY, v)),
-    ("alter_reassignments.read_response", alter_reassignments.read_response),
-    ("reassignments.read_request", lambda frame, _: reassignments.read_request(frame, _BODY)),
-    ("reassignments.read_response", lambda frame, _: reassignments.read_response(frame)),
+    (
+        "alter_reassignments.read_request",
+        lambda frame, v: alter_reassignments.read_alter_request(frame, _BODY, v),
+    ),
+    ("alter_reassignments.read_response", alter_reassignments.read_alter_response),
+    ("reassignments.read_request", lambda frame, _: reassignments.read_list_request(frame, _BODY)),
+    ("reassignments.read_response", lambda frame, _: reassignments.read_list_response(frame)),
     ("reassignments.read_batch", lambda frame, _: reassignments.read_batch(frame)),
     (
         "client_quotas.read_describe",

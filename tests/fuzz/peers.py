@@ -4,17 +4,16 @@ from contextlib import suppress
 from typing import Final
 
 from kafka_client import LoginError
-from kafka_client.sasl import Exchange
+from kafka_client.connection import Exchange
 from protocol.errors import WireError
-from protocol.messages import client_quotas, sasl_tokens
+from protocol.messages import client_quotas, sasl
 from proxy.admin import http
 from proxy.net import proxy_header
 from proxy.principals.certificate import CertificateError, expires_at, subject
 from proxy.principals.mapping import MappingRules, NoMatchingRuleError, RuleError
-from quotas.definitions.alterations import alter
+from quotas.definitions.alterations import FilterError, alter, filter_of, matching
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
-from quotas.definitions.filters import FilterError, filter_of, matching
 from quotas.definitions.toml_file import parse, render
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
@@ -49,12 +48,12 @@ def tokens(data: bytes) -> None:
     buf, end = bytearray(b"\0" + token + b"\0"), 1 + len(token)
     found: str | None = None
     if kind % 4 == 0:
-        found = timed("PLAIN", sasl_tokens.plain_name, buf, 1, end)
+        found = timed("PLAIN", sasl.plain_name, buf, 1, end)
     elif kind % 4 == 1:
-        found = timed("SCRAM", sasl_tokens.scram_name, buf, 1, end)
+        found = timed("SCRAM", sasl.scram_name, buf, 1, end)
     elif kind % 4 == 2:
         claim = _COMMAND_CLAIMS[kind // 4 % 3]
-        found = timed("OAUTHBEARER", sasl_tokens.bearer_name, buf, 1, end, claim)
+        found = timed("OAUTHBEARER", sasl.bearer_name, buf, 1, end, claim)
     else:
         _scram_of_broker(token)
     if found is not None:

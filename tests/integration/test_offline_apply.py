@@ -6,7 +6,7 @@ import time
 import pytest
 
 from offline.errors import ApplyError
-from offline.quota_api import QuotaApi
+from offline.jobs.apply import QuotaApi
 from quotas.definitions.alterations import entity_of_parts, parts_of
 from quotas.definitions.entities import Entity
 from tests.cluster import HOST, Cluster, free_ports

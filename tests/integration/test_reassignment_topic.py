@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # theirs
 
-from protocol.messages.alter_reassignments import AlterRequest
+from protocol.messages.reassignments import AlterRequest
 from proxy.cli import main
 from tests.cluster import ports
 from tests.support.proxy_process import SluiceProcess

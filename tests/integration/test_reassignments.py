@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.api import LIST_PARTITION_REASSIGNMENTS
 from protocol.messages import reassignments
-from protocol.messages.alter_reassignments import AlterRequest, Outcome
+from protocol.messages.reassignments import AlterRequest, Outcome
 from proxy.cli import main
 from tests.support.proxy_process import SluiceProcess
 from tests.support.reassignment_rig import SASL, ReassignmentRig
@@ -139,7 +140,7 @@ def test_version_1_of_the_list_has_the_batch(
     assert [outcome for _, outcome in answer.partitions] == [Outcome()]
 
     def stepping() -> dict[tuple[str, int], reassignments.Stepping]:
-        key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
+        key, version = LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
         found, batch = reassignments.read_batch(
             rig.asked(front.bootstrap, key, version, reassignments.EVERYTHING)
         )

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer
 
 from offline.replay.__main__ import parser
 from offline.replay.command import main
-from offline.replay.payload import BATCH_BYTES_MIN
+from offline.replay.messages import BATCH_BYTES_MIN
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA, PRODUCE
 from tests.cluster import HOST, Cluster, free_port
 from tests.cluster.sasl import SASL

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from commandline.exit_codes import INTERRUPTED
+from commandline.program import INTERRUPTED
 from offline.replay.__main__ import parser
 from offline.replay.command import main as replay
 from tests.bench import machine, report

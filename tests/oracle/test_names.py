@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from protocol.messages.sasl_tokens import DELEGATION_TOKEN, bearer_name, plain_name, scram_name
+from protocol.messages.sasl import DELEGATION_TOKEN, bearer_name, plain_name, scram_name
 from tests.oracle.judge import Judge
 
 KEY: Final = b"a key of at least 256 bits, as RFC 7518 wants it for HS256"

@@ -12,17 +12,7 @@ import pytest
 
 from protocol import api, header, throttle
 from protocol.api import DESCRIBE_CONFIGS
-from protocol.messages import (
-    api_versions,
-    broker_configs,
-    describe_cluster,
-    describe_quorum,
-    fetch,
-    find_coordinator,
-    groups,
-    metadata,
-    produce,
-)
+from protocol.messages import addresses, api_versions, fetch, groups, metadata, produce
 from protocol.walks import share
 from protocol.walks.fetch import FetchWalk
 from protocol.walks.share import ShareWalk
@@ -161,7 +151,7 @@ def _metadata(frame: bytes, version: int) -> bytes:
 
 REWRITERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     api.METADATA: _metadata,
-    api.DESCRIBE_CLUSTER: lambda frame, version: describe_cluster.rewrite(frame, version, hide_odd),
+    api.DESCRIBE_CLUSTER: lambda frame, version: addresses.rewrite_describe_cluster(frame, version, hide_odd),
     api.PRODUCE: lambda frame, version: produce.rewrite_response(frame, version, hide_odd, 0),
 }
 
@@ -189,7 +179,7 @@ def _with_brokers(frame: bytes) -> bytes:
 def test_coordinators_can_be_read_by_kafka(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(api.FIND_COORDINATOR, version, seed)
-        rewritten = find_coordinator.rewrite(frame, version, hide_odd)
+        rewritten = addresses.rewrite_find_coordinator(frame, version, hide_odd)
         if version < 4:
             node_id = judge.number("response", api.FIND_COORDINATOR, version, "nodeId", frame)
             error = judge.number("response", api.FIND_COORDINATOR, version, "errorCode", frame)
@@ -241,12 +231,12 @@ def _versions(judge: Judge, api_key: int) -> list[int]:
 def test_configs_without_addresses_stay_as_kafka_wrote_them(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(DESCRIBE_CONFIGS, version, seed)
-        assert broker_configs.without_addresses(frame, version) == frame
+        assert addresses.configs_without_addresses(frame, version) == frame
 
 
 def test_voters_that_lost_their_listeners_can_be_read_by_kafka(judge: Judge) -> None:
     for seed in SEEDS:
         frame = judge.response(api.DESCRIBE_QUORUM, 2, seed)
-        without = describe_quorum.without_addresses(frame, 2)
+        without = addresses.quorum_without_addresses(frame, 2)
         judge.number("response", api.DESCRIBE_QUORUM, 2, "errorCode", without)
-        assert describe_quorum.without_addresses(without, 2) == without
+        assert addresses.quorum_without_addresses(without, 2) == without

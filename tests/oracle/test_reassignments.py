@@ -2,35 +2,37 @@
 
 import pytest
 
-from protocol.messages import alter_reassignments, reassignments
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from protocol.messages import reassignments
+from protocol.messages import reassignments as alter_reassignments
 from tests.oracle.judge import Judge
 
 SEEDS = range(8)
-ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
-LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
+ALTER = ALTER_PARTITION_REASSIGNMENTS
+LIST = LIST_PARTITION_REASSIGNMENTS
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_alter_request_is_written_as_kafka_does(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame, body = judge.request(ALTER, version, seed)
-        asked = alter_reassignments.read_request(frame, body, version)
+        asked = alter_reassignments.read_alter_request(frame, body, version)
         assert asked.timeout_ms == judge.number("request", ALTER, version, "timeoutMs", frame)
         ours = alter_reassignments.request_body(asked, version)
         whole = frame[:body] + ours
         whole = (len(whole) - 4).to_bytes(4, "big") + whole[4:]
         again = judge.frame("set", "request", ALTER, version, "timeoutMs", asked.timeout_ms, whole)
         assert again == whole
-        assert alter_reassignments.read_request(whole, body, version) == asked
+        assert alter_reassignments.read_alter_request(whole, body, version) == asked
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_alter_answer_is_written_as_kafka_does(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(ALTER, version, seed)
-        answer = alter_reassignments.read_response(frame, version)
+        answer = alter_reassignments.read_alter_response(frame, version)
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        ours = alter_reassignments.write_response(answer, version, correlation_id)
+        ours = alter_reassignments.write_alter_response(answer, version, correlation_id)
         told = answer.throttle_time_ms
         assert judge.frame("set", "response", ALTER, version, "throttleTimeMs", told, ours) == ours
 
@@ -38,10 +40,10 @@ def test_alter_answer_is_written_as_kafka_does(judge: Judge, version: int) -> No
 def test_list_answer_is_written_as_kafka_does(judge: Judge) -> None:
     for seed in SEEDS:
         frame = judge.response(LIST, 0, seed)
-        found = reassignments.read_response(frame)
+        found = reassignments.read_list_response(frame)
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        ours = reassignments.write_response(found, correlation_id)
+        ours = reassignments.write_list_response(found, correlation_id)
         told = found.throttle_time_ms
         assert judge.frame("set", "response", LIST, 0, "throttleTimeMs", told, ours) == ours
         asked, body = judge.request(LIST, 0, seed)
-        reassignments.read_request(asked, body)
+        reassignments.read_list_request(asked, body)

@@ -3,8 +3,8 @@
 import pytest
 
 from protocol import api
-from protocol.messages import metadata_topics
-from protocol.messages import topic_mutation_responses as answers
+from protocol.messages import metadata
+from protocol.messages import topic_mutations as answers
 from protocol.messages import topic_mutations as requests
 from tests.oracle.judge import Judge
 
@@ -54,15 +54,15 @@ def test_answers_made_here_are_kafkas(judge: Judge, api_key: int, version: int) 
 def test_topics_of_metadata_are_read_to_their_end(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(api.METADATA, version, seed)
-        assert all(topic.partitions >= 0 for topic in metadata_topics.read_topics(frame, version))
+        assert all(topic.partitions >= 0 for topic in metadata.read_topics(frame, version))
         asked, body = judge.request(api.METADATA, version, seed)
-        metadata_topics.read_request(asked, body, version)
+        metadata.read_request(asked, body, version)
 
 
 def test_questions_for_sizes_are_kafkas(judge: Judge) -> None:
     for version, question in (
-        (metadata_topics.BY_NAME_VERSION, metadata_topics.request_by_name(["a", "topic"], 7, b"c")),
-        (metadata_topics.BY_ID_VERSION, metadata_topics.request_by_id([bytes(range(16))], 7, b"c")),
+        (metadata.BY_NAME_VERSION, metadata.request_by_name(["a", "topic"], 7, b"c")),
+        (metadata.BY_ID_VERSION, metadata.request_by_id([bytes(range(16))], 7, b"c")),
     ):
         assert (
             judge.ask("get", "request", api.METADATA, version, "allowAutoTopicCreation", question) == "false"

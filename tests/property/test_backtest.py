@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quotas.backtest.outcomes import backtest, decisions
-from quotas.backtest.recording import Recording
+from quotas.backtest.recording import Recording, recording_of
 from quotas.backtest.reference import decisions_of_the_engine
-from quotas.backtest.runs import recording_of
 from quotas.options import EngineOptions
 
 SETTINGS = settings(max_examples=60, deadline=None)

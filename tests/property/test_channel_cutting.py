@@ -18,8 +18,8 @@ from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, complete
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
-from quotas.options import Mode, Policy
+from quotas.engine import Engine
+from quotas.options import EngineOptions, Mode, Policy
 from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import engine_of, gateway_address, stats_of

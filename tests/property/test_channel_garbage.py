@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import WireError
 from proxy.channel import PeerError
-from quotas.engine import EngineOptions
-from quotas.options import Policy
+from quotas.options import EngineOptions, Policy
 from tests.property.test_channel_cutting import PIECES, broker, relayed, requests
 from tests.support.memory_shell import MemoryShell
 

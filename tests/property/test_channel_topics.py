@@ -13,7 +13,8 @@ from proxy.channel import Channel, ChannelSettings
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support.frames import answer, fetch, fetched_from, heartbeat, produce_answer, produce_to, topic_id
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import engine_of, gateway_address

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_client import Request, configs, metadata, replicas, topics
+from kafka_client import Request, metadata, topics
+from kafka_client import metadata as configs
+from kafka_client import metadata as replicas
 from protocol.api import ELECT_LEADERS, METADATA
 from protocol.errors import WireError
 from tests.support.own_requests import frame_of

@@ -18,7 +18,7 @@ from protocol.api import (
     PRODUCE,
     flexible,
 )
-from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata, produce
+from protocol.messages import addresses, api_versions, metadata, produce
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, hide_odd, messages, versions
 
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -90,11 +90,11 @@ def test_find_coordinator_has_our_addresses(version: int, data: st.DataObject) -
         if answer.error_code and answer.node_id < 0:
             continue
         if answer.node_id % 2:
-            answer.error_code = answer.error_code or find_coordinator.COORDINATOR_NOT_AVAILABLE
+            answer.error_code = answer.error_code or addresses.COORDINATOR_NOT_AVAILABLE
             answer.node_id, answer.host, answer.port = -1, "", -1
         else:
             _moved(answer)
-    assert find_coordinator.rewrite(frame, version, hide_odd) == framed(message)
+    assert addresses.rewrite_find_coordinator(frame, version, hide_odd) == framed(message)
 
 
 @pytest.mark.parametrize("version", version_of(DESCRIBE_CLUSTER))
@@ -106,7 +106,7 @@ def test_describe_cluster_has_our_addresses(version: int, data: st.DataObject, e
     message = decoded(cls, version, frame)
     brokers = message.brokers if version < 1 or endpoint_type == 1 else []
     message.brokers = [_moved(broker, "broker_id") for broker in brokers if broker.broker_id % 2 == 0]
-    assert describe_cluster.rewrite(frame, version, hide_odd) == framed(message)
+    assert addresses.rewrite_describe_cluster(frame, version, hide_odd) == framed(message)
 
 
 @pytest.mark.parametrize("version", version_of(API_VERSIONS))

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from protocol import header, throttle
 from protocol.api import MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import WireError
-from protocol.messages import (
-    api_versions,
-    describe_cluster,
-    fetch,
-    find_coordinator,
-    groups,
-    metadata,
-    produce,
-)
+from protocol.messages import addresses, api_versions, fetch, groups, metadata, produce
 from protocol.messages.fetch_session import SessionTable
 from protocol.walks.fetch import FetchWalk
 from protocol.walks.share import ShareWalk
@@ -48,8 +40,8 @@ def session(noise: bytes, version: int) -> Any:
 # Each takes noise and a version it may be asked for.
 READERS: dict[str, tuple[int, Callable[[bytes, int], Any]]] = {
     "api_versions": (5, lambda n, v: api_versions.rewrite(framed(n), v)),
-    "describe_cluster": (2, lambda n, v: describe_cluster.rewrite(framed(n), v, hide_odd)),
-    "find_coordinator": (6, lambda n, v: find_coordinator.rewrite(framed(n), v, hide_odd)),
+    "describe_cluster": (2, lambda n, v: addresses.rewrite_describe_cluster(framed(n), v, hide_odd)),
+    "find_coordinator": (6, lambda n, v: addresses.rewrite_find_coordinator(framed(n), v, hide_odd)),
     "metadata": (13, lambda n, v: metadata.rewrite_head(framed(n), v, hide_odd)),
     "metadata_prefix": (13, lambda n, v: metadata.rewrite_head(n, v, hide_odd)),
     "produce": (13, lambda n, v: produce.rewrite_response(framed(n), v, hide_odd, 5)),

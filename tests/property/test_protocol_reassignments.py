@@ -6,16 +6,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
-from protocol.messages import alter_reassignments, reassignments
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
-from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
+from protocol.messages import reassignments
+from protocol.messages import reassignments as alter_reassignments
+from protocol.messages.reassignments import (
+    AlterRequest,
+    AlterResponse,
+    Ongoing,
+    Outcome,
+    Reassignments,
+    Stepping,
+)
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, body_of, decoded, framed, messages
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 VERSIONS = pytest.mark.parametrize("version", [0, 1])
-ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
-LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
+ALTER = ALTER_PARTITION_REASSIGNMENTS
+LIST = LIST_PARTITION_REASSIGNMENTS
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 BROKERS = st.lists(INT32, max_size=4).map(tuple)
@@ -44,15 +52,15 @@ def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject
     message = data.draw(messages(REQUESTS[ALTER], version))
     frame = framed(message)
     start = body_of(frame, ALTER, version)
-    found = alter_reassignments.read_request(frame, start, version)
+    found = alter_reassignments.read_alter_request(frame, start, version)
     assert alter_reassignments.read_head(frame, start, version) == found._replace(wanted=())
     assert found.timeout_ms == message.timeout_ms
     assert found.wanted == targets(message)
     for end in range(start, len(frame)):
         with pytest.raises(WireError):
-            alter_reassignments.read_request(frame[:end], start, version)
+            alter_reassignments.read_alter_request(frame[:end], start, version)
     with pytest.raises(WireError):
-        alter_reassignments.read_request(frame + b"\0", start, version)
+        alter_reassignments.read_alter_request(frame + b"\0", start, version)
 
 
 @VERSIONS
@@ -68,7 +76,7 @@ def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: Al
         message = decoded(REQUESTS[ALTER], version, frame)
         assert message.timeout_ms == asked.timeout_ms
         assert targets(message) == asked.wanted
-    again = alter_reassignments.read_request(frame, body_of(frame, ALTER, version), version)
+    again = alter_reassignments.read_alter_request(frame, body_of(frame, ALTER, version), version)
     allowed = asked.allow_factor_change or version == 0
     assert again == asked._replace(allow_factor_change=allowed)
 
@@ -81,7 +89,7 @@ def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: Al
     )
 )
 def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: AlterResponse) -> None:
-    frame = alter_reassignments.write_response(answer, version, 7)
+    frame = alter_reassignments.write_alter_response(answer, version, 7)
     if known(ALTER, version):
         message = decoded(RESPONSES[ALTER], version, frame)
         assert (message.error_code, message.error_message) == answer.outcome
@@ -90,12 +98,12 @@ def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: Al
             for topic in message.responses
             for one in topic.partitions
         ]
-    again = alter_reassignments.read_response(frame, version)
+    again = alter_reassignments.read_alter_response(frame, version)
     allowed = answer.allow_factor_change or version == 0
     assert again == answer._replace(allow_factor_change=allowed)
     for end in range(len(frame)):
         with pytest.raises(WireError):
-            alter_reassignments.read_response(frame[:end], version)
+            alter_reassignments.read_alter_response(frame[:end], version)
 
 
 @FEW
@@ -107,10 +115,10 @@ def test_list_request_of_kafka_python_is_read(data: st.DataObject) -> None:
     expected = None
     if message.topics is not None:
         expected = {(one.name, index) for one in message.topics for index in one.partition_indexes}
-    assert reassignments.read_request(frame, start).partitions == expected
+    assert reassignments.read_list_request(frame, start).partitions == expected
     for end in range(start, len(frame)):
         with pytest.raises(WireError):
-            reassignments.read_request(frame[:end], start)
+            reassignments.read_list_request(frame[:end], start)
 
 
 FOUND = st.builds(
@@ -125,7 +133,7 @@ FOUND = st.builds(
 @FEW
 @given(found=FOUND)
 def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> None:
-    frame = reassignments.write_response(found, 7)
+    frame = reassignments.write_list_response(found, 7)
     message = decoded(RESPONSES[LIST], 0, frame)
     assert (message.error_code, message.error_message) == (found.error_code, found.error_message)
     assert found.ongoing == {
@@ -137,10 +145,10 @@ def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> 
         for topic in message.topics
         for one in topic.partitions
     }
-    assert reassignments.read_response(frame) == found
+    assert reassignments.read_list_response(frame) == found
     for end in range(len(frame)):
         with pytest.raises(WireError):
-            reassignments.read_response(frame[:end])
+            reassignments.read_list_response(frame[:end])
 
 
 @FEW
@@ -151,9 +159,9 @@ def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> 
 def test_batch_of_version_1_follows_what_version_0_has(
     found: Reassignments, batch: dict[tuple[str, int], Stepping]
 ) -> None:
-    frame = reassignments.write_response(found, 7, batch)
+    frame = reassignments.write_list_response(found, 7, batch)
     assert reassignments.read_batch(frame) == (found, batch)
-    assert reassignments.read_response(frame) == found
+    assert reassignments.read_list_response(frame) == found
     for end in range(len(frame)):
         with pytest.raises(WireError):
             reassignments.read_batch(frame[:end])
@@ -164,17 +172,17 @@ def test_list_answer_may_name_many_brokers(size: int) -> None:
     """From 127 on a length needs two bytes."""
     many = tuple(range(size))
     found = Reassignments(0, 0, None, {("t", 1): Ongoing(many, (1,), ()), ("t", 2): Ongoing((1,), (), many)})
-    assert reassignments.read_response(reassignments.write_response(found, 1)) == found
+    assert reassignments.read_list_response(reassignments.write_list_response(found, 1)) == found
 
 
 @FEW
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_read_or_refused(garbage: bytes) -> None:
     for read in (
-        lambda: alter_reassignments.read_request(garbage, 0, 1),
+        lambda: alter_reassignments.read_alter_request(garbage, 0, 1),
         lambda: alter_reassignments.read_head(garbage, 0, 1),
-        lambda: alter_reassignments.read_response(garbage, 1),
-        lambda: reassignments.read_request(garbage, 0),
+        lambda: alter_reassignments.read_alter_response(garbage, 1),
+        lambda: reassignments.read_list_request(garbage, 0),
         lambda: reassignments.read_batch(garbage),
     ):
         try:

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from protocol import header
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, METADATA
 from protocol.errors import WireError
-from protocol.messages import metadata_topics, topic_mutation_responses, topic_mutations
+from protocol.messages import (
+    metadata,
+    topic_mutations,
+)
+from protocol.messages import (
+    topic_mutations as topic_mutation_responses,
+)
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
 FEW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
@@ -181,7 +187,7 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
 @given(data=st.data())
 def test_metadata_topics_are_what_kafka_python_wrote(version: int, data: st.DataObject) -> None:
     message = data.draw(messages(RESPONSES[METADATA], version))
-    seen = metadata_topics.read_topics(framed(message), version)
+    seen = metadata.read_topics(framed(message), version)
     assert [(topic.error_code, topic.name, topic.partitions) for topic in seen] == [
         (topic.error_code, topic.name, len(topic.partitions)) for topic in message.topics
     ]
@@ -197,7 +203,7 @@ def test_metadata_request_is_what_kafka_python_wrote(version: int, data: st.Data
     frame = framed(message)
     body = header.body_start(frame, 0, len(frame), METADATA, version)
     assert body is not None
-    asked = metadata_topics.read_request(frame, body, version)
+    asked = metadata.read_request(frame, body, version)
     names = tuple(topic.name for topic in message.topics or () if topic.name is not None)
     assert asked.names == names
     if version < 4:
@@ -213,7 +219,7 @@ def test_metadata_request_is_what_kafka_python_wrote(version: int, data: st.Data
 @FEW
 @given(names=st.lists(st.text(max_size=8), max_size=4), client_id=st.text(max_size=8))
 def test_question_by_name_is_kafka_pythons(names: list[str], client_id: str) -> None:
-    frame = metadata_topics.request_by_name(names, 7, client_id.encode())
+    frame = metadata.request_by_name(names, 7, client_id.encode())
     message = decoded(REQUESTS[METADATA], 4, frame)
     assert ([topic.name for topic in message.topics], message.allow_auto_topic_creation) == (names, False)
     assert framed(message, client_id=client_id) == frame
@@ -223,7 +229,7 @@ def test_question_by_name_is_kafka_pythons(names: list[str], client_id: str) -> 
 @given(ids=st.lists(st.integers(1, 2**128 - 1), max_size=4), client_id=st.text(max_size=8))
 def test_question_by_id_is_kafka_pythons(ids: list[int], client_id: str) -> None:
     wanted = [uuid.UUID(int=number) for number in ids]
-    frame = metadata_topics.request_by_id([topic_id.bytes for topic_id in wanted], 7, client_id.encode())
+    frame = metadata.request_by_id([topic_id.bytes for topic_id in wanted], 7, client_id.encode())
     message = decoded(REQUESTS[METADATA], 12, frame)
     assert [(topic.name, topic.topic_id) for topic in message.topics] == [
         (None, topic_id) for topic_id in wanted

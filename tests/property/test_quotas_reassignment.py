@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.reassignment.batch import PATIENCE_ROUNDS, BatchLimits, next_batch
-from quotas.reassignment.plan import plan_moves
+from quotas.reassignment.batch import PATIENCE_ROUNDS, BatchLimits, next_batch, plan_moves
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.reassigned_cluster import Completion, SimulatedCluster
 from tests.support.reassigner import Reassigner

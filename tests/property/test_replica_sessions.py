@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from quotas.replication.rates import PacedRate
-from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from tests.support.replicas import Follower, Leader, Link, Partition, topic_names
 
 PARTITIONS = st.tuples(st.integers(1, 3), st.integers(0, 2))

@@ -6,9 +6,14 @@ from contextlib import contextmanager
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol import portions
-from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
+from protocol import primitives
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from tests.support.playbook import stats_of
 from tests.support.replicas import Follower, Leader, Link, Partition, topic_names
 
@@ -37,12 +42,12 @@ Step = tuple[str, object]
 
 @contextmanager
 def portions_of(size: int) -> Iterator[None]:
-    before = portions.PORTION
-    portions.PORTION = size  # type: ignore[misc]
+    before = primitives.PORTION
+    primitives.PORTION = size  # type: ignore[misc]
     try:
         yield
     finally:
-        portions.PORTION = before  # type: ignore[misc]
+        primitives.PORTION = before  # type: ignore[misc]
 
 
 class Scene:

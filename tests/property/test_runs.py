@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.backtest.recording import Recording
-from quotas.backtest.runs import Assembly, Rows, pack
+from quotas.backtest.recording import Assembly, Recording, Rows, pack
 
 FIELDS = ("offsets", "first_us", "group_ms", "sizes", "service_us", "gap_us", "consumes", "end_us")
 LIMITERS, CONNECTIONS = 3, 4

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.messages.sasl_tokens import NAME_BYTES_MAX, bearer_name, plain_name, scram_name
+from protocol.messages.sasl import NAME_BYTES_MAX, bearer_name, plain_name, scram_name
 from proxy.channel.sasl_exchange import SaslExchange
 
 # What the patterns know, so that random tokens come near to valid ones.

@@ -14,8 +14,14 @@ from itertools import count
 from typing import Final
 
 from quotas.replication.claims import Claim
-from quotas.replication.replication_quotas import BrokerLimits, Claims, ReplicationOptions, ReplicationQuotas
-from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    Claims,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from quotas.sharing.followers import FollowerShares, follower_key
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee

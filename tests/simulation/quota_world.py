@@ -18,7 +18,7 @@ from quotas.decisions import Decision
 from quotas.engine import Engine
 from quotas.limiters.flow import Flow
 from quotas.limiters.virtual_time import ConnectionTime
-from quotas.throttles.mute import capped
+from quotas.options import capped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ import pytest
 
 from tests.simulation.fleet_engines import BEGIN_MS, Fleet
 from tests.simulation.fleet_faults import NO_CUT_OFF, Faults
-from tests.simulation.fleet_world import KEY, World, chaotic
+from tests.simulation.fleet_processes import KEY
+from tests.simulation.fleet_world import World, chaotic
 from tests.simulation.quota_world import ClientOptions
 
 SEEDS = 200

@@ -8,10 +8,9 @@ import pytest
 
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.sharing import lessor
-from quotas.sharing.key_shares import Part
 from quotas.sharing.lease_values import Grants, LesseeId
 from quotas.sharing.lessee import Lessee
-from quotas.sharing.lessor import Lessor
+from quotas.sharing.lessor import Lessor, Part
 from quotas.sharing.member import Member
 from tests.simulation.fleet_faults import ALL_FAULTS, NO_CUT_OFF, SHORT_MS, Faults
 from tests.simulation.fleet_processes import Holder

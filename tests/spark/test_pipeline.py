@@ -20,7 +20,7 @@ from offline.options import ApplyOptions
 from offline.schemas import TABLES
 from offline.store import Store
 from quotas.backtest.outcomes import backtest
-from quotas.backtest.runs import recording_of
+from quotas.backtest.recording import recording_of
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.toml_file import parse
 from quotas.options import EngineOptions

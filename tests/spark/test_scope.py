@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offline.schemas import TABLES, ddl
 from offline.transforms import demand
-from offline.transforms.scope import peaks_of_scope
+from offline.transforms.candidates import peaks_of_scope
 
 # Second, broker, bytes: `spread` asks both brokers for as much at once, `turns` one after the other.
 SPREAD = [(second, broker, 1000) for second in range(100, 110) for broker in (1, 2)]

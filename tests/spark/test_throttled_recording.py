@@ -11,7 +11,7 @@ from offline.options import BacktestOptions
 from offline.schemas import TABLES, ddl
 from offline.store import Store
 from quotas.backtest.outcomes import backtest as fast_path
-from quotas.backtest.runs import recording_of
+from quotas.backtest.recording import recording_of
 from quotas.options import EngineOptions
 
 PAIRS = 20

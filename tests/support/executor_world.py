@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS as KEY
-from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome, Target
-from protocol.messages.reassignments import Ongoing
+from protocol.messages import reassignments
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Ongoing, Outcome, Target
 from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
 from proxy.events import Event
@@ -187,19 +186,19 @@ class World:
             read_beside,
             self.stats,
         )
-        frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
-        body = len(frame) - len(alter_reassignments.request_body(asked, version))
+        frame = reassignments.request_frame(asked, version, 7, b"tool")
+        body = len(frame) - len(reassignments.request_body(asked, version))
         self.sent = {}
         first = await self._asked(api, Question(KEY, version, 7, frame, body, "bob", False), started)
         assert isinstance(first, Forward), "a broker is asked before anything else"
         assert first.frame[14:18] == b"tool", "the caller's own client id"
-        assert not alter_reassignments.read_request(first.frame, body, version).wanted
+        assert not reassignments.read_alter_request(first.frame, body, version).wanted
         allowed = AlterResponse(0, True, denial or Outcome(0, ""), [])
-        told = alter_reassignments.write_response(allowed, version, 7)
+        told = reassignments.write_alter_response(allowed, version, 7)
         found = await self._asked(api, Question(KEY, version, 7, told, 0, "bob", False, first.plan), started)
         if not isinstance(found, Forward):
-            return alter_reassignments.read_response(found, version)
-        sent = alter_reassignments.read_request(found.frame, body, version)
+            return reassignments.read_alter_response(found, version)
+        sent = reassignments.read_alter_request(found.frame, body, version)
         self.sent = dict(sent.wanted)
         for _ in range(self.late_rounds):
             await self._round()
@@ -209,11 +208,11 @@ class World:
         self.place()
         if lost:
             return said
-        told = alter_reassignments.write_response(said, version, 7)
+        told = reassignments.write_alter_response(said, version, 7)
         question = Question(KEY, version, 7, told, 0, "bob", False, found.plan)
         answer = await self._asked(api, question, started)
         assert not isinstance(answer, Forward), "a broker is asked twice at most"
-        return alter_reassignments.read_response(answer, version)
+        return reassignments.read_alter_response(answer, version)
 
     def decisions(self) -> LocalDecisions:
         """What decides on requests here."""

@@ -32,7 +32,8 @@ from proxy.channel.captured_channel import capture
 from proxy.channel.requests import Handled, RequestDirection
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 
 _BYTES_SHOWN: Final = 24
 _ORDERS_MAX: Final = 10_000

@@ -1,8 +1,8 @@
-"""Work that is done in portions (`protocol.portions`), done at once."""
+"""Work that is done in portions (`protocol.primitives`), done at once."""
 
 from typing import TypeVar
 
-from protocol.portions import Portions
+from protocol.primitives import Portions
 
 __all__ = ["counted", "run"]
 

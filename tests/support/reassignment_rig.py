@@ -26,10 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
     ResourceType,
 )
 
-from kafka_client import Connection, Login, Request, reassignments
-from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse
-from protocol.messages.reassignments import Ongoing
+from kafka_client import Connection, Login, Request, metadata
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
+from protocol.messages import reassignments as alter_reassignments
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Ongoing
 from tests.cluster import Listener, tools
 from tests.cluster.sasl import password
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
@@ -198,11 +198,11 @@ class ReassignmentRig(ReplicationRig):
         async def read() -> bytes:
             connection = await Connection.open(*self.cluster.address(1))
             try:
-                return await connection.send(reassignments.list_ongoing())
+                return await connection.send(metadata.list_ongoing())
             finally:
                 connection.close()
 
-        return reassignments.list_ongoing().read(asyncio.run(read())).ongoing
+        return metadata.list_ongoing().read(asyncio.run(read())).ongoing
 
     def asked(self, bootstrap: str, api_key: int, version: int, body: bytes, user: str = "bob") -> bytes:
         """Ask one question in a user's name, and return the response's frame."""
@@ -223,8 +223,10 @@ class ReassignmentRig(ReplicationRig):
     ) -> AlterResponse:
         """Send an AlterPartitionReassignments; give what is answered."""
         body = alter_reassignments.request_body(asked, version)
-        key = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
-        return alter_reassignments.read_response(self.asked(bootstrap, key, version, body, user), version)
+        key = ALTER_PARTITION_REASSIGNMENTS
+        return alter_reassignments.read_alter_response(
+            self.asked(bootstrap, key, version, body, user), version
+        )
 
     def until_moved(self, topic: str, wanted: Replicas, seconds: float = 60.0) -> None:
         """Wait until the replicas are these, in this order, and nothing is under way."""

@@ -17,7 +17,8 @@ from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import ChannelSettings
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from quotas.replication.replication_quotas import ReplicationQuotas
 from tests.support.playbook import Ends, Insert, Pass, Playbook, Wait
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from commandline.arguments import commands
-from commandline.exit_codes import MEANINGS
+from commandline.program import MEANINGS
 
 __all__ = ["surface"]
 

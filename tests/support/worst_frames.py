@@ -14,15 +14,16 @@ from typing import Final, NamedTuple
 
 from protocol import api
 from protocol.errors import WireError
-from protocol.messages.by_partition import PARTITIONS_MAX
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.replica_session import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Direction, Job, PeerError
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.reassignments import OngoingMoves
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support import worst_replica_frames as replicas
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, engine_of

@@ -8,8 +8,13 @@ from typing import Final
 
 from protocol.primitives import uvarint_bytes
 from proxy.channel.replication import ReplicationChannel
-from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from tests.support.frames import frame, request
 from tests.support.replicas import FOLLOWER, replication_channel
 

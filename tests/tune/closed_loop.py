@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import Final
 
 from offline.replay.frames import Encoder
+from offline.replay.messages import Broker, outcome
 from offline.replay.prepare import prepare
-from offline.replay.responses import Broker, outcome
 from offline.replay.schedule import Recorded
 from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, PRODUCE

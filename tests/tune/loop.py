@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from offline.replay.messages import Broker
 from offline.replay.reading import capture_files, read
-from offline.replay.responses import Broker
 from offline.synthetic import Client, write_capture
 from tests.cluster import HOST
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings

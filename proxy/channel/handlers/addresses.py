@@ -23,12 +23,13 @@ from protocol.api import (
 )
 from protocol.header import RequestHead
 from protocol.messages import (
+    addresses,
     api_versions,
-    describe_cluster,
-    find_coordinator,
     metadata,
-    metadata_topics,
     reassignments,
+)
+from protocol.messages import (
+    metadata as metadata_topics,
 )
 from proxy.channel import auto_created
 from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX, BROKERS_BYTES_MAX
@@ -40,13 +41,6 @@ from proxy.channel.own import NEWEST
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.rewriting import Rewritten
 from proxy.channel.settings import AddressMap, ChannelSettings
-
-__all__ = [
-    "api_versions_request",
-    "describe_cluster_request",
-    "find_coordinator_request",
-    "metadata_request",
-]
 
 # If reassignments are carried out in steps, their list has the version of KIP-435.
 _OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
@@ -124,8 +118,8 @@ def _offered(settings: ChannelSettings) -> tuple[Mapping[int, int], Mapping[int,
 
 
 _METADATA: Final = _Metadata()
-_COORDINATORS: Final = Rewritten(FIND_COORDINATOR, find_coordinator.rewrite, _mapped)
-_CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, describe_cluster.rewrite, _mapped)
+_COORDINATORS: Final = Rewritten(FIND_COORDINATOR, addresses.rewrite_find_coordinator, _mapped)
+_CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, addresses.rewrite_describe_cluster, _mapped)
 _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 

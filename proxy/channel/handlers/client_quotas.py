@@ -17,8 +17,6 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Question
 from proxy.channel.settings import ANONYMOUS
 
-__all__ = ["request"]
-
 
 def request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int

@@ -9,18 +9,16 @@ from typing import Final
 
 from protocol.api import API_NAMES, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, MAX_VERSION, flexible
 from protocol.header import RequestHead
-from protocol.messages import broker_configs, describe_quorum
+from protocol.messages import addresses
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.rewriting import Rewritten
 
-__all__ = ["configs_request", "quorum_request"]
-
 _WITHOUT_ADDRESSES: Final = {
-    DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, broker_configs.without_addresses),
-    DESCRIBE_QUORUM: Rewritten(DESCRIBE_QUORUM, describe_quorum.without_addresses),
+    DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, addresses.configs_without_addresses),
+    DESCRIBE_QUORUM: Rewritten(DESCRIBE_QUORUM, addresses.quorum_without_addresses),
 }
 
 
@@ -40,9 +38,7 @@ def configs_request(
             raise PeerError(
                 "malformed", f"DescribeConfigs version {version} of {length} bytes ends in its header"
             )
-        asks = direction.parse(
-            broker_configs.names_broker, copied(buf, pos, frame_end), fields_at - pos, version
-        )
+        asks = direction.parse(addresses.names_broker, copied(buf, pos, frame_end), fields_at - pos, version)
         if asks is None:
             return direction.verdict.order
         owed = _WITHOUT_ADDRESSES[key] if asks else None
@@ -64,7 +60,7 @@ def quorum_request(
     owed = None
     if direction.state.settings.address_map is not None:
         _check_version(head)
-        owed = _WITHOUT_ADDRESSES[key] if version >= describe_quorum.ENDPOINTS_SINCE else None
+        owed = _WITHOUT_ADDRESSES[key] if version >= addresses.ENDPOINTS_SINCE else None
     direction.state.in_flight.append((correlation_id, version, owed))
     return 0
 

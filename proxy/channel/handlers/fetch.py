@@ -29,8 +29,6 @@ from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.decisions import ADMITTED
 
-__all__ = ["Fetched", "request"]
-
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
 _BYTES_MAX: Final = REQUEST_BYTES_MAX[FETCH]
 

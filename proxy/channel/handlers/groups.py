@@ -2,7 +2,7 @@
 
 Behavior: some clients (sarama, KafkaJS) send heartbeats on the connection that they fetch on; a heartbeat delayed by a
 mute may cost them their group membership. So a connection with group requests is marked, with the session timeout of
-JoinGroup, and `quotas.throttles.mute` limits every mute on it to a fifth of the timeout. Ignored: all other fields; the
+JoinGroup, and `quotas.options` limits every mute on it to a fifth of the timeout. Ignored: all other fields; the
 requests are forwarded byte for byte in any version.
 """
 
@@ -12,8 +12,6 @@ from protocol.header import RequestHead
 from protocol.messages import groups
 from proxy.channel.direction import ChannelDirection, skip_header_tags
 from proxy.channel.in_flight import Buffer
-
-__all__ = ["request"]
 
 
 def request(

@@ -33,8 +33,6 @@ from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.state import ChannelState
 from quotas.decisions import ADMITTED
 
-__all__ = ["NOT_MUTED", "request"]
-
 _VERSION_MAX: Final = MAX_VERSION[PRODUCE]
 _FLEXIBLE_SINCE: Final = 9
 _NODE_ENDPOINTS_SINCE: Final = 10

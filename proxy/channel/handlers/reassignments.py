@@ -23,15 +23,13 @@ from protocol.api import (
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages import reassignments
-from protocol.messages.by_partition import Partition
+from protocol.messages.replica_session import Partition
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Forward, Owed, PendingResponse, Question
 from proxy.channel.reassignments import merge_moves
 from proxy.channel.settings import ANONYMOUS
-
-__all__ = ["alter_request", "list_request"]
 
 _VERSION_MAX: Final = 1  # of both APIs
 _VERSION_AT: Final = 6  # the version's offset in a frame
@@ -131,7 +129,7 @@ def list_request(
     if not fields_at:
         return direction.verdict.order
     frame = copied(buf, pos, pos + 4 + length)
-    wanted = direction.parse(reassignments.read_request, frame, fields_at - pos)
+    wanted = direction.parse(reassignments.read_list_request, frame, fields_at - pos)
     if wanted is None:
         return direction.verdict.order
     state.in_flight.append((correlation_id, version, _ListResponse(wanted.partitions)))

@@ -38,9 +38,6 @@ from proxy.channel.intake import Intake
 from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
 from proxy.channel.verdict import MORE, PASS
 
-__all__ = ["REQUEST_FOLLOWS", "authenticate_request", "bare_token", "handshake_request"]
-
-
 REQUEST_FOLLOWS: Final = -1  # in place of a bare token's size: the exchange is over and a request follows
 
 # Requests from clients that are not authenticated yet.

@@ -41,8 +41,6 @@ from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
 from quotas.limiters.flow import MS_UNBOUNDED
 
-__all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
-
 _THROTTLE_AT: Final = (
     9  # length, correlation id, an empty tag section; both APIs are flexible in every version
 )

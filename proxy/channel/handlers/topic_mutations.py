@@ -24,8 +24,8 @@ from typing import Final
 
 from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.header import RequestHead
-from protocol.messages import topic_mutation_responses as responses
 from protocol.messages import topic_mutations as requests
+from protocol.messages import topic_mutations as responses
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
@@ -35,8 +35,6 @@ from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.topic_sizes import request_sizes
 from quotas.throttles.mutation import MutationThrottle
-
-__all__ = ["request"]
 
 # With these errors the mutation may have succeeded.
 _REQUEST_TIMED_OUT: Final = 7

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from quotas.definitions.toml_file import parse
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
 from quotas.limiters.flow import Flow
-from quotas.options import Policy
+from quotas.options import EngineOptions, Policy
 from quotas.throttles.bandwidth import Throttle
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.stage import Stage

@@ -12,8 +12,8 @@ from typing import Final
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
-from quotas.options import Policy
+from quotas.engine import Engine
+from quotas.options import EngineOptions, Policy
 from quotas.throttles.bandwidth import PRODUCE
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.sections.clients import Asking

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline.completion import SHELLS
-from commandline.extras import not_installed
+from commandline.arguments import SHELLS, not_installed
 from offline.cli import main as offline
 from proxy.cli import main as proxy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline.output import run_quietly
+from commandline.program import run_quietly
 
 ROOT = Path(__file__).parents[3]
 

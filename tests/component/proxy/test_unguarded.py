@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from kafka.protocol.admin import DescribeAclsResponse
 
-from kafka_client.acls import SECURITY_DISABLED
+from kafka_client.metadata import SECURITY_DISABLED
 from proxy.commands.check_topic import unguarded_warnings
 from proxy.topic_log.access import Access
 from proxy.unguarded import Unguarded, own_things

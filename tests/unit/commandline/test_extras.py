@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 
 ROOT = Path(__file__).parents[3]
 

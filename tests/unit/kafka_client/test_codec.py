@@ -5,7 +5,8 @@ import time
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 
-from kafka_client import metadata, reassignments
+from kafka_client import metadata
+from kafka_client import metadata as reassignments
 from kafka_client.codec import decode
 from protocol.errors import MalformedFieldError, WireError
 from tests.unit.protocol.kafka_frames import framed

@@ -6,7 +6,19 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafka_client import ClosedError, Connection, Request, configs, metadata, quotas, reassignments
+from kafka_client import (
+    ClosedError,
+    Connection,
+    Request,
+    metadata,
+    quotas,
+)
+from kafka_client import (
+    metadata as configs,
+)
+from kafka_client import (
+    metadata as reassignments,
+)
 from kafka_client.request import MIB
 from protocol.api import API_NAMES, METADATA
 from protocol.errors import WireError

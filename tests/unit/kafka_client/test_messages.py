@@ -15,7 +15,23 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from kafka_client import Request, acls, configs, metadata, reassignments, replicas, topics
+from kafka_client import (
+    Request,
+    metadata,
+    topics,
+)
+from kafka_client import (
+    metadata as acls,
+)
+from kafka_client import (
+    metadata as configs,
+)
+from kafka_client import (
+    metadata as reassignments,
+)
+from kafka_client import (
+    metadata as replicas,
+)
 from protocol.errors import WireError
 from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import decoded, framed, struct

@@ -1,4 +1,4 @@
-"""kafka_client.sasl: SCRAM against a server made of RFC 5802, and the ways in which a broker can be wrong."""
+"""kafka_client.connection: SCRAM against a server made of RFC 5802, and the ways in which a broker can be wrong."""
 
 import hashlib
 import hmac
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_client import LoginError
-from kafka_client.sasl import Exchange
+from kafka_client.connection import Exchange
 
 PASSWORD = "pencil"
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offline.advice.confidence import confidence
-from offline.advice.explain import Line, direction_lines, not_in_quotas_file, replication_lines, sampled_line
+from offline.advice.explain import (
+    Line,
+    confidence,
+    direction_lines,
+    not_in_quotas_file,
+    replication_lines,
+    sampled_line,
+)
 from offline.advice.limits import DEFAULT_MIN, Bound, Limits, Override
-from offline.advice.replication import replication_throttle
+from offline.advice.mutations import replication_throttle
 from offline.jobs.recommend import quotas_text
 from offline.options import By, Goal
 from offline.transforms.candidates import ladder, rounded

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offline import lineage
+from offline import paths
 from offline.cli import main
 from offline.errors import ApplyError, InputError
 from offline.jobs import apply
@@ -90,8 +90,8 @@ def test_recommendations_outside_the_quotas_file_are_named(work: Path, file: Pat
 def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Path) -> None:
     before = file.read_text()
     (work / "backtest").mkdir()
-    (work / "backtest" / "_SUCCESS").write_text(lineage.mark("backtest", {}))
-    (work / "recommend" / "_SUCCESS").write_text(lineage.mark("recommend", {"backtest": "an earlier one"}))
+    (work / "backtest" / "_SUCCESS").write_text(paths.mark("backtest", {}))
+    (work / "recommend" / "_SUCCESS").write_text(paths.mark("recommend", {"backtest": "an earlier one"}))
     with pytest.raises(InputError, match="recommend was made from an earlier run of backtest"):
         apply.run(ApplyOptions(quotas_file=str(file)), str(work))
     assert file.read_text() == before

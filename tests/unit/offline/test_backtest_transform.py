@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from offline.transforms.backtest import UNORDERED, decide_packed, decide_sorted, pieces_of
+from offline.transforms.backtest import UNORDERED, decide_packed, decide_sorted, packed_batches, pieces_of
 from offline.transforms.backtest_task import Limiters, Plan
-from offline.transforms.packing import packed_batches
 from quotas.options import EngineOptions
 
 PLAN = Plan(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 from offline import session
 from offline.cli import main
 from offline.errors import SetupError
-from offline.lineage import mark
+from offline.paths import mark
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offline.transforms.clocks import Clock, too_far_apart
+from offline.transforms.order import Clock, too_far_apart
 
 DAY_MS = 86_400_000
 NOW_MS = 20_454 * DAY_MS  # 2026-01-01

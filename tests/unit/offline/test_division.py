@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offline.transforms.partitioning import chunks_of, places_of
+from offline.transforms.backtest import chunks_of, places_of
 
 
 def chunks(*requests: int, candidates: int = 20, cores: int) -> list[int]:

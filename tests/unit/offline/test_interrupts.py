@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offline.interrupts import held_interrupt
+from offline.session import held_interrupt
 
 
 @pytest.fixture(autouse=True)

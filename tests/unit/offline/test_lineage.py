@@ -2,7 +2,7 @@
 
 import pytest
 
-from offline import lineage
+from offline import paths
 from offline.errors import InputError
 
 
@@ -14,11 +14,11 @@ class Work:
 
     def run(self, stage: str, *read: str) -> None:
         """A stage is finished."""
-        self.marks[stage] = lineage.mark(stage, {name: lineage.run_of(self.marks[name]) for name in read})
+        self.marks[stage] = paths.mark(stage, {name: paths.run_of(self.marks[name]) for name in read})
 
     def check(self, stage: str) -> None:
         """Read a stage."""
-        lineage.check("work", stage, self.marks.get)
+        paths.check("work", stage, self.marks.get)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_result_of_the_present_runs_is_read(work: Work) -> None:
 def test_each_run_has_its_own_mark(work: Work) -> None:
     before = work.marks["ingest"]
     work.run("ingest")
-    assert lineage.run_of(before) != lineage.run_of(work.marks["ingest"])
+    assert paths.run_of(before) != paths.run_of(work.marks["ingest"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from offline.advice.limits import DEFAULT_MIN, Client, Limits, Need, limits, nee
 from offline.options import Goal
 from offline.transforms.candidates import ladder
 from quotas.backtest.outcomes import backtest
-from quotas.backtest.runs import recording_of
+from quotas.backtest.recording import recording_of
 from tests.support.recordings import RECORDINGS, Recorded, Recording
 
 BLOCK_S = 10

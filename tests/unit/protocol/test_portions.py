@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol import portions
-from protocol.portions import PORTION, clear, drain, for_each
+from protocol import primitives
+from protocol.primitives import PORTION, clear, drain, for_each
 from tests.support.portions import counted
 
 
@@ -24,7 +24,7 @@ def test_full_portions_take_a_turn_each(count: int, turns: int) -> None:
 
 @pytest.mark.parametrize("make", [list, dict.fromkeys])
 def test_collection_is_emptied_in_portions(make: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portions, "PORTION", 3)
+    monkeypatch.setattr(primitives, "PORTION", 3)
     items = make(range(7))
     left = [len(items) for _ in clear(items)]
     assert left == [4, 1]

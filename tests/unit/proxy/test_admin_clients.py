@@ -6,7 +6,7 @@ import pytest
 
 from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, ClientTable
 from proxy.explain.seen import Missing
-from quotas.engine import QuotaView
+from quotas.throttles.figures import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0, broker=1)
 FREE = VIEW._replace(byte_rate=500.0, quota=None, debt_bytes=0.0)

@@ -15,7 +15,8 @@ from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 
 NO_QUOTAS = Definitions()
 

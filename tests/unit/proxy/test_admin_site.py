@@ -4,7 +4,7 @@ from proxy.admin import OwnFigures, Request, Site
 from proxy.explain.seen import NOTHING, Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.stats import Stats
-from quotas.engine import QuotaView
+from quotas.throttles.figures import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0)
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

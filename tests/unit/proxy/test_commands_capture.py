@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline.extras import not_installed
+from commandline.arguments import not_installed
 from proxy import cli
 from proxy.capture.tables import Tables
 from proxy.config import Config

@@ -8,8 +8,9 @@ import pytest
 from quotas.decisions import ADMITTED
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, GATEWAY, OTHER, Engine
+from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, OTHER, Engine
 from quotas.options import EngineOptions, Policy
+from quotas.throttles.figures import GATEWAY
 from tests.support.engines import engine_with
 
 MB = 1_000_000

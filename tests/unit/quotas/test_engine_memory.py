@@ -9,7 +9,7 @@ from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, EXPIRE_MS, EXPIRE_SOON_MS, OTHER, Engine
 from quotas.options import EngineOptions, Policy
-from quotas.throttles.footprint import CLIENT_BYTES, LIMITER_BYTES
+from quotas.throttles.figures import CLIENT_BYTES, LIMITER_BYTES
 
 MB = 1_000_000
 LONG = "x" * (CLIENT_ID_CHARACTERS_MAX + 1)

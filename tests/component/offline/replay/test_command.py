@@ -14,7 +14,7 @@ import pytest
 
 from offline.replay.__main__ import parser
 from offline.replay.command import main
-from offline.replay.responses import Broker, Topic
+from offline.replay.messages import Broker, Topic
 from offline.replay.target import Placement
 from protocol.api import HEARTBEAT, PRODUCE
 from tests.cluster import HOST, free_port

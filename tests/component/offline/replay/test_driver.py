@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from offline.replay import connection, driver, encode_ahead
-from offline.replay.driver import Driver
+from offline.replay import driver
+from offline.replay import driver as connection
+from offline.replay import driver as encode_ahead
+from offline.replay.driver import DROPPED, IN_FLIGHT, LOST, NEVER_SENT, NOT_REACHED, SILENT, Driver
 from offline.replay.frames import Encoder, Frame
-from offline.replay.measure import result
-from offline.replay.responses import Broker, Topic
-from offline.replay.samples import DROPPED, IN_FLIGHT, LOST, NEVER_SENT, NOT_REACHED, SILENT
+from offline.replay.messages import Broker, Topic
+from offline.replay.report import result
 from offline.replay.schedule import Plan, Recorded, plan
-from offline.replay.shares import LeftOut
-from offline.replay.target import Placement
+from offline.replay.target import LeftOut, Placement
 from protocol.api import HEARTBEAT
 from tests.cluster import HOST, free_port
 from tests.unit.offline.replay.rows import recorded

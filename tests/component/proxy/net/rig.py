@@ -29,7 +29,8 @@ from proxy.net import Connection, Shared
 from proxy.net.upstream import NextRoute, Route, Upstream
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support.playbook import gateway_address
 
 SECONDS_MAX: Final = 20.0

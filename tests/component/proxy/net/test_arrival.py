@@ -15,7 +15,8 @@ from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import SECONDS_MAX, until
 from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 from tests.support.frames import LIST_OFFSETS, request

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.api import FIND_COORDINATOR
-from protocol.messages import find_coordinator
+from protocol.messages import addresses
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
 from tests.support.mutation_frames import create
@@ -29,7 +30,7 @@ def coordinators(count: int) -> bytes:
 
 
 LARGE = coordinators(2000)
-REWRITTEN = find_coordinator.rewrite(LARGE, VERSION, gateway_address)
+REWRITTEN = addresses.rewrite_find_coordinator(LARGE, VERSION, gateway_address)
 
 
 class SlowWorker:

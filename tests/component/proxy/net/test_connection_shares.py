@@ -5,7 +5,7 @@ from uuid import UUID
 from protocol.api import SHARE_ACKNOWLEDGE
 from proxy.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import EngineOptions
+from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, produce, request
 from tests.support.share_frames import share_acknowledge

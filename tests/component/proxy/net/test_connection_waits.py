@@ -8,7 +8,7 @@ import pytest
 
 from proxy.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import EngineOptions
+from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import (
     HOST,
     SECONDS_MAX,

@@ -20,7 +20,8 @@ from proxy.net import Connections, Listener, Shared, refuse_taken_ports
 from proxy.net.upstream import Upstream
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.cluster.ports import free_ports
 from tests.component.proxy.net.rig import HOST, no_descriptor_left, until
 

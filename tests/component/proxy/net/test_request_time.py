@@ -13,7 +13,8 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, produce, produce_answer, request
 

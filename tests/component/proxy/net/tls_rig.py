@@ -21,7 +21,8 @@ from proxy.net.tls import BrokerTls, ServerTls
 from proxy.net.upstream import Upstream
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.cluster.ports import free_ports
 from tests.component.proxy.net.rig import HOST, SECONDS_MAX
 from tests.support.certificates import Authority, Certificate

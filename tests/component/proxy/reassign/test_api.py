@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.alter_reassignments import AlterResponse, Outcome
+from protocol.messages.reassignments import AlterResponse, Outcome
 from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
 from tests.support.executor_world import Killed, SimulatedAnswers, World

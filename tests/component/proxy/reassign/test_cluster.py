@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from kafka_client import Connection
-from protocol.api import DESCRIBE_CLUSTER, ELECT_LEADERS, METADATA
-from protocol.messages import alter_reassignments, reassignments
-from protocol.messages.alter_reassignments import AlterResponse, Outcome
-from protocol.messages.reassignments import Ongoing, Reassignments
+from protocol.api import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DESCRIBE_CLUSTER,
+    ELECT_LEADERS,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+)
+from protocol.messages import reassignments
+from protocol.messages import reassignments as alter_reassignments
+from protocol.messages.reassignments import AlterResponse, Ongoing, Outcome, Reassignments
 from proxy.cluster import BrokerClient, BrokerMap
 from proxy.cluster.client import Target
 from proxy.config import Address
@@ -22,8 +28,8 @@ from quotas.reassignment.step import PartitionState
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 DESCRIBE_CONFIGS = 32
-ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
-LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
+ALTER = ALTER_PARTITION_REASSIGNMENTS
+LIST = LIST_PARTITION_REASSIGNMENTS
 ELECT = ELECT_LEADERS
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -35,7 +41,7 @@ class Broker:
         self.answers: dict[int, Callable[[], bytes | None]] = {
             METADATA: metadata,
             DESCRIBE_CONFIGS: lambda: configs("2"),
-            LIST: lambda: reassignments.write_response(Reassignments(0, 0, None, {}), 1),
+            LIST: lambda: reassignments.write_list_response(Reassignments(0, 0, None, {}), 1),
             DESCRIBE_CLUSTER: lambda: None,
         }
         self.asked: list[int] = []
@@ -177,7 +183,7 @@ def asking_by(broker: Broker, work: Callable[[Cluster, Remembering], Any]) -> An
 def test_partitions_are_read_with_their_moves() -> None:
     broker = Broker()
     ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
-    broker.answers[LIST] = lambda: reassignments.write_response(Reassignments(0, 0, None, ongoing), 1)
+    broker.answers[LIST] = lambda: reassignments.write_list_response(Reassignments(0, 0, None, ongoing), 1)
     seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
     assert seen.partitions == {
         T0: PartitionState((2, 1, 3), (1,), 1, (2,), (3,), 2),
@@ -216,7 +222,7 @@ def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
         (DESCRIBE_CONFIGS, lambda: configs("", 29), "DescribeConfigs of topic t: error 29"),
         (
             LIST,
-            lambda: reassignments.write_response(Reassignments(0, 31, "no", {}), 1),
+            lambda: reassignments.write_list_response(Reassignments(0, 31, "no", {}), 1),
             "ListPartitionReassignments: error 31 no",
         ),
         (METADATA, lambda: None, "closed the connection without a response"),
@@ -259,7 +265,7 @@ def test_registered_brokers_are_asked_for_again_after_a_while(monkeypatch: pytes
 def test_submission_returns_the_result_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome(39, "no"))])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
+    broker.answers[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
     outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}, always))
     assert outcomes[T0] == Outcome(39, "no")
     assert outcomes[T1].error_code == -1
@@ -268,7 +274,7 @@ def test_submission_returns_the_result_of_each_partition() -> None:
 def test_refusal_of_the_request_is_that_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(31, "no"), [])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
+    broker.answers[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
     assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always)) == {T0: Outcome(31, "no")}
 
 
@@ -304,7 +310,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
     """Brokers close after connections.max.idle.ms, and between two reassignments lie days."""
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome())])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
+    broker.answers[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
 
     async def submit_late(cluster: Cluster, client: Remembering) -> Any:
         await cluster.read_state(["t"])

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from quotas.backtest.outcomes import backtest
-from quotas.backtest.recording import Recording
+from quotas.backtest.recording import Recording, recording_of
 from quotas.backtest.reference import decisions_of_the_engine
-from quotas.backtest.runs import recording_of
 from quotas.options import EngineOptions
 
 MB = 1_000_000

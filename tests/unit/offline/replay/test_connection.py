@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from offline.replay import connection
-from offline.replay.connection import Connection, SendBudget
+from offline.replay import driver
+from offline.replay.driver import Connection, SendBudget
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Holding:
 
 
 def room(monkeypatch: pytest.MonkeyPatch, *connections: Holding) -> SendBudget:
-    monkeypatch.setattr(connection, "UNSENT_BYTES_MAX", 100)
+    monkeypatch.setattr(driver, "UNSENT_BYTES_MAX", 100)
     return SendBudget(cast("tuple[Connection, ...]", connections))
 
 

@@ -1,6 +1,6 @@
 """Frames made ahead, by a clock that only their making moves."""
 
-from offline.replay.encode_ahead import FRAMES_MAX, EncodeAhead
+from offline.replay.driver import FRAMES_MAX, EncodeAhead
 from offline.replay.frames import Encoder, Frame
 from offline.replay.schedule import Recorded, plan
 from offline.replay.target import Placement

@@ -8,7 +8,7 @@ import pytest
 from kafka.record import MemoryRecords
 
 from offline.replay.frames import Encoder, Frame
-from offline.replay.responses import Broker, Topic
+from offline.replay.messages import Broker, Topic
 from offline.replay.schedule import Part
 from offline.replay.target import Placement
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA

@@ -3,20 +3,10 @@
 import json
 import re
 
-from offline.replay.measure import Point, result, series
-from offline.replay.pictures import pictures
-from offline.replay.report import fetched_more, page
-from offline.replay.samples import (
-    DROPPED,
-    IN_FLIGHT,
-    LEFT_OUT,
-    LOST,
-    NEVER_SENT,
-    SILENT,
-    Samples,
-)
+from offline.replay.driver import DROPPED, IN_FLIGHT, LEFT_OUT, LOST, NEVER_SENT, SILENT, Samples
+from offline.replay.report import Point, fetched_more, page, pictures, result, series
 from offline.replay.schedule import Plan, plan
-from offline.replay.shares import LeftOut
+from offline.replay.target import LeftOut
 from protocol.api import FETCH, METADATA, PRODUCE
 from tests.unit.offline.replay.rows import recorded
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
-from offline.replay import payload
-from offline.replay.payload import BATCH_BYTES_MIN, RECORDS_MAX, Batches, batch
+from offline.replay import messages
+from offline.replay.messages import BATCH_BYTES_MIN, RECORDS_MAX, Batches, batch
 
 NOW_MS = 1_800_000_000_000
 
@@ -35,7 +35,7 @@ def test_records_are_as_many_as_recorded() -> None:
 
 
 def test_batches_at_hand_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "KEPT_BYTES_MAX", 2500)
+    monkeypatch.setattr(messages, "KEPT_BYTES_MAX", 2500)
     batches = Batches()
     first = batches.batch(1000, 1, NOW_MS)
     batches.batch(1001, 1, NOW_MS)

@@ -6,11 +6,10 @@ from typing import Any, TypeVar
 import pytest
 
 from kafka_client import Request, topics
+from offline.errors import TargetError
 from offline.replay import messages, prepare
-from offline.replay.errors import TargetError
-from offline.replay.payload import BATCH_BYTES_MIN
-from offline.replay.peer import Peer
-from offline.replay.responses import Broker
+from offline.replay.messages import BATCH_BYTES_MIN, Broker
+from offline.replay.prepare import Peer
 from protocol.api import FETCH, LIST_OFFSETS, PRODUCE
 from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from offline.errors import CaptureError
 from offline.replay import reading
-from offline.replay.errors import CaptureError
 from offline.replay.reading import capture_files, read
 from offline.replay.schedule import Part
 from protocol.capture import COLUMNS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from offline.replay import recorded_frames
+from offline.replay import frames as recorded_frames
 from offline.replay.schedule import Part
 from protocol.api import FIND_COORDINATOR, HEARTBEAT, LIST_OFFSETS, METADATA, OFFSET_FETCH, PRODUCE
 from tests.support import frames

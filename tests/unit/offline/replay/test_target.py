@@ -1,6 +1,6 @@
 """What a recording needs, and where its partitions go."""
 
-from offline.replay.responses import Topic
+from offline.replay.messages import Topic
 from offline.replay.schedule import Part
 from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, HEARTBEAT

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import DESCRIBE_CONFIGS
 from protocol.errors import WireError
-from protocol.messages.broker_configs import HIDDEN, names_broker, without_addresses
+from protocol.messages.addresses import HIDDEN, configs_without_addresses, names_broker
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, Message, decoded, framed, struct
 
 TOPIC, BROKER = 2, 4  # resource types
@@ -51,7 +51,7 @@ def shown(version: int, frame: bytes) -> list[tuple[str, str | None, bool, list[
 @pytest.mark.parametrize("version", VERSIONS)
 def test_addresses_are_marked_as_sensitive(version: int) -> None:
     before = answer(version, {"a": "b", "advertised.listeners": "PLAINTEXT://10.0.0.1:9092", "c": None})
-    after = without_addresses(before, version)
+    after = configs_without_addresses(before, version)
     assert b"10.0.0.1" not in after
     assert shown(version, after) == [
         ("a", "b", False, ["b", "b"]),
@@ -62,7 +62,7 @@ def test_addresses_are_marked_as_sensitive(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_config_that_holds_an_address_is_hidden(version: int) -> None:
-    after = without_addresses(answer(version, dict.fromkeys(HIDDEN, "10.0.0.1:9092")), version)
+    after = configs_without_addresses(answer(version, dict.fromkeys(HIDDEN, "10.0.0.1:9092")), version)
     assert b"10.0.0.1" not in after
     assert {name for name, *_ in shown(version, after)} == HIDDEN
 
@@ -70,14 +70,14 @@ def test_every_config_that_holds_an_address_is_hidden(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_configs_without_addresses_are_unchanged(version: int) -> None:
     before = answer(version, {"listener.name": "x", "log.dirs": "/data", "": None})
-    assert without_addresses(before, version) == before
+    assert configs_without_addresses(before, version) == before
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_truncated_response_is_refused(version: int) -> None:
     before = answer(version, {"a": "b"})
     with pytest.raises(WireError):
-        without_addresses(before[:-3], version)
+        configs_without_addresses(before[:-3], version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

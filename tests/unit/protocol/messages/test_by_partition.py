@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import OversizedError
-from protocol.messages.by_partition import PARTITIONS_MAX, read_partitions
+from protocol.messages.replica_session import PARTITIONS_MAX, read_partitions
 from protocol.primitives import Buffer, count_bytes
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.api import DESCRIBE_QUORUM
 from protocol.errors import WireError
-from protocol.messages.describe_quorum import without_addresses
+from protocol.messages.addresses import quorum_without_addresses
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
 CLS = RESPONSES[DESCRIBE_QUORUM]
@@ -33,11 +33,11 @@ def answer(host: str | None) -> bytes:
 
 
 def test_voters_keep_all_but_their_listeners() -> None:
-    after = without_addresses(answer("10.0.0.1"), VERSION)
+    after = quorum_without_addresses(answer("10.0.0.1"), VERSION)
     assert after == answer(None)
     assert [node.node_id for node in decoded(CLS, VERSION, after).nodes] == [1, 2]
 
 
 def test_truncated_response_is_refused() -> None:
     with pytest.raises(WireError):
-        without_addresses(answer("10.0.0.1")[:-3], VERSION)
+        quorum_without_addresses(answer("10.0.0.1")[:-3], VERSION)

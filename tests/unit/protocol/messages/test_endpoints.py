@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import MalformedFieldError, TruncatedError
-from protocol.messages import endpoints
+from protocol.messages import addresses
 from protocol.primitives import uvarint_bytes
 
 # One broker: id 1, host "ab", port 9, rack "r", no tags.
@@ -21,42 +21,42 @@ def no_address(_node_id: int, _host: str, _port: int) -> None:
 
 
 def test_endpoints_are_read_with_their_new_addresses() -> None:
-    entries, pos = endpoints.read_endpoints(ARRAY, 0, len(ARRAY), ours)
-    assert entries == [endpoints.Endpoint(1, "cd", 8, b"\x02r", b"\x00")]
+    entries, pos = addresses.read_endpoints(ARRAY, 0, len(ARRAY), ours)
+    assert entries == [addresses.Endpoint(1, "cd", 8, b"\x02r", b"\x00")]
     assert pos == len(ARRAY)
-    assert endpoints.endpoints_bytes(entries) == bytes.fromhex("02 00000001 03 6364 00000008 02 72 00")
-    assert endpoints.endpoints_bytes(entries, racks=False) == bytes.fromhex(
+    assert addresses.endpoints_bytes(entries) == bytes.fromhex("02 00000001 03 6364 00000008 02 72 00")
+    assert addresses.endpoints_bytes(entries, racks=False) == bytes.fromhex(
         "02 00000001 03 6364 00000008 00 00"
     )
     for end in range(len(ARRAY)):
         with pytest.raises(TruncatedError):
-            endpoints.read_endpoints(ARRAY, 0, end, ours)
+            addresses.read_endpoints(ARRAY, 0, end, ours)
 
 
 def test_other_tags_and_the_bytes_behind_them_are_unchanged() -> None:
     # Tag 0 is the array, tag 5 is unknown; two bytes behind the section.
     section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa" + "eeee")
-    rewritten = endpoints.rewrite_tags(section, 0, len(section), ours)
+    rewritten = addresses.rewrite_tags(section, 0, len(section), ours)
     assert rewritten == bytes.fromhex("02 00 0f 02 00000001 03 6364 00000008 02 72 00" + "05 01 aa" + "eeee")
-    assert endpoints.fit_tags(section, 0, len(section), ours) == rewritten
+    assert addresses.fit_tags(section, 0, len(section), ours) == rewritten
 
 
 def test_endpoints_without_brokers_are_left_out() -> None:
     section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa")
-    assert endpoints.rewrite_tags(section, 0, len(section), no_address) == bytes.fromhex("01 05 01 aa")
+    assert addresses.rewrite_tags(section, 0, len(section), no_address) == bytes.fromhex("01 05 01 aa")
 
 
 def test_tags_without_endpoints_are_unchanged() -> None:
     section = bytes.fromhex("01 05 01 aa")
-    assert endpoints.rewrite_tags(section, 0, len(section), no_address) is None
-    assert endpoints.fit_tags(section, 0, len(section), no_address) is None
+    assert addresses.rewrite_tags(section, 0, len(section), no_address) is None
+    assert addresses.fit_tags(section, 0, len(section), no_address) is None
 
 
 def test_shorter_array_before_the_tags_is_padded_by_a_tag() -> None:
     tail = ARRAY + b"\x00"
     # No broker is named: the array is empty, and 14 bytes are padding: one field, tag 127, 12 zeros.
-    assert endpoints.fit_array(tail, 0, len(tail), no_address) == bytes.fromhex("01 01 7f 0c") + bytes(12)
-    assert endpoints.fit_array(b"\x01\x00", 0, 2, no_address) is None
+    assert addresses.fit_array(tail, 0, len(tail), no_address) == bytes.fromhex("01 01 7f 0c") + bytes(12)
+    assert addresses.fit_array(b"\x01\x00", 0, 2, no_address) is None
 
 
 @pytest.mark.parametrize("size", [*range(120, 140), 16380, 16385, 16390, 16400])
@@ -64,7 +64,7 @@ def test_padding_gives_the_old_length_for_every_host_length(size: int) -> None:
     host = b"h" * size
     array = b"\x02" + bytes(4) + uvarint_bytes(size + 1) + host + bytes(6)
     section = b"\x01\x00" + uvarint_bytes(len(array)) + array
-    fitted = endpoints.fit_tags(section, 0, len(section), lambda *_: ("x", 1))
+    fitted = addresses.fit_tags(section, 0, len(section), lambda *_: ("x", 1))
     assert fitted is not None
     assert len(fitted) == len(section)
 
@@ -72,22 +72,22 @@ def test_padding_gives_the_old_length_for_every_host_length(size: int) -> None:
 def test_too_many_tags_are_malformed() -> None:
     section = b"\x7f" + b"\x05\x00" * 127
     with pytest.raises(MalformedFieldError):
-        endpoints.rewrite_tags(section, 0, len(section), no_address)
+        addresses.rewrite_tags(section, 0, len(section), no_address)
 
 
 def _asked_of_nobody(_node_id: int, _host: str, _port: int) -> None:
     raise AssertionError("more endpoints than are rewritten are not looked at")
 
 
-@pytest.mark.parametrize("count", [endpoints.FITTED_MAX, endpoints.FITTED_MAX + 1])
+@pytest.mark.parametrize("count", [addresses.FITTED_MAX, addresses.FITTED_MAX + 1])
 def test_more_endpoints_than_are_rewritten_are_left_out(count: int) -> None:
     array = uvarint_bytes(count + 1) + bytes.fromhex(BROKER) * count
     section = b"\x02\x00" + uvarint_bytes(len(array)) + array + bytes.fromhex("05 01 aa")
     tail = array + bytes.fromhex("01 05 01 aa")
-    few = count <= endpoints.FITTED_MAX
+    few = count <= addresses.FITTED_MAX
     address_map = ours if few else _asked_of_nobody
-    fitted = endpoints.fit_tags(section, 0, len(section), address_map)
-    shared = endpoints.fit_array(tail, 0, len(tail), address_map)
+    fitted = addresses.fit_tags(section, 0, len(section), address_map)
+    shared = addresses.fit_array(tail, 0, len(tail), address_map)
     assert fitted is not None
     assert shared is not None
     assert (len(fitted), len(shared)) == (len(section), len(tail))

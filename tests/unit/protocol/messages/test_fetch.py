@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
 from protocol.messages import fetch
-from protocol.messages.follower_request import read_follower
+from protocol.messages.replica_session import read_follower
 
 # Version 11: replica, wait, min, max, isolation, session, epoch; one topic "t" with partitions 3 and 4; nothing
 # forgotten; rack "r".

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import OversizedError, TruncatedError, UnknownVersionError
-from protocol.messages.metadata_topics import (
+from protocol.messages.metadata import (
     TopicMetadata,
     read_request,
     read_sizes,

@@ -1,11 +1,11 @@
-"""protocol.messages.sasl_tokens: names as Kafka's own servers read them (`tests/oracle/test_names.py` asks them)."""
+"""protocol.messages.sasl: names as Kafka's own servers read them (`tests/oracle/test_names.py` asks them)."""
 
 import json
 from base64 import urlsafe_b64encode
 
 import pytest
 
-from protocol.messages.sasl_tokens import (
+from protocol.messages.sasl import (
     DELEGATION_TOKEN,
     NAME_BYTES_MAX,
     bearer_name,

@@ -1,14 +1,15 @@
 """Answers to requests that create, grow and delete topics, by their bytes (KIP-599)."""
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from protocol.messages.topic_mutation_responses import (
+from protocol.messages.topic_mutations import (
+    NO_TOPIC_ID,
+    TopicMutation,
     local_response,
     match_results,
     merged_response,
     read_response,
     rejected_entry,
 )
-from protocol.messages.topic_mutations import NO_TOPIC_ID, TopicMutation
 
 MESSAGE = b"The throttling quota has been exceeded."
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.walks.captured import CapturedFetchWalk
-from protocol.walks.plain_fetch import read_plain_fetch
+from protocol.walks.captured import CapturedFetchWalk, read_plain_fetch
 from tests.support.batches import batch
 from tests.support.frames import fetched_from
 from tests.unit.protocol.walks.test_captured import noted, with_batches

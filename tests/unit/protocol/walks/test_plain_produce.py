@@ -2,8 +2,7 @@
 
 import pytest
 
-from protocol.walks.captured import CapturedProduceWalk
-from protocol.walks.plain_produce import PlainProduce
+from protocol.walks.captured import CapturedProduceWalk, PlainProduce
 from tests.support.batches import batch
 from tests.support.frames import produce_to
 from tests.unit.protocol.walks.test_captured import noted, with_batches

@@ -8,7 +8,8 @@ from proxy.channel import BATCH_WEIGHT, Head, Row, RowOrigin, Tap
 from proxy.channel.capture_rows import NONE_NS
 from proxy.channel.captured import CLIENT_ID_MAX
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support import frames
 from tests.support.mutation_frames import create
 from tests.support.playbook import (

@@ -1,6 +1,6 @@
 """A hold on a connection that speaks for a group member is as short as a mute may be there."""
 
-from quotas.engine import EngineOptions
+from quotas.options import EngineOptions
 from tests.support.frames import heartbeat, join_group, produce
 from tests.support.playbook import Pass, Playbook, channel_machine
 

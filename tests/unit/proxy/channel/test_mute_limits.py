@@ -4,8 +4,9 @@ import pytest
 
 from proxy.channel.mute_limits import MuteLimits
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
 from quotas.limiters.flow import MS_UNBOUNDED
+from quotas.options import EngineOptions
 
 
 def limits() -> MuteLimits:

@@ -6,8 +6,14 @@ import pytest
 
 from proxy.channel.replica_link import ReplicaLink
 from proxy.stats import Stats
-from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.replication.throttled_replicas import EVERY_REPLICA, ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import (
+    EVERY_REPLICA,
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from tests.support.frames import answer, fetch, frame, request
 from tests.support.playbook import Ends, More, Pass, Playbook, stats_of
 from tests.support.portions import run

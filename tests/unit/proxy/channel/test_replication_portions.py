@@ -5,15 +5,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from protocol import portions
-from protocol.messages.follower_request import Replica
-from protocol.portions import PORTION
-from protocol.walks.replica import STATUSES_MAX, ReplicaStatus
+from protocol import primitives
+from protocol.messages.replica_session import Replica
+from protocol.primitives import PORTION
+from protocol.walks.fetch import STATUSES_MAX, ReplicaStatus
 from proxy.channel import AGAIN, PASS, REPLACE, WAIT
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
-from quotas.replication.replication_quotas import BrokerLimits
-from quotas.replication.throttled_replicas import ThrottledReplicas
+from quotas.replication.replication_quotas import BrokerLimits, ThrottledReplicas
 from tests.support.replicas import FOLLOWER, LEADER, quotas_of
 from tests.support.worst_replica_frames import answered, fetched, forgetting, throttled
 
@@ -196,7 +195,7 @@ def test_enforcement_that_is_switched_off_meanwhile_ends_the_wait_before_it_begi
 
 def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims are made of one version of the lists: the next Fetch has the new ones."""
-    monkeypatch.setattr(portions, "PORTION", 3)
+    monkeypatch.setattr(primitives, "PORTION", 3)
     channel = throttled(PLENTY)
     quotas = quotas_of(channel)
 

@@ -18,7 +18,8 @@ from protocol.api import (
 )
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from quotas.throttles.request import RequestThrottle
 from tests.support.engines import engine_with
 from tests.support.frames import (

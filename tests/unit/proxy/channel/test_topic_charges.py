@@ -15,7 +15,8 @@ from protocol.api import SHARE_FETCH
 from proxy.channel import AGAIN
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity, Name
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from quotas.throttles import topic_quotas
 from tests.support.engines import engine_with
 from tests.support.frames import (

@@ -11,7 +11,8 @@ from proxy.explain.rule_table import RULES_MAX, RuleTable
 from proxy.explain.rules import Rule
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 
 DEFINITIONS = Definitions(
     {

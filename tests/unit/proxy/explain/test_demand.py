@@ -9,7 +9,9 @@ from proxy.explain.wants import Demand
 from proxy.explain.watch import Watch
 from proxy.explain.windows import MINUTE, TEN_SECONDS
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import ClientQuota, Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
+from quotas.throttles.client import ClientQuota
 
 VISIT_MS = 100
 

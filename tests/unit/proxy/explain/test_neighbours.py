@@ -4,7 +4,8 @@ from proxy.explain.neighbours import NEIGHBOURS_MAX, Neighbour, Sharers, largest
 from proxy.explain.rules import Rule
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 
 PRODUCE = Rule("produce", "producer_byte_rate")
 ENTRIES = {

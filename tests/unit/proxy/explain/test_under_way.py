@@ -7,7 +7,8 @@ from proxy.explain.report import brokers_of
 from proxy.explain.watch import TIMED_PART, Watch
 from proxy.explain.windows import MINUTE
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support.probes import finished
 
 ENGINE = Engine(EngineOptions(), Definitions())

@@ -9,7 +9,8 @@ from proxy.explain.rules import Rule
 from proxy.explain.waiting import NAMED_MAX, Judgement, Waiter, Waiting
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 
 ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
 PRODUCE = Rule("produce", "producer_byte_rate")

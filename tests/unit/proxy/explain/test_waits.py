@@ -9,7 +9,9 @@ from proxy.explain.wait_views import TYPES, wait_views
 from proxy.explain.waits import SPAN_MS, ConnectionWaits, Waits
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine, EngineOptions, QuotaView
+from quotas.engine import Engine
+from quotas.options import EngineOptions
+from quotas.throttles.figures import QuotaView
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 
 ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))

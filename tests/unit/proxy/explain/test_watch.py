@@ -11,7 +11,9 @@ from proxy.explain.rules import Rule
 from proxy.explain.watch import BROKERS_MAX, FOLLOWERS, OTHER, RULES_MAX, TIMED_PART, Client, Meter, Watch
 from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import ClientQuota, Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
+from quotas.throttles.client import ClientQuota
 from tests.support.probes import finished, outstanding
 
 ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))

@@ -24,10 +24,10 @@ from proxy.topic_log.access import Access
 from proxy.topic_log.inbox import Inbox
 from proxy.topic_log.records import Problem, Record
 from proxy.unguarded import Unguarded
-from quotas.engine import QuotaView
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
+from quotas.throttles.figures import QuotaView
 
 TERMS = LeaseTerms(15_000, 1000, 4)
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"

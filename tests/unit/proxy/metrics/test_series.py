@@ -14,7 +14,7 @@ from proxy.metrics.series import (
     portions,
     rows_of,
 )
-from quotas.engine import QuotaView
+from quotas.throttles.figures import QuotaView
 
 
 def view(client_id: str, total: int, kind: str = "Produce", **more: float | None) -> QuotaView:

@@ -16,7 +16,8 @@ from proxy.process.figures import MergedFigures, Responses, WorkerFigures
 from proxy.process.messages import Figures, Look, Scrape
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 
 ALL = Query(MINUTE)
 ONE = Query(MINUTE, ("ann", "a"))

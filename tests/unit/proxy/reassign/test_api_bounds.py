@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
-from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
+from protocol.messages import reassignments
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentApi
@@ -20,7 +21,7 @@ from tests.support.reassigned_cluster import SimulatedCluster
 T = TypeVar("T")
 Told = bytes | bytearray | Forward | Exception
 
-KEY = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
+KEY = ALTER_PARTITION_REASSIGNMENTS
 ONE = ("t", 0)
 DENIED = Outcome(31, "Cluster authorization failed.")
 SECONDS_MAX = 20.0
@@ -44,8 +45,8 @@ class Callers:
             self.world.stats,
         )
         wanted = AlterRequest(60_000, True, [(ONE, (2, 3))])
-        self.frame = alter_reassignments.request_frame(wanted, 1, 7, b"tool")
-        self.body_at = len(self.frame) - len(alter_reassignments.request_body(wanted, 1))
+        self.frame = reassignments.request_frame(wanted, 1, 7, b"tool")
+        self.body_at = len(self.frame) - len(reassignments.request_body(wanted, 1))
 
     async def _read(self, whose: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
         self.read.append((whose, size))
@@ -68,21 +69,21 @@ class Callers:
 
     def said(self, forward: Forward, outcome: Outcome, address: str = "192.0.2.1") -> asyncio.Future[Told]:
         """Hand over what the broker said to that."""
-        told = alter_reassignments.write_response(AlterResponse(0, True, outcome, []), 1, 7)
+        told = reassignments.write_alter_response(AlterResponse(0, True, outcome, []), 1, 7)
         return self.ask(Question(KEY, 1, 7, told, 0, "bob", False, forward.plan, address))
 
 
 async def test_partitions_are_not_read_before_the_broker_permits_the_request(tmp_path: Path) -> None:
     callers = Callers(tmp_path)
     forward = await callers.begun()
-    assert alter_reassignments.read_request(forward.frame, callers.body_at, 1) == AlterRequest(
+    assert reassignments.read_alter_request(forward.frame, callers.body_at, 1) == AlterRequest(
         60_000, True, []
     )
     assert callers.read == []
     callers.may_read.set()
     answer = await callers.said(forward, DENIED)
     assert isinstance(answer, bytes)
-    assert alter_reassignments.read_response(answer, 1).partitions == [(ONE, DENIED)]
+    assert reassignments.read_alter_response(answer, 1).partitions == [(ONE, DENIED)]
     assert callers.read == [("192.0.2.1", len(callers.frame))]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.alter_reassignments import Outcome
+from protocol.messages.reassignments import Outcome
 from proxy.config import ReassignmentSettings
 from proxy.fleet.calls import BUSY, UnansweredError
 from proxy.reassign.forwarding import Forwarding, HolderService

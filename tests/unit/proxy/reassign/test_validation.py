@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
+from protocol.messages.reassignments import AlterRequest, Outcome, Target
 from proxy.reassign.cluster import ClusterState
 from proxy.reassign.entries import Entry, PendingRequest
 from proxy.reassign.validation import Handling, Verdict, validate

@@ -4,8 +4,7 @@ import numpy as np
 
 from quotas.backtest.compiler import Ints
 from quotas.backtest.outcomes import backtest
-from quotas.backtest.recording import Recording
-from quotas.backtest.runs import Assembly, Rows, pack, recording_of
+from quotas.backtest.recording import Assembly, Recording, Rows, pack, recording_of
 from quotas.options import EngineOptions
 
 

@@ -1,6 +1,6 @@
 """What has to be altered, and that nothing has to be once it was."""
 
-from quotas.definitions.diff import Difference, alterations, differences
+from quotas.definitions.alterations import Difference, alterations, differences
 from quotas.definitions.entities import DEFAULT, Entity
 
 A, B, C = Entity(client_id="a"), Entity(client_id="b"), Entity("c", DEFAULT)

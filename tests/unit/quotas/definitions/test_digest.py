@@ -1,4 +1,4 @@
-"""quotas.definitions.digest, and the digest that definitions keep."""
+"""quotas.definitions.definitions, and the digest that definitions keep."""
 
 import random
 

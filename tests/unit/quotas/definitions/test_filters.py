@@ -1,10 +1,18 @@
-"""quotas.definitions.filters: Kafka's own oracle of what matches (kafka-quotas.md §6.2), and what it refuses."""
+"""quotas.definitions.alterations: Kafka's own oracle of what matches (kafka-quotas.md §6.2), and what it refuses."""
 
 import pytest
 
+from quotas.definitions.alterations import (
+    ANY,
+    DEFAULT_NAME,
+    EXACT,
+    Component,
+    FilterError,
+    filter_of,
+    matching,
+)
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
-from quotas.definitions.filters import ANY, DEFAULT_NAME, EXACT, Component, FilterError, filter_of, matching
 
 CLIENTS = [
     Entity("user-1", "client-id-1"),

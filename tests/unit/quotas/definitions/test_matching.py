@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas, candidates, match
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.matching import candidates, match
 
 KEY = "producer_byte_rate"
 NAMES = st.sampled_from([None, DEFAULT, "a", "b"])

@@ -10,8 +10,9 @@ import pytest
 
 from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, Name
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
 from quotas.limiters.flow import Flow
+from quotas.options import EngineOptions
 from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from quotas.definitions.diff import Quotas
+from offline.jobs.apply import rollout
+from quotas.definitions.alterations import Quotas
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.rollout import rollout
 
 ENTITY = Entity(client_id="a")
 

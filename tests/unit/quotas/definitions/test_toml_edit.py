@@ -1,10 +1,9 @@
-"""quotas.definitions.toml_edit: what an alteration does to a text, and what it leaves alone."""
+"""quotas.definitions.toml_file: what an alteration does to a text, and what it leaves alone."""
 
 import pytest
 
 from quotas.definitions.entities import DEFAULT, Entity, code
-from quotas.definitions.toml_edit import Document
-from quotas.definitions.toml_file import parse
+from quotas.definitions.toml_file import Document, parse
 from quotas.errors import DefinitionError, FormError
 
 A, B = Entity(client_id="a"), Entity("ann", DEFAULT)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from quotas.definitions.toml_reader import loads, shown
+from quotas.definitions.toml_file import loads, shown
 from quotas.errors import TomlError
 
 MALFORMED = {

@@ -1,4 +1,4 @@
-"""quotas.definitions.toml_tables: how a file is cut, and that a table read line by line is what TOML's own reader
+"""quotas.definitions.toml_file: how a file is cut, and that a table read line by line is what TOML's own reader
 says.
 """
 
@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from quotas.definitions.toml_tables import blocks, is_preamble, table
+from quotas.definitions.toml_file import blocks, is_preamble, table
 
 TABLE = '[[quota]]\nclient_id = "a"\n'
 

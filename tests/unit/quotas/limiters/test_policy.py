@@ -4,11 +4,12 @@
 
 from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
 from quotas.definitions.entities import BucketKey
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
 from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.policy import limiter_in_force
 from quotas.limiters.schedule import ScheduledLimiter
+from quotas.options import EngineOptions
 
 PLACE = (PRODUCER_BYTE_RATE, BucketKey(None, "a"), 1)
 SCHEDULE = EngineOptions(policy="schedule")

@@ -1,7 +1,7 @@
 """quotas.limiters.virtual_time: lags of connections and budgets; ms throughout."""
 
 from quotas.limiters.virtual_time import COUNT_MS, BudgetTime, ConnectionTime
-from quotas.throttles.counters import ThrottleCounters
+from quotas.throttles.figures import ThrottleCounters
 
 
 def test_rest_of_a_mute_is_the_lag_of_the_next_request() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from quotas.errors import DefinitionError
-from quotas.reassignment.batch import PATIENCE_ROUNDS, Batch, BatchLimits, FreeSlots, next_batch
-from quotas.reassignment.plan import plan_moves
+from quotas.reassignment.batch import PATIENCE_ROUNDS, Batch, BatchLimits, FreeSlots, next_batch, plan_moves
 from quotas.reassignment.step import Move, PartitionState, Step, TopicPartition
 
 ALL = frozenset(range(20))

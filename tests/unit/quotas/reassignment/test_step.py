@@ -2,7 +2,7 @@
 
 import pytest
 
-from quotas.reassignment.plan import succeeded
+from quotas.reassignment.batch import succeeded
 from quotas.reassignment.step import Finished, Move, PartitionState, Step, Waiting, next_step
 
 Replicas = tuple[int, ...]

@@ -1,10 +1,10 @@
-"""quotas.replication.throttled_replicas: lists as Kafka takes them, and what is said of those it refuses."""
+"""quotas.replication.replication_quotas: lists as Kafka takes them, and what is said of those it refuses."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.replication.throttled_replicas import (
+from quotas.replication.replication_quotas import (
     EVERY_REPLICA,
     PROBLEMS_MAX,
     ReplicaList,

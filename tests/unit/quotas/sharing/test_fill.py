@@ -1,8 +1,8 @@
-"""quotas.sharing.fill."""
+"""quotas.sharing.lessor."""
 
 import pytest
 
-from quotas.sharing.fill import fill
+from quotas.sharing.lessor import fill
 
 
 def test_weights_of_very_different_sizes_lose_no_part() -> None:

@@ -1,8 +1,8 @@
-"""quotas.sharing.follower_demand: a quota of 4 MB/s, looked at every 100 ms."""
+"""quotas.sharing.followers: a quota of 4 MB/s, looked at every 100 ms."""
 
 from dataclasses import dataclass
 
-from quotas.sharing.follower_demand import Demands
+from quotas.sharing.followers import Demands
 
 Q = 4_000_000.0
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from quotas.sharing.key_shares import KeyShares, Part
 from quotas.sharing.lease_values import LesseeId, Wish
+from quotas.sharing.lessor import KeyShares, Part
 
 A, B, C = (LesseeId(name, 1) for name in "abc")
 LEAST = 0.001

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from quotas.throttles import connections
 from quotas.throttles.connections import ConnectionDecision, ConnectionRates
 

@@ -1,4 +1,4 @@
-"""quotas.throttles.mutation and quotas.throttles.mutation_quotas: two buckets, eight levels, live changes (KIP-599)."""
+"""quotas.throttles.mutation and quotas.throttles.mutation: two buckets, eight levels, live changes (KIP-599)."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import EXPIRE_MS, Engine, EngineOptions
+from quotas.engine import EXPIRE_MS, Engine
 from quotas.limiters.virtual_time import ConnectionTime
+from quotas.options import EngineOptions
 from quotas.throttles.mutation import MutationThrottle
 from tests.support.engines import engine_with, limits_of
 

@@ -1,8 +1,8 @@
-"""quotas.throttles.mute: how long a channel may be silent."""
+"""quotas.options: how long a channel may be silent."""
 
 import pytest
 
-from quotas.throttles.mute import GROUP_SESSION_TIMEOUT_MS, capped
+from quotas.options import GROUP_SESSION_TIMEOUT_MS, capped
 
 
 def test_mute_is_the_throttle_time_where_nothing_limits_it() -> None:

@@ -1,4 +1,4 @@
-"""quotas.throttles.request and quotas.throttles.request_quotas: Kafka's vectors, sharing, live changes (kafka-
+"""quotas.throttles.request and quotas.throttles.request: Kafka's vectors, sharing, live changes (kafka-
 quotas.md §2).
 """
 
@@ -8,8 +8,9 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import EXPIRE_MS, Engine, EngineOptions
+from quotas.engine import EXPIRE_MS, Engine
 from quotas.limiters.virtual_time import ConnectionTime
+from quotas.options import EngineOptions
 from quotas.throttles.request import RequestThrottle
 from tests.support.engines import engine_with, limits_of
 

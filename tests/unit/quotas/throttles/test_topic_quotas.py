@@ -8,8 +8,9 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
-from quotas.engine import EXPIRE_MS, Engine, EngineOptions
+from quotas.engine import EXPIRE_MS, Engine
 from quotas.limiters.virtual_time import ConnectionTime
+from quotas.options import EngineOptions
 from quotas.throttles import topic_quotas
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"

@@ -1,6 +1,6 @@
-"""quotas.throttles.ttl_map: a bounded map whose entries end by themselves."""
+"""quotas.throttles.topic_names: a bounded map whose entries end by themselves."""
 
-from quotas.throttles.ttl_map import TtlMap
+from quotas.throttles.topic_names import TtlMap
 
 
 def test_entry_ends_with_its_time() -> None:

@@ -1,4 +1,4 @@
-"""quotas.throttles.user_connections: a token bucket for each user. 10 windows of 1 s, so a rate of 1/s lets 10 in at
+"""quotas.throttles.connections: a token bucket for each user. 10 windows of 1 s, so a rate of 1/s lets 10 in at
 once.
 """
 
@@ -7,8 +7,9 @@ from typing import Any
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
-from quotas.engine import Engine, EngineOptions
-from quotas.throttles.user_connections import DEBT_SECONDS_MAX, USERS_MAX
+from quotas.engine import Engine
+from quotas.options import EngineOptions
+from quotas.throttles.connections import DEBT_SECONDS_MAX, USERS_MAX
 from tests.support.engines import engine_with, limits_of
 
 KEY = "connection_creation_rate"

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.api import DESCRIBE_CONFIGS, DESCRIBE_QUORUM
-from protocol.messages.broker_configs import without_addresses
+from protocol.messages.addresses import configs_without_addresses
 from tests.support.frames import request
 from tests.support.playbook import Drop, Ends, Insert, Pass, Playbook, channel_machine
 from tests.unit.protocol.kafka_frames import REQUESTS, framed, struct
@@ -25,7 +25,7 @@ def test_gateway_hides_a_brokers_addresses() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, asked(BROKER), Pass(asked(BROKER)))
     before = test_broker_configs.answer(4, TOLD)
-    talk.broker(0, before, Insert(without_addresses(before, 4)), Drop(len(before)))
+    talk.broker(0, before, Insert(configs_without_addresses(before, 4)), Drop(len(before)))
 
 
 @pytest.mark.parametrize(("kind", "gateway"), [(TOPIC, True), (BROKER, False), (TOPIC, False)])

@@ -12,7 +12,7 @@ import pytest
 
 from protocol.messages.fetch_session import SessionTable
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import EngineOptions
+from quotas.options import EngineOptions
 from tests.support.frames import (
     LIST_OFFSETS,
     answer,

@@ -8,7 +8,8 @@ import pytest
 
 from protocol.api import PRODUCE
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine, EngineOptions
+from quotas.engine import Engine
+from quotas.options import EngineOptions
 from tests.support.engines import engine_with
 from tests.support.frames import (
     LIST_OFFSETS,

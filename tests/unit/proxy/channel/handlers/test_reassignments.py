@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_VERSIONS, LIST_PARTITION_REASSIGNMENTS
-from protocol.messages import alter_reassignments, reassignments
-from protocol.messages.alter_reassignments import AlterRequest
-from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
+from protocol.messages import reassignments
+from protocol.messages import reassignments as alter_reassignments
+from protocol.messages.reassignments import AlterRequest, Ongoing, Reassignments, Stepping
 from proxy.channel import Channel, Forward, OngoingMoves, Question, ShownMove
 from tests.support.frames import frame, request
 from tests.support.playbook import (
@@ -164,7 +164,7 @@ def test_malformed_list_ends_the_connection() -> None:
 
 def listed(**ongoing: Ongoing) -> bytes:
     found = {(name, 0): one for name, one in ongoing.items()}
-    return reassignments.write_response(Reassignments(0, 0, None, found), 5)
+    return reassignments.write_list_response(Reassignments(0, 0, None, found), 5)
 
 
 def test_list_shows_the_move_in_place_of_its_step() -> None:
@@ -180,7 +180,7 @@ def test_list_of_version_1_has_the_batch_behind() -> None:
     talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
     answer = listed(t=STEP)
     found = Reassignments(0, 0, None, {("t", 0): MOVE.ongoing})
-    told = reassignments.write_response(found, 5, {("t", 0): Stepping((1, 2), (3, 1))})
+    told = reassignments.write_list_response(found, 5, {("t", 0): Stepping((1, 2), (3, 1))})
     talk.broker(1, answer, Insert(told), Drop(len(answer)))
 
 
@@ -190,7 +190,7 @@ def test_list_shows_no_more_than_was_asked_for() -> None:
     asked = request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5)
     talk.client(0, asked, Pass(asked))
     answer = listed()
-    told = reassignments.write_response(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
+    told = reassignments.write_list_response(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
     talk.broker(1, answer, Insert(told), Drop(len(answer)))
 
 
@@ -205,10 +205,10 @@ def test_list_without_moves_passes() -> None:
 def test_client_without_the_right_to_list_gets_the_error_alone(version: int) -> None:
     talk = talking(shown=showing(("t", 0)))
     refused = Reassignments(0, 31, "Cluster authorization failed.", {})
-    answer = reassignments.write_response(refused, 5)
+    answer = reassignments.write_list_response(refused, 5)
     if version:
         talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
-        told = reassignments.write_response(refused, 5, {})
+        told = reassignments.write_list_response(refused, 5, {})
         talk.broker(1, answer, Insert(told), Drop(len(answer)))
     else:
         talk.client(0, LIST[0], Pass(LIST[0]))

@@ -9,8 +9,7 @@ from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
 from proxy.channel.intake import BARE_TOKENS_MAX
 from quotas.definitions.entities import Entity
-from quotas.engine import EngineOptions
-from quotas.options import UnknownUsers
+from quotas.options import EngineOptions, UnknownUsers
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine

@@ -11,8 +11,7 @@ from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.walks.share import PARTITIONS_MAX
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import Entity
-from quotas.engine import EngineOptions
-from quotas.options import Policy
+from quotas.options import EngineOptions, Policy
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, frame, request, with_throttle_time
 from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine

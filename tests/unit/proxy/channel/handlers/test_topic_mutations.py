@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from protocol.messages import metadata_topics
+from protocol.messages import metadata
 from protocol.messages.topic_mutations import TOPICS_MAX
 from proxy.channel import AGAIN, PASS
 from quotas.definitions.definitions import Definitions
@@ -154,7 +154,7 @@ def test_version_without_a_throttle_time_is_muted_all_the_same(api_key: int, ver
         talk.client(0, asked, Pass(asked))
     else:
         asked = delete(version, ["one"])
-        talk.client(0, asked, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
+        talk.client(0, asked, Insert(metadata.request_by_name(["one"], 1, b"a")), Wait(0))
         talk.broker(0, sizes(4, {"one": 30}), Drop(len(sizes(4, {"one": 30}))))
         talk.client(0, b"", Pass(asked))
     answered = answer(api_key, version, [("one", 0)])
@@ -278,7 +278,7 @@ def test_validate_only_may_be_free() -> None:
 def test_added_partitions_count_beyond_those_there_are() -> None:
     talk = dialogue()
     asked = grow(3, {"one": 8, "two": 30, "three": 9, "unknown": 50})
-    question = metadata_topics.request_by_name(["one", "two", "three", "unknown"], 1, b"a")
+    question = metadata.request_by_name(["one", "two", "three", "unknown"], 1, b"a")
     talk.client(0, asked, Insert(question), Wait(0))
     known = sizes(4, {"one": 3, "two": 10, "three": 8, "unknown": 0})
     talk.broker(0, known, Drop(len(known)))
@@ -298,8 +298,8 @@ def test_added_partitions_count_beyond_those_there_are() -> None:
 def test_deleted_topics_count_their_partitions_by_name_and_id() -> None:
     talk = dialogue()
     asked = delete(6, ["one", TOPIC_ID])
-    by_name = metadata_topics.request_by_name(["one"], 1, b"a")
-    by_id = metadata_topics.request_by_id([TOPIC_ID.bytes], 1, b"a")
+    by_name = metadata.request_by_name(["one"], 1, b"a")
+    by_id = metadata.request_by_id([TOPIC_ID.bytes], 1, b"a")
     talk.client(0, asked, Insert(by_name + by_id), Wait(0))
     named, found = sizes(4, {"one": 30}), sizes(12, {"two": 4})
     talk.broker(0, named, Drop(len(named)))
@@ -316,7 +316,7 @@ def test_deleted_topics_count_their_partitions_by_name_and_id() -> None:
 def test_question_that_is_cut_is_waited_for() -> None:
     talk = dialogue()
     asked = delete(5, ["one"])
-    talk.client(0, asked, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
+    talk.client(0, asked, Insert(metadata.request_by_name(["one"], 1, b"a")), Wait(0))
     known = sizes(4, {"one": 3})
     talk.broker(0, known[:20], More(len(known)))
     talk.broker(0, known[20:], Drop(len(known)))
@@ -331,7 +331,7 @@ def test_size_of_a_topic_made_moments_ago_is_known_before_the_broker_knows_it() 
     answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=6, topic_id=TOPIC_ID)
     talk.broker(0, answered, Pass(answered))
     gone = delete(6, [TOPIC_ID])
-    talk.client(0, gone, Insert(metadata_topics.request_by_id([TOPIC_ID.bytes], 1, b"a")), Wait(0))
+    talk.client(0, gone, Insert(metadata.request_by_id([TOPIC_ID.bytes], 1, b"a")), Wait(0))
     unknown = sizes(12, {})
     talk.broker(0, unknown, Drop(len(unknown)))
     talk.client(0, b"", Pass(gone))
@@ -393,7 +393,7 @@ def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:
 def test_question_under_way_is_swallowed_though_enforcement_ends() -> None:
     talk = dialogue()
     gone = delete(6, ["one"])
-    talk.client(0, gone, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
+    talk.client(0, gone, Insert(metadata.request_by_name(["one"], 1, b"a")), Wait(0))
     talk.engine.switch_enforcement(False)
     talk.client(0, b"", Pass(gone))
     known = sizes(4, {"one": 3})
