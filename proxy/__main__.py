@@ -2,7 +2,20 @@
 
 import sys
 
-from proxy.entry import main
+# ----------------------------------------------------------------------------------------------------
+# The console script `sluice`: Ctrl-C ends it without a traceback, even while its modules are being loaded.
+
+
+def main() -> int:
+    """Load the command line and run it."""
+    try:
+        from proxy.cli import main as run
+    except KeyboardInterrupt:
+        from commandline.program import INTERRUPTED
+
+        return INTERRUPTED
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

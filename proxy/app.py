@@ -11,11 +11,15 @@ Errors before the proxy serves end it (`StartError`, `ConfigError`); from then o
 import asyncio
 import gc
 import logging
+import os
+import resource
 import secrets
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -24,7 +28,6 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Explanations, Facts, Figures, OwnFigures, Site, State
 from proxy.certificates import Certificates
 from proxy.channel import OngoingMoves, Question
-from proxy.clock import now_ms
 from proxy.cluster import (
     Advertised,
     BrokerClient,
@@ -36,34 +39,148 @@ from proxy.cluster import (
     login_of,
     maps_of,
 )
-from proxy.config import CaptureOptions, Config
+from proxy.config import AUTO, WORKERS_MAX, CaptureOptions, Config, ListenerOptions
 from proxy.enforcement import Enforcement, EnforcementFile
-from proxy.errors import StartError
-from proxy.events import Events
+from proxy.events import Events, Tell
+from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import started
-from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
-from proxy.process.cores import workers_of
-from proxy.process.descriptors import raise_limit
-from proxy.process.event_wiring import wire_events
+from proxy.process.messages import Dialled, Judged, ProcessEvents, Waits
 from proxy.process.relay import Relay
 from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore, open_store
 from proxy.reassign import make_reassignments
 from proxy.reload import Reloader
-from proxy.stats import Stats
-from proxy.summary import summary
-from proxy.supervisor import Supervisor
+from proxy.system.clock import now_ms
+from proxy.system.errors import StartError, sluice_version
+from proxy.system.logs import Field, event
+from proxy.system.stats import Stats
+from proxy.system.supervisor import Supervisor
 from proxy.unguarded import Unguarded, own_things
-from proxy.version import sluice_version
 from quotas.definitions.definitions import Definitions
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
     from proxy.process.workers import Workers
     from proxy.quota_topic import QuotaTopic
-    from proxy.topic_log.access import Access
+    from proxy.topics.topic import Access
+
+
+# ----------------------------------------------------------------------------------------------------
+# The fields of the log line at start: ports, policy, scope, mode, store. Pure.
+
+
+def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, Field]:
+    """Return the fields for a configuration.
+
+    Args:
+        config: the configuration in force.
+        quota_entries: the number of entities with quotas.
+        problem: why the cluster cannot be served yet; "" for no such field.
+    """
+    quotas = config.quotas
+    file = "none" if quotas.file is None else str(quotas.file)
+    store = {"cluster": "the brokers", "topic": f"topic {quotas.topic}"}.get(quotas.store, file)
+    found: dict[str, Field] = {
+        "ports": "; ".join(map(_ports, config.listeners)),
+        "admin": str(config.admin.bind or "none"),
+        "policy": quotas.policy,
+        "scope": quotas.scope,
+        "mode": quotas.mode,
+        "store": store,
+        "quota_entries": quota_entries,
+    }
+    return {**found, "problem": problem} if problem else found
+
+
+def _ports(listener: ListenerOptions) -> str:
+    first, last = listener.broker_ids[0], listener.broker_ids[-1]
+    ports = [] if listener.replicates else [f"bootstrap {listener.bootstrap_port}"]
+    if listener.sidecar:
+        ports += [f"broker {broker} {listener.broker_port(broker)}" for broker in listener.upstreams]
+    else:
+        ports.append(f"brokers {listener.broker_port(first)}-{listener.broker_port(last)}")
+    return f"{listener.name} {listener.bind}: {', '.join(ports)}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Connects the parts of a process to its events.
+
+
+_OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
+
+
+def wire_events(
+    tell: Tell,
+    config: Config,
+    relay: Relay,
+    brokers: BrokerStates,
+    workers: "Workers | None",
+    fleet: "Fleet | None",
+) -> None:
+    """Have all parts of this process tell their events."""
+    waits = Waits(tell, relay.engine.definitions, config.quotas.partition_mutations_rate)
+    process_events = ProcessEvents(waits, brokers)
+    relay.watching.judged = lambda judgement: process_events.take(_OWN, Judged(judgement))
+    relay.shared.dials.report = lambda *found: process_events.take(_OWN, Dialled(*found))
+    if workers is not None:
+        workers.tell, workers.process_events = tell, process_events
+    if fleet is not None:
+        fleet.tell = tell
+
+
+# ----------------------------------------------------------------------------------------------------
+# How many workers `[process] workers` stands for: "auto" is one per core that this process may use.
+
+
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+
+
+def workers_of(config: Config) -> int:
+    """Return the number of processes that relay. Without a listener for clients there is nothing to divide."""
+    if not any(not listener.replicates for listener in config.listeners):
+        return 1
+    if config.process.workers != AUTO:
+        return config.process.workers
+    cores = len(os.sched_getaffinity(0))
+    with suppress(OSError):
+        cores = min(cores, cores_of_quota(_QUOTA.read_text(encoding="ascii")))
+    return min(max(1, cores), WORKERS_MAX)
+
+
+def cores_of_quota(text: str) -> int:
+    """Return the whole cores of a container's processor quota, at least one.
+
+    >>> cores_of_quota("200000 100000"), cores_of_quota("50000 100000"), cores_of_quota("max 100000") > 1000
+    (2, 1, True)
+    """
+    quota, _, period = text.strip().partition(" ")
+    if not quota.isdigit() or not period.isdigit() or not int(period):
+        return 1 << 16
+    return max(1, int(quota) // int(period))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The limit of open descriptors: each connection needs two; the soft limit is often 1024. Workers inherit it.
+
+
+_WANTED: Final = 65_536
+
+
+def raise_limit() -> None:
+    """Raise the soft limit as far as the hard limit allows.
+
+    Raises:
+        StartError: the system refuses it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _WANTED)
+    if wanted > soft:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:
+            raise StartError(f"descriptor limit: {soft} cannot be raised to {wanted}: {error}") from error
 
 
 # A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.

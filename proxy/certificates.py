@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.config import Config
-from proxy.errors import ConfigError
-from proxy.files import signatures
-from proxy.logs import event
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
 from proxy.reload import LOOK_SECONDS, SETTLE_SECONDS, Watch
-from proxy.stats import Stats
-from proxy.tls import Context, FleetContexts
+from proxy.system.errors import ConfigError
+from proxy.system.files import signatures
+from proxy.system.hosts import Context, FleetContexts
+from proxy.system.logs import event
+from proxy.system.stats import Stats
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from proxy.config import (
     ProcessOptions,
     QuotaSettings,
 )
-from proxy.errors import SluiceError, UsageError
-from proxy.version import sluice_version
+from proxy.system.errors import SluiceError, UsageError, sluice_version
 from quotas.options import Mode, Policy, Scope
 
 Command = Callable[[argparse.Namespace], int]

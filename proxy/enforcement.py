@@ -16,13 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.errors import reason
 from proxy.events import Tell
 from proxy.events.kinds import By, enforcement_switched
 from proxy.events.ring import iso_ms
-from proxy.files import read
-from proxy.logs import event
-from proxy.stats import Stats
+from proxy.system.errors import reason
+from proxy.system.files import read
+from proxy.system.logs import event
+from proxy.system.stats import Stats
 
 REASON_CHARACTERS_MAX: Final = 200
 _NAME: Final = "enforcement.json"

@@ -12,8 +12,6 @@ from typing import Any, Final
 from commandline.arguments import not_installed
 from proxy.cluster.login import login_of, secret_of
 from proxy.config import ClusterOptions, Config, QuotaSettings
-from proxy.errors import StartError, reason
-from proxy.files import read_secret
 from proxy.metrics.replication import Family
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.follower import TopicFollower
@@ -21,10 +19,10 @@ from proxy.quota_api.service import QuotaService
 from proxy.quota_api.snapshot import Snapshot
 from proxy.quota_api.topic_metrics import families
 from proxy.quota_api.topic_store import TopicStore
-from proxy.topic_log.access import Access, Sasl
-from proxy.topic_log.signed import Seal
-from proxy.topic_log.thread import LoopThread
-from proxy.topic_log.topic import TopicSpec
+from proxy.system.errors import StartError, reason
+from proxy.system.files import read_secret
+from proxy.topics.records import Seal
+from proxy.topics.topic import Access, LoopThread, Sasl, TopicSpec
 
 _BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _SEGMENT_BYTES: Final = 16 * 1024 * 1024
@@ -51,8 +49,8 @@ class QuotaTopic:
 
     def __init__(self, config: Config, access: Access) -> None:
         require_aiokafka()
-        from proxy.topic_log.events import EventLog
-        from proxy.topic_log.log import TopicLog
+        from proxy.topics.log import TopicLog
+        from proxy.topics.writers import EventLog
 
         quotas = config.quotas
         self._thread = LoopThread("topics")

@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from proxy import logs
 from proxy.config import Config, QuotaSettings, compare, merge_live, reload
-from proxy.errors import ConfigError
 from proxy.events import Tell, untold
 from proxy.events.kinds import config_reloaded, mode_changed
-from proxy.files import Signature, signatures
-from proxy.stats import Stats
+from proxy.system import logs
+from proxy.system.errors import ConfigError
+from proxy.system.files import Signature, signatures
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 
 LOOK_SECONDS: Final = 1.0

@@ -1,7 +1,7 @@
 """Whether the brokers that keep Sluice's own topics and group have an authorizer.
 
 Without one every client that reaches these brokers may write to the topics, join the group and end both, past Sluice.
-Signatures (`proxy.fleet.statements`) keep such a client from having its way, not from disturbing.
+Signatures (`proxy.fleet.election`) keep such a client from having its way, not from disturbing.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_client.metadata import SECURITY_DISABLED, describe_cluster_acls
 from proxy.config import Config
-from proxy.logs import event
 from proxy.metrics.replication import Family
+from proxy.system.logs import event
 
 if TYPE_CHECKING:
-    from proxy.topic_log.access import Access  # loaded only where there are such topics
+    from proxy.topics.topic import Access  # loaded only where there are such topics
 
 
 _ASK_SECONDS: Final = 600.0

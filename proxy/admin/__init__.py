@@ -15,11 +15,10 @@ The port changes nothing but that switch.
 """
 
 from proxy.admin.explanations import Explanations
-from proxy.admin.figures import Figures, OwnFigures, count_clients
 from proxy.admin.http import Page, Request
-from proxy.admin.missing import NoWorkersError
+from proxy.admin.pages import NoWorkersError
 from proxy.admin.server import AdminServer
-from proxy.admin.site import Site
+from proxy.admin.site import Figures, OwnFigures, Site, count_clients
 from proxy.admin.state import Facts, State
 
 __all__ = [

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple, Self
 
 from commandline.amounts import printable
 from proxy.admin.http import Page
-from proxy.admin.missing import missing_text
-from proxy.admin.pages import TEXT, html, strong
-from proxy.explain.seen import Missing
+from proxy.admin.pages import TEXT, html, missing_text, strong
+from proxy.explain.report import Missing
 from quotas.throttles.figures import GATEWAY, QuotaView
 
 ROWS_MAX: Final = 200

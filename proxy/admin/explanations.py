@@ -15,19 +15,16 @@ from heapq import nlargest
 from itertools import islice
 from typing import Final, Protocol
 
-from proxy.admin.documents import page as _page
-from proxy.admin.documents import rows_page, sorted_in_turns
-from proxy.admin.http import Page, RefusedError, Request
-from proxy.admin.missing import missing_document
-from proxy.admin.query import fields_of
-from proxy.admin.server import Handler
+from proxy.admin.http import Page, RefusedError, Request, fields_of
+from proxy.admin.pages import missing_document
+from proxy.admin.server import Handler, rows_page, sorted_in_turns
+from proxy.admin.server import page as _page
 from proxy.explain.budgets import Budgets
 from proxy.explain.explanation import Context, Origin, broker_document, explain, origin_of, summary
-from proxy.explain.report import ClientReport, waited_part
+from proxy.explain.parts import MINUTE, SECONDS
+from proxy.explain.report import NOTHING, ClientReport, Missing, Query, Seen, waited_part
 from proxy.explain.rule_table import RuleTable
-from proxy.explain.seen import NOTHING, Missing, Query, Seen
-from proxy.explain.windows import MINUTE, SECONDS
-from proxy.turns import in_turns, without_collections
+from proxy.system.threads import in_turns, without_collections
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions

@@ -4,12 +4,13 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from commandline.amounts import printable
 from proxy.admin.http import Page
+from proxy.explain.report import Missing
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -87,3 +88,83 @@ def html(title: str, body: str) -> Page:
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>\n"
     )
     return Page(200, HTML, page.encode("utf-8", "backslashreplace"))
+
+
+# ----------------------------------------------------------------------------------------------------
+# What pages say of worker processes whose figures they lack. Pure.
+#
+# A page that lacks some says which; where all are missing there is no page, and the response is 503.
+
+
+class NoWorkersError(Exception):
+    """No worker process has responded."""
+
+    def __init__(self, missing: Sequence[Missing]) -> None:
+        self.missing = tuple(missing)
+        super().__init__("no worker process responds")
+
+
+def missing_document(missing: Iterable[Missing]) -> list[dict[str, Any]]:
+    """Return the field `missing` of a document."""
+    return [one._asdict() for one in missing]
+
+
+def missing_text(missing: Sequence[Missing]) -> str:
+    """Return one line for people; "" if none is missing.
+
+    >>> missing_text([Missing(2, "no response within 4 s")])
+    'worker 2 is missing (no response within 4 s): clients connected to it are not shown'
+    """
+    if not missing:
+        return ""
+    problems = {one.problem for one in missing}
+    if len(problems) == 1:
+        numbers = ", ".join(str(one.worker) for one in missing)
+        named = f"{numbers} {'is' if len(missing) == 1 else 'are'} missing ({problems.pop()})"
+    else:
+        named = f"{', '.join(f'{one.worker} ({one.problem})' for one in missing)} are missing"
+    noun, them = ("worker", "it") if len(missing) == 1 else ("workers", "them")
+    return f"{noun} {named}: clients connected to {them} are not shown"
+
+
+# ----------------------------------------------------------------------------------------------------
+# `/v1/fleet`: the members of a fleet with their admin ports, from the document of `/fleet`. Pure.
+
+
+SILENT_SECONDS_MAX: Final = 5.0  # members report every second
+
+
+def fleet_document(state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the document.
+
+    Args:
+        state: what this member knows of its fleet; None if this process is no member of one.
+
+    >>> fleet_document(None)["member"]
+    False
+    """
+    if state is None:
+        return {"member": False, "name": "", "holder": "", "members": [], "disagreements": []}
+    return {
+        "member": True,
+        "name": state["name"],
+        "holder": state["holder"] or "",
+        "problem": state["problem"],
+        "members": [_member(place, member, state) for place, member in enumerate(state["members"])],
+        "disagreements": state["disagreements"],
+    }
+
+
+def _member(place: int, member: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": member["name"],
+        "run": member["run"],
+        "address": member.get("address", ""),
+        "admin": member.get("admin", ""),
+        "version": member.get("version", ""),
+        "mode": member.get("mode", ""),
+        "share": state["default_share"] if member["run"] == state["run"] else None,
+        "shares": {key: shares[place] for key, shares in state["member_shares"].items()},
+        "reachable": member["silent_seconds"] <= SILENT_SECONDS_MAX,
+        "silent_seconds": member["silent_seconds"],
+    }

@@ -11,20 +11,63 @@ served. The pages' contents are `site`'s; a POST has handlers of its own (`state
 """
 
 import asyncio
+import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
+from heapq import merge
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from proxy.admin import pages
-from proxy.admin.documents import page as document_page
 from proxy.admin.http import HEAD_BYTES_MAX, READ_ONLY, Page, RefusedError, Request, parse, write
-from proxy.admin.missing import NoWorkersError, missing_document
+from proxy.admin.pages import NoWorkersError, missing_document
 from proxy.config import Address
-from proxy.errors import StartError, system_reason
-from proxy.hosts import is_ip
+from proxy.system.errors import StartError, system_reason
+from proxy.system.hosts import is_ip
+from proxy.system.threads import in_turns
+
+# ----------------------------------------------------------------------------------------------------
+# Large JSON documents, encoded row by row: traffic goes first.
+
+
+T = TypeVar("T")
+
+JSON: Final = "application/json"
+_PORTION_BYTES: Final = 65_536  # a list of 10,000 clients is 8 MB, of which each copy takes milliseconds
+_SORTED_AT_ONCE: Final = 500  # well below a millisecond
+_encode: Final = json.JSONEncoder().encode
+
+
+def page(status: int, document: Mapping[str, Any]) -> Page:
+    """Return a small document."""
+    return Page(status, JSON, (_encode(document) + "\n").encode())
+
+
+async def rows_page(document: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]) -> Page:
+    """Return a document that has a list of rows, too, under this name; rows are made as they are encoded."""
+    portion = bytearray((_encode(document)[:-1] + f', "{name}": [').encode())
+    portions: list[bytes] = []
+    separator = b""
+    async for row in in_turns(rows):
+        portion += separator + _encode(row).encode()
+        separator = b",\n"
+        if len(portion) >= _PORTION_BYTES:
+            portions.append(bytes(portion))
+            portion.clear()
+    portion += b"]}\n"
+    first, *more = (*portions, bytes(portion))
+    return Page(200, JSON, first, tuple(more))
+
+
+async def sorted_in_turns(items: list[T], key: Callable[[T], float]) -> Iterator[T]:
+    """Return an iterator over the items, those with the highest keys first."""
+    keyed = [(-key(items[place]), place) async for place in in_turns(range(len(items)))]
+    starts = range(0, len(keyed), _SORTED_AT_ONCE)
+    runs = [sorted(keyed[start : start + _SORTED_AT_ONCE]) async for start in in_turns(starts)]
+    return (items[place] for _, place in merge(*runs))
+
 
 CONNECTIONS_MAX: Final = 64
 REQUEST_SECONDS_MAX: Final = 5.0  # also how long an idle connection is kept
@@ -207,7 +250,7 @@ class AdminServer:
         except RefusedError:
             raise
         except NoWorkersError as error:
-            return document_page(503, {"error": str(error), "missing": missing_document(error.missing)})
+            return page(503, {"error": str(error), "missing": missing_document(error.missing)})
         except Exception:  # a scrape that fails must say so to the scraper, and harm nothing else
             LOG.exception("internal error: cannot make the page %s", request.path)
             return pages.refusal(500, "internal error: see the log")

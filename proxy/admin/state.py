@@ -16,16 +16,15 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from proxy.admin.http import Page, RefusedError, Request
-from proxy.admin.missing import missing_document
-from proxy.admin.query import fields_of, number
+from proxy.admin.http import Page, RefusedError, Request, fields_of, number
+from proxy.admin.pages import missing_document
 from proxy.admin.server import Handler
 from proxy.config import Config, Network
 from proxy.enforcement import REASON_CHARACTERS_MAX, Switched
 from proxy.events.kinds import By
 from proxy.events.ring import Portion, iso_ms
-from proxy.explain.seen import Missing
-from proxy.version import sluice_version
+from proxy.explain.report import Missing
+from proxy.system.errors import sluice_version
 
 EVENTS_MAX: Final = 1000  # in one response
 ACTION: Final = "enforcement"  # the value of Sluice-Action

@@ -11,14 +11,13 @@ from time import monotonic
 from typing import Final
 
 from commandline.arguments import not_installed
-from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
-from proxy.capture.writer import Writer
+from proxy.capture.writer import Directory, Writer
 from proxy.config import CaptureOptions
-from proxy.errors import ConfigError
-from proxy.logs import event
-from proxy.stats import CaptureStats, Stats
+from proxy.system.errors import ConfigError
+from proxy.system.logs import event
+from proxy.system.stats import CaptureStats, Stats
 from quotas.throttles.topic_names import TopicNames
 
 # A disk that stands still must not keep a stopping process for ever.

@@ -27,20 +27,28 @@ Non-obvious:
   excess pass.
 """
 
-from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Recorder, Row, RowOrigin, Tap
+from proxy.channel.capture_rows import (
+    BATCH_WEIGHT,
+    KEEP,
+    NOT_KEPT,
+    Head,
+    Recorder,
+    Row,
+    RowOrigin,
+    Tap,
+    complete_frame,
+)
 from proxy.channel.channel import Channel
 from proxy.channel.contract import Direction, Machine
+from proxy.channel.direction import AGAIN, Job
 from proxy.channel.errors import PeerError
 from proxy.channel.factory import channel_for
 from proxy.channel.in_flight import Forward, Question, SharedResponse
-from proxy.channel.kept_frames import KEEP, NOT_KEPT, complete_frame
 from proxy.channel.observer import Muting
 from proxy.channel.own import OwnNames, own_names
-from proxy.channel.parsing import AGAIN, Job
 from proxy.channel.probe import NONE_PROBED, Probe, Probed
-from proxy.channel.reassignments import OngoingMoves, ShownMove
 from proxy.channel.replica_link import ReplicaThrottle
-from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings
+from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings, OngoingMoves, ShownMove
 from proxy.channel.verdict import MORE, PASS, REFUSE, REPLACE, WAIT, Verdict
 
 __all__ = [

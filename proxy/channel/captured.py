@@ -28,14 +28,24 @@ Non-obvious:
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
 from protocol.capture import NONE
+from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, RequestHead
-from protocol.walks.captured import CapturedFetchWalk
-from protocol.walks.walk import Walk
+from protocol.messages import topic_mutations
+from protocol.walks.captured import (
+    REST_BYTES_MIN,
+    CapturedFetchWalk,
+    CapturedProduceWalk,
+    PartitionRecords,
+    PlainProduce,
+    read_plain_fetch,
+)
+from protocol.walks.fetch import ENDPOINTS_SINCE
+from protocol.walks.walk import Sizes, Walk
 from proxy.channel.capture_rows import (
     FRAME_BYTES,
     INT32_MAX,
@@ -43,24 +53,127 @@ from proxy.channel.capture_rows import (
     NONE_NS,
     ROW_BYTES,
     Head,
+    Keeper,
     Row,
     RowOrigin,
     Tap,
 )
-from proxy.channel.captured_mutations import requested_mutations
-from proxy.channel.captured_walks import CapturedWalks
-from proxy.channel.identity import Identity
+from proxy.channel.channel import Channel
+from proxy.channel.direction import AT_ONCE_BYTES_MAX, skip_header_tags
 from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
-from proxy.channel.kept_frames import Keeper
 from proxy.channel.observer import Muting, ObservedDirection, Observer
 from proxy.channel.request_time import measure
 from proxy.channel.requests import RequestDirection
-from proxy.channel.state import ChannelState
+from proxy.channel.state import ChannelState, Identity
 from proxy.channel.verdict import Verdict
 from proxy.channel.walks import FetchedDirection
+from quotas.engine import Engine
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.kinds import KINDS
 from quotas.throttles.mutation import MutationThrottle
+
+# ----------------------------------------------------------------------------------------------------
+# The number of partition mutations that a request asks for, as far as known without asking a broker
+# (KIP-599).
+
+
+def requested_mutations(
+    engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
+    """Return the number of partition mutations; NONE if the request is incomplete, or too large to be parsed here."""
+    length, key, version, _, _ = head
+    frame_end = pos + 4 + length
+    fields_at = skip_header_tags(buf, body, min(end, frame_end), flexible=flexible(key, version))
+    if end < frame_end or fields_at is None or length + 4 > AT_ONCE_BYTES_MAX:
+        return NONE
+    try:
+        asked = topic_mutations.read_request(bytes(buf[pos:frame_end]), fields_at - pos, key, version)
+    except WireError:  # the broker will report the error
+        return NONE
+    quotas = engine.mutations
+    total = 0
+    for topic in asked.topics:
+        size = quotas.sizes.get(topic.topic_id if topic.name is None else topic.name, now_ms) or 0
+        cost = topic.partitions
+        if key == DELETE_TOPICS:
+            cost = size or 1
+        elif key == CREATE_PARTITIONS:
+            cost -= size or max(cost - 1, 0)
+        elif cost < 0:
+            cost = quotas.default_partitions
+        total += max(cost, 0)
+    return min(total, INT32_MAX)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The walks of a captured channel: every Produce and Fetch, for partitions, and for topics if these have
+# quotas.
+
+
+_GOLDEN_RATIO: Final = 0.6180339887
+
+
+class CapturedWalks:
+    """Replaces `TopicWalks`, and the engine as the `Charges` that says whether to walk Produce and Fetch.
+
+    Attributes:
+        produced: the partitions of the last Produce; their number may still grow.
+        read_plain: reads the partition of an ordinary Produce (`PlainProduce`); bound once, for every Produce.
+    """
+
+    __slots__ = ("_engine", "_fetched", "_sample", "_sample_position", "produced", "read_plain")
+
+    charges_produced_topics = True
+    charges_fetched_topics = True
+
+    def __init__(self, engine: Engine, tap: Tap) -> None:
+        self._engine = engine
+        self.read_plain = PlainProduce().read
+        self._sample = tap.partition_sample
+        # Connections start at different points of the sequence, so that many short ones also have their share.
+        self._sample_position = tap.connection * _GOLDEN_RATIO % 1
+        self.produced: list[PartitionRecords] = []
+        self._fetched: Sequence[PartitionRecords] = ()
+
+    def produce(self, head: RequestHead) -> CapturedProduceWalk:
+        """Return a walk; to the end if topics are charged."""
+        sizes: Sizes | None = {} if self._engine.charges_produced_topics else None
+        walk = CapturedProduceWalk(head[2], head[0], sizes, whole=self._walks_whole(head[0]))
+        self.produced = walk.partitions
+        return walk
+
+    def fetch(
+        self, buf: Buffer, pos: int, end: int, frame_bytes: int, version: int, *, gateway: bool
+    ) -> CapturedFetchWalk | None:
+        """Return a walk through a Fetch response, unless all partitions are in the buffer.
+
+        Args:
+            gateway: whether addresses at its end are rewritten.
+        """
+        sizes: Sizes | None = {} if self._engine.charges_fetched_topics else None
+        frame_end = pos + frame_bytes
+        if sizes is None and (frame_end <= end or not gateway or version < ENDPOINTS_SINCE):
+            found = read_plain_fetch(buf, pos, end, frame_end, version)
+            if found is not None:
+                self._fetched = found
+                return None
+        return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=self._walks_whole(frame_bytes - 4))
+
+    def take_fetched(self) -> Sequence[PartitionRecords]:
+        """Return the partitions of a Fetch response that was not walked, once."""
+        found, self._fetched = self._fetched, ()
+        return found
+
+    def _walks_whole(self, length: int) -> bool:
+        """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""
+        if length < REST_BYTES_MIN:
+            return True
+        self._sample_position += self._sample
+        if self._sample_position < 1:
+            return False
+        self._sample_position -= 1
+        return True
+
 
 # The longest part of a client id that is kept, in bytes or characters; bounds the rows of a client with many ids.
 CLIENT_ID_MAX: Final = 1024
@@ -375,3 +488,33 @@ class Capture(Observer):
         left = recorder.left = recorder.left - (len(row[_PARTITIONS]) or 1)
         if left <= 0:
             recorder.full()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Attaches capture to a new channel; if whole requests are kept, its request direction reports what it
+# forwards.
+
+
+class _KeptRequests(RequestDirection):
+    """The request direction of a channel whose whole requests are kept."""
+
+    __slots__ = ("_capture",)
+
+    def __init__(self, state: ChannelState, capture: Capture) -> None:
+        super().__init__(state, capture.handled)
+        self._capture = capture
+
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
+        """Handle the bytes as `RequestDirection` does, and report what is forwarded."""
+        self._capture.begin_buffer(start)
+        verdict = super().receive(buf, start, end, now_ns)
+        self._capture.end_buffer(self, buf, start + verdict.passing)
+        return verdict
+
+
+def capture(channel: Channel, tap: Tap) -> None:
+    """Attach capture to a new channel."""
+    made = Capture(channel.state, tap)
+    kept = made.keeper is not None
+    requests = _KeptRequests(channel.state, made) if kept else RequestDirection(channel.state, made.handled)
+    channel.requests = made.requests = requests

@@ -25,16 +25,15 @@ from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, Forward, LocalResponse, Question, SharedResponse
-from proxy.channel.intake import Intake
 from proxy.channel.observer import Muting
 from proxy.channel.probe import Probe, Probed
 from proxy.channel.replica_link import ReplicaThrottle
-from proxy.channel.request_header import RequestReader
-from proxy.channel.requests import RequestDirection
+from proxy.channel.requests import RequestDirection, RequestReader
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState
-from proxy.stats import Stats
+from proxy.channel.verdict import Intake
+from proxy.system.stats import Stats
 from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.client import ClientQuota

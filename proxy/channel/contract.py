@@ -14,9 +14,9 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from proxy.channel.direction import Job
 from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.observer import Muting
-from proxy.channel.parsing import Job
 from proxy.channel.probe import Probe, Probed
 from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.verdict import Verdict

@@ -1,18 +1,115 @@
 """The common part of both directions of a channel: verdicts, and work on one frame that continues later."""
 
+import string
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeVar
 
 from protocol import header
 from protocol.errors import TruncatedError
-from protocol.walks.walk import TOPIC_SIZE_BYTES, Walk
+from protocol.walks.walk import OTHER_TOPICS, TOPIC_SIZE_BYTES, Walk
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
-from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REFUSE, REPLACE, WAIT, Verdict
 from quotas.limiters.flow import Flow
+from quotas.throttles.bandwidth import FETCH, PRODUCE
+
+# ----------------------------------------------------------------------------------------------------
+# Parses one large frame in a thread of the shell, so that the loop is not blocked.
+#
+# A handler with a whole frame asks its direction for the result of a pure function::
+#
+#     | read = direction.parse(fetch.read_whole, frame, fields_at, version)
+#     | if read is None:
+#     |     return direction.verdict.order
+#
+# A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the direction's `job`,
+# with the order
+# WAIT: the shell takes the job, runs it in a thread, and passes the same bytes again; then the same call
+# returns the
+# function's result, or raises its exception. Until then nothing after the frame is handled.
+#
+# Before `parse` returns a result, a handler must only take steps that can be repeated. The function must
+# belong to a
+# module (no lambda, no bound method made for the call), must not return None, and depends on its arguments
+# only, which do
+# not change meanwhile. A result belongs to exactly these arguments: if the handler asks for something else,
+# the result is
+# discarded, and never used for another frame.
+#
+# AGAIN takes the place of a job if a walk has used its share of a turn of the loop: the shell passes the rest
+# again in
+# the next turn (`ChannelDirection.next_turn`).
+#
+# Non-obvious:
+#
+# - A large request is shown twice. The first time its handler orders a function's result, and the direction
+#   waits; when
+#   the thread is done the same bytes are shown again, and the same call returns the result. So nothing may be
+#   charged
+#   before it (`ChannelDirection.parse`), and a result belongs to exactly its bytes and arguments.
+
+
+# The smallest elements have two or three bytes, and one costs up to 0.5 us: at most about 3 ms.
+AT_ONCE_BYTES_MAX: Final = 16 * 1024
+
+
+# The memory of a parsed frame in multiples of its bytes: four bytes may become a tuple of two.
+_PARSED_TIMES: Final = 24
+
+
+class Job:
+    """One function with its arguments and, when it has run, its result.
+
+    Attributes:
+        done: whether it has run. Set last, by the thread that runs it.
+    """
+
+    __slots__ = ("_arguments", "_error", "_function", "_result", "done")
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._function = function
+        self._arguments = arguments
+        self._result: Any = None
+        self._error: Exception | None = None
+        self.done = False
+
+    def matches(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+        """Whether this is the job for this function and these arguments."""
+        return self._function is function and self._arguments == arguments
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory of the job: the frame, which is the first argument, and the result once it is done."""
+        size = sum(len(argument) for argument in self._arguments if isinstance(argument, bytes))
+        return size * (1 + _PARSED_TIMES) if self.done else size
+
+    def run(self) -> None:
+        """Run the function, in any thread; raises nothing."""
+        try:
+            self._result = self._function(*self._arguments)
+        except Exception as error:  # noqa: BLE001 - raised by `result` instead
+            self._error = error
+        self.done = True
+
+    def result(self) -> Any:
+        """Return the function's result.
+
+        Raises:
+            Exception: the function raised it; a WireError, unless there is a bug.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def _nothing() -> None:
+    """Do nothing: the job of AGAIN."""
+
+
+AGAIN: Final = Job(_nothing, ())
+
 
 # Used inside this package only: the frame is walked (`ChannelDirection.walk`), because addresses may be at its end, or
 # because its topics have quotas.
@@ -35,7 +132,7 @@ class ChannelDirection(ABC):
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
         response_owed: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
-        job: with WAIT, the job that the shell takes from here and runs first (`proxy.channel.parsing`). The response
+        job: with WAIT, the job that the shell takes from here and runs first (`proxy.channel.direction`). The response
             direction waits for no other reason.
     """
 
@@ -133,7 +230,7 @@ class ChannelDirection(ABC):
     def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any, weight: int = 0) -> T | None:
         """Return `function(frame, *arguments)`; None with an order while it runs in a thread.
 
-        `proxy.channel.parsing` defines the permitted functions, and what a caller may do before.
+        `proxy.channel.direction` defines the permitted functions, and what a caller may do before.
 
         Args:
             weight: bytes to add to the frame's size for the arguments.
@@ -238,3 +335,73 @@ def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bo
         return header.skip_header_tags(buf, pos, end)
     except TruncatedError:
         return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Charges a walk's bytes to topics, and mutes the channel for the topic with the longest throttle time.
+#
+# Kafka has no topic quotas; the rest is KIP-219: the channel is muted at the end of the frame that exceeded
+# the quota. A
+# Produce's response, which comes later, contains the throttle time. Nothing is returned for records that the
+# broker
+# refused: with acks=0 there is no response, and otherwise every request's topics would be kept until it
+# arrives. A Fetch
+# response has its throttle time in its head, before the topics are known: only the mute delays the next
+# request. A frame
+# of many topics is charged in parts while it passes, so a topic's position in it does not matter.
+#
+# A topic id without a known name is charged when its name is known (`TopicQuotas.charge_unnamed`). Counted
+# but not
+# charged are impossible names, which brokers refuse, and ids beyond those that can be looked up at once. If
+# no topic is
+# limited, no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
+#
+# Non-obvious:
+#
+# - A frame's topics are charged in parts of 250, each in a separate turn of the loop; so a frame of millions
+#   delays
+#   nothing, and all of them are charged.
+
+
+# The characters of a Kafka topic name. A client may send any bytes, and a name may become a throttle.
+_NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
+
+
+def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_owed: bool) -> None:
+    """Charge the topics of a walked Produce.
+
+    Args:
+        response_owed: whether it has a response; that is then the last one owed, since requests pass one by one.
+    """
+    until_ms = _charge(state, PRODUCE, walk, now_ms)
+    if until_ms and response_owed and state.in_flight:
+        correlation_id, version, owed = state.in_flight[-1]
+        assert owed is not None, "the response to a walked Produce reports its throttle time"
+        state.in_flight[-1] = (correlation_id, version, owed.muted(until_ms))
+
+
+def charge_fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
+    """Charge the topics of a walked response to a Fetch or ShareFetch; returns whether a mute has begun."""
+    return _charge(state, FETCH, walk, now_ms) > 0
+
+
+def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
+    """Charge all topics; returns the end of the mute for them, 0 for none."""
+    topics = state.engine.topics
+    broker = state.settings.broker
+    found: dict[str, int] = {}
+    for raw, size in walk.take_sizes().items():
+        if raw == OTHER_TOPICS:
+            name = None
+        elif walk.by_id:
+            name = topics.names.name(raw, now_ms) or topics.charge_unnamed(key, broker, raw, size, now_ms)
+        elif raw.translate(None, _NAME_BYTES):
+            name = None
+        else:
+            name = raw.decode("ascii")
+        if name is None:
+            state.stats.topic_bytes_uncharged += size
+        elif name:
+            found[name] = found.get(name, 0) + size
+    longest = topics.charge(key, broker, found, now_ms, state.virtual_time)
+    return 0 if longest is None else now_ms + state.mute(*longest, now_ms)

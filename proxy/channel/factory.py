@@ -2,12 +2,12 @@
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture_rows import Tap
-from proxy.channel.captured_channel import capture
+from proxy.channel.captured import capture
 from proxy.channel.channel import Channel
 from proxy.channel.contract import Machine
 from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import ChannelSettings
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.engine import Engine
 
 

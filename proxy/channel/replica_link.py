@@ -18,7 +18,7 @@ from protocol.messages.fetch import FetchFields, TopicPartition
 from protocol.messages.replica_session import WRONG_EPOCH, FollowerRequest, ReplicaSession
 from protocol.primitives import Portions, clear, for_each
 from protocol.walks.fetch import ReplicaStatus
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.replication.claims import Claim, Sharing
 from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
 

@@ -35,12 +35,12 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.observer import ObservedDirection, Observer
 from proxy.channel.replica_link import ReplicaLink, ReplicaThrottle
-from proxy.channel.request_header import HEAD_BYTES, RequestReader
+from proxy.channel.requests import HEAD_BYTES, RequestReader
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import PASS, Verdict
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.engine import Engine
 
 _HEAD: Final = REQUEST_HEAD.unpack_from

@@ -23,23 +23,136 @@ Non-obvious:
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol import api
 from protocol import throttle as throttle_time
-from protocol.errors import WireError
+from protocol.errors import TruncatedError, WireError
 from protocol.header import RequestHead
-from proxy.channel.direction import NS_PER_MS, UNDECIDED, ChannelDirection
-from proxy.channel.fetch_wait import FETCHES, read_wait
+from protocol.messages import fetch
+from protocol.walks.share import fetch_waits
+from proxy.channel.direction import (
+    AT_ONCE_BYTES_MAX,
+    NS_PER_MS,
+    UNDECIDED,
+    ChannelDirection,
+    skip_header_tags,
+)
 from proxy.channel.in_flight import Buffer, Entry, LocalResponse, Owed, PendingResponse
-from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from proxy.channel.probing import begin_probe
+from proxy.channel.probe import ANY_WAIT, Probe
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REPLACE
 from quotas.throttles.bandwidth import Throttle
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
+
+# ----------------------------------------------------------------------------------------------------
+# The time that a Fetch or ShareFetch asks its broker to wait for records (max_wait_ms, min_bytes).
+
+
+FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
+# One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): if a response
+# exceeds min_bytes by this much, the records were complete before that append.
+_APPENDED_BYTES_MAX: Final = 1024 * 1024
+
+
+class FetchWait(NamedTuple):
+    """The wait that a Fetch asks for.
+
+    Args:
+        wait_ms: the longest wait; 0 for none.
+        no_wait_bytes: the size of a response's frame from which on the broker cannot have waited.
+        follower: whether a follower sends the request (or its fields are invalid).
+    """
+
+    wait_ms: int = 0
+    no_wait_bytes: int = 0
+    follower: bool = False
+
+
+_NO_WAIT: Final = FetchWait()
+_OF_FOLLOWER: Final = FetchWait(follower=True)
+
+
+def read_wait(buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> FetchWait | None:
+    """Return how long a Fetch or ShareFetch may wait; None if its first fields have not arrived."""
+    length, key, version, _, _ = head
+    seen = min(end, pos + 4 + length)
+    fields_at = skip_header_tags(buf, body, seen, flexible=api.flexible(key, version))
+    if fields_at is None:
+        return None
+    if key == api.FETCH:
+        fields = fetch.read_request(buf, fields_at, seen, version)
+        if fields is None:
+            return None
+        if fields.replica_id >= 0:
+            return _OF_FOLLOWER
+        wait_ms, min_bytes = fields.max_wait_ms, fields.min_bytes
+    else:
+        try:
+            wait_ms, min_bytes = fetch_waits(buf, fields_at, seen)
+        except TruncatedError:
+            return None
+        except WireError:
+            return _OF_FOLLOWER
+    if wait_ms <= 0 or min_bytes <= 0:
+        return _NO_WAIT
+    return FetchWait(wait_ms, min_bytes + _APPENDED_BYTES_MAX)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Begins a probe: decides whether the request just handled can be timed.
+
+
+_OF_GROUPS: Final = frozenset((api.JOIN_GROUP, api.SYNC_GROUP))
+_NS_PER_MS: Final = 1_000_000
+_ACKS_ALL: Final = -1
+_FLEXIBLE_SINCE: Final = 9
+_TRANSACTIONS_SINCE: Final = 3
+# The number of tags (flexible versions only) and the transactional id's length, before acks.
+_FLEXIBLE_FIELDS: Final = Struct(">BBh").unpack_from
+_FIELDS: Final = Struct(">hh").unpack_from
+
+
+def begin_probe(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
+) -> None:
+    """Time the request just handled, if the broker owes a response to it."""
+    state = direction.state
+    in_flight = state.in_flight
+    length, key, asked_version, correlation_id, _ = head
+    if not in_flight:
+        return
+    owed_to, version, owed = in_flight[-1]
+    # With acks=0 no entry was added.
+    if owed_to != correlation_id or isinstance(owed, Probe | LocalResponse | PendingResponse):
+        return
+    wait_ns, no_wait_bytes = ANY_WAIT if key in _OF_GROUPS else 0, 0
+    if key in FETCHES:
+        wait = read_wait(buf, pos, end, body, head)
+        if wait is None or wait.follower:
+            return
+        wait_ns, no_wait_bytes = wait.wait_ms * _NS_PER_MS, wait.no_wait_bytes
+    acks_all = (
+        key == api.PRODUCE
+        and body + 4 <= min(end, pos + 4 + length)
+        and _is_acks_all(buf, body, asked_version)
+    )
+    state.probe = Probe(direction, key, 4 + length, owed, wait_ns, no_wait_bytes, acks_all=acks_all)
+    in_flight[-1] = (correlation_id, version, state.probe)
+
+
+def _is_acks_all(buf: Buffer, body: int, version: int) -> bool:
+    """Whether a Produce has acks=all, as far as its first fields say; one of a transaction always has."""
+    if version >= _FLEXIBLE_SINCE:
+        tags, transactional_id, acks = _FLEXIBLE_FIELDS(buf, body)
+        return not tags and bool(transactional_id or acks == _ACKS_ALL)
+    first, second = _FIELDS(buf, body)
+    if version < _TRANSACTIONS_SINCE:
+        return bool(first == _ACKS_ALL)
+    return bool(first >= 0 or second == _ACKS_ALL)
+
 
 # LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown; WriteTxnMarkers; the quorum's Vote, Begin- and
 # EndQuorumEpoch; AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds,

@@ -6,13 +6,11 @@ Local responses (throttled Fetches, quotas) are inserted in their turn: Kafka's 
 from struct import Struct
 from typing import Final
 
-from proxy.channel.direction import NS_PER_MS, UNDECIDED, WALK, ChannelDirection
+from proxy.channel.direction import NS_PER_MS, UNDECIDED, WALK, ChannelDirection, charge_fetched
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import BARE_TOKEN, Buffer, LocalResponse
-from proxy.channel.intake import RESUMED_AT
 from proxy.channel.state import ChannelState
-from proxy.channel.topic_charges import charge_fetched
-from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
+from proxy.channel.verdict import MORE, PASS, REPLACE, RESUMED_AT, Verdict
 
 _HEAD: Final = Struct(">ii").unpack_from  # length, correlation id
 _HEAD_BYTES: Final = 8

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.identity import Identity
 from proxy.channel.in_flight import (
     RESPONSE_REST,
     Forward,
@@ -21,24 +20,193 @@ from proxy.channel.in_flight import (
     Question,
     SharedResponse,
 )
-from proxy.channel.intake import IN_FLIGHT_MAX, Intake
-from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
 from proxy.channel.own import Guarded
 from proxy.channel.probe import Probe, ProbedLog
-from proxy.channel.reported_times import is_reported
 from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
-from proxy.channel.topic_lookup import TopicLookup
+from proxy.channel.verdict import IN_FLIGHT_MAX, Intake
 from proxy.channel.walks import Charges, TopicWalks, Walks
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine
+from quotas.limiters.flow import MS_UNBOUNDED, Flow
 from quotas.limiters.virtual_time import ConnectionTime
+from quotas.options import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.throttles.bandwidth import Throttle
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
+
+# ----------------------------------------------------------------------------------------------------
+# The bounds of a channel's mutes and holds, in addition to the throttle time.
+#
+# `quotas.mute_seconds_max`      of every mute (`quotas.options.capped`); the rest of a throttle time stays as debt
+# group's session timeout       a fifth of it, if the connection had group requests: heartbeats wait too
+# end of the SASL session        a broker closes the connection for a later request, even if sent in time
+# (KIP-368)
+
+
+_SESSION_TIMEOUT_MS_MIN: Final = 6_000
+# The last part of a session, without mutes: requests that were sent in it must reach the broker before its end.
+# Clients authenticate again after 85 to 95 % of the session (Java), or later still.
+_SESSION_END_SHARE: Final = 10
+_SESSION_END_MS_MAX: Final = 20_000
+# Several held requests may wait one after the other.
+_SESSION_HOLD_SHARE: Final = 20
+
+
+class MuteLimits:
+    """The bounds of one channel's mutes and holds.
+
+    Attributes:
+        group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
+            None where no group request was seen.
+    """
+
+    __slots__ = ("_engine", "_session_ms", "_session_until_ms", "group_session_timeout_ms")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._session_ms = 0  # the duration of the principal's session; 0 = unlimited (KIP-368)
+        self._session_until_ms = 0  # the latest end of a mute
+        self.group_session_timeout_ms: int | None = None
+
+    def bounded(self, throttle_ms: int, now_ms: int) -> int:
+        """Return the part of a throttle time that is enforced from now on and sent to the client, in ms."""
+        mute_ms = self._capped(throttle_ms)
+        return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
+
+    @property
+    def hold_ms_max(self) -> int:
+        """The longest hold of a Produce, in ms: heartbeats and the session's end limit a hold like a mute."""
+        hold_ms_max = MS_UNBOUNDED
+        if self.group_session_timeout_ms is not None:
+            hold_ms_max = self._capped(MS_UNBOUNDED)
+        if self._session_ms:
+            hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
+        return hold_ms_max
+
+    def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
+        """Note that the client must authenticate again within this time, in ms; 0 for never (KIP-368)."""
+        self._session_ms = max(lifetime_ms, 0)
+        end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
+        self._session_until_ms = now_ms + self._session_ms - end_ms
+
+    def note_session_timeout(self, session_timeout_ms: int) -> None:
+        """Note a group request; 0 if it has no session timeout.
+
+        Brokers accept none below 6 s (group.min.session.timeout.ms): a client cannot avoid mutes with a shorter one.
+        """
+        if session_timeout_ms:
+            session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)
+        known = self.group_session_timeout_ms
+        if known is None or known == 0:
+            self.group_session_timeout_ms = session_timeout_ms
+        elif session_timeout_ms:
+            self.group_session_timeout_ms = min(known, session_timeout_ms)
+
+    def _capped(self, throttle_ms: int) -> int:
+        mute_ms_max = self._engine.options.mute_seconds_max * 1000
+        group_ms = self.group_session_timeout_ms
+        return capped(throttle_ms, int(mute_ms_max), GROUP_SESSION_TIMEOUT_MS if group_ms == 0 else group_ms)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Decides which throttle times are reported in responses (KIP-219); the channel is muted for all of them.
+#
+# By KIP-219 a broker mutes the channel and tells the client for how long; the quota holds even if the client
+# is not told.
+# Policy `schedule` throttles each request for a short time, while Kafka lets several pass and then throttles
+# for a long
+# one; and several clients write a log line for each reported time (a Java 4.4 client at WARN). So under
+# `schedule` a
+# short time is reported only if none was reported for a while on this connection. A time that was not
+# reported is not
+# added to a later one, since a client that waits by itself would wait for it twice.
+#
+# Always reported are long times, so that a client does not run into its request timeout; the time in an empty
+# response to
+# a Fetch, which would be invalid without one if the Fetch is full; and the time of a partition mutation,
+# since a client
+# that returns sooner is refused again. Under `kip13` all times are reported, as in Kafka.
+
+
+# A tenth of the shortest default of a client's timeout (franz-go's 10 s): five requests sent together wait for half.
+REPORTED_ALWAYS_MS: Final = 1000
+REPORT_EVERY_MS: Final = 5000
+_NEVER_MS: Final = 0  # no time was reported yet
+
+
+def is_reported(throttle_ms: int, reported_at_ms: int, now_ms: int) -> bool:
+    """Whether a response reports a throttle time under `schedule`.
+
+    Args:
+        reported_at_ms: when one was last reported on this connection; 0 for never.
+
+    >>> is_reported(15, 0, 7_000), is_reported(15, 7_000, 11_999), is_reported(15, 7_000, 12_000)
+    (True, False, True)
+    >>> is_reported(1000, 7_000, 7_300)
+    True
+    """
+    if throttle_ms >= REPORTED_ALWAYS_MS or reported_at_ms == _NEVER_MS:
+        return True
+    # A response may be decided on twice, by two quotas.
+    return now_ms - reported_at_ms >= REPORT_EVERY_MS or now_ms == reported_at_ms
+
+
+# ----------------------------------------------------------------------------------------------------
+# The topic sizes that a waiting request has asked for (KIP-599); requests and responses are in `topic_sizes`.
+
+
+class TopicLookup:
+    """Sizes of topics, filled in as responses arrive.
+
+    Attributes:
+        pending: the number of responses still owed.
+        sizes: number of partitions by name or id; topics that the broker does not know are not in it.
+    """
+
+    __slots__ = ("pending", "sizes")
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.sizes: dict[str | bytes, int] = {}
+
+
+# ----------------------------------------------------------------------------------------------------
+# The identity of a channel: the quotas of a client id, and the channel's own flows for them.
+#
+# Kafka uses the client id in each request's header, not one per connection (kafka-quotas.md §1.3), so a
+# channel may have
+# several identities; `ChannelState` keeps them in a bounded map.
+
+
+class Identity:
+    """One client id on one channel.
+
+    Attributes:
+        key: the client id as sent.
+        quota: the throttles, shared with every other channel of the same quota entity.
+        produce, fetch: this channel's flows for the throttles.
+        fetched: the owed response of an unlimited Fetch; None before the first one.
+    """
+
+    __slots__ = ("fetch", "fetched", "key", "produce", "quota")
+
+    def __init__(self, key: bytes, quota: ClientQuota) -> None:
+        self.key = key
+        self.quota = quota
+        self.produce: Flow = quota.produce.flow()
+        self.fetch: Flow = quota.fetch.flow()
+        self.fetched: Owed | None = None
+
+    def leave(self, now_ms: int) -> None:
+        """Remove both flows: the channel sends no more requests with this client id."""
+        self.quota.produce.leave(self.produce, now_ms)
+        self.quota.fetch.leave(self.fetch, now_ms)
+        self.fetched = None  # it refers to this object
+
 
 AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 

@@ -14,8 +14,8 @@ from typing import Final
 from kafka_client import ASKING_FAILS, metadata
 from proxy.cluster.client import BrokerClient
 from proxy.config import Address, ListenerOptions
-from proxy.errors import reason
-from proxy.logs import event
+from proxy.system.errors import reason
+from proxy.system.logs import event
 
 _UNKNOWN_SECONDS: Final = 2.0  # until a broker without a response, or with a wrong address, is asked again
 _KNOWN_SECONDS: Final = 60.0

@@ -8,8 +8,8 @@ Non-obvious:
 
 - A broker with an id beyond `broker_id_max` is never in a response to a client, since no port leads to it; it is
   counted.
-- A gateway's address map may be called in the thread that reads large frames (`proxy.worker`). `BrokerMap` takes a
-  copy of all addresses in one step wherever it goes through them.
+- A gateway's address map may be called in the thread that reads large frames (`proxy.system.threads`). `BrokerMap` takes
+  a copy of all addresses in one step wherever it goes through them.
 """
 
 import logging
@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address, ListenerOptions
-from proxy.errors import shorten
-from proxy.hosts import is_host, is_ip
-from proxy.logs import event
-from proxy.stats import Stats
+from proxy.system.errors import shorten
+from proxy.system.hosts import is_host, is_ip
+from proxy.system.logs import event
+from proxy.system.stats import Stats
 
 _ID_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from kafka_client import ASKING_FAILS, Connection, Login, Request
 from proxy.channel.settings import ANY_BROKER
 from proxy.cluster.brokers import BrokerMap
-from proxy.errors import reason
-from proxy.worker import parse_response
+from proxy.system.errors import reason
+from proxy.system.threads import parse_response
 
 T = TypeVar("T")
 Target = tuple[str, int]

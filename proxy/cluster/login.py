@@ -9,7 +9,7 @@ from typing import Final
 
 from kafka_client import Login, LoginError
 from proxy.config import ClusterOptions
-from proxy.files import read
+from proxy.system.files import read
 
 _PASSWORD_BYTES_MAX: Final = 64 * 1024
 

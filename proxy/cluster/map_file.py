@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config import Address
-from proxy.errors import reason
-from proxy.files import read
-from proxy.logs import event
-from proxy.stats import Stats
+from proxy.system.errors import reason
+from proxy.system.files import read
+from proxy.system.logs import event
+from proxy.system.stats import Stats
 
 _NAME: Final = "brokers.json"
 _BYTES_MAX: Final = 4 * 1024 * 1024

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from proxy.cluster.brokers import BrokerMap
 from proxy.config import Address, Config
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 
 
 class Maps(NamedTuple):

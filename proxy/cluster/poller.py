@@ -12,15 +12,15 @@ from contextlib import suppress
 from typing import Final
 
 from kafka_client import metadata
-from proxy.clock import now_ms
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.client import BrokerClient, Target, first_response
 from proxy.cluster.map_file import MapFile
-from proxy.config.listener_options import BROKERS_NAMED_MAX, ListenerOptions
+from proxy.config.options import BROKERS_NAMED_MAX, ListenerOptions
 from proxy.events import Tell, untold
 from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import brokers_without_port, cluster_back, cluster_lost
-from proxy.logs import event
+from proxy.system.clock import now_ms
+from proxy.system.logs import event
 
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafka_client import quotas
 from proxy.cluster.client import BrokerClient, Target, first_response
-from proxy.logs import event
+from proxy.system.logs import event
 
 _POLL_SECONDS: Final = 5.0
 _RESPONSE_SECONDS_MAX: Final = 10.0

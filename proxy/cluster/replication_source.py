@@ -36,8 +36,8 @@ from kafka_client.metadata import Described
 from kafka_client.request import chunks
 from proxy.cluster.client import BrokerClient, Target, ask, first_response
 from proxy.config import ReplicationSettings
-from proxy.errors import reason
-from proxy.logs import event
+from proxy.system.errors import reason
+from proxy.system.logs import event
 from quotas.replication.replication_quotas import (
     TOPIC_IDS_MAX,
     BrokerLimits,

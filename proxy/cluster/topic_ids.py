@@ -22,7 +22,7 @@ from typing import Final
 from kafka_client import metadata
 from kafka_client.request import chunks
 from proxy.cluster.client import BrokerClient, Target, ask, first_response
-from proxy.logs import event
+from proxy.system.logs import event
 from quotas.throttles.topic_names import TopicNames
 
 PAUSE_SECONDS: Final = 1.0

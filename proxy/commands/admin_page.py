@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from commandline.amounts import printable
-from proxy.errors import ServerError, UsageError, reason
+from proxy.system.errors import ServerError, UsageError, reason
 from proxy.v1.fields import DocumentError, Fields
 from proxy.v1.missing import missing_workers
 

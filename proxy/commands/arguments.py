@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.config.readers import address
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 ENTITY_KEYS: Final = {
     "client-id": "client_id",

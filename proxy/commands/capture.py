@@ -20,10 +20,10 @@ from commandline.arguments import not_installed
 from commandline.program import FAILED, OK
 from protocol.api import API_NAMES
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
-from proxy import logs
 from proxy.commands.arguments import listener
 from proxy.config import load
-from proxy.errors import SluiceError, UsageError
+from proxy.system import logs
+from proxy.system.errors import SluiceError, UsageError
 
 DESCRIPTION: Final = "Inspect captures, and record whole requests for replay."
 _INSPECT: Final = "show the contents of captures"

@@ -13,13 +13,13 @@ from typing import Final
 
 from commandline.amounts import count
 from commandline.program import NEGATIVE, OK
-from proxy import logs
 from proxy.commands import check_fleet, check_json, check_text
 from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, port_problem, tls
 from proxy.commands.check_machine import machine_warnings
 from proxy.commands.check_topic import check_topics, require_topic_library, unguarded_warnings
 from proxy.config import Config, load, read_definitions, unenforced, unwritable
-from proxy.errors import SluiceError
+from proxy.system import logs
+from proxy.system.errors import SluiceError
 from quotas.definitions.definitions import Definitions
 
 DESCRIPTION: Final = (

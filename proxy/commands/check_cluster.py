@@ -20,7 +20,7 @@ def tls(config: Config) -> "Certificates":
     """
     # Imported late: most configurations have none.
     from proxy.certificates import Certificates
-    from proxy.stats import Stats
+    from proxy.system.stats import Stats
 
     return Certificates(config, Stats())
 
@@ -35,7 +35,7 @@ def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
     """Ask the cluster once for its brokers; return them and "", or none and the reason why there is no response."""
     # Imported late: judging a file needs no sockets.
     from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
-    from proxy.stats import Stats
+    from proxy.system.stats import Stats
 
     brokers = BrokerMap(config.cluster.bootstrap, Stats())
     poller = Poller(BrokerClient(brokers, login_of(config.cluster), context_of(config)), None, follow=True)
@@ -51,7 +51,7 @@ def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
     """
     # Imported late: as above.
     from proxy.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
-    from proxy.stats import Stats
+    from proxy.system.stats import Stats
 
     context = context_of(config)
     login = login_of(config.cluster)

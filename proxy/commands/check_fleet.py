@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from proxy.commands.admin_page import Document, read_document
 from proxy.config import Address, Config, FleetOptions, engine_options
-from proxy.errors import ConfigError, ServerError
-from proxy.files import read_secret
+from proxy.system.errors import ConfigError, ServerError
+from proxy.system.files import read_secret
 from quotas.definitions.definitions import Definitions
 
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -137,8 +137,7 @@ def _admin_of(bind: Address | None) -> str:
 def _differences(config: Config, definitions: Definitions, own_name: str, page: Document) -> Sequence[str]:
     """Compare this configuration with the member that was asked."""
     # Imported late: most configurations have no fleet.
-    from proxy.fleet.disagreements import differences
-    from proxy.fleet.facts import DIGEST, facts_of
+    from proxy.fleet.facts import DIGEST, differences, facts_of
 
     theirs = next((member for member in page["members"] if member["run"] == page["run"]), None)
     if theirs is None:  # it has no lease yet

@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.config import Config
 from proxy.config.checks import PortRange, bound_ports
-from proxy.hosts import is_ip
+from proxy.system.hosts import is_ip
 
 _PORTS_TRIED_MAX: Final = 5000  # of one key
 _PORTS_SHOWN_MAX: Final = 5

@@ -5,10 +5,9 @@ import ssl
 from collections.abc import Callable, Iterator
 
 from proxy.config import Config
-from proxy.errors import SluiceError
 from proxy.quota_topic import access_of, audit_spec, journal_spec, quota_spec, require_aiokafka
-from proxy.topic_log.access import Access
-from proxy.topic_log.topic import ProblemError, TopicSpec, find
+from proxy.system.errors import SluiceError
+from proxy.topics.topic import Access, ProblemError, TopicSpec, find
 from proxy.unguarded import is_unguarded, own_things, warning_of
 
 

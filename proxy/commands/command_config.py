@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, Login
 from proxy.config import Address, read_text
-from proxy.errors import ConfigError, ServerError, reason
-from proxy.files import read
+from proxy.system.errors import ConfigError, ServerError, reason
+from proxy.system.files import read
 
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024
 _JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')

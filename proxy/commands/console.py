@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from commandline.arguments import not_installed
 from commandline.program import OK
 from proxy.commands.admin_page import ADMIN
-from proxy.errors import StartError, UsageError
-from proxy.hosts import is_host, is_ip
+from proxy.system.errors import StartError, UsageError
+from proxy.system.hosts import is_host, is_ip
 
 DESCRIPTION: Final = "Show all clients, and why they wait, on a web page that follows live."
 _BIND: Final = "127.0.0.1:9190"

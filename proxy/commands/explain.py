@@ -19,8 +19,8 @@ from commandline.arguments import add_format
 from commandline.program import FAILED, NEGATIVE, OK
 from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document
 from proxy.commands.member_pages import read_documents
-from proxy.errors import SluiceError, UsageError
-from proxy.explain.windows import SECONDS
+from proxy.explain.parts import SECONDS
+from proxy.system.errors import SluiceError, UsageError
 from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX, RESPONSE_BYTES_MAX
 from proxy.v1.documents import ClientList, clients, fleet, status
 from proxy.v1.fields import DocumentError, Fields

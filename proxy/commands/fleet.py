@@ -16,8 +16,8 @@ from typing import Final
 from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
 from proxy.commands.admin_page import ADMIN, Document, read_document
-from proxy.errors import ServerError, SluiceError, system_reason
-from proxy.files import SECRET_BYTES_MIN, write_secret
+from proxy.system.errors import ServerError, SluiceError, system_reason
+from proxy.system.files import SECRET_BYTES_MIN, write_secret
 
 DESCRIPTION: Final = "Show the members of a fleet, who leases shares to all, and the shares of each."
 _SECRET: Final = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.commands.admin_page import Document, read_document
-from proxy.errors import ServerError, SluiceError
+from proxy.system.errors import ServerError, SluiceError
 
 _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which says more
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from commandline.arguments import not_installed
-from proxy.errors import ConfigError, SluiceError
+from proxy.system.errors import ConfigError, SluiceError
 from quotas.definitions.alterations import Quotas
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name

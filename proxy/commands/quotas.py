@@ -23,7 +23,7 @@ from proxy.commands import quotas_explain
 from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read, write
 from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
-from proxy.errors import ConfigError, ServerError, UsageError, reason
+from proxy.system.errors import ConfigError, ServerError, UsageError, reason
 from quotas.definitions.alterations import (
     ANY,
     DEFAULT_NAME,

@@ -17,7 +17,7 @@ from commandline.program import OK
 from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config.readers import addresses, rate, seconds
-from proxy.errors import UsageError
+from proxy.system.errors import UsageError
 from quotas.reassignment.estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
 
 DESCRIPTION: Final = (

@@ -22,7 +22,7 @@ from kafka_client import (
 )
 from proxy.commands.command_config import Security, connect_any
 from proxy.config import Address
-from proxy.errors import ServerError, reason
+from proxy.system.errors import ServerError, reason
 from quotas.reassignment.estimate import RESPONSE_BYTES, Partition, Replicated
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from proxy.config import read_text
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 Targets = dict[tuple[str, int], tuple[int, ...]]
 _VERSION: Final = 1

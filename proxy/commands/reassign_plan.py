@@ -20,7 +20,7 @@ from commandline.program import NEGATIVE, OK
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config import Address, load
 from proxy.config.readers import addresses, count
-from proxy.errors import ServerError, SluiceError
+from proxy.system.errors import ServerError, SluiceError
 from quotas.reassignment.batch import BatchLimits, Plan, plan_moves
 from quotas.reassignment.step import Move, Step, TopicPartition
 
@@ -110,7 +110,7 @@ async def read_cluster(
     """
     from proxy.cluster import BrokerClient, BrokerMap, Poller
     from proxy.reassign.cluster import Cluster, ClusterError
-    from proxy.stats import Stats
+    from proxy.system.stats import Stats
 
     context = security.tls
     tls = None if context is None else lambda: context

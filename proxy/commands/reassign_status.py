@@ -21,7 +21,7 @@ from commandline.program import OK
 from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_document
 from proxy.config import Address
 from proxy.config.readers import addresses, seconds
-from proxy.errors import ServerError, reason
+from proxy.system.errors import ServerError, reason
 
 _TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
 _BAR_CHARACTERS: Final = 24

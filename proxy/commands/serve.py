@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from proxy import logs
 from proxy.commands.arguments import quota_text, tables
 from proxy.config import load, unwritable
-from proxy.config.environment import variables
-from proxy.errors import UsageError
+from proxy.config.parser import variables
+from proxy.system import logs
+from proxy.system.errors import UsageError
 
 DESCRIPTION: Final = (
     "Run the proxy, from --config, or from --bootstrap-server and --listen. Arguments take precedence over "

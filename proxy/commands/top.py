@@ -15,7 +15,7 @@ from commandline.arguments import add_format, not_installed
 from commandline.program import OK
 from proxy.commands.admin_page import ADMIN, read_document
 from proxy.commands.member_pages import read_documents
-from proxy.errors import ServerError, UsageError
+from proxy.system.errors import ServerError, UsageError
 from proxy.top.members import SECONDS_MAX, Members
 from proxy.top.page import WINDOWS
 from proxy.top.rows import COLUMNS, choose, rows

@@ -13,37 +13,41 @@
 KIP-13's static settings are keys of `[quotas]`. The effect of a setting is implemented elsewhere.
 """
 
-from proxy.config.capture_options import CaptureOptions
-from proxy.config.changes import Changes, compare, merge_live
-from proxy.config.cluster_options import ClusterOptions
+from proxy.config.checks import unwritable
 from proxy.config.definitions import (
+    Changes,
     command_line_quotas,
+    compare,
     engine_options,
+    merge_live,
     read_definitions,
     static_quotas,
     unenforced,
 )
-from proxy.config.disk import unwritable
-from proxy.config.fleet_options import FleetOptions
-from proxy.config.limit_options import LimitOptions
-from proxy.config.listener_options import ListenerOptions
-from proxy.config.loader import load, read_text, reload
 from proxy.config.options import (
+    AUTO,
     LOG_FORMATS,
     LOG_LEVELS,
+    OLD_SCOPE,
+    WORKERS_MAX,
     AdminOptions,
+    CaptureOptions,
+    ClusterOptions,
     Config,
+    FleetOptions,
+    LimitOptions,
+    ListenerOptions,
     LogOptions,
+    ProcessOptions,
+    QuotaSettings,
+    ReassignmentSettings,
+    ReplicationSettings,
     Source,
     StateOptions,
 )
-from proxy.config.parser import parse
-from proxy.config.process_options import AUTO, WORKERS_MAX, ProcessOptions
-from proxy.config.quota_options import OLD_SCOPE, QuotaSettings
+from proxy.config.parser import load, parse, read_text, reload
 from proxy.config.readers import Address, Network
-from proxy.config.reassignment_options import ReassignmentSettings
-from proxy.config.replication_options import ReplicationSettings
-from proxy.config.tls_options import ClusterTls, FleetTls, ListenerTls
+from proxy.config.tls import ClusterTls, FleetTls, ListenerTls
 
 __all__ = [
     "AUTO",

@@ -6,29 +6,151 @@ not supported here, the error says why. Values are read one by one, and checked 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import Field, fields, replace
+from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Final, TypeVar
 
-from proxy.config.capture_options import CaptureOptions
-from proxy.config.checks import check
-from proxy.config.cluster_options import UNSUPPORTED_KEYS as UNSUPPORTED_CLUSTER_KEYS
-from proxy.config.cluster_options import ClusterOptions
-from proxy.config.effects import without_effect
-from proxy.config.environment import Tables, merge, override, variable_of
-from proxy.config.fleet_options import FleetOptions
-from proxy.config.journal_topic import check_journal
-from proxy.config.lease_options import LeaseOptions
-from proxy.config.limit_options import LimitOptions
-from proxy.config.listener_options import ListenerOptions
-from proxy.config.options import AdminOptions, Config, LogOptions, Source, StateOptions
-from proxy.config.process_options import ProcessOptions
-from proxy.config.quota_options import OLD_SCOPE, QuotaSettings
-from proxy.config.reassignment_options import ReassignmentSettings
-from proxy.config.replication_options import ReplicationSettings
-from proxy.config.store_options import check_store, renamed, settled, store_warnings
-from proxy.config.tables import build, refuse_unknown
-from proxy.errors import ConfigError
+from proxy.config.checks import check, without_effect
+from proxy.config.options import (
+    OLD_SCOPE,
+    AdminOptions,
+    CaptureOptions,
+    ClusterOptions,
+    Config,
+    FleetOptions,
+    LeaseOptions,
+    LimitOptions,
+    ListenerOptions,
+    LogOptions,
+    ProcessOptions,
+    QuotaSettings,
+    ReassignmentSettings,
+    ReplicationSettings,
+    Source,
+    StateOptions,
+)
+from proxy.config.options import (
+    UNSUPPORTED_KEYS as UNSUPPORTED_CLUSTER_KEYS,
+)
+from proxy.config.readers import build, refuse_unknown
+from proxy.config.stores import check_journal, check_store, renamed, settled, store_warnings
+from proxy.system.errors import ConfigError
+from proxy.system.files import read
+from quotas.definitions.toml_file import loads
+from quotas.errors import TomlError
+
+# ----------------------------------------------------------------------------------------------------
+# Environment variables that override the file: `SLUICE_ADMIN__BIND`, `SLUICE_LISTENERS__0__BIND`.
+#
+# Two underscores separate the parts of a key's path. A variable without two underscores is not a setting:
+# Kubernetes
+# sets `SLUICE_PORT` and `SLUICE_SERVICE_HOST` in every container when a Service is named sluice. Values are
+# strings; the
+# readers parse numbers. The parser refuses unknown keys, with the name of the variable.
+
+
+PREFIX: Final = "SLUICE_"
+SEPARATOR: Final = "__"
+LISTS: Final = ("listeners",)  # the keys that are lists of tables
+
+Tables = dict[str, object]
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables that override a key."""
+    return {name: text for name, text in environ.items() if name.startswith(PREFIX) and SEPARATOR in name}
+
+
+def steps(name: str) -> tuple[str, ...]:
+    """Return the path of the key that a variable overrides.
+
+    >>> steps("SLUICE_LISTENERS__0__BIND")
+    ('listeners', '0', 'bind')
+    """
+    return tuple(name.removeprefix(PREFIX).lower().split(SEPARATOR))
+
+
+def variable_of(path: str) -> str:
+    """Return the variable that overrides a key outside of lists.
+
+    >>> variable_of("cluster.password")
+    'SLUICE_CLUSTER__PASSWORD'
+    """
+    return PREFIX + path.upper().replace(".", SEPARATOR)
+
+
+def key_path(path: tuple[str, ...]) -> str:
+    """Format a path for error messages.
+
+    >>> key_path(("listeners", "0", "bind"))
+    'listeners[0].bind'
+    """
+    written = path[0]
+    for before, step in pairwise(path):
+        written += f"[{step}]" if before in LISTS else f".{step}"
+    return written
+
+
+def override(tables: Mapping[str, object], environ: Mapping[str, str]) -> tuple[Tables, dict[str, str]]:
+    """Merge the environment's values into a copy of the tables.
+
+    Returns: the new tables, and for each overridden key path its variable.
+    """
+    changed: Tables = deepcopy(dict(tables))
+    origins: dict[str, str] = {}
+    found = variables(environ)
+    for name in sorted(found, key=_order):
+        path = steps(name)
+        if "" in path:
+            raise ConfigError(name, "is not the name of a key: SLUICE_SECTION__KEY", found[name])
+        _put(changed, path, found[name], name)
+        origins[key_path(path)] = name
+    return changed, origins
+
+
+def merge(tables: Mapping[str, object], more: Mapping[str, object]) -> Tables:
+    """Override tables by others: tables are merged, every other value and every list is replaced."""
+    merged: Tables = dict(tables)
+    for name, value in more.items():
+        below = merged.get(name)
+        if isinstance(value, Mapping):
+            merged[name] = merge(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _order(name: str) -> tuple[tuple[int, str], ...]:
+    # Listener 2 before listener 10: a list grows by one at its end.
+    return tuple((int(step) if step.isdecimal() and len(step) < 10 else -1, step) for step in steps(name))
+
+
+def _put(tables: Tables, path: tuple[str, ...], text: str, name: str) -> None:
+    here: object = tables
+    for depth, step in enumerate(path[:-1]):
+        if isinstance(here, dict):
+            here = here.setdefault(step, [] if step in LISTS else {})
+        elif isinstance(here, list):
+            here = _item(here, step, name, text)
+        else:
+            raise ConfigError(name, f"{key_path(path[:depth])} is not a table", text)
+    if not isinstance(here, dict):
+        raise ConfigError(name, f"{key_path(path[:-1])} is not a table that could hold {path[-1]!r}", text)
+    here[path[-1]] = text
+
+
+def _item(items: list[object], step: str, name: str, text: str) -> object:
+    if not step.isdecimal() or len(step) > 4 or int(step) > len(items):
+        raise ConfigError(
+            name, f"{step!r} is not the number of a listener; the next new one is {len(items)}", text
+        )
+    if int(step) == len(items):
+        items.append({})
+    return items[int(step)]
+
 
 T = TypeVar("T")
 
@@ -254,3 +376,79 @@ def _with_journal(settings: ReassignmentSettings, base: Path, state: Path | None
 
 def _absolute(base: Path, path: Path | None) -> Path | None:
     return None if path is None else base / path
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reads the configuration file and the quotas file; `parser` validates them.
+
+
+FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB
+CONFIG_BYTES_MAX: Final = 16 * 1024**2  # 100,000 topics in a list of throttled replicas
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+    quota_text: str = "",
+) -> Config:
+    """Read a configuration: the file, then the environment over it, then the command line over both.
+
+    Args:
+        path: the TOML file; None for none.
+        environ: the whole environment; other programs' variables are ignored.
+        overrides: the command line's settings, as TOML tables.
+        quota_text: `[[quota]]` tables from the command line, beside those of the quotas file.
+
+    Raises:
+        ConfigError: with the key path and the value; or with the file, if it cannot be read or is not TOML.
+    """
+    absolute = None if path is None else path.absolute()
+    return reload(Source(absolute, variables(environ), dict(overrides or {}), quota_text))
+
+
+def reload(source: Source) -> Config:
+    """Read a configuration again from its source."""
+    if source.path is None:
+        return parse({}, source, Path.cwd())
+    try:
+        tables = loads(read_text(source.path, CONFIG_BYTES_MAX))
+    except TomlError as error:
+        raise ConfigError(str(source.path), f"is not TOML: {error}") from None
+    # Symbolic links are not resolved: Kubernetes swaps the directory behind a mounted ConfigMap's link.
+    return parse(tables, source, source.path.parent)
+
+
+def read_quotas_text(path: Path) -> str:
+    """Read the quotas file; if it does not exist, the error says how to create one.
+
+    Raises:
+        ConfigError: as `read_text`.
+    """
+    try:
+        return read_text(path)
+    except ConfigError as error:
+        raise ConfigError(error.path, error.problem + missing_file_hint(path)) from None
+
+
+def missing_file_hint(path: Path) -> str:
+    """Return how to create a quotas file that does not exist; "" if it exists.
+
+    >>> missing_file_hint(Path("/nowhere/quotas.toml"))
+    '; an empty file is enough to begin with: touch /nowhere/quotas.toml'
+    """
+    return "" if path.exists() else f"; an empty file is enough to begin with: touch {quote(str(path))}"
+
+
+def read_text(path: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
+    """Read a text file of bounded size.
+
+    Raises:
+        ConfigError: it does not exist, is not a regular file, is too large, or is not UTF-8.
+    """
+    try:
+        return read(path, bytes_max).decode("utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None

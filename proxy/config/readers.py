@@ -5,14 +5,16 @@ in `proxy.config.checks`.
 """
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from proxy.errors import ConfigError
-from proxy.hosts import is_host, is_ip
+from proxy.system.errors import ConfigError
+from proxy.system.hosts import is_host, is_ip
 from quotas.definitions.amounts import parse_amount, parse_whole
 from quotas.errors import AmountError
 
@@ -277,3 +279,107 @@ def client_rates(path: str, value: object) -> Mapping[str, int]:
             raise ConfigError(path, f"client id {client_id!r} is given twice", value)
         found[client_id] = rate(f"{path}[{client_id}]", digits)
     return MappingProxyType(found)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The description of one configuration key, stored in the metadata of its field.
+#
+# Each field of the option classes has a `Key` in its metadata. The parser, the comparison at a reload, and
+# the test of
+# docs/configuration.md use this one description.
+
+
+Reader = Callable[[str, object], object]
+"""(Key path, value of TOML or the environment) -> the option's value, or ConfigError."""
+
+METADATA: Final = "sluice.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the configuration.
+
+    Args:
+        read: the reader of its value.
+        kind: its type, in a word or two of the documentation.
+        unit: what a bare number counts; empty where there is none.
+        live: True when a changed value applies at reload, False when it needs a restart.
+        default: how the documentation writes the default, where the field's own default does not tell.
+    """
+
+    read: Reader
+    kind: str
+    unit: str = ""
+    live: bool = False
+    default: str = ""
+
+
+def key(
+    read: Reader, kind: str, *, unit: str = "", live: bool = False, default: str = ""
+) -> Mapping[str, object]:
+    """Create the metadata of one option's field."""
+    return {METADATA: Key(read, kind, unit, live, default)}
+
+
+def key_of(field: Field[object]) -> Key | None:
+    """Return the key of this field; None if it has none."""
+    found = field.metadata.get(METADATA)
+    return found if isinstance(found, Key) else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# One TOML table -> one option class: each key belongs to a field; an unknown key is an error with a
+# suggestion.
+#
+# `readers` read single values; `proxy.config.parser` knows the tables.
+
+
+T = TypeVar("T")
+
+_SECRETS: Final = ("password", "sasl_password", "key_password", "secret")
+
+
+def build(
+    make: Callable[..., T],
+    known: Sequence[Field[object]],
+    path: str,
+    table: Mapping[str, object],
+    refused: Mapping[str, str],
+) -> T:
+    """Read a table's values and create the options.
+
+    Args:
+        make: the option class.
+        known: its fields.
+        path: of the table, for errors.
+        table: what TOML or the environment holds.
+        refused: keys that are not supported here, and why.
+
+    Raises:
+        ConfigError: the first key that is unknown or wrong.
+    """
+    keys = {field.name: found for field in known if (found := key_of(field)) is not None}
+    refuse_unknown(table, tuple(keys), path, refused)
+    return make(**{name: keys[name].read(f"{path}.{name}", value) for name, value in table.items()})
+
+
+def refuse_unknown(
+    table: Mapping[str, object], known: Sequence[str], path: str, refused: Mapping[str, str]
+) -> None:
+    """Raise ConfigError for the first unknown key."""
+    for name, value in table.items():
+        if name in known:
+            continue
+        where = f"{path}.{name}" if path else name
+        shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
+        if name in refused:
+            raise ConfigError(where, f"{refused[name]}: leave it out", shown)
+        is_table = isinstance(value, Mapping) or _is_tables(value)
+        noun = "table" if is_table else "key"
+        close = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known {noun}s: {', '.join(known)}"
+        raise ConfigError(where, f"unknown {noun}{hint}", None if is_table else shown)
+
+
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)

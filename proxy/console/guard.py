@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.hosts import is_ip
-from proxy.logs import event
+from proxy.system.hosts import is_ip
+from proxy.system.logs import event
 
 LOG: Final = logging.getLogger(__name__)
 COOKIE: Final = "sluice_console"

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import httpx
 
-from proxy.logs import event
+from proxy.system.logs import event
 from proxy.v1.bounds import RESPONSE_BYTES_MAX
 from proxy.v1.documents import Fleet, Status, fleet, status
 from proxy.v1.fields import DocumentError

@@ -12,8 +12,8 @@ import uvicorn
 from proxy.console.board import Board
 from proxy.console.options import ConsoleOptions
 from proxy.console.site import Site
-from proxy.errors import StartError, system_reason
-from proxy.logs import set_up
+from proxy.system.errors import StartError, system_reason
+from proxy.system.logs import set_up
 
 _CONNECTIONS_MAX: Final = 256
 _IDLE_SECONDS: Final = 30

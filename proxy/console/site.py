@@ -19,7 +19,7 @@ from proxy.console.options import STREAMS_MAX, ConsoleOptions
 from proxy.console.rendering import Renderer, clock
 from proxy.console.tables import Asked
 from proxy.console.views import VIEWS
-from proxy.version import sluice_version
+from proxy.system.errors import sluice_version
 
 LOG: Final = logging.getLogger(__name__)
 _PING_SECONDS: Final = 15

@@ -10,7 +10,7 @@
 Components take a `Tell`, and know neither the ring nor the page that shows it (`/v1/events`, docs/api.md).
 """
 
-from proxy.events.event import Event, Field, Tell, untold
-from proxy.events.recorder import Events
+from proxy.events.kinds import Event, Field, Tell, untold
+from proxy.events.ring import Events
 
 __all__ = ["Event", "Events", "Field", "Tell", "untold"]

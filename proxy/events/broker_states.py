@@ -2,18 +2,65 @@
 
 Metadata takes seconds to tell of a broker that has ended; the connections that clients open to it fail at once. Both
 make one state: a broker is lost when either says so, and back when neither does. A process repeats its failures
-(`proxy.net.dials`), so a report that is not repeated is over: nothing connects to the broker any more.
+(`proxy.net.shared`), so a report that is not repeated is over: nothing connects to the broker any more.
 
 A change is told at once, and the next one of the same broker EVENT_MS later at the earliest, so that a broker that
 flaps makes at most six events in a minute; `settle` tells what was put off.
 """
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
-from proxy.events.brokers import LOST_MAX, Brokers
-from proxy.events.event import Event
-from proxy.events.kinds import broker_back, broker_lost
+from proxy.events.kinds import Event, broker_back, broker_lost
+
+# ----------------------------------------------------------------------------------------------------
+# Which brokers are lost, and back, by the cluster's metadata; pure.
+#
+# A broker is lost, or back, when ROUNDS successive rounds agree on it: one broker's stale response is no
+# event, and a
+# broker that flaps makes at most one event in ROUNDS rounds.
+
+
+ROUNDS: Final = 2
+LOST_MAX: Final = 10_000  # as many as a broker map may have
+
+
+class Changed(NamedTuple):
+    """The brokers that were lost, and that are back."""
+
+    lost: tuple[int, ...]
+    back: tuple[int, ...]
+
+
+class Brokers:
+    """The brokers as they were told.
+
+    >>> brokers = Brokers()
+    >>> brokers.seen([1, 2]), brokers.seen([1]), brokers.seen([1])
+    (Changed(lost=(), back=()), Changed(lost=(), back=()), Changed(lost=(2,), back=()))
+    """
+
+    def __init__(self) -> None:
+        self._present: set[int] = set()
+        self._lost: set[int] = set()
+        self._rounds: dict[int, int] = {}  # for how many rounds a broker has differed from what was told
+
+    def seen(self, live: Collection[int]) -> Changed:
+        """Take the brokers of one round; a broker that is new to the cluster is neither lost nor back."""
+        now = set(live)
+        self._present |= now - self._lost
+        differ = (self._present - now) | (self._lost & now)
+        self._rounds = {broker: self._rounds.get(broker, 0) + 1 for broker in differ}
+        settled = {broker for broker, rounds in self._rounds.items() if rounds >= ROUNDS}
+        lost, back = settled & self._present, settled & self._lost
+        self._present = (self._present - lost) | back
+        self._lost = (self._lost - back) | lost
+        if len(self._lost) > LOST_MAX:
+            self._lost = lost
+        for broker in settled:
+            del self._rounds[broker]
+        return Changed(tuple(sorted(lost)), tuple(sorted(back)))
+
 
 EVENT_MS: Final = 10_000
 REPORT_MS: Final = 60_000  # a report holds for so long; failures are repeated more often

@@ -5,9 +5,8 @@ from heapq import nlargest
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from proxy.explain.rates import KEYS
 from proxy.explain.report import ClientReport
-from proxy.explain.rules import InForce, Rule, entity_text, in_force
+from proxy.explain.rules import KEYS, InForce, Rule, entity_text, in_force
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions, match
 from quotas.definitions.entities import BucketKey
 from quotas.throttles.kinds import KINDS, TOPIC

@@ -4,22 +4,43 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from commandline.amounts import rate, size
 from proxy.explain import parts
 from proxy.explain.budgets import Budgets
-from proxy.explain.facts import Facts
-from proxy.explain.neighbours import Neighbour
-from proxy.explain.own_time import OwnReport
-from proxy.explain.predicted import main_rule as predicted_rule
-from proxy.explain.predicted import open_loop
-from proxy.explain.prospect import would_wait
-from proxy.explain.rates import KEYS
-from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
-from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text, in_force
-from proxy.explain.sentence import sentence
+from proxy.explain.latencies import OwnReport, open_loop
+from proxy.explain.latencies import main_rule as predicted_rule
+from proxy.explain.parts import SECONDS, amount, part_text
+from proxy.explain.report import (
+    BrokerReport,
+    ClientReport,
+    ConnectionReport,
+    OwnBroker,
+    part_of,
+    waited_part,
+)
+from proxy.explain.rules import KEYS, REPLICATION, InForce, Neighbour, Rule, entity_text, in_force
+from proxy.explain.sentence import Facts, sentence
 from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, Wants, wants
-from proxy.explain.windows import SECONDS
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
+
+# ----------------------------------------------------------------------------------------------------
+# The sentences about a client's waits with enforcement, while quotas are only observed.
+
+
+def would_wait(client_id: str, predicted: Mapping[str, Any]) -> str:
+    """Return the sentences; `predicted` is the document of `/v1/client`."""
+    name, rule = client_id or "(no client id)", predicted["rule"]
+    limit = f"{rule['key']} {amount(rule['kind'], rule['value'])} of {rule['entity']}"
+    text = (
+        f"If quotas were enforced, {name} would wait {part_text(predicted['throttled_part'])} of its time for {limit}, "
+        f"assuming that {predicted['assumed']}."
+    )
+    if not predicted.get("backlog_bytes"):
+        return text
+    admitted, left = rate(predicted["admitted_rate"]), size(predicted["backlog_bytes"])
+    return f"{text} If it sent at its rate whatever happens, {admitted} would pass, and {left} would be left so far."
+
 
 # Less is the error of a clock, or of one request.
 _WAITED_MIN: Final = 0.002

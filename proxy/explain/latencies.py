@@ -9,17 +9,22 @@ counts with its weight: one that was chosen with a probability of a sixteenth st
 brokers are kept; a client cannot name one.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast
 
-from proxy.explain.windows import Windows
+from proxy.channel import Muting
+from proxy.explain.parts import QUARTER, Windows
+from proxy.explain.rules import Rule, rule_of
+from quotas.limiters.virtual_time import ConnectionTime
+
+_NS_PER_MS: Final = 1_000_000
+
 
 BROKERS_MAX: Final = 1000
 CLASSES: Final = 96  # of a quarter of a power of two: 16 us to 268 s
 _FIRST_US: Final = 16
 _TIMED: Final = CLASSES  # the place of the number of requests that were timed, whatever their weight
 _MS: Final = CLASSES + 1  # of their time
-_NS_PER_MS: Final = 1_000_000
 
 
 class Times(NamedTuple):
@@ -39,7 +44,7 @@ class Times(NamedTuple):
 class Latencies:
     """The response times of all brokers, by id.
 
-    >>> from proxy.explain.windows import MINUTE
+    >>> from proxy.explain.parts import MINUTE
     >>> latencies = Latencies()
     >>> for took_ms in [1] * 98 + [80, 80]:
     ...     latencies.add(3, took_ms * 1_000_000, now_ms=0)
@@ -124,3 +129,303 @@ def _upper_us(index: int) -> float:
     """
     power, quarter = divmod(index, 4)
     return float(_FIRST_US * 2**power * (5 + quarter) / 4)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sluice's own CPU time and delays: how busy its loop is, how long bytes wait for it, and the cost of a
+# request.
+#
+# A visit cannot see the microseconds that relaying takes. Figures of the whole process, taken at each tick,
+# show whether
+# Sluice is the cause of a delay: its CPU time, the number of its requests, and the length of a full turn of
+# its loop,
+# which is the time that newly arrived bytes wait. It is waited for twice: by a request, and by its response.
+
+
+_TURNS: Final = CLASSES
+_CPU_MS: Final = CLASSES
+_REQUESTS: Final = CLASSES + 1
+_MS_OWN_TIME: Final = CLASSES + 2
+
+
+class OwnReport(NamedTuple):
+    """The figures of one process, or of several, over a window.
+
+    Args:
+        turns: the number of turns of the loop in each class of `latencies`.
+        cpu_ms: the CPU time of the process, in ms.
+        requests: the number of requests that it has relayed in this time.
+        busy: the CPU time as a part of the whole time; for several processes that of the busiest.
+    """
+
+    turns: tuple[float, ...]
+    cpu_ms: float
+    requests: float
+    busy: float
+
+    @property
+    def cpu_ms_per_request(self) -> float:
+        """The CPU time of the process per request, in ms, all other work included."""
+        return self.cpu_ms / self.requests if self.requests else 0.0
+
+    def turn_ms(self, part: float) -> float:
+        """The time in ms that this part of the turns did not exceed."""
+        return percentile_ms(self.turns, part)
+
+
+class OwnTime:
+    """The CPU time and the turns of one process.
+
+    >>> from proxy.explain.parts import MINUTE
+    >>> own = OwnTime()
+    >>> own.tick(turn_ns=20_000, cpu_ns=0, requests=0, now_ms=0)
+    >>> own.tick(turn_ns=20_000, cpu_ns=25_000_000, requests=500, now_ms=100)
+    >>> found = own.report(MINUTE, 100)
+    >>> found.busy, found.cpu_ms_per_request, found.turn_ms(0.99) < 0.025
+    (0.25, 0.05, True)
+    """
+
+    def __init__(self) -> None:
+        self._windows = Windows(CLASSES + 3)
+        self._last: tuple[int, int, int] | None = None
+
+    def tick(self, *, turn_ns: int, cpu_ns: int, requests: int, now_ms: int) -> None:
+        """Take the length of a turn, and the process's counters."""
+        windows, last = self._windows, self._last
+        self._last = cpu_ns, requests, now_ms
+        windows.add(class_of(turn_ns // 1000), 1.0, now_ms)
+        if last is not None:
+            windows.add(_CPU_MS, (cpu_ns - last[0]) / _NS_PER_MS, now_ms)
+            windows.add(_REQUESTS, requests - last[1], now_ms)
+            windows.add(_MS_OWN_TIME, now_ms - last[2], now_ms)
+
+    def report(self, window: int, now_ms: int) -> OwnReport:
+        """Return the figures over a window."""
+        sums = self._windows.sums(window, now_ms)
+        cpu_ms, ms = sums[_CPU_MS], sums[_MS_OWN_TIME]
+        return OwnReport(tuple(sums[:_TURNS]), cpu_ms, sums[_REQUESTS], cpu_ms / ms if ms else 0.0)
+
+
+def merge_own(reports: Iterable[OwnReport | None]) -> OwnReport | None:
+    """Add up the figures of several processes; None for none."""
+    found = [one for one in reports if one is not None]
+    if not found:
+        return None
+    return OwnReport(
+        tuple(map(sum, zip(*(one.turns for one in found), strict=True))),
+        sum(one.cpu_ms for one in found),
+        sum(one.requests for one in found),
+        max(one.busy for one in found),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The waits of connections with enforcement, over the last 10 s, minute and quarter of an hour.
+#
+# `quotas.limiters.virtual_time` counts the waits in virtual time, which is real time plus the lag. The part
+# of a
+# connection's time that it would wait is the waits divided by the virtual time that has passed.
+
+
+RULES_MAX: Final = 16  # of one client
+
+
+class Predicted(NamedTuple):
+    """The waits that one client would have with enforcement.
+
+    Args:
+        part: the part of its time that the connection that would wait longest would wait.
+        waits: the time in ms of all connections together, by rule.
+    """
+
+    part: float
+    waits: tuple[tuple[Rule, float], ...]
+
+
+NOTHING_PREDICTED: Final = Predicted(0.0, ())
+
+
+class PredictedWaits:
+    """The waits that one connection would have with enforcement."""
+
+    __slots__ = ("_lag_ms", "_waited_ms", "_windows")
+
+    def __init__(self) -> None:
+        self._windows = Windows(2)  # waits, and the time that passes for them
+        self._waited_ms = self._lag_ms = 0
+
+    def update(self, time: ConnectionTime, elapsed_ms: int, now_ms: int) -> int:
+        """Add the waits and the lag since the last call, `elapsed_ms` ago; returns the waits in ms."""
+        waited_ms, self._waited_ms = time.waited_ms - self._waited_ms, time.waited_ms
+        lag_ms, self._lag_ms = time.lag_ms - self._lag_ms, time.lag_ms
+        self._windows.add(0, float(waited_ms), now_ms)
+        self._windows.add(1, float(elapsed_ms + lag_ms), now_ms)
+        return waited_ms
+
+    def part(self, window: int, now_ms: int) -> float:
+        """Return the part of its time over a window that the connection would wait."""
+        waited_ms, whole_ms = self._windows.sums(window, now_ms)
+        return min(1.0, waited_ms / whole_ms) if whole_ms > 0 else 0.0
+
+
+class Predictions:
+    """The waits that one client would have with enforcement, by rule."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self) -> None:
+        self._rules: dict[Rule, Windows] = {}
+
+    def add(self, time: ConnectionTime, waited_ms: int, now_ms: int) -> None:
+        """Add the waits of one of its connections."""
+        if waited_ms <= 0 or time.waiting_for is None:
+            return
+        rule = rule_of(cast(Muting, time.waiting_for))  # a throttle that has counted a wait may mute
+        found = self._rules.get(rule)
+        if found is None:
+            if len(self._rules) >= RULES_MAX:
+                del self._rules[min(self._rules, key=lambda rule: self._rules[rule].sums(QUARTER, now_ms)[0])]
+            found = self._rules[rule] = Windows(1)
+        found.add(0, float(waited_ms), now_ms)
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that the client would wait for."""
+        return list(self._rules)
+
+    def report(self, parts: Iterable[float], window: int, now_ms: int) -> Predicted:
+        """Return the prediction over a window.
+
+        Args:
+            parts: the part of its time that each connection would wait.
+        """
+        waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in self._rules.items())
+        return Predicted(max(parts, default=0.0), tuple((rule, ms) for rule, ms in waits if ms > 0))
+
+
+def merge_predicted(some: Iterable[Predicted]) -> Predicted:
+    """Add up several processes' predictions for one client.
+
+    >>> rule = Rule("produce", "producer_byte_rate")
+    >>> found = merge_predicted([Predicted(0.5, ((rule, 10.0),)), Predicted(0.2, ((rule, 5.0),))])
+    >>> found.part, dict(found.waits)[rule]
+    (0.5, 15.0)
+    """
+    found = list(some)
+    waits: dict[Rule, float] = {}
+    for rule, ms in (wait for one in found for wait in one.waits):
+        waits[rule] = waits.get(rule, 0.0) + ms
+    return Predicted(max((one.part for one in found), default=0.0), tuple(waits.items()))
+
+
+def main_rule(predicted: Predicted) -> Rule | None:
+    """Return the rule that the client would wait for most; None if it would not wait."""
+    return max(predicted.waits, key=lambda wait: wait[1])[0] if predicted.waits else None
+
+
+def open_loop(rate: float, limit: float, total: float, backlog: float) -> Mapping[str, float]:
+    """Return the rate and the backlog of a client with enforcement, if it kept its rate although it is throttled.
+
+    Args:
+        rate: the client's rate, in bytes/s.
+        limit: the limit of its budget, in bytes/s.
+        total: the rate of all clients that share the budget, in bytes/s.
+        backlog: the backlog of all of them, in bytes.
+
+    >>> open_loop(3e6, 2e6, 4e6, 12e6)
+    {'admitted_rate': 1500000.0, 'backlog_bytes': 9000000.0}
+    """
+    part = rate / total if total > 0 else 0.0
+    admitted = min(rate, limit * part) if backlog > 0 else rate
+    return {"admitted_rate": round(admitted, 3), "backlog_bytes": round(backlog * part, 0)}
+
+
+# ----------------------------------------------------------------------------------------------------
+# The time that a client has waited for quotas since it was first seen: sums that never decrease, for metrics.
+#
+# There are two sums for each kind of quota. One adds up all connections of the client: ten connections that
+# wait for a
+# second at once have waited ten seconds. The other adds up, for each minute, the wait of the connection that
+# waited
+# longest in it; it grows by at most a second per second, so its growth is a share of time.
+
+
+SPAN_MS: Final = 60_000
+
+
+class Waited(NamedTuple):
+    """The time that a client has waited for one kind of quota.
+
+    Args:
+        all_ms: the waits of all connections together, in ms.
+        longest_ms: the sum, over minutes, of the wait of the connection that waited longest in each, in ms.
+    """
+
+    kind: str
+    all_ms: float
+    longest_ms: float
+
+
+class ConnectionWaits:
+    """The time that one connection has waited in the present minute, by kind."""
+
+    __slots__ = ("_by_kind", "_span")
+
+    def __init__(self) -> None:
+        self._span = 0
+        self._by_kind: dict[str, float] = {}
+
+    def add(self, kind: str, ms: float, span: int) -> float:
+        """Add a wait; returns the sum in the minute `span`, in ms, at most a minute."""
+        if span != self._span:
+            self._span = span
+            self._by_kind.clear()
+        waited_ms = min(self._by_kind.get(kind, 0.0) + ms, SPAN_MS)
+        self._by_kind[kind] = waited_ms
+        return waited_ms
+
+
+class _Sum:
+    """The sums of one kind."""
+
+    __slots__ = ("all_ms", "before_ms", "span", "span_ms")
+
+    def __init__(self) -> None:
+        self.all_ms = 0.0
+        self.before_ms = 0.0  # the longest waits of all earlier minutes together
+        self.span = 0
+        self.span_ms = 0.0  # the longest wait of the present minute
+
+
+class Waits:
+    """The waits of one client.
+
+    >>> waits, one, other = Waits(), ConnectionWaits(), ConnectionWaits()
+    >>> for connection, ms in ((one, 30_000), (other, 20_000), (one, 5_000)):
+    ...     waits.add("fetch", connection, ms, now_ms=60_000)
+    >>> waits.add("fetch", other, 1_000, now_ms=120_000)
+    >>> list(waits)
+    [Waited(kind='fetch', all_ms=56000.0, longest_ms=36000.0)]
+    """
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, _Sum] = {}
+
+    def add(self, kind: str, connection: ConnectionWaits, ms: float, now_ms: int) -> None:
+        """Add the wait of one connection of the client."""
+        found = self._by_kind.get(kind)
+        if found is None:
+            found = self._by_kind[kind] = _Sum()
+        found.all_ms += ms
+        span = now_ms // SPAN_MS
+        if span != found.span:
+            found.before_ms += found.span_ms
+            found.span, found.span_ms = span, 0.0
+        found.span_ms = max(found.span_ms, connection.add(kind, ms, span))
+
+    def __iter__(self) -> Iterator[Waited]:
+        """Yield the waits of each kind of quota that it has waited for."""
+        for kind, found in self._by_kind.items():
+            yield Waited(kind, found.all_ms, found.before_ms + found.span_ms)

@@ -6,13 +6,105 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy.explain import parts
-from proxy.explain.demand import DemandSum
-from proxy.explain.latencies import class_of, percentile_ms, slowest_ms, time_percentile_ms
-from proxy.explain.predicted import NOTHING_PREDICTED, Predicted, merge_predicted
-from proxy.explain.rates import NO_RATES, Rates
-from proxy.explain.rules import Rule
+from proxy.explain.latencies import (
+    NOTHING_PREDICTED,
+    OwnReport,
+    Predicted,
+    class_of,
+    merge_own,
+    merge_predicted,
+    percentile_ms,
+    slowest_ms,
+    time_percentile_ms,
+)
+from proxy.explain.parts import CLIENT, Windows
+from proxy.explain.rules import KEYS, NO_RATES, Neighbour, Rates, Rule, largest
 from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
+from quotas.definitions.definitions import CONSUMER_BYTE_RATE
+
+# ----------------------------------------------------------------------------------------------------
+# What a client takes, and the most that it would take without a limit, as far as that can be known.
+#
+# A client that sends the next request when it has the response to the last one takes what it takes in the
+# time that it
+# does not wait, and without a limit it would take as much in each such time: `taken / (span - waited)`.
+# Amounts and waits
+# are of the same span, so this holds over any one, whatever the limit was meanwhile. Of several connections,
+# the one with
+# the least time beside its waits makes the bound of all.
+#
+# A Fetch above its quota is responded to without records, to tell the throttle time, and asked again after
+# it. The way
+# of that response and of the next Fetch brings nothing, so its time counts as a wait
+# (`ConnectionTime.told_ms`).
+#
+# The span begins anew when the client begins to wait: with enforcement, with another limit, or when it asks
+# for more than
+# before. Until the span is long enough, and of a client that waits nearly all of its time, the most is not
+# known. What it
+# was seen to take is a lower bound in any case.
+
+
+_KNOWN_MS_MIN: Final = 5_000
+_FREE_MIN: Final = 0.1  # with less, the bound is more than ten times what it takes, which says nothing
+_MS_PER_SECOND: Final = 1000.0
+_FETCH: Final = KEYS.index(CONSUMER_BYTE_RATE)
+
+
+class DemandSum:
+    """A client's demand, from its connections, which are added one by one."""
+
+    def __init__(self, client: Client, window: int, now_ms: int) -> None:
+        self._taken, self._window, self._now_ms = client.taken, window, now_ms
+        began = (client.taken.waiting.get(key) for key in KEYS)
+        self._since_ms = [0 if one is None else one.since_ms for one in began]
+        # Of connections that were not idle all of the time: the least time beside waits, and the longest time.
+        self._free_ms: list[float | None] = [None] * len(KEYS)
+        self._spans_ms = [0.0] * len(KEYS)
+
+    def add(self, meter: Meter) -> None:
+        """Add a connection."""
+        if meter.windows is None:
+            return
+        spans = {since_ms: self._span(meter.windows, since_ms) for since_ms in set(self._since_ms)}
+        for index, since_ms in enumerate(self._since_ms):
+            whole, free_ms = spans[since_ms]
+            if not whole:
+                continue
+            if index == _FETCH and meter.told is not None:
+                free_ms -= sum(ms for (ms,) in meter.told.slots(self._window, self._now_ms, since_ms))
+            before = self._free_ms[index]
+            self._free_ms[index] = free_ms if before is None else min(before, free_ms)
+            self._spans_ms[index] = max(self._spans_ms[index], whole)
+
+    def _span(self, windows: Windows, since_ms: int) -> tuple[float, float]:
+        """Return a connection's time, and that beside its waits; zeros if it has been idle."""
+        slots = windows.slots(self._window, self._now_ms, since_ms)
+        times: tuple[float, ...] = tuple(map(sum, zip(*slots, strict=True)))
+        whole = sum(times)
+        if not whole or times[parts.IDLE] >= whole:
+            return 0.0, 0.0
+        return whole, whole - times[parts.HELD] - times[parts.MUTED]
+
+    def demands(self) -> tuple[Demand, ...]:
+        """Return the demand of each kind, in the order of KEYS."""
+        return tuple(map(self._demand, range(len(KEYS))))
+
+    def _demand(self, index: int) -> Demand:
+        taken, window, now_ms, since_ms = self._taken, self._window, self._now_ms, self._since_ms[index]
+        window_ms = Windows.length_ms(window, now_ms)
+        rate = taken.amount(index, window, now_ms) * _MS_PER_SECOND / window_ms
+        highest = max(rate, taken.highest(index, window, now_ms))
+        steady = Windows.length_ms(window, now_ms, since_ms) == window_ms
+        free_ms, span_ms = self._free_ms[index], self._spans_ms[index]
+        if free_ms is None:
+            return Demand(rate, highest, None if since_ms else highest, steady)
+        if span_ms < _KNOWN_MS_MIN or free_ms < _FREE_MIN * span_ms:
+            return Demand(rate, highest, None, steady)
+        most = taken.amount(index, window, now_ms, since_ms) * _MS_PER_SECOND / free_ms
+        return Demand(rate, highest, most, steady)
+
 
 CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 
@@ -359,4 +451,142 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
         max(0, until_ms - now_ms),
         acks_all,
         meter.in_flight_max,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The response of one process to a query about clients and brokers, and the sum of several processes'
+# responses.
+
+
+class Missing(NamedTuple):
+    """A worker process whose figures are missing.
+
+    Args:
+        worker: its number, from 1.
+        problem: why, such as "no response within 4 s".
+    """
+
+    worker: int
+    problem: str
+
+
+class Query(NamedTuple):
+    """A query.
+
+    Args:
+        window: TEN_SECONDS, MINUTE or QUARTER.
+        client: a user and client id; None for all clients, each with its worst connection only.
+        brokers_only: whether only brokers' response times are wanted.
+        address: for one client, the address whose connections are wanted; "" for all.
+        client_id: of all clients those with this client id, without rates; None for all with their rates.
+    """
+
+    window: int
+    client: tuple[str, str] | None = None
+    brokers_only: bool = False
+    address: str = ""
+    client_id: str | None = None
+
+    @property
+    def of_all(self) -> bool:
+        """Whether it takes a look at all clients and all of their rates."""
+        return self.client is None and self.client_id is None and not self.brokers_only
+
+
+class Seen(NamedTuple):
+    """The response to a query.
+
+    Args:
+        neighbours: for one client, the clients of the same budget, by the rules that it waits or would wait for.
+        own: Sluice's own CPU time and delays.
+        backlogs: the bytes that the neighbours would have left to send, by rule.
+        missing: the processes whose response is not part of it.
+    """
+
+    clients: tuple[ClientReport, ...]
+    neighbours: Mapping[Rule, tuple[Neighbour, ...]]
+    brokers: tuple[BrokerReport, ...]
+    own: OwnReport | None = None
+    backlogs: Mapping[Rule, float] = {}
+    missing: tuple[Missing, ...] = ()
+
+
+NOTHING: Final = Seen((), {}, ())
+
+
+class SeenSum:
+    """Adds up several processes' responses, which arrive in portions."""
+
+    def __init__(self) -> None:
+        self._reports: dict[tuple[str, str], list[ClientReport]] = {}
+        self._neighbours: dict[Rule, list[Neighbour]] = {}
+        self._brokers: list[BrokerReport] = []
+        self._own: list[OwnReport | None] = []
+        self._backlogs: dict[Rule, float] = {}
+
+    def add(self, seen: Seen) -> None:
+        """Add a portion."""
+        for report in seen.clients:
+            self._reports.setdefault((report.user, report.client_id), []).append(report)
+        for rule, some in seen.neighbours.items():
+            self._neighbours.setdefault(rule, []).extend(some)
+        self._brokers += seen.brokers
+        self._own.append(seen.own)
+        for rule, backlog in seen.backlogs.items():
+            self._backlogs[rule] = self._backlogs.get(rule, 0.0) + backlog
+
+    def clients(self) -> Iterator[ClientReport]:
+        """Yield each client once."""
+        for reports in self._reports.values():
+            merged = merge(reports)
+            if merged is not None:
+                yield merged
+
+    def sum(self, clients: Iterable[ClientReport]) -> Seen:
+        """Return everything, with these clients."""
+        neighbours = {rule: largest(some) for rule, some in self._neighbours.items()}
+        brokers = tuple(merge_brokers(self._brokers))
+        return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)
+
+
+def merge_seen(answers: Iterable[Seen]) -> Seen:
+    """Add up the responses of several processes."""
+    found = list(answers)
+    if len(found) < 2:
+        return found[0] if found else NOTHING
+    whole = SeenSum()
+    for one in found:
+        whole.add(one)
+    return whole.sum(whole.clients())
+
+
+# ----------------------------------------------------------------------------------------------------
+# A client's report for the connections of one address only. Pure.
+
+
+def from_address(connections: Iterator[ConnectionReport], address: str) -> Iterator[ConnectionReport]:
+    """Yield the connections of an address; all connections for ""."""
+    return (one for one in connections if not address or one.peer.rpartition(":")[0] == address)
+
+
+def of_address(client: ClientReport, connections: ConnectionsSum, address: str) -> ClientReport:
+    """Return the report of the connections of one address.
+
+    Waits are counted by client and rule, so an address gets a part of them in proportion to the time that its
+    connections waited. Rates and the brokers' times stay those of the whole client.
+
+    Args:
+        client: the report of the whole client.
+        connections: the connections of the address.
+    """
+    times = connections.times()
+    whole = waited_ms(client.times)
+    part = min(1.0, waited_ms(times) / whole) if whole > 0 else 0.0
+    return client._replace(
+        address=address,
+        connections_total=connections.total,
+        times=times,
+        waits=tuple((rule, part * ms) for rule, ms in client.waits if part * ms > 0),
+        unread_ms=min(client.unread_ms, times[CLIENT]),
     )

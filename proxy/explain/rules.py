@@ -1,17 +1,23 @@
 """The rule that makes a client wait: a kind of quota, the entity whose limit applies, and its value."""
 
-from typing import Final, NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator
+from heapq import nlargest
+from typing import Final, NamedTuple, Protocol
 
 from proxy.channel import Muting, ReplicaThrottle
 from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import (
     CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     Definitions,
     match,
 )
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.throttles.connections import UserThrottle
+from quotas.throttles.figures import QuotaView
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 from quotas.throttles.topic_quotas import TopicThrottle
 
@@ -95,3 +101,165 @@ def entity_text(found: InForce) -> str:
     if found.rule.kind == REPLICATION:
         return f"broker {found.rule.name} as a {found.rule.key.partition('.')[0]}"
     return "all clients together" if found.entity is None else text_of(found.entity)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Clients' rates by kind of quota, over the quotas' own windows, from the engine of one process.
+
+
+class Rates(NamedTuple):
+    """One client's rates at all brokers together: in bytes/s, percent of broker time, and partitions/s."""
+
+    produce: float = 0.0
+    fetch: float = 0.0
+    request: float = 0.0
+    mutation: float = 0.0
+
+
+KEYS: Final = (
+    PRODUCER_BYTE_RATE,
+    CONSUMER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    CONTROLLER_MUTATION_RATE,
+)  # of `Rates`
+NO_RATES: Final = Rates()
+
+
+class Views(Protocol):
+    """The part of the engine that is used here."""
+
+    def rates(
+        self, now_ms: int, wanted: Container[tuple[str, str]]
+    ) -> Iterator[tuple[str, str, float, float, float] | None]:
+        """Yield each wanted client's user and id with its rates at a broker: Produce, Fetch, request time."""
+
+    def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Yield a view for each client with partition mutations."""
+
+
+class ClientRates:
+    """The rates of clients of an engine."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[str, str], list[float]] = {}
+
+    def look(self, quotas: Views, wanted: Container[tuple[str, str]], now_ms: int) -> Iterator[None]:
+        """Read the rates of these clients, by user and client id; iterate over the result in portions."""
+        for one in quotas.rates(now_ms, wanted):
+            if one is not None:
+                user, client_id, produce, fetch, request = one
+                found = self._rates.setdefault((user, client_id), list(NO_RATES))
+                found[0] += produce
+                found[1] += fetch
+                found[2] += request
+            yield
+        for view in quotas.mutation_views(now_ms):
+            self._rates.setdefault((view.user, view.client_id), list(NO_RATES))[3] += view.byte_rate
+            yield
+
+    def of(self, user: str, client_id: str) -> Rates:
+        """Return the rates of one client."""
+        found = self._rates.get((user, client_id))
+        return NO_RATES if found is None else Rates(*found)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The clients that share the budget of a rule, with their rates.
+
+
+NEIGHBOURS_MAX: Final = 10
+_TYPES: Final = {
+    PRODUCER_BYTE_RATE: "Produce",
+    CONSUMER_BYTE_RATE: "Fetch",
+    REQUEST_PERCENTAGE: "Request",
+    CONTROLLER_MUTATION_RATE: "ControllerMutation",
+}
+
+
+class Neighbour(NamedTuple):
+    """A client with its rate: in bytes/s, percent, or partitions/s."""
+
+    user: str
+    client_id: str
+    rate: float
+
+
+class Quotas(Protocol):
+    """The part of the engine that is used here."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+
+    def views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Yield a view for each client and direction."""
+
+    def request_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Yield a view for each client whose request time is measured."""
+
+    def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Yield a view for each client with partition mutations."""
+
+
+class Sharers:
+    """Finds the clients that share a client's budget.
+
+    For a topic these are the clients that have waited for it, with the rates of all their topics: rates are not
+    measured by client and topic. For connection rates there are none.
+
+    Args:
+        rule: the rule that the client waits for.
+        waits: returns whether a client has waited for it.
+    """
+
+    def __init__(
+        self, quotas: Quotas, rule: Rule, user: str, client_id: str, waits: Callable[[str, str], bool]
+    ) -> None:
+        self._quotas = quotas
+        self._rule = rule
+        self._waits = waits
+        self._is_topic = rule.kind == TOPIC
+        self._type = "" if rule.name and not self._is_topic else _TYPES.get(rule.key, "")
+        limited = self._type and not self._is_topic
+        self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if limited else None
+        self._rates: dict[tuple[str, str], float] = {}
+        self._backlogs: dict[int, float] = {}  # by broker
+
+    def look(self, now_ms: int) -> Iterator[None]:
+        """Look at all clients; iterate over the result in portions."""
+        if not self._type:
+            return
+        views = {"Request": self._quotas.request_views, "ControllerMutation": self._quotas.mutation_views}
+        for view in views.get(self._type, self._quotas.views)(now_ms):
+            if view.type == self._type and (view.byte_rate or view.tokens is not None):
+                self._take(view)
+            yield
+
+    def found(self) -> tuple[Neighbour, ...]:
+        """Return the clients with the highest rates, at all brokers together."""
+        return largest(Neighbour(*name, rate) for name, rate in self._rates.items())
+
+    def _take(self, view: QuotaView) -> None:
+        if self._shares(view):
+            name = view.user, view.client_id
+            self._rates[name] = self._rates.get(name, 0.0) + view.byte_rate
+            self._backlogs[view.broker] = view.backlog_bytes
+
+    def _shares(self, view: QuotaView) -> bool:
+        if self._is_topic:
+            return self._waits(view.user, view.client_id)
+        return self._quotas.definitions.limit(self._rule.key, view.user, view.client_id)[1] == self._bucket
+
+    @property
+    def backlog_bytes(self) -> float:
+        """The bytes that these clients would have left to send, at all brokers (`QuotaView.backlog_bytes`)."""
+        return sum(self._backlogs.values())
+
+
+def largest(neighbours: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
+    """Return the clients with the highest rates, after adding up the rates of each client."""
+    rates: dict[tuple[str, str], float] = {}
+    for user, client_id, rate in neighbours:
+        rates[user, client_id] = rates.get((user, client_id), 0.0) + rate
+    found = (Neighbour(*name, rate) for name, rate in rates.items())
+    return tuple(nlargest(NEIGHBOURS_MAX, found, key=lambda one: one.rate))

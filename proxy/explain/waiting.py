@@ -6,16 +6,18 @@ WAITED_MS_MIN are ignored. A client begins above BEGIN and ends below END, so th
 stream of events. Only clients that were throttled since the last call are judged, and those that have begun.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import nlargest
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from proxy.explain import parts
+from proxy.explain.parts import MINUTE
 from proxy.explain.report import waited_part
 from proxy.explain.rules import Rule
 from proxy.explain.watch import Client, Watch
-from proxy.explain.windows import MINUTE
+from quotas.throttles.figures import QuotaView
 
 BEGIN: Final = 0.5
 END: Final = 0.25
@@ -113,3 +115,40 @@ def part_waited(client: Client, now_ms: int) -> float:
 def _rule(client: Client, now_ms: int) -> Rule | None:
     rules = client.rules
     return max(rules, key=lambda rule: rules[rule].sums(MINUTE, now_ms)[0], default=None)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Clients' waits as rows for metrics, under Kafka's names of the kinds of quotas.
+
+
+TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "produce": "Produce",
+        "fetch": "Fetch",
+        "request": "Request",
+        "mutation": "ControllerMutation",
+        "topic": "Topic",
+        "connection": "Connection",
+        "replication": "Replication",
+    }
+)
+
+
+def wait_views(clients: Iterable[Client]) -> Iterator[QuotaView]:
+    """Yield a view for each client and kind of quota that it has waited for; its bytes are the waits in ms."""
+    for client in clients:
+        for kind, all_ms, longest_ms in client.waits:
+            yield QuotaView(
+                client.user,
+                client.client_id,
+                TYPES[kind],
+                byte_rate=0.0,
+                quota=None,
+                bytes_total=int(all_ms),
+                throttle_ms_total=0,
+                throttled_total=0,
+                would_throttle_ms_total=0,
+                would_throttled_total=0,
+                debt_bytes=0.0,
+                longest_wait_ms_total=int(longest_ms),
+            )

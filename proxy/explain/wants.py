@@ -1,6 +1,6 @@
 """What a throttled client asks for, and the time that it would wait with another limit.
 
-`proxy.explain.demand` has the bounds: the most that it would take without a limit, if that is known, else what it was
+`proxy.explain.report` has the bounds: the most that it would take without a limit, if that is known, else what it was
 seen to take, which is stated only where it is above the limit. A client that waits for a part w of its time takes n
 times as much with n times the limit, if it wants that much, so it waits for 1 - n (1 - w) of its time at most.
 

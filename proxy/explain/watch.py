@@ -9,21 +9,269 @@ its time counts as held: those replicas wait.
 
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
+from protocol import api
 from proxy.channel import Muting, Probe, ReplicaThrottle
+from proxy.channel.probe import ANY_WAIT
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
-from proxy.explain.latencies import Latencies
-from proxy.explain.particulars import NO_PARTICULARS
-from proxy.explain.predicted import PredictedWaits, Predictions
-from proxy.explain.rules import Rule, rule_of
-from proxy.explain.taken import Taken
-from proxy.explain.under_way import UnderWay
-from proxy.explain.waits import ConnectionWaits, Waits
-from proxy.explain.windows import QUARTER, Windows
+from proxy.explain.latencies import ConnectionWaits, Latencies, PredictedWaits, Predictions, Waits
+from proxy.explain.parts import LONG_SLOTS_MS, QUARTER, Windows
+from proxy.explain.rules import KEYS, Rule, rule_of
 from quotas.limiters.virtual_time import ConnectionTime
+from quotas.throttles.client import ClientQuota
 from quotas.throttles.connections import UserThrottle
+from quotas.throttles.request import MICROSECONDS_PER_PERCENT
+
+_NS_PER_MS: Final = 1_000_000
+
+
+# ----------------------------------------------------------------------------------------------------
+# Further values of one connection for operators: the client's software, its batches, its present wait.
+
+
+# A timed request counts an eighth, those before it the rest: the mean follows a change within some 20 requests.
+_NEWEST_PART: Final = 0.125
+_FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
+
+
+class Particulars(NamedTuple):
+    """The values of one connection at its last visit.
+
+    Args:
+        library: name and version of the client's software; "" if it has not sent them (KIP-511).
+        batch_bytes: the mean size of its timed Produce requests and responses to Fetches; 0 before the first.
+        in_flight: the number of responses owed.
+        waits_until_ms: when its present hold or mute ends; 0 without one.
+        acks_all: whether its last timed Produce waited for followers too.
+    """
+
+    library: str = ""
+    batch_bytes: float = 0.0
+    in_flight: int = 0
+    waits_until_ms: int = 0
+    acks_all: bool = False
+
+    def after(self, condition: Condition) -> "Particulars":
+        """Return the values at a later visit; the same object if nothing has changed."""
+        found = Particulars(
+            condition.library,
+            batch_bytes(self.batch_bytes, condition.probed.probes),
+            condition.owed,
+            condition.waits_until_ms,
+            acks_all(self.acks_all, condition.probed.probes),
+        )
+        return self if found == self else found
+
+
+NO_PARTICULARS: Final = Particulars()
+
+
+def batch_bytes(mean: float, probes: Iterable[Probe]) -> float:
+    """Return the mean size after further timed requests.
+
+    A Fetch that has waited for records does not count: its response is empty or smaller than the Fetch permits.
+    """
+    for probe in probes:
+        if probe.key == api.PRODUCE:
+            size = probe.request_bytes
+        elif probe.key in _FETCHES and not probe.waited_ns:
+            size = probe.response_bytes
+        else:
+            continue
+        mean = mean + _NEWEST_PART * (size - mean) if mean else float(size)
+    return mean
+
+
+def acks_all(before: bool, probes: Iterable[Probe]) -> bool:
+    """Return whether the last timed Produce has acks=all."""
+    for probe in probes:
+        if probe.key == api.PRODUCE:
+            before = probe.acks_all
+    return before
+
+
+# ----------------------------------------------------------------------------------------------------
+# Requests that brokers have had for longer than the time between visits: all are counted, timed or not.
+#
+# Only few requests are timed, and a request without a response never ends. So each visit notes a request that
+# is older
+# than the time between visits. While it is under way, its age counts among the response times; when it has
+# ended, it
+# counts as one request, and not again among the timed ones.
+
+
+class Ended(NamedTuple):
+    """A long request that has ended.
+
+    Args:
+        took_ns: the time at the broker, without the wait that it asked for.
+        probe: its probe; None if it was not timed.
+    """
+
+    broker: int
+    took_ns: int
+    probe: Probe | None
+
+
+class _Long(NamedTuple):
+    broker: int
+    since_ms: int
+    age_ms: int  # without the wait that it asked for
+
+
+class UnderWay:
+    """The long requests of all connections, at most one for each connection."""
+
+    def __init__(self) -> None:
+        self._long: dict[Hashable, _Long] = {}
+
+    def visit(
+        self, connection: Hashable, condition: Condition, interval_ms: int, now_ms: int
+    ) -> Ended | None:
+        """Visit a connection; returns its long request if that has ended since the last visit, else None."""
+        age_ms = _age_ms(condition)
+        since_ms = now_ms - condition.asked_ms
+        last = self._long.get(connection)
+        if age_ms >= interval_ms:
+            self._long[connection] = _Long(condition.broker, since_ms, age_ms)
+        elif last is None:
+            return None
+        else:
+            del self._long[connection]
+        if last is None or (age_ms >= interval_ms and last.since_ms == since_ms):
+            return None
+        for probe in condition.probed.probes:
+            if probe.sent_ns // _NS_PER_MS == last.since_ms and probe.took_ns > 0:
+                return Ended(last.broker, probe.took_ns - probe.waited_ns, probe)
+        # It ended at any time since the last visit.
+        return Ended(last.broker, (last.age_ms + interval_ms // 2) * _NS_PER_MS, None)
+
+    def end(self, connection: Hashable) -> None:
+        """Forget a connection."""
+        self._long.pop(connection, None)
+
+    def ages_ms(self) -> dict[int, list[int]]:
+        """Return the ages of the requests under way, by broker, as of the last visits."""
+        found: dict[int, list[int]] = {}
+        for broker, _, age_ms in self._long.values():
+            found.setdefault(broker, []).append(age_ms)
+        return found
+
+
+def _age_ms(condition: Condition) -> int:
+    """Return how long the broker has had a request beyond the wait that it asked for; -1 if that is unknown."""
+    probe = condition.probe
+    if condition.activity != ASKED or probe is None or probe.wait_ns == ANY_WAIT:
+        return -1
+    return condition.asked_ms - probe.wait_ns // _NS_PER_MS
+
+
+# ----------------------------------------------------------------------------------------------------
+# What one client takes of each kind of quota, counted at visits, and since when it waits.
+
+
+_PAUSE_MS: Final = 30_000  # a client whose waits are further apart begins anew
+_BROKERS_MAX: Final = 64  # of one client; what it takes at further ones is not counted
+_COUNT_MS: Final = 50
+_MS_PER_SECOND: Final = 1000.0
+_PER_UNIT: Final = (1.0, 1.0, float(MICROSECONDS_PER_PERCENT), 1.0)  # of the counters, in the order of KEYS
+_MUTATIONS: Final = 3
+
+
+class Waiting(NamedTuple):
+    """Since when a client has waited again and again for quotas of one key.
+
+    Args:
+        last_ms: the last time.
+    """
+
+    since_ms: int
+    last_ms: int
+
+
+class Taken:
+    """What one client takes, by index of KEYS, in the unit of the quota.
+
+    Attributes:
+        waiting: since when it waits, by key; a pause of 30 s begins anew, and so does another limit.
+    """
+
+    __slots__ = ("_limits", "_mutations", "_read", "_windows", "waiting")
+
+    def __init__(self) -> None:
+        self._windows: Windows | None = None
+        self._read: dict[
+            int, tuple[ClientQuota, int, tuple[int, ...]]
+        ] = {}  # by broker: when, and the counters
+        self._mutations = 0  # counted once for all brokers
+        self._limits: dict[Rule, float | None] = {}
+        self.waiting: dict[str, Waiting] = {}
+
+    def count(self, quota: ClientQuota, now_ms: int) -> None:
+        """Count what it has taken since the last visit of any of its connections to the same broker.
+
+        What it took before the first visit is not known.
+        """
+        broker = quota.produce.broker
+        before = self._read.get(broker)
+        if before is None:
+            if len(self._read) < _BROKERS_MAX:
+                counts = quota.taken()
+                self._read[broker] = quota, now_ms, counts
+                self._mutations = max(self._mutations, counts[_MUTATIONS])
+            return
+        known, at_ms, earlier = before
+        if known is quota and now_ms - at_ms < _COUNT_MS:
+            return
+        counts = quota.taken()
+        self._read[broker] = quota, now_ms, counts
+        if counts == earlier:
+            return
+        if known is not quota:  # the engine had removed it, with its counters
+            earlier = (0,) * len(KEYS)
+        grown = [count - last for count, last in zip(counts, earlier, strict=True)]
+        grown[_MUTATIONS] = max(0, counts[_MUTATIONS] - self._mutations)
+        self._mutations = max(self._mutations, counts[_MUTATIONS])
+        if self._windows is None:
+            self._windows = Windows(len(KEYS), "f")
+        for index, amount in enumerate(grown):
+            if amount:
+                self._windows.add(index, float(amount), now_ms)
+
+    def waits(self, rule: Rule, limit: float | None, now_ms: int) -> None:
+        """Note that it waits for a rule with this limit."""
+        before = self.waiting.get(rule.key)
+        known = self._limits.setdefault(rule, limit)
+        if before is None or now_ms - before.last_ms > _PAUSE_MS or known != limit:
+            self._limits[rule] = limit
+            self.waiting[rule.key] = Waiting(now_ms, now_ms)
+        else:
+            self.waiting[rule.key] = before._replace(last_ms=now_ms)
+
+    def forget(self, rule: Rule) -> None:
+        """Forget a rule's limit."""
+        self._limits.pop(rule, None)
+
+    def amount(self, index: int, window: int, now_ms: int, since_ms: int = 0) -> float:
+        """Return what it took in the slots of a window that begin at `since_ms` or later."""
+        if self._windows is None:
+            return 0.0
+        found = sum(slot[index] for slot in self._windows.slots(window, now_ms, since_ms))
+        return max(0.0, found) / _PER_UNIT[index]
+
+    def highest(self, index: int, window: int, now_ms: int) -> float:
+        """Return the highest rate per second of a window's complete slots that are 10 s or longer; 0 without any."""
+        if self._windows is None:
+            return 0.0
+        rates = [0.0]
+        for ring, slot_ms in LONG_SLOTS_MS:
+            if ring <= window:
+                complete = list(self._windows.slots(ring, now_ms))[1:]
+                rates += [slot[index] * _MS_PER_SECOND / slot_ms for slot in complete]
+        return max(rates) / _PER_UNIT[index]
+
 
 CLIENTS_MAX: Final = 20_000  # further ones share one entry
 OTHER: Final = "<other>"  # as in the engine
@@ -31,7 +279,7 @@ FOLLOWERS: Final = "<replication>"
 TIMED_PART: Final = 0.0625  # of the time, a connection's requests are timed
 BROKERS_MAX: Final = 64  # of one client; further ones share the entry of an unknown one
 RULES_MAX: Final = 16  # of one client: five kinds, and topics; the one it has waited least for makes room
-_NS_PER_MS: Final = 1_000_000
+
 _FORGET_MS: Final = 900_000  # a client without a connection
 _MINUTE_MS: Final = 60_000
 _SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: parts.BROKER}

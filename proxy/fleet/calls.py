@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Final
 
-from proxy.fleet.codec import Answer, Question
+from proxy.fleet.messages import Answer, Question
 
 QUESTIONS_MAX: Final = 100
 BUSY: Final = b""  # the response if too many requests are being handled

@@ -12,35 +12,51 @@ import random
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from proxy.config import Address
-from proxy.errors import reason
 from proxy.fleet.calls import Asking, UnansweredError
-from proxy.fleet.codec import (
+from proxy.fleet.ends import ENDED_BY_PEER, PAUSES_SECONDS, Place, refuses
+from proxy.fleet.facts import Disagreements, View, read_view
+from proxy.fleet.messages import (
     VIEW_KIND,
     Answer,
     Facts,
+    Frames,
     Leave,
     Lost,
     MessageError,
     Refusal,
     kind_of,
     read,
+    sendable,
     write,
 )
-from proxy.fleet.disagreements import Disagreements
-from proxy.fleet.ends import ENDED_BY_PEER, PAUSES_SECONDS, Place, refuses
-from proxy.fleet.frames import Frames
-from proxy.fleet.leasing import Leasing
 from proxy.fleet.secret import FleetSecret, secret_now
-from proxy.fleet.sendable import sendable
-from proxy.fleet.view import View, read_view
-from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures
-from proxy.tls import Context, handshake_problem
-from quotas.sharing.lease_values import DEFAULT_KEY, Grants
+from proxy.system.errors import reason
+from proxy.system.hosts import Context, handshake_problem
+from proxy.system.logs import event
+from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report
 from quotas.sharing.lessee import Lessee
+
+# ----------------------------------------------------------------------------------------------------
+# The interface of the shares that a member's connection serves: of a process, or of a process and its
+# workers.
+#
+# With workers it is implemented by `quotas.sharing.member.Member`, without by
+# `quotas.sharing.budgets.Budgets`.
+
+
+class Leasing(Protocol):
+    """A lessee, and all processes below it."""
+
+    def report(self, now_ms: int) -> Report | None:
+        """Note the end of a lease; return the report to send now, if one is due."""
+
+    def take(self, grants: Grants, now_ms: int) -> bool:
+        """Apply grants; returns whether they belong to the open session."""
+
 
 _TICK_SECONDS: Final = 0.1
 _CONNECT_SECONDS_MAX: Final = 3.0

@@ -2,34 +2,577 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, Protocol
+
+import aiokafka
+import aiokafka.consumer.consumer
+from aiokafka import errors
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocol,
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.group import LeaveGroupRequest
+from aiokafka.structs import OffsetAndMetadata
 
 from proxy.config import Address, FleetOptions
 from proxy.events import Tell, untold
 from proxy.events.kinds import holder_moved
-from proxy.fleet.group import FleetGroup
-from proxy.fleet.port import HolderPort
-from proxy.fleet.refusals import AGAIN_MS
-from proxy.fleet.roster import Past, Roster
-from proxy.fleet.secret import FleetSecret
-from proxy.fleet.standing import Ruling
-from proxy.logs import event
+from proxy.fleet.election import (
+    NO_TERM,
+    NONCE_BYTES,
+    Claim,
+    Lasting,
+    Past,
+    Roster,
+    Ruling,
+    Standing,
+    Statements,
+    choose,
+    read_roster,
+    write_roster,
+)
+from proxy.fleet.port import AGAIN_MS, HolderPort
+from proxy.fleet.secret import FleetSecret, secret_now
 from proxy.metrics.fleet import FleetFigures
-from proxy.topic_log.access import Access
-from proxy.topic_log.records import Problem
-from proxy.topic_log.thread import LoopThread
+from proxy.system.errors import reason
+from proxy.system.logs import event
+from proxy.topics.clients import bounded, client_options, problem_of, start_client, stop_client
+from proxy.topics.records import Problem
+from proxy.topics.topic import Access, LoopThread, ProblemError, TopicSpec, create, find
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
+
+logger = logging.getLogger(__name__)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Membership of the Kafka group that chooses the holder of a fleet; the only module here that needs aiokafka.
+#
+# The group's members are consumers of a topic of one partition, with their own assignor (`Assignor`). The
+# statements of
+# `proxy.fleet.election` are its user data. The holder commits an offset once a second; Kafka refuses commits
+# of an
+# earlier generation, so a commit confirms the tenure. The commit's metadata tells the next holder how long
+# leases may
+# last after it, and to whom they were granted. The holder also gets the partition, for tools that describe
+# the group. The
+# topic is neither read nor written.
+#
+# A ruling that is not signed by a member changes nothing for those that have followed the group without a
+# gap: in each
+# generation at most one of them is the holder, and if all of the next generation come from this one, that
+# remains so. A
+# member that has missed a generation does not know whether another holder was chosen there, and stops.
+#
+# A commit is one request, and is not repeated by itself: a second attempt could carry a later generation, or
+# come after
+# the next commit. While it is not known whether a commit was accepted, no newcomer is leased to that it does
+# not name;
+# the group is joined again then, since its next generation ends the doubt.
+#
+# The group runs in a thread with an event loop of its own, and calls `Listener` there.
+
+
+SESSION_MS: Final = 6000  # the least that brokers accept by default
+HEARTBEAT_MS: Final = 500
+REBALANCE_MS: Final = 10_000
+CONFIRM_SECONDS: Final = 1.0
+_CONFIRM_SECONDS_MAX: Final = 4.0
+_POLL_SECONDS: Final = 0.1  # a member that was chosen, or has a newcomer, commits after this time
+_EXPEL_SECONDS_MAX: Final = 2.0
+_DESCRIBED_FIELDS: Final = 6  # of a group in a response: error, group, state, types, members
+# After this time without a response the group is joined again; if its topic was deleted, it is created then.
+SILENCE_MS: Final = 20_000
+ASK_SECONDS: Final = 5.0  # between two checks, in a member that is not the holder, of the coordinator
+PAUSE_SECONDS_MIN: Final = 0.5
+PAUSE_SECONDS_MAX: Final = 10.0
+_PROTOCOL: Final = "sluice-fleet-2"  # members of the first had unsigned statements
+_METADATA_VERSION: Final = 0
+_PARTITION: Final = 0
+
+_SAID_BYTES_MAX: Final = 4096  # of a member's metadata or assignment; a longer one is not Sluice's
+
+UNSIGNED: Final = (
+    "the leader of the group, which chooses the holder, is no member with this fleet.secret_file: either the files of "
+    "members differ, or a foreign client is in the group, which an authorizer at the brokers prevents"
+)
+OTHER_VERSION: Final = (
+    "the group has members of another version of Sluice, or foreign ones: all members must be of one version, so end "
+    "those of the earlier one"
+)
+
+# A commit is refused: another generation has begun, or begins.
+_REJOINS: Final = (
+    errors.CommitFailedError,
+    errors.IllegalStateError,
+    errors.RebalanceInProgressError,
+    errors.UnknownMemberIdError,
+    errors.IllegalGenerationError,
+)
+
+
+class Listener(Protocol):
+    """The callbacks of the group, which are called in its thread."""
+
+    def ruled(self, ruling: Ruling, mine: bool) -> None:
+        """Take a ruling of the group; `mine` is whether this member is the holder."""
+
+    def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
+        """Take Kafka's confirmation that this member was the holder at `sent_ms`; a new holder learns `learning_ms`.
+
+        Args:
+            roster: the last one that is surely committed.
+        """
+
+    def group_problem(self, problem: Problem | None) -> None:
+        """Take the reason why the group cannot be used; None if it can. May be called repeatedly with the same one."""
+
+    def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
+        """Note that claims, a ruling or a commit were ignored, since they are not signed with the fleet's secret.
+
+        Args:
+            member: the id of one member whose claim it was; "" if it is not known.
+        """
+
+
+def decoded_metadata(data: bytes) -> Any:
+    """Decode the metadata of another member; empty if that cannot be done."""
+    nothing = ConsumerProtocolMemberMetadata(_METADATA_VERSION, [], b"")
+    return _decoded(ConsumerProtocol.METADATA, data, nothing)
+
+
+def own_assignment(data: bytes, topics: Container[str]) -> Any:
+    """Decode what the group's leader has assigned to this member; empty if that cannot be done.
+
+    Args:
+        topics: of this member; it would fetch all partitions that it takes.
+    """
+    nothing = ConsumerProtocolMemberAssignment(_METADATA_VERSION, [], b"")
+    found = _decoded(ConsumerProtocol.ASSIGNMENT, data, nothing)
+    own = [
+        (topic, [_PARTITION])
+        for topic, partitions in found.assignment or ()
+        if topic in topics and _PARTITION in (partitions or ())
+    ]
+    return ConsumerProtocolMemberAssignment(_METADATA_VERSION, own[:1], found.user_data or b"")
+
+
+def _decoded(kind: Any, data: bytes, nothing: Any) -> Any:
+    if len(data) > _SAID_BYTES_MAX:
+        return nothing
+    try:
+        return kind.decode(data)
+    except Exception:  # noqa: BLE001 - aiokafka raises whatever each field does
+        return nothing
+
+
+class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no types
+    """aiokafka's coordinator, in which no other member's words end the membership."""
+
+    async def _perform_assignment(self, response: Any) -> Any:
+        assignor = self._lookup_assignor(response.group_protocol)
+        assert assignor is not None, "Kafka chooses among the protocols of this member"
+        # Topics of other members are of no interest.
+        self._group_subscription = set(self._subscription.subscription.topics)
+        self._metadata_snapshot = self._get_metadata_snapshot()
+        members = {member[0]: decoded_metadata(member[-1]) for member in response.members}
+        return assignor.assign(self._cluster, members)
+
+    async def _on_join_complete(self, generation: int, member_id: str, protocol: str, data: bytes) -> None:
+        own = own_assignment(data, self._subscription.subscription.topics)
+        await super()._on_join_complete(generation, member_id, protocol, own.encode())
+
+
+aiokafka.consumer.consumer.GroupCoordinator = _Coordinator
+
+
+class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
+    """Gives the partition to the holder. One instance for each membership.
+
+    Args:
+        statements: of the group.
+        claim: returns this member's claim.
+        ruled: takes a ruling.
+        unsigned: called with the member ids of those whose claims are ignored.
+    """
+
+    name = _PROTOCOL
+
+    def __init__(
+        self,
+        topic: str,
+        statements: Statements,
+        claim: Callable[[], bytes],
+        ruled: Callable[[bytes], None],
+        unsigned: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._topic = topic
+        self._statements = statements
+        self._claim = claim
+        self._ruled = ruled
+        self._unsigned = unsigned
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """Return the metadata with which this member joins: its claim."""
+        return ConsumerProtocolMemberMetadata(_METADATA_VERSION, list(topics), self._claim())
+
+    def assign(self, _cluster: object, members: Mapping[str, Any]) -> dict[str, Any]:
+        """Choose the holder; called in the member that Kafka makes the group's leader."""
+        statements, claims, unsigned = self._statements, dict[str, Claim](), list[str]()
+        for member, metadata in members.items():
+            claim = statements.read_claim(metadata.user_data or b"", member)
+            if claim is None:
+                unsigned.append(member)
+            else:
+                claims[member] = claim
+        if unsigned:
+            self._unsigned(unsigned)
+        chosen, ruling = choose(claims)
+        said = dict.fromkeys(members, b"")
+        for member, claim in claims.items():
+            said[member] = statements.write_ruling(ruling, member, claim.nonce, mine=member == chosen)
+        return {
+            member: ConsumerProtocolMemberAssignment(
+                _METADATA_VERSION, [(self._topic, [_PARTITION])] if member == chosen else [], data
+            )
+            for member, data in said.items()
+        }
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Take the assignment, whose user data is the ruling."""
+        self._ruled(assignment.user_data or b"")
+
+
+class FleetGroup:
+    """One member's membership.
+
+    Args:
+        group: the name of the group, and of its topic.
+        name: this member's name.
+        lasting_ms: how long leases may last after a confirmation.
+        listener: called in the group's thread.
+        now_ms: the clock of leases.
+        run: identifies this life of this process.
+        secret: of the fleet; None: nothing is signed.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        group: str,
+        name: str,
+        tenure_ms: int,
+        lasting_ms: int,
+        listener: Listener,
+        now_ms: Callable[[], int],
+        run: int = 0,
+        secret: FleetSecret | None = None,
+    ) -> None:
+        self._run = run
+        self._joined: Any = None  # the consumer, also while it joins
+        self._generation = -1  # in which the last ruling was made
+        self._roster: Roster | None = None  # what to commit, while this member is the holder
+        self._goes_on = (
+            False  # this member was the holder in the last generation too, so no other one in between
+        )
+        self._doubtful: list[Roster] = []  # whether they were committed in this generation is not known
+        self._access = access
+        self._secret_file = secret
+        self._secret = b""
+        self._statements = Statements(b"", group)
+        self._nonce = b""
+        self._bound = False  # whether the last claim was made for a member id
+        self._followed: tuple[str, int] | None = (
+            None  # the last generation that left no gap, for this member id
+        )
+        self._group = group
+        self._name = name
+        self._standing = Standing(tenure_ms, lasting_ms)
+        self._lasting_ms = lasting_ms
+        self._ended = False
+        self._consumer: Any = None  # while this is a member
+        self._confirm_ms = 0  # when to confirm the tenure again
+        self._listener = listener
+        self._now_ms = now_ms
+        self._address: Address | None = None
+        self._claimed: Address | None = None  # the address that other members know
+        self._ask_at_ms = 0
+        self._heard_ms = 0
+        self._unread: Problem | None = None
+        self._look_at_ms = 0  # at the secret's file
+
+    async def advertise(self, address: Address | None) -> None:
+        """Set the address at which other members reach this one; None if it cannot be the holder. Joins again."""
+        self._address = address
+
+    async def enlist(self, known: Roster, roster: Roster) -> None:
+        """Commit this roster soon, in place of one of the same lessor."""
+        if self._roster is not None and self._roster.begun is known.begun:
+            self._roster = roster
+            self._confirm_ms = 0
+
+    async def expel(self, address: Address) -> None:
+        """Have Kafka remove the holder at this address, whose process has ended, and the others join again.
+
+        It costs a change of the holder if the process has not ended.
+        """
+        consumer, ruling = self._consumer, self._standing.ruling
+        if consumer is None or ruling is None or ruling.address != address:
+            return
+        coordinator = consumer._coordinator
+        try:
+            asked = coordinator._send_req(DescribeGroupsRequest([self._group]))
+            for found in (await bounded(asked, _EXPEL_SECONDS_MAX)).groups:
+                for member_id in _holders(found, self._group):
+                    request = LeaveGroupRequest(self._group, member_id)
+                    await bounded(coordinator._send_req(request), _EXPEL_SECONDS_MAX)
+        except (errors.KafkaError, TimeoutError) as error:
+            logger.debug("the holder that has ended is not removed from the group: %s", error)
+        if self._standing.ruling is ruling:
+            coordinator.request_rejoin()
+
+    async def resign(self, lasting_ms: int) -> None:
+        """Commit how long this holder's leases may last, since it grants no more."""
+        self._lasting_ms, self._ended = lasting_ms, True
+        if self._consumer is not None and self._standing.holds(self._now_ms()) and self._roster is not None:
+            try:
+                await self._commit(self._consumer, self._roster)
+            except (errors.KafkaError, TimeoutError) as error:
+                logger.debug("the end of this holder is not committed: %s", error)
+
+    async def run(self) -> None:
+        """Keep the membership until cancelled."""
+        pause = PAUSE_SECONDS_MIN
+        while True:
+            began_ms = self._now_ms()
+            try:
+                await self._join()
+                continue
+            except (ProblemError, errors.KafkaError, OSError, TimeoutError) as error:
+                problem = self._problem_of(error)
+            except Exception as error:  # the edge of a membership: it must not end unseen
+                logger.exception("a membership of the group failed")
+                problem = Problem("failed", f"internal error: {reason(error)}")
+            self._listener.group_problem(problem)
+            lasted = self._now_ms() - began_ms > SESSION_MS
+            pause = PAUSE_SECONDS_MIN if lasted else min(2 * pause, PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause)
+
+    async def _join(self) -> None:
+        """Keep the membership until the address or the secret changes.
+
+        Raises:
+            ProblemError: the topic or the group cannot be used.
+        """
+        self._claimed = self._address
+        self._secret = await secret_now(self._secret_file)
+        self._statements = statements = Statements(self._secret, self._group)
+        spec = TopicSpec(self._group, one_partition=False)
+        if await find(self._access, spec) is None:
+            await create(self._access, spec)
+        consumer = aiokafka.AIOKafkaConsumer(
+            self._group,
+            **await client_options(self._access),
+            group_id=self._group,
+            partition_assignment_strategy=[
+                Assignor(self._group, statements, self._claim, self._rule, self._note_claims)
+            ],
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+        )
+        self._joined = consumer
+        try:
+            await start_client(consumer)
+            self._consumer = consumer
+            self._heard_ms = self._now_ms()
+            while self._claimed == self._address and self._secret == await self._secret_now():
+                await self._turn(consumer)
+        finally:
+            self._consumer = None
+            await stop_client(consumer.stop, consumer._client.close)
+
+    async def _turn(self, consumer: Any) -> None:
+        """Poll once; confirm the tenure if that is due, else check that the group's coordinator responds.
+
+        The check is needed since aiokafka reports no error while it looks for a coordinator.
+        """
+        try:
+            await bounded(consumer.getmany(timeout_ms=int(_POLL_SECONDS * 1000)), _CONFIRM_SECONDS_MAX)
+            now_ms = self._now_ms()
+            if self._standing.mine:
+                if self._standing.asks or now_ms >= self._confirm_ms:
+                    await self._confirm(consumer)
+            elif now_ms >= self._ask_at_ms:
+                self._ask_at_ms = now_ms + int(ASK_SECONDS * 1000)
+                await bounded(consumer.committed(self._place), _CONFIRM_SECONDS_MAX)
+                self._responded()
+        except _REJOINS:
+            return  # the group is joined again in the background
+        except (TimeoutError, errors.KafkaError) as error:
+            if isinstance(error, errors.KafkaError) and not error.retriable:
+                raise
+            problem = Problem("unreachable", reason(error, _CONFIRM_SECONDS_MAX))
+            if self._now_ms() - self._heard_ms > SILENCE_MS:
+                raise ProblemError(*problem) from error
+            self._listener.group_problem(problem)
+
+    @property
+    def _place(self) -> Any:
+        return aiokafka.TopicPartition(self._group, _PARTITION)
+
+    async def _confirm(self, consumer: Any) -> None:
+        """Confirm this holder's tenure by a commit; ignore the result if there was another ruling in between."""
+        standing = self._standing
+        ruling = standing.ruling
+        if standing.asks:
+            await self._succeed(consumer, ruling)
+            if standing.ruling is not ruling:
+                return
+        roster = self._roster
+        assert roster is not None, "it has been read what the last holder has committed"
+        sent_ms = self._now_ms()
+        self._confirm_ms = sent_ms + int(CONFIRM_SECONDS * 1000)
+        try:
+            await self._commit(consumer, roster)
+        except _REJOINS:
+            raise  # it was refused
+        except (errors.KafkaError, TimeoutError):
+            if roster not in self._doubtful:
+                self._doubtful.append(roster)
+            self._confirm_ms = 0
+            raise
+        if standing.ruling is not ruling or self._ended:
+            return
+        if self._doubtful:
+            roster = self._surely(roster)
+            consumer._coordinator.request_rejoin()
+        learning_ms = standing.confirm(sent_ms)
+        if standing.holds(self._now_ms()):
+            self._listener.confirmed(sent_ms, learning_ms, roster)
+        self._responded()
+
+    async def _succeed(self, consumer: Any, ruling: Ruling | None) -> None:
+        """Read what the last holder has committed, and take it if there was no other ruling in between."""
+        # `committed` does not return the metadata.
+        asked = consumer._coordinator.fetch_committed_offsets([self._place])
+        found = await bounded(asked, _CONFIRM_SECONDS_MAX)
+        if self._standing.ruling is not ruling:
+            return
+        committed = found[self._place].metadata if self._place in found else None
+        lasting = None if committed is None else self._statements.read_lasting(committed)
+        if committed is not None and lasting is None and self._statements.signed:
+            self._listener.unsigned("commit")
+        believed = self._standing.succeed(lasting, committed=committed is not None)
+        past = read_roster(committed) if believed else Past(0, None)
+        if self._roster is None or not (self._goes_on or past.author == self._run):
+            self._roster = Roster(past, 0, past.lessees)  # another member may have been the holder meanwhile
+
+    def _surely(self, committed: Roster) -> Roster:
+        """Return a roster that names no newcomer which one of the doubtful ones does not."""
+        own = [one.number for one in self._doubtful if one.begun is committed.begun]
+        number = min(own) if len(own) == len(self._doubtful) else -1
+        return committed._replace(number=min(number, committed.number))
+
+    def _responded(self) -> None:
+        """Note that the group's coordinator has responded."""
+        self._heard_ms = self._now_ms()
+        self._listener.group_problem(self._unread)
+
+    def _problem_of(self, error: Exception) -> Problem:
+        """Return the problem of an error, of aiokafka or of this package, that has ended the membership."""
+        if any(isinstance(one, errors.GroupAuthorizationFailedError) for one in (error, error.__cause__)):
+            return Problem("denied", f"an ACL denies Read on group {self._group} to Sluice's own user")
+        if any(isinstance(one, errors.InconsistentGroupProtocolError) for one in (error, error.__cause__)):
+            return Problem("version", OTHER_VERSION)
+        if isinstance(error, ProblemError):
+            return error.problem
+        return problem_of(error, "be a member of the group").problem
+
+    async def _commit(self, consumer: Any, roster: Roster) -> None:
+        """Commit once, in the generation of the last ruling.
+
+        Raises:
+            CommitFailedError: it is over.
+            KafkaError, TimeoutError: it may have been accepted or not.
+        """
+        ruling = self._standing.ruling
+        assert ruling is not None, "only a holder commits"
+        lasting = Lasting(self._lasting_ms, ruling.term)
+        word = self._statements.write_lasting(lasting, self._name, write_roster(self._run, roster.lessees))
+        coordinator = consumer._coordinator
+        if coordinator.generation != self._generation:
+            raise errors.CommitFailedError("the group is being joined again")
+        # Not `consumer.commit`, which repeats it, and refuses if an unsigned ruling has left this member without the
+        # partition. The request is made in the first step, without a wait before.
+        sent = coordinator._do_commit_offsets(None, {self._place: OffsetAndMetadata(0, word)})
+        await bounded(sent, _CONFIRM_SECONDS_MAX)
+
+    async def _secret_now(self) -> bytes:
+        """Return the secret in force; the file is looked at every few seconds."""
+        now_ms = self._now_ms()
+        if now_ms < self._look_at_ms:
+            return self._secret
+        self._look_at_ms = now_ms + int(ASK_SECONDS * 1000)
+        return await secret_now(self._secret_file)
+
+    def _claim(self) -> bytes:
+        self._claimed = self._address
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        member: str = self._joined._coordinator.member_id
+        self._bound = bool(member)
+        number = self._standing.number(self._now_ms())
+        claim = Claim(self._name, self._claimed, self._run, number, self._standing.known, self._nonce)
+        return self._statements.write_claim(claim, member)
+
+    def _note_claims(self, members: Sequence[str]) -> None:
+        self._listener.unsigned("claim", len(members), members[0])
+
+    def _rule(self, data: bytes) -> None:
+        coordinator = self._joined._coordinator
+        member, generation = coordinator.member_id, coordinator.generation
+        found = self._statements.read_ruling(data, member, self._nonce)
+        follows = self._followed == (member, generation - 1)
+        self._followed, self._generation = (member, generation), generation
+        self._doubtful.clear()  # Kafka accepts no commit of an earlier generation any more
+        self._unread = None if found is not None else Problem("unsigned", UNSIGNED)
+        self._listener.group_problem(self._unread)
+        if found is None:
+            self._listener.unsigned("ruling")
+            if follows:
+                return
+            # Who the holder is cannot be known here, but it is not this member.
+            found, self._followed = (Ruling("", None, NO_TERM), False), None
+        ruling, mine = found
+        self._goes_on = follows and mine and self._standing.mine
+        if not mine:
+            self._roster = None
+        self._standing.rule(ruling, self._now_ms(), mine=mine)
+        self._listener.ruled(ruling, mine)
+        if self._statements.signed and not (ruling.name or self._bound) and self._claimed is not None:
+            coordinator.request_rejoin()  # with a claim that is bound
+
+
+def _holders(described: Any, group: str) -> list[str]:
+    """Return the ids of the members that have the group's partition, as Kafka describes the group."""
+    *_, members = described[:_DESCRIBED_FIELDS]
+    return [str(member[0]) for member in members if own_assignment(member[-1] or b"", {group}).assignment]
+
 
 TENURE_MS: Final = 5000
 _RESIGN_SECONDS_MAX: Final = 2.0
 NO_HOLDER: Final = "no member can be the holder"
 _ENDED_MAX: Final = 64  # holders that have ended, as remembered
 _ENDED_TOLD: Final = 4
-
-logger = logging.getLogger(__name__)
 
 
 class Elected:

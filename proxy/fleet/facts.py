@@ -1,13 +1,30 @@
 """The facts that members of a fleet send about themselves, so that differences between members are found; pure."""
 
-from typing import Final
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
 
 from proxy.config import Address, FleetOptions, QuotaSettings, ReassignmentSettings
-from proxy.config.fleet_options import LOOPBACK, WILDCARDS
-from proxy.fleet.codec import FACT_BYTES_MAX, Facts
-from proxy.version import sluice_version
+from proxy.config.options import LOOPBACK_HOSTS, WILDCARDS
+from proxy.fleet.messages import (
+    FACT_BYTES_MAX,
+    KEY_BYTES_MAX,
+    LESSEES_MAX,
+    NAME_BYTES_MAX,
+    VIEW_KIND,
+    Content,
+    Facts,
+    head,
+    read_facts,
+    text,
+    write_facts,
+)
+from proxy.system.errors import sluice_version
 from quotas.definitions.definitions import Definitions
 from quotas.options import EngineOptions
+from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId
+from quotas.sharing.lessee import Lessee
 
 QUOTAS: Final = "quotas"
 DIGEST: Final = "quotas_digest"
@@ -59,7 +76,7 @@ def addresses_of(fleet: FleetOptions, admin: Address | None) -> Facts:
     host = admin.host
     if host in WILDCARDS:
         host = fleet.own_name if own is None else own.host
-    if host not in LOOPBACK or (own is not None and own.host in LOOPBACK):
+    if host not in LOOPBACK_HOSTS or (own is not None and own.host in LOOPBACK_HOSTS):
         found["admin"] = f"http://{admin._replace(host=host)}"
     return {name: value[:FACT_BYTES_MAX] for name, value in found.items()}
 
@@ -76,3 +93,249 @@ def _mutations(options: EngineOptions) -> str:
     if rate is None:
         return "unlimited"
     return f"{rate:g}/s" if burst is None else f"{rate:g}/s, {burst:g} at once"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The fleet as the holder shows it to its members, for display: members and shares; pure.
+#
+#     view        learning u8, members u16, then of each: name text u8, run u64, silent_ms u32, present_s u32,
+#     facts
+#                 keys u16, then of each: key text u16, the share of each member f64
+#
+# A view has only the first KEYS_SHOWN_MAX keys by name. No decision depends on it.
+
+
+KEYS_SHOWN_MAX: Final = 64
+_MEMBER: Final = struct.Struct(">QII")
+_U32_MAX: Final = 2**32 - 1
+_MEMBERS_MAX: Final = 2 * LESSEES_MAX
+
+
+class MemberView(NamedTuple):
+    """A member as the holder sees it.
+
+    Args:
+        silent_ms: the time since its last report, in ms.
+        present_s: the time since its first report, in seconds.
+        facts: the facts that it has sent about itself.
+    """
+
+    lessee: LesseeId
+    silent_ms: int
+    present_s: int
+    facts: Facts
+
+
+class View(NamedTuple):
+    """The fleet as the holder sees it.
+
+    Args:
+        learning: whether the holder has just begun, and raises no share yet.
+        shares: by key, the largest share that each member may be using, in the members' order.
+    """
+
+    learning: bool
+    members: tuple[MemberView, ...]
+    shares: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+def write_view(view: View) -> bytes:
+    """Encode a view."""
+    parts = [head(VIEW_KIND), bytes((view.learning,)), len(view.members).to_bytes(2)]
+    for member in view.members:
+        parts += (
+            text(member.lessee.name, NAME_BYTES_MAX, 1),
+            _MEMBER.pack(member.lessee.run, min(member.silent_ms, _U32_MAX), min(member.present_s, _U32_MAX)),
+            write_facts(member.facts),
+        )
+    parts.append(len(view.shares).to_bytes(2))
+    for key, shares in view.shares:
+        parts += (text(key, KEY_BYTES_MAX, 2), struct.pack(f">{len(shares)}d", *shares))
+    return b"".join(parts)
+
+
+def read_view(message: bytes) -> View:
+    """Decode a view; its kind has been read already.
+
+    Raises:
+        MessageError: it is malformed.
+    """
+    content = Content(message)
+    learning = bool(content.number(1))
+    members = []
+    for _ in range(content.count(_MEMBERS_MAX)):
+        name = content.name()
+        run, silent_ms, present_s = content.unpack(_MEMBER)
+        members.append(MemberView(LesseeId(name, run), silent_ms, present_s, read_facts(content)))
+    shares = tuple(
+        (content.text(2, KEY_BYTES_MAX), tuple(content.share() for _ in members))
+        for _ in range(content.count(KEYS_SHOWN_MAX))
+    )
+    content.end()
+    return View(learning, tuple(members), shares)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The facts in which members of a fleet differ, although they must be equal; pure.
+#
+# A change reaches the members one after the other: quotas in a topic within a second, a changed file as soon
+# as it is
+# copied to each member. So members *disagree* only if they have differed for `LASTS_MS`, and the fact of one
+# of them has
+# not changed for that time: while quotas are altered continuously, the members' digests always differ for a
+# moment.
+
+
+LASTS_MS: Final = 5000
+TWICE_SECONDS: Final = 120  # two processes of one name for longer are no rolling upgrade
+_NAMES_SHOWN_MAX: Final = 8
+# Facts that are to be the same in all members, and how they are called for people.
+_SAME: Final = {
+    "version": "the version of Sluice differs",
+    "members_max": "members_max differs",
+    "scope": "the scope of quotas differs",
+    "policy": "the policy differs",
+    "mode": "the mode differs",
+    "windows": "the windows differ",
+    "burst_seconds": "the seconds of burst differ",
+    "partition_mutations": "the partition mutations of all clients differ",
+    "store": "the store of quotas differs",
+    "journal": "the reassignment journal differs",
+    DIGEST: "the quotas differ",
+}
+
+
+class Disagreements:
+    """The differences that last, as one member sees the fleet.
+
+    Args:
+        lasts_ms: the time after which a difference is a disagreement.
+
+    Attributes:
+        lasting: the present disagreements: a sentence for each, by fact.
+    """
+
+    def __init__(self, lasts_ms: int = LASTS_MS) -> None:
+        self._lasts_ms = lasts_ms
+        self.lasting: Mapping[str, str] = {}
+        self._said: dict[tuple[LesseeId, str], tuple[str, int]] = {}  # what, and since when
+        self._since: dict[str, int] = {}
+
+    def observe(self, view: View, now_ms: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Take a view of the fleet; return the disagreements that begin with it, and those that have ended."""
+        self._said = {
+            (member.lessee, fact): self._since_when(member.lessee, fact, value, now_ms)
+            for member in view.members
+            for fact, value in member.facts.items()
+        }
+        found = differences((member.lessee.name, member.facts) for member in view.members)
+        self._since = {fact: self._since.get(fact, now_ms) for fact in found}
+        lasting = {fact: text for fact, text in found.items() if self._lasts(fact, now_ms)}
+        lasting |= {f"name {name}": _twice_text(name) for name in _twice(view)}
+        before, self.lasting = self.lasting, lasting
+        return (
+            {fact: text for fact, text in lasting.items() if fact not in before},
+            {fact: text for fact, text in before.items() if fact not in lasting},
+        )
+
+    def _since_when(self, lessee: LesseeId, fact: str, value: str, now_ms: int) -> tuple[str, int]:
+        said = self._said.get((lessee, fact))
+        return said if said is not None and said[0] == value else (value, now_ms)
+
+    def _lasts(self, fact: str, now_ms: int) -> bool:
+        last_ms = now_ms - self._lasts_ms
+        return self._since[fact] <= last_ms and any(
+            since_ms <= last_ms for (_, about), (_, since_ms) in self._said.items() if about == fact
+        )
+
+
+def differences(members: Iterable[tuple[str, Facts]]) -> Mapping[str, str]:
+    """Return a sentence for each fact in which members differ, the fewest members first.
+
+    Args:
+        members: names and facts.
+
+    >>> differences([("gw-1", {"mode": "enforce"}), ("gw-2", {"mode": "observe"}), ("gw-3", {"mode": "enforce"})])
+    {'mode': 'the mode differs: observe at gw-2; enforce at gw-1, gw-3'}
+    """
+    every = list(members)
+    found = {}
+    for fact, differ in _SAME.items():
+        names: dict[str, list[str]] = {}
+        for name, facts in every:
+            if fact in facts:
+                names.setdefault(_value(facts, fact), []).append(name)
+        if len(names) > 1:
+            groups = sorted(names.items(), key=lambda group: (len(group[1]), group[0]))
+            said = "; ".join(f"{value} at {_shown(of)}" for value, of in groups)
+            found[fact] = f"{differ}: {said}"
+    return found
+
+
+def _value(facts: Facts, fact: str) -> str:
+    return f"{facts.get(QUOTAS, '?')} with digest {facts[fact]}" if fact == DIGEST else facts[fact]
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN_MAX
+    return ", ".join(islice(names, _NAMES_SHOWN_MAX)) + (f" and {more} more" if more > 0 else "")
+
+
+def _twice(view: View) -> Iterator[str]:
+    """Yield the names that two processes have used at once for longer than a rolling upgrade takes."""
+    names: dict[str, int] = {}
+    for member in view.members:
+        if member.present_s >= TWICE_SECONDS:
+            names[member.lessee.name] = names.get(member.lessee.name, 0) + 1
+    return (name for name, count in names.items() if count > 1)
+
+
+def _twice_text(name: str) -> str:
+    return f"two processes are called {name!r}: each needs a name of its own"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The state of the fleet as a member knows it, as values of JSON (`sluice fleet`, `/v1/fleet`); pure.
+
+
+_SHARES_SHOWN_MAX: Final = 64
+
+
+def state_of(
+    lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
+) -> Mapping[str, object]:
+    """Return this member's leases, and the fleet according to the holder's last view.
+
+    Args:
+        view: the holder's last view; None before the first.
+        disagreements: a sentence for each disagreement.
+    """
+    keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
+    own: dict[str, object] = {
+        "name": lessee.name.name,
+        "run": f"{lessee.name.run:016x}",
+        "leased": lessee.leased(now_ms),
+        "cut_off": lessee.cut_off(now_ms),
+        "lease_left_seconds": max(0, lessee.until_ms - now_ms) / 1000 if lessee.leased(now_ms) else 0,
+        "default_share": lessee.share(DEFAULT_KEY, now_ms),
+        "keys": len(keys),
+        "shares": {key: lessee.share(key, now_ms) for key in keys[:_SHARES_SHOWN_MAX]},
+        "disagreements": list(disagreements),
+    }
+    if view is None:
+        return {**own, "learning": None, "members": [], "member_shares": {}}
+    return {
+        **own,
+        "learning": view.learning,
+        "members": [
+            {
+                "name": member.lessee.name,
+                "run": f"{member.lessee.run:016x}",
+                "silent_seconds": member.silent_ms / 1000,
+                "present_seconds": member.present_s,
+                **{fact: value for fact, value in member.facts.items() if fact not in ("name", "run")},
+            }
+            for member in view.members
+        ],
+        "member_shares": {key: list(shares) for key, shares in view.shares},
+    }

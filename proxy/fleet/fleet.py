@@ -14,29 +14,27 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import not_installed
-from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
-from proxy.errors import StartError
 from proxy.events import Tell, untold
 from proxy.fleet.calls import Respond
-from proxy.fleet.client import FleetClient
-from proxy.fleet.codec import Facts
-from proxy.fleet.facts import ENDED, LISTENS
-from proxy.fleet.leasing import Leasing
+from proxy.fleet.client import FleetClient, Leasing
+from proxy.fleet.facts import ENDED, LISTENS, state_of
+from proxy.fleet.messages import Facts
 from proxy.fleet.port import HolderPort
 from proxy.fleet.secret import FleetSecret, secret_now, secret_problem
-from proxy.fleet.state import state_of
-from proxy.logs import event
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import Family
-from proxy.tls import PLAINTEXT, FleetContexts
+from proxy.system.clock import now_ms
+from proxy.system.errors import StartError
+from proxy.system.hosts import PLAINTEXT, FleetContexts
+from proxy.system.logs import event
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 
 if TYPE_CHECKING:
     from proxy.fleet.elected import Elected
-    from proxy.topic_log.access import Access
+    from proxy.topics.topic import Access
 
 
 LEASE_MS: Final = 15_000

@@ -5,9 +5,9 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from proxy import files
-from proxy.errors import system_reason
-from proxy.logs import event
+from proxy.system import files
+from proxy.system.errors import system_reason
+from proxy.system.logs import event
 
 KEY: Final = "fleet.secret_file"
 

@@ -10,7 +10,7 @@
     replication         what is shown of replication (KIP-73)
     leases              what is shown of leases
 
-The counters themselves are `proxy.stats` and the throttles'; docs/metrics.md lists every name.
+The counters themselves are `proxy.system.stats` and the throttles'; docs/metrics.md lists every name.
 """
 
 __all__: list[str] = []

@@ -16,10 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from proxy.metrics.process_families import of_captures, of_proxy
-from proxy.metrics.quota_series import Quotas, QuotaSeries, families_of, no_waits
+from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.replication import Family, ReplicationMetrics
-from proxy.stats import Stats
+from proxy.metrics.series import Quotas, QuotaSeries, families_of, no_waits
+from proxy.system.stats import Stats
 from quotas.throttles.figures import QuotaView
 
 

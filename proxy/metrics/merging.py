@@ -16,8 +16,18 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
-from proxy.metrics.quota_series import KINDS, Chosen, Rows, Weights, families_of, rows_max
-from proxy.metrics.series import OTHER, TOTALS, Identity, Row
+from proxy.metrics.series import (
+    KINDS,
+    OTHER,
+    TOTALS,
+    Chosen,
+    Identity,
+    Row,
+    Rows,
+    Weights,
+    families_of,
+    rows_max,
+)
 
 K = TypeVar("K")
 

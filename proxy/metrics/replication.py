@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from proxy.metrics.series import OTHER, label
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import ReplicationQuotas
 
 _PORTION: Final = 2000

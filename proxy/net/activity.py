@@ -3,10 +3,8 @@
 from typing import Final
 
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, UNREAD, Condition
-from proxy.net.connection import Connection
-from proxy.net.ends import unread_bytes
+from proxy.net.connection import HELD, MUTED, Connection, unread_bytes
 from proxy.net.pump import Pump
-from proxy.net.wait import HELD, MUTED
 
 _NS_PER_MS: Final = 1_000_000
 

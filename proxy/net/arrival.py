@@ -17,16 +17,14 @@ import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from proxy.logs import event
 from proxy.net.handshakes import Handshake
-from proxy.net.linger import close_softly
 from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
 from proxy.net.shared import Shared
-from proxy.net.stream import Stream
+from proxy.net.sockets import Stream, TlsSocket, close_softly
 from proxy.net.tls import ServerTls
-from proxy.net.tls_socket import TlsSocket
 from proxy.principals import CertificateError, NoMatchingRuleError
-from proxy.tls import handshake_problem
+from proxy.system.hosts import handshake_problem
+from proxy.system.logs import event
 
 _TLS_HANDSHAKE: Final = 0x16
 

@@ -4,12 +4,18 @@ The broker connection is opened at the client's first request, so that a port sc
 the brokers nothing. Both connections end together, with one cause, which is counted once and logged once.
 """
 
+import asyncio
+import fcntl
 import logging
 import socket
-from collections.abc import Callable
+import ssl
+import struct
+import termios
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
+from protocol.errors import WireError
 from proxy.channel import (
     AGAIN,
     KEEP,
@@ -17,26 +23,242 @@ from proxy.channel import (
     ChannelSettings,
     Forward,
     Job,
+    PeerError,
     SharedResponse,
     Tap,
     channel_for,
 )
-from proxy.clock import now_ms
-from proxy.logs import event
-from proxy.net.ends import QUIET_CAUSES, failure_of, free, unread_bytes
-from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
-from proxy.net.progress import Progress
+from proxy.config import LimitOptions
 from proxy.net.pump import Pump
 from proxy.net.shared import READ_BYTES_MAX, Outcome, Shared, Withdraw
-from proxy.net.stream import Stream
-from proxy.net.tls_socket import TlsSocket
+from proxy.net.sockets import BRIEF_SECONDS, LINGER_SECONDS, Stream, TlsSocket, close_softly
 from proxy.net.upstream import Dial, NextRoute, Route
-from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
+from proxy.system.clock import now_ms
+from proxy.system.logs import event
+
+logger = logging.getLogger(__name__)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The end of a connection: names a socket's failure, counts unread bytes, and frees a channel's memory.
+
+
+# The ordinary ends: not counted as errors and not logged.
+QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
+
+
+def cause_of(peer: str, error: OSError) -> str:
+    """Return the name of a socket's failure; a broken pipe is a peer that closed during a write."""
+    if isinstance(error, ssl.SSLError):
+        return f"{peer}_tls"
+    if isinstance(error, BrokenPipeError):
+        return f"{peer}_closed"
+    return f"{peer}_reset" if isinstance(error, ConnectionResetError) else f"{peer}_socket"
+
+
+def failure_of(error: Exception, peer: str) -> tuple[str, str]:
+    """Return the cause under which a failed connection is counted, and a detail for its log line.
+
+    Args:
+        peer: "client" or "broker": the socket that has failed, if it is an error of a socket.
+    """
+    if isinstance(error, PeerError):
+        return error.cause, error.detail
+    if isinstance(error, WireError):
+        return "malformed", str(error)
+    if isinstance(error, OSError):
+        return cause_of(peer, error), str(error)
+    logger.error("internal error: connection closed", exc_info=error)
+    return "internal", type(error).__name__
+
+
+def unread_bytes(sock: Stream) -> int:
+    """Return the number of bytes in the socket that are not read yet."""
+    buffer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", buffer)[0])
+
+
+def free(loop: asyncio.AbstractEventLoop, rest: Iterator[None]) -> None:
+    """Free a channel's memory: one portion now, each further one in a turn of its own."""
+    for _ in rest:
+        loop.call_soon(free, loop, rest)
+        return
+
+
+# ----------------------------------------------------------------------------------------------------
+# Checks that a connection makes progress: bytes move now and then, and a request under way has a minimum
+# rate.
+
+
+_BYTES_PER_SECOND_MIN: Final = 1024  # over limits.frame_seconds, no real network is this slow
+
+
+class Progress:
+    """The state of one connection at the previous sweeps.
+
+    Attributes:
+        active_ms: when bytes last moved, known to within one sweep.
+
+    >>> progress = Progress(0)
+    >>> progress.idle(60_000, 500, LimitOptions()), progress.idle(661_000, 500, LimitOptions())
+    (False, True)
+    """
+
+    __slots__ = ("_bytes", "_under_way", "active_ms")
+
+    def __init__(self, now: int) -> None:
+        self.active_ms = now
+        self._bytes = 0
+        self._under_way: tuple[int, int] | None = None  # the partly read frame: since when, bytes then
+
+    def idle(self, now: int, moved: int, limits: LimitOptions) -> bool:
+        """Whether no bytes have moved for `limits.idle_seconds`; `moved` is the sum of all bytes ever."""
+        if moved != self._bytes:
+            self.active_ms, self._bytes = now, moved
+            return False
+        return now - self.active_ms > limits.idle_seconds * 1000
+
+    def between_frames(self) -> None:
+        """Note that no request is under way, or that it does not wait for its client."""
+        self._under_way = None
+
+    def slow_ms(self, now: int, arrived: int, limits: LimitOptions) -> int:
+        """Return how long the request under way has been too slow, in ms; 0 unless that is longer than permitted.
+
+        Args:
+            arrived: bytes from the client so far, with unread ones.
+        """
+        if self._under_way is None:
+            self._under_way = (now, arrived)
+            return 0
+        since_ms, before = self._under_way
+        elapsed_ms = now - since_ms
+        if elapsed_ms <= limits.frame_seconds * 1000:
+            return 0
+        if arrived - before < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000:
+            return elapsed_ms
+        self._under_way = (now, arrived)  # earlier progress does not count for the next period
+        return 0
+
+
+# ----------------------------------------------------------------------------------------------------
+# The wait of a connection that reads no requests: for a mute, a hold, too many owed responses, or its end.
+#
+# During the wait the client's input stays in its socket; its close is still detected (`proxy.net.shared`). A
+# connection
+# has at most one wait at a time.
+
+
+MUTED: Final = "muted"  # KIP-219: until a time
+HELD: Final = "held"  # a request before its slot: until a time
+FULL: Final = "full"  # until responses have arrived
+REFUSED: Final = "refused"  # until all owed responses are sent; then the connection ends
+
+
+class Waiting(Protocol):
+    """A connection that waits."""
+
+    def client_gone(self, reset: bool) -> None:
+        """Handle the client's close during the wait; `reset`: whether it reads no more responses either."""
+
+    def resume(self) -> None:
+        """Continue, since the wait's time is over."""
+
+
+class Wait:
+    """The wait of one connection.
+
+    Args:
+        descriptor: the descriptor of the client's socket.
+        owner: called when the client closes during the wait, and at its end.
+
+    Attributes:
+        kind: MUTED, HELD, FULL or REFUSED; "" without a wait.
+        held_ms, muted_ms: the sums of the holds and of the mutes that have ended.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_held_bytes",
+        "_owner",
+        "_shared",
+        "_since_ms",
+        "_timer",
+        "_until_ms",
+        "held_ms",
+        "kind",
+        "muted_ms",
+    )
+
+    def __init__(self, shared: Shared, descriptor: int, owner: Waiting) -> None:
+        self._shared = shared
+        self._descriptor = descriptor
+        self._owner = owner
+        self._timer: asyncio.TimerHandle | None = None
+        self._since_ms = self._until_ms = 0
+        self._held_bytes = 0
+        self.held_ms = self.muted_ms = 0
+        self.kind = ""
+
+    def begin(self, kind: str, now: int, until_ms: int = 0, held_bytes: int = 0) -> None:
+        """Begin a wait until a time; 0: until `end` is called.
+
+        Args:
+            held_bytes: the bytes of a held request that were already read.
+        """
+        self.kind = kind
+        stats = self._shared.stats
+        if kind == HELD:
+            self._held_bytes = held_bytes
+            stats.held += 1
+            stats.held_bytes += held_bytes
+        elif kind == MUTED:
+            stats.muted += 1
+        self._since_ms = now
+        self._until_ms = until_ms
+        self._shared.hangups.watch(self._descriptor, self._owner.client_gone)
+        if until_ms:
+            self._timer = self._shared.loop.call_later((until_ms - now) / 1000, self._time_is_over)
+
+    def end(self) -> None:
+        """End the wait; no effect without one."""
+        if not self.kind:
+            return
+        stats = self._shared.stats
+        if self.kind == HELD:
+            stats.held -= 1
+            held_ms = now_ms() - self._since_ms
+            self.held_ms += held_ms
+            stats.held_ms_total += held_ms
+            stats.held_bytes -= self._held_bytes
+        elif self.kind == MUTED:
+            stats.muted -= 1
+            self.muted_ms += now_ms() - self._since_ms
+        self.kind = ""
+        self._shared.hangups.unwatch(self._descriptor)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def running_ms(self, kind: str, now: int) -> int:
+        """Return how long the present wait has lasted, if it is of this kind; else 0."""
+        return max(0, now - self._since_ms) if self.kind == kind else 0
+
+    def until_ms(self) -> int:
+        """Return when the present hold or mute ends; 0 without one."""
+        return self._until_ms if self.kind in (HELD, MUTED) else 0
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        now = now_ms()
+        if now < self._until_ms:  # the loop's timers are coarser than this clock: never early
+            self._timer = self._shared.loop.call_later((self._until_ms - now) / 1000, self._time_is_over)
+        else:
+            self._owner.resume()
+
 
 _COUNTED_STEP_BYTES: Final = 4096  # smaller changes of a channel's kept bytes are not counted at once
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
-
-logger = logging.getLogger(__name__)
 
 
 class Connection:

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from proxy.clock import now_ms
 from proxy.net.arrival import Arrival
 from proxy.net.by_address import ByAddress
 from proxy.net.connection import Connection
 from proxy.net.pump import Pump
 from proxy.net.shared import Arriving
+from proxy.system.clock import now_ms
 
 _PORTION: Final = 200  # connections visited in one turn of the loop
 _LOOKED_AT_MAX: Final = 1000  # connections of one address among which the longest idle one is searched

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from proxy.clock import clock_ns
-from proxy.stats import Stats
+from proxy.system.clock import clock_ns
+from proxy.system.stats import Stats
 
 logger = logging.getLogger(__name__)
 

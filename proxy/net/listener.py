@@ -16,18 +16,18 @@ from ipaddress import ip_address
 from typing import Final, Generic, Protocol, TypeVar
 
 from proxy.channel import ANY_BROKER, ChannelSettings
-from proxy.clock import now_ms
 from proxy.config import ListenerOptions
-from proxy.errors import StartError, system_reason
-from proxy.logs import event
 from proxy.net.arrival import Arrival, Peer, PortRequirements
 from proxy.net.by_address import address_of
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, make_room
 from proxy.net.shared import Shared
-from proxy.net.stream import Stream
+from proxy.net.sockets import Stream
 from proxy.net.tls import ServerTls
 from proxy.net.upstream import NextRoute, Route, Upstream
+from proxy.system.clock import now_ms
+from proxy.system.errors import StartError, system_reason
+from proxy.system.logs import event
 from quotas.definitions.entities import ip_name
 
 _ACCEPTS_A_TURN: Final = 64

@@ -20,11 +20,10 @@ from sys import getsizeof
 from typing import Final
 
 from proxy.channel import PASS, REPLACE, Direction
-from proxy.clock import clock_ns
 from proxy.net.shared import Shared
+from proxy.net.sockets import RECORD_KEPT_BYTES, Stream
 from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer, nothing_to_read
-from proxy.net.stream import Stream
-from proxy.net.tls_socket import RECORD_KEPT_BYTES
+from proxy.system.clock import clock_ns
 
 __all__ = ["Owner", "Pump"]
 

@@ -1,24 +1,234 @@
 """The state that all connections of the process share: loop, read buffer, pipes, counters, quota engine."""
 
 import asyncio
+import fcntl
+import logging
+import os
+import select
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Forward, Question, SharedResponse, Tap
 from proxy.config import LimitOptions
-from proxy.net.by_address import ByAddress
-from proxy.net.dials import Dials
+from proxy.net.by_address import ByAddress, WaitingRoom
 from proxy.net.handshakes import Handshakes
 from proxy.net.kept import Ledger
-from proxy.net.pipes import Pipes
-from proxy.net.rdhup import Hangups
 from proxy.net.tls import BrokerTls
-from proxy.net.waiting_room import WaitingRoom
-from proxy.stats import Stats
-from proxy.worker import Worker
+from proxy.system.logs import event
+from proxy.system.stats import Stats
+from proxy.system.threads import Worker
 from quotas.engine import Engine
 from quotas.throttles.connections import ConnectionRates
+
+# ----------------------------------------------------------------------------------------------------
+# Reports the brokers to which this process cannot connect: when it begins, regularly while it lasts, when it
+# ends.
+#
+# A single failure is ignored, since a broker's backlog may be full for a moment. As long as no attempt has
+# failed,
+# successful ones cost nothing here.
+
+
+FAILURES_MIN: Final = 2  # in succession
+REPORT_MS: Final = 20_000  # between two reports of a broker's failures
+_BROKERS_MAX: Final = 10_000  # as many as a broker map may have
+
+
+class _Failures:
+    """The number of one broker's consecutive failures, and the time of the last report."""
+
+    __slots__ = ("count", "reported", "reported_ms")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.reported = False  # and the end is not
+        self.reported_ms = -REPORT_MS
+
+
+class Dials:
+    """The outcomes of one process's attempts to connect to brokers.
+
+    Attributes:
+        report: called with a broker's id and the reason why connections to it fail; "" if they succeed again.
+    """
+
+    def __init__(self) -> None:
+        self._failures: dict[int, _Failures] = {}
+        self.report: Callable[[int, str], object] = _unreported
+
+    def failed(self, broker: int, problem: str, now_ms: int) -> None:
+        """Note a failed attempt to connect to a broker; -1, an unknown broker, is ignored."""
+        if broker < 0:
+            return
+        found = self._failures.get(broker)
+        if found is None:
+            if len(self._failures) >= _BROKERS_MAX:
+                return
+            found = self._failures[broker] = _Failures()
+        found.count += 1
+        if found.count >= FAILURES_MIN and now_ms - found.reported_ms >= REPORT_MS:
+            found.reported, found.reported_ms = True, now_ms
+            self.report(broker, problem)
+
+    def opened(self, broker: int) -> None:
+        """Note a successful attempt to connect to a broker."""
+        found = self._failures.get(broker)
+        if found is None:
+            return
+        found.count = 0  # when it was reported is kept, so that a broker that flaps is reported no more often
+        if found.reported:
+            found.reported = False
+            self.report(broker, "")
+
+
+def _unreported(_broker: int, _problem: str) -> None: ...
+
+
+# ----------------------------------------------------------------------------------------------------
+# Detects that a client has closed while its channel is muted and its socket is not read (KIP-219, step 3).
+#
+# Reading would mean handling the client's requests; without a watch, dead channels would be kept until their
+# mute ends.
+# So the sockets of waiting channels are in an epoll set of their own with EPOLLRDHUP only: it stays quiet
+# while data is
+# unread, and fires on a close. The event loop has one reader, for the set's own descriptor.
+#
+# Non-obvious:
+#
+# - A hang-up is detected by EPOLLRDHUP in a separate set while a channel waits, because reading would mean
+#   handling the
+#   client's requests. Requests with acks=0 of a client that has closed are still delivered at the end of the
+#   wait.
+
+
+_EVENTS_MAX: Final = 256
+
+
+class Hangups:
+    """Watches descriptors for the peer's close only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[bool], None]] = {}
+        loop.add_reader(self._epoll.fileno(), self._on_events)
+
+    def watch(self, fd: int, gone: Callable[[bool], None]) -> None:
+        """Call gone(reset) once when the peer of `fd` closes; `reset`: whether it reads no more responses either."""
+        self._callbacks[fd] = gone
+        self._epoll.register(fd, select.EPOLLRDHUP)
+
+    def unwatch(self, fd: int) -> None:
+        """Stop watching; no effect if `fd` is not watched."""
+        if self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        """Stop watching all descriptors."""
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+        self._callbacks.clear()
+
+    def _on_events(self) -> None:
+        for fd, events in self._epoll.poll(0, _EVENTS_MAX):
+            gone = self._callbacks.get(fd)
+            if gone is not None:
+                self.unwatch(fd)
+                gone(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Kernel pipes for payload bytes that never enter Python: `splice` from a socket to a pipe, and on to a
+# socket.
+#
+# Pipes are few (`limits.pipes_max`), large (1 MiB if the kernel grants it) and lent for one frame. A process
+# without
+# privileges has 64 MiB of pipe pages in all (/proc/sys/fs/pipe-user-pages-soft): if a size is refused, a
+# smaller pipe is
+# used; if a pipe or splice is refused, plain buffers; each case is logged once and counted.
+
+
+SPLICE_FLAGS: Final = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
+_WIDTHS: Final = (1 << 20, 1 << 18, 1 << 16)
+
+logger = logging.getLogger(__name__)
+
+
+class Pipe:
+    """One pipe: its two descriptors and its size in bytes."""
+
+    __slots__ = ("read_fd", "width", "write_fd")
+
+    def __init__(self, read_fd: int, write_fd: int, width: int) -> None:
+        self.read_fd = read_fd
+        self.write_fd = write_fd
+        self.width = width
+
+    def close(self) -> None:
+        """Close both ends; remaining bytes are lost, as their connection has ended."""
+        os.close(self.read_fd)
+        os.close(self.write_fd)
+
+
+class Pipes:
+    """A bounded pool of pipes."""
+
+    def __init__(self, pipes_max: int, stats: Stats) -> None:
+        self._idle: list[Pipe] = []
+        self._room = pipes_max if hasattr(os, "splice") else 0
+        self._stats = stats
+        self._logged: set[str] = set()
+
+    def take(self) -> Pipe | None:
+        """Return an empty pipe; None if there is none, and the caller uses its buffer."""
+        if self._idle:
+            return self._idle.pop()
+        if self._room <= 0:
+            self._stats.pipe_fallbacks += 1
+            return None
+        try:
+            read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            self._fall_back("pipe", error)
+            return None
+        self._room -= 1
+        return Pipe(read_fd, write_fd, self._widen(write_fd))
+
+    def give_back(self, pipe: Pipe) -> None:
+        """Take back an empty pipe."""
+        self._idle.append(pipe)
+
+    def discard(self, pipe: Pipe) -> None:
+        """Close a pipe that still contains bytes of a connection."""
+        pipe.close()
+        self._room += 1
+
+    def splice_refused(self, error: OSError) -> None:
+        """Use buffers from now on: the kernel does not splice these sockets."""
+        self._room = 0
+        self.close()
+        self._fall_back("splice", error)
+
+    def close(self) -> None:
+        """Close every idle pipe."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _widen(self, write_fd: int) -> int:
+        for width in _WIDTHS:
+            try:
+                return fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, width)
+            except OSError as error:
+                self._fall_back("width", error)
+        return _WIDTHS[-1]
+
+    def _fall_back(self, what: str, error: OSError) -> None:
+        self._stats.pipe_fallbacks += 1
+        if what not in self._logged:
+            self._logged.add(what)
+            event(logger, logging.WARNING, "kernel pipes refused, falling back", what=what, cause=str(error))
+
 
 # The most bytes of one read: batches are powers of two, and one of 64 KiB fits with its request's other fields.
 READ_BYTES_MAX: Final = 68 * 1024

@@ -13,10 +13,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.channel import Direction
-from proxy.net.pipes import SPLICE_FLAGS, Pipe
-from proxy.net.shared import READ_BYTES_MAX, Shared
-from proxy.net.stream import Stream
-from proxy.net.tls_socket import RECORD_BYTES_MAX
+from proxy.net.shared import READ_BYTES_MAX, SPLICE_FLAGS, Pipe, Shared
+from proxy.net.sockets import RECORD_BYTES_MAX, Stream
 
 SPLICE_BYTES_MIN: Final = 32 * 1024
 _LOW_WATER_BYTES_MAX: Final = 256 * 1024

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from proxy.config import ClusterTls, ListenerTls
-from proxy.errors import ConfigError
-from proxy.files import read
 from proxy.principals import CertificateError, MappingRules, expires_at, subject
+from proxy.system.errors import ConfigError
+from proxy.system.files import read
 
 ANONYMOUS: Final = "ANONYMOUS"
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024  # the system's whole trust store has a quarter of a megabyte

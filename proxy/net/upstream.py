@@ -15,12 +15,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
-from proxy.clock import now_ms
 from proxy.net.handshakes import Handshake
 from proxy.net.shared import Shared
-from proxy.net.stream import Stream
-from proxy.net.tls_socket import TlsSocket
-from proxy.tls import handshake_problem
+from proxy.net.sockets import Stream, TlsSocket
+from proxy.system.clock import now_ms
+from proxy.system.hosts import handshake_problem
 
 _OTHERS_MAX: Final = 4  # the most brokers tried in place of the first one
 

@@ -4,8 +4,15 @@ certificate     a certificate's bytes -> its subject as Java prints it, and when
 mapping         that subject -> a principal's name, by Kafka's ssl.principal.mapping.rules
 """
 
-from proxy.principals.certificate import CertificateError, expires_at, subject
-from proxy.principals.mapping import DEFAULT_RULES, MappingRules, NoMatchingRuleError, RuleError
+from proxy.config.principals import (
+    DEFAULT_RULES,
+    CertificateError,
+    MappingRules,
+    NoMatchingRuleError,
+    RuleError,
+    expires_at,
+    subject,
+)
 
 __all__ = [
     "DEFAULT_RULES",

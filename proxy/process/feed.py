@@ -16,7 +16,7 @@ from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
 from proxy.cluster import BrokerMap
 from proxy.config import Config
 from proxy.net import Outcome
-from proxy.process.framing import FrameError
+from proxy.process.link import FrameError
 from proxy.process.messages import (
     PORTION,
     Answer,

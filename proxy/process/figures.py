@@ -16,14 +16,14 @@ from typing import Final, NamedTuple, Protocol
 
 from proxy.admin import NoWorkersError, count_clients
 from proxy.admin.clients import ClientPart, ClientTable
-from proxy.explain.seen import NOTHING, Missing, Query, Seen, SeenSum
+from proxy.explain.report import NOTHING, Missing, Query, Seen, SeenSum
 from proxy.metrics.exposition import Metrics, Snapshot
+from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.merging import Merging, Part, flat, of_process
-from proxy.metrics.process_families import of_captures, of_proxy
-from proxy.metrics.quota_series import Quotas, QuotaSeries, no_waits
+from proxy.metrics.series import Quotas, QuotaSeries, no_waits
 from proxy.process.messages import Figures, Look, Scrape, TakeRows
-from proxy.stats import Stats
-from proxy.turns import in_turns
+from proxy.system.stats import Stats
+from proxy.system.threads import in_turns
 from quotas.throttles.figures import QuotaView
 
 RESPONSE_SECONDS_MAX: Final = 4.0  # /metrics takes two, and Prometheus waits for 10 s

@@ -7,15 +7,15 @@ has leased to it; brokers replicate through control itself, so it is one more le
 from collections.abc import Callable
 from typing import Final
 
-from proxy.clock import now_ms
 from proxy.config import Config
+from proxy.fleet.client import Leasing
 from proxy.fleet.facts import addresses_of, facts_of
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.fleet.leasing import Leasing
 from proxy.process.relay import Relay
 from proxy.process.shares import ControlShares, lessee_of, terms_of
-from proxy.tls import FleetContexts
-from proxy.topic_log.access import Access
+from proxy.system.clock import now_ms
+from proxy.system.hosts import FleetContexts
+from proxy.topics.topic import Access
 from quotas.sharing.budgets import Budgets
 from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lessee import Lessee

@@ -12,20 +12,73 @@ from typing import Final
 
 from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
-from proxy.channel import ChannelSettings, OngoingMoves
-from proxy.clock import now_ms
+from proxy.channel import ChannelSettings, OngoingMoves, OwnNames, own_names
 from proxy.cluster import BrokerMap
 from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options
-from proxy.logs import event
 from proxy.net import Ask, Connections, Listener, Shared
-from proxy.process.own import configured_names
 from proxy.process.watching import Watching
-from proxy.stats import Stats
-from proxy.supervisor import Supervisor
+from proxy.system.clock import now_ms
+from proxy.system.logs import event
+from proxy.system.stats import Stats
+from proxy.system.supervisor import Supervisor
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
+
+# ----------------------------------------------------------------------------------------------------
+# What is Sluice's own in the cluster, as the configuration says, and the log lines of what is refused for it.
+
+
+AGAIN_MS: Final = 600_000
+KNOWN_MAX: Final = 256
+
+_own_logger: Final = logging.getLogger(__name__)
+
+
+def configured_names(config: Config) -> OwnNames | None:
+    """Return the topics, groups and transactional ids that this configuration makes Sluice's own; None for none."""
+    topics, groups, transactional_ids = set[str](), set[str](), set[str]()
+    if config.quotas.store == "topic":
+        topics |= {config.quotas.topic, config.quotas.audit_topic} - {""}
+    if config.fleet.has_group:
+        groups.add(config.fleet.group)
+        topics.add(config.fleet.group)  # its members subscribe to it; it need not exist
+    if config.reassignment.in_topic:
+        topics.add(config.reassignment.journal_topic)
+        transactional_ids.add(config.reassignment.journal_topic)
+    return own_names(frozenset(topics), frozenset(groups), frozenset(transactional_ids), Refusals())
+
+
+class Refusals:
+    """Logs one line for each address and API in ten minutes, at most KNOWN_MAX of them; all are counted elsewhere.
+
+    Args:
+        now_ms: the clock.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = now_ms) -> None:
+        self._now_ms = now_ms
+        self._said_ms: dict[tuple[str, str], int] = {}  # the oldest first
+
+    def __call__(self, user: str, address: str, client_id: str, api: str) -> None:
+        """Take a refusal."""
+        now_ms, said = self._now_ms(), self._said_ms
+        while said and now_ms - next(iter(said.values())) >= AGAIN_MS:
+            del said[next(iter(said))]
+        if (address, api) in said or len(said) >= KNOWN_MAX:
+            return
+        said[address, api] = now_ms
+        event(
+            _own_logger,
+            logging.WARNING,
+            "refused a request that names something of Sluice's own",
+            user=user,
+            address=address,
+            client_id=client_id,
+            api=api,
+        )
+
 
 _SWEEP_SECONDS: Final = 1.0
 _DRAIN_STEP_SECONDS: Final = 0.05

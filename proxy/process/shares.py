@@ -9,7 +9,9 @@ with control: a worker that does not see it run uses the least share after LIVE_
 stopped keeps its part until its lease ends, or it does; the other workers only cannot have more meanwhile.
 """
 
+import asyncio
 from collections.abc import Iterator
+from time import monotonic
 from typing import Final
 
 from quotas.sharing.budgets import Budgets
@@ -94,3 +96,53 @@ def _id(number: int, run: int) -> LesseeId:
 
 def _all(_key: str) -> float:
     return 1.0
+
+
+# ----------------------------------------------------------------------------------------------------
+# How often control and workers step: often while shares move, seldom otherwise, at once when something
+# begins.
+#
+# Each step wakes the process, which is nearly all that a worker costs without requests. Its lease is renewed
+# at each
+# step, so a long pause must be a small part of a lease. Steps are due at the same times in all processes of
+# the host: the
+# reports of all workers then wake control once.
+
+
+IDLE_STEP_SECONDS: Final = 0.15
+_EARLY_PART: Final = (
+    4  # a timer may fire a little too early: what is due within this part of a step is not due again
+)
+
+
+class Pace:
+    """The pauses between steps."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._woken = asyncio.Event()
+        self._idle = False
+
+    def wake(self) -> None:
+        """End a long pause; a short one is over soon."""
+        if self._idle:
+            self._woken.set()
+
+    async def pause(self, *, busy: bool) -> None:
+        """Wait until the next step is due.
+
+        Args:
+            busy: whether shares move, or may soon.
+        """
+        self._woken.clear()
+        self._idle = not busy
+        step = STEP_SECONDS if busy else IDLE_STEP_SECONDS
+        seconds = step - monotonic() % step
+        if seconds < step / _EARLY_PART:
+            seconds += step
+        end = self._loop.call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            self._idle = False
+            end.cancel()

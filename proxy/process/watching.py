@@ -11,28 +11,29 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from proxy.clock import clock_ns
-from proxy.explain.demand import DemandSum
-from proxy.explain.neighbours import Sharers
-from proxy.explain.one_address import from_address, of_address
-from proxy.explain.own_time import OwnTime
-from proxy.explain.rates import ClientRates
+from proxy.explain.latencies import OwnTime
 from proxy.explain.report import (
+    NOTHING,
     ClientReport,
     ConnectionsSum,
+    DemandSum,
+    Query,
+    Seen,
+    SeenSum,
     brokers_of,
     connection_reports,
+    from_address,
+    of_address,
     report,
     report_in_list,
 )
-from proxy.explain.rules import Rule
-from proxy.explain.seen import NOTHING, Query, Seen, SeenSum
-from proxy.explain.wait_views import wait_views
-from proxy.explain.waiting import Judgement, Waiting
+from proxy.explain.rules import ClientRates, Rule, Sharers
+from proxy.explain.waiting import Judgement, Waiting, wait_views
 from proxy.explain.watch import TIMED_PART, Client, Watch
 from proxy.net import Connection, Connections, condition_of
-from proxy.stats import Stats
-from proxy.turns import in_turns
+from proxy.system.clock import clock_ns
+from proxy.system.stats import Stats
+from proxy.system.threads import in_turns
 from quotas.engine import Engine
 from quotas.throttles.figures import QuotaView
 

@@ -3,7 +3,7 @@
     quota altered entity="client-id reports" change="producer_byte_rate: 2000000 -> 4000000" principal=ops address=…
 
 Lines of one request are bounded; what is left out is counted in a line of its own. Unlike other messages they have no
-budget of lines a second (`proxy.logs`), since a line that is missing here hides a change.
+budget of lines a second (`proxy.system.logs`), since a line that is missing here hides a change.
 """
 
 import logging
@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from proxy.channel import Question
-from proxy.logs import AUDIT, event
 from proxy.quota_api.cooperative import with_pauses
+from proxy.system.logs import AUDIT, event
 from quotas.definitions.alterations import Outcome, text_of
 from quotas.definitions.toml_file import render_value
 

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config import QuotaSettings
-from proxy.config.loader import FILE_BYTES_MAX, missing_file_hint
-from proxy.errors import ConfigError
+from proxy.config.parser import FILE_BYTES_MAX, missing_file_hint
 from proxy.events import Tell
-from proxy.files import Signature, locked, open_text, replace, signature
-from proxy.logs import event
 from proxy.quota_api.advice import no_quotas_file, not_in_a_fleet, not_writable
 from proxy.quota_api.changes import BROKERS, by_client, by_file
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.in_force import QuotasInForce
 from proxy.quota_api.store import Client, NotAllowedError, Noted, StoreError
+from proxy.system.errors import ConfigError
+from proxy.system.files import Signature, locked, open_text, replace, signature
+from proxy.system.logs import event
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
 from quotas.definitions.records import Author

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from proxy.quota_api.service import QuotaService
 from proxy.quota_api.topic_store import TopicStore
-from proxy.topic_log.records import Problem
+from proxy.topics.records import Problem
 
 _SAVE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.05

@@ -1,11 +1,10 @@
-"""The quota topic and the audit topic, as far as the store needs them; `proxy.topic_log` implements both."""
+"""The quota topic and the audit topic, as far as the store needs them; `proxy.topics` implements both."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from proxy.topic_log.contract import ReadLog
-from proxy.topic_log.records import Record
+from proxy.topics.records import ReadLog, Record
 
 
 class Log(ReadLog, Protocol):

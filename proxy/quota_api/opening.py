@@ -3,8 +3,8 @@
 import logging
 
 from proxy.config import Config, unenforced
-from proxy.logs import event
 from proxy.quota_api.file_store import FileStore
+from proxy.system.logs import event
 
 logger = logging.getLogger(__name__)
 

@@ -22,12 +22,12 @@ from weakref import WeakValueDictionary
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.messages import client_quotas
 from proxy.channel import Question, SharedResponse
-from proxy.logs import event
 from proxy.quota_api.advice import not_named
 from proxy.quota_api.audit import audit
 from proxy.quota_api.cooperative import drain, with_pauses
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.store import Client, NotAllowedError, QuotaStore, StoreError
+from proxy.system.logs import event
 from quotas.definitions.alterations import FilterError, filter_of, matching, parts_of
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31

@@ -18,15 +18,15 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from protocol.errors import WireError
-from proxy.address_queue import AddressQueue
 from proxy.channel import PeerError, Question, SharedResponse
 from proxy.config import QuotaSettings, unenforced
-from proxy.files import Signature
 from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.responses import Response, Unread, handle_request
 from proxy.quota_api.store import QuotaStore
-from proxy.stats import Stats
+from proxy.system.files import Signature
+from proxy.system.stats import Stats
+from proxy.system.threads import AddressQueue
 from quotas.definitions.alterations import Parts
 from quotas.definitions.definitions import Definitions
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from proxy.files import open_text
+from proxy.system.files import open_text
 from quotas.definitions.alterations import entity_of_parts, parts_of
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity

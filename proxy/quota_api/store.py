@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.config import QuotaSettings
 from proxy.events import Tell
-from proxy.files import Signature
+from proxy.system.files import Signature
 from quotas.definitions.alterations import Alteration, Outcome
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity

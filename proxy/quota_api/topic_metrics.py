@@ -5,7 +5,7 @@ from typing import Protocol
 
 from proxy.metrics.replication import Family
 from proxy.quota_api.topic_store import TopicStore
-from proxy.topic_log.records import CAUSES, Problem
+from proxy.topics.records import CAUSES, Problem
 
 _RESULTS = ("applied", "removed", "key", "value", "version", "size", "limit", "unsigned", "replayed")
 

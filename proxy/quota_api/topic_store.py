@@ -7,7 +7,7 @@ it. Records of its limits that are read later and lie before it in the topic are
 of the topic, which is the same for all processes. Every requested change is written, even one that would change nothing
 here: another process may have changed it a moment ago.
 
-With a secret records are signed (`proxy.topic_log.signed`), and others are counted and ignored:
+With a secret records are signed (`proxy.topics.records`), and others are counted and ignored:
 
 - A topic of an earlier version has unsigned records only. They are taken over once: written again signed, and after
   them the record SINCE, from which on unsigned records are void. If a snapshot says that the topic was signed before,
@@ -34,17 +34,16 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy.config import QuotaSettings
-from proxy.errors import reason
 from proxy.events import Tell
-from proxy.files import Signature
-from proxy.logs import event
 from proxy.quota_api.changes import Changers
 from proxy.quota_api.in_force import QuotasInForce
 from proxy.quota_api.log import Events, Log
 from proxy.quota_api.snapshot import Place, Snapshot, SnapshotError
 from proxy.quota_api.store import Client, Noted, StoreError
-from proxy.topic_log.records import AppendError, Portion, Problem, Record
-from proxy.topic_log.signed import TAKEN_OVER_MAX, Seal, Stamps
+from proxy.system.errors import reason
+from proxy.system.files import Signature
+from proxy.system.logs import event
+from proxy.topics.records import TAKEN_OVER_MAX, AppendError, Portion, Problem, Record, Seal, Stamps
 from quotas.definitions.alterations import Alteration, Outcome, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity

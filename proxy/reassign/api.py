@@ -27,13 +27,13 @@ from protocol.header import REQUEST_HEAD
 from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
-from proxy.logs import event
 from proxy.reassign.cluster import ClusterError
 from proxy.reassign.decisions import Decisions, NoExecutorError, Outcomes, Planned
 from proxy.reassign.journal import JournalError
 from proxy.reassign.planning import NOT_CONTROLLER, REQUEST_TIMED_OUT
-from proxy.stats import Stats
-from proxy.worker import OverloadError, parse_response, run_in_thread
+from proxy.system.logs import event
+from proxy.system.stats import Stats
+from proxy.system.threads import OverloadError, parse_response, run_in_thread
 from quotas.reassignment.step import TopicPartition
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReadFrame(Protocol):
-    """Calls a function of a frame in a thread: `proxy.worker.Worker.call`."""
+    """Calls a function of a frame in a thread: `proxy.system.threads.Worker.call`."""
 
     async def __call__(self, address: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
         """Return the function's result.

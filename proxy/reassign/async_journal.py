@@ -12,9 +12,9 @@ from typing import Final
 
 from protocol.messages.reassignments import Ongoing, Stepping
 from proxy.channel import OngoingMoves, ShownMove
-from proxy.logs import event
 from proxy.reassign.entries import Entry, Record, Term
 from proxy.reassign.journal import DamagedError, Journal, JournalError, JournalState
+from proxy.system.logs import event
 from quotas.reassignment.step import PartitionState, TopicPartition
 
 _NO_STATE: Final = JournalState({}, Term(0, ""), 0)

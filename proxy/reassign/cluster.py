@@ -37,8 +37,8 @@ from protocol.messages.reassignments import Ongoing, Outcome, Target
 from proxy.cluster import BrokerClient
 from proxy.cluster.client import Target as Address
 from proxy.cluster.client import first_response
-from proxy.errors import reason
-from proxy.worker import parse_response
+from proxy.system.errors import reason
+from proxy.system.threads import parse_response
 from quotas.reassignment.step import PartitionState, TopicPartition
 
 MIN_ISR: Final = "min.insync.replicas"

@@ -15,7 +15,7 @@ from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
 from proxy.reassign.journal import ConflictError, JournalError
 from proxy.reassign.planning import PER_OCCURRENCE, Plan, outcomes_of, plan_request, records_of
-from proxy.worker import run_in_thread
+from proxy.system.threads import run_in_thread
 from quotas.reassignment.step import TopicPartition
 
 _CONFLICTS_MAX: Final = 20

@@ -24,7 +24,6 @@ from typing import Final
 from proxy.config import ReassignmentSettings
 from proxy.events import Tell, untold
 from proxy.events.kinds import reassignment_ended, reassignment_step
-from proxy.logs import event
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
 from proxy.reassign.entries import Ended, Entry, Record, Term
@@ -38,7 +37,8 @@ from proxy.reassign.journal import (
 )
 from proxy.reassign.reconcile import Decision, Memory, reconcile
 from proxy.reassign.sizes import Sizes
-from proxy.stats import Stats
+from proxy.system.logs import event
+from proxy.system.stats import Stats
 from quotas.reassignment.step import Step, TopicPartition
 
 _PAUSE_SECONDS: Final = 0.25  # between two rounds while moves are under way

@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from proxy.file_locks import lock
-from proxy.files import open_file
 from proxy.reassign.entries import LINE_BYTES_MAX, Entry, LineError, Record, read_line, write_line
 from proxy.reassign.journal import (
     ConflictError,
@@ -25,6 +23,7 @@ from proxy.reassign.journal import (
     JournalError,
     JournalState,
 )
+from proxy.system.files import lock, open_file
 
 _NAME: Final = "journal"
 _LOCK: Final = "journal.lock"

@@ -31,7 +31,7 @@ from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import ClusterError
 from proxy.reassign.decisions import Decisions, NoExecutorError, Outcomes, Planned
 from proxy.reassign.journal import JournalError
-from proxy.worker import run_in_thread
+from proxy.system.threads import run_in_thread
 
 T = TypeVar("T")
 

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from proxy.file_locks import try_lock
-from proxy.files import open_file
+from proxy.system.files import open_file, try_lock
 
 _NAME: Final = "executor.lock"
 _HOLDER_BYTES_MAX: Final = 200

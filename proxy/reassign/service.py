@@ -16,7 +16,7 @@ from proxy.reassign.cluster import Cluster
 from proxy.reassign.decisions import LocalDecisions
 from proxy.reassign.executor import Executor
 from proxy.reassign.places import Place
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 
 _WATCH_SECONDS: Final = 1.0
 

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
-from proxy.clock import now_ms
 from proxy.cluster import BrokerClient
 from proxy.config import Config
 from proxy.events import Tell, untold
 from proxy.reassign.api import ReadFrame
 from proxy.reassign.places import FilePlace, Place
 from proxy.reassign.service import Reassignments
-from proxy.stats import Stats
+from proxy.system.clock import now_ms
+from proxy.system.stats import Stats
 
 if TYPE_CHECKING:
     from proxy.reassign.topic_place import AnsweringMember
-    from proxy.topic_log.access import Access
+    from proxy.topics.topic import Access
 
 
 def make_reassignments(

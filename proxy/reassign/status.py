@@ -16,7 +16,7 @@ from proxy.metrics.replication import Family
 from proxy.reassign.entries import EndedTotals, Entry
 from proxy.reassign.reconcile import Decision
 from proxy.reassign.sizes import Sizes
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState, Step, TopicPartition
 
 PARTITIONS_SHOWN_MAX: Final = 1000

@@ -13,7 +13,7 @@ Non-obvious:
 - What was read is the order of the topic, so memory is changed by what is read alone, never by what is appended.
 - A writer that is opened aborts what an earlier one has left open, so up to the mark nothing can be added any more.
 - Two holders for a moment fence each other in turn, until the tenure of one ends; no record is lost by it.
-- With a secret records are signed (`proxy.topic_log.signed`), with stamps that only grow; others are counted and
+- With a secret records are signed (`proxy.topics.records`), with stamps that only grow; others are counted and
   ignored. The first signed FENCE makes unsigned records void. Before it, those of an earlier version are taken over as
   unsure, so a move is only carried on if the cluster knows it. What an ignored record hides is written again.
 - A client that opens a writer of this transactional id, directly at the brokers, fences this process too. It takes over
@@ -29,7 +29,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
-from proxy.logs import event
 from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Record, Term
 from proxy.reassign.journal import (
     ConflictError,
@@ -40,10 +39,9 @@ from proxy.reassign.journal import (
     JournalState,
 )
 from proxy.reassign.topic_records import FENCE, Found, read_key, read_value, write_fence, write_records
-from proxy.topic_log.contract import ReadLog
-from proxy.topic_log.records import AppendError, Portion, Problem
-from proxy.topic_log.records import Record as TopicRecord
-from proxy.topic_log.signed import Seal, Stamps
+from proxy.system.logs import event
+from proxy.topics.records import AppendError, Portion, Problem, ReadLog, Seal, Stamps
+from proxy.topics.records import Record as TopicRecord
 
 T = TypeVar("T")
 
@@ -63,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class Fenced(Protocol):
-    """The topic, as `proxy.topic_log.fenced` appends to it."""
+    """The topic, as `proxy.topics.writers` appends to it."""
 
     @property
     def open(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from proxy.metrics.replication import Family
-from proxy.topic_log.records import CAUSES, Problem
+from proxy.topics.records import CAUSES, Problem
 
 _RECORDS: Final = ("applied", "removed", "skipped", "damaged", "unsigned", "replayed")
 _FORWARDED: Final = ("answered", "refused", "unanswered")

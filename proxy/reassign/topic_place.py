@@ -16,11 +16,10 @@ from proxy.reassign.forwarding import FleetMember, Forwarding, HolderService
 from proxy.reassign.journal import Journal, Leadership
 from proxy.reassign.places import process_name
 from proxy.reassign.topic_journal import TopicJournal
-from proxy.topic_log.access import Access
-from proxy.topic_log.fenced import FencedLog
-from proxy.topic_log.log import TopicLog
-from proxy.topic_log.signed import Seal
-from proxy.topic_log.thread import LoopThread
+from proxy.topics.log import TopicLog
+from proxy.topics.records import Seal
+from proxy.topics.topic import Access, LoopThread
+from proxy.topics.writers import FencedLog
 
 
 class AnsweringMember(FleetMember, Protocol):

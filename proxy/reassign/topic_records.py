@@ -22,7 +22,7 @@ from proxy.reassign.entries import (
     write_line,
 )
 from proxy.reassign.entries import Record as JournalRecord
-from proxy.topic_log.records import Record
+from proxy.topics.records import Record
 from quotas.reassignment.step import TopicPartition
 
 FENCE: Final = b"fence"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from commandline.amounts import printable
-from proxy.errors import SluiceError
+from proxy.system.errors import SluiceError
 from proxy.top.page import MemberState, Page, merge
 from proxy.v1.documents import brokers, clients, status
 from proxy.v1.fields import DocumentError

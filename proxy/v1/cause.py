@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from commandline.amounts import duration
-from proxy.explain.amounts import amount
-from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE
+from proxy.explain.parts import BROKER, CLIENT, IDLE, NAMES, POLL, SLUICE, amount
 from proxy.v1.documents import Broker, Client, Quota, Rule, waited
 
 WAITS_MIN: Final = 0.01

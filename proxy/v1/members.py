@@ -11,8 +11,7 @@ from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
 from commandline.amounts import count
-from proxy.explain.amounts import amount, part_text
-from proxy.explain.parts import NAMES
+from proxy.explain.parts import NAMES, amount, part_text
 from proxy.explain.wants import Demand
 from proxy.v1.detail import CONNECTIONS_MAX, Detail, Wants, detail
 from proxy.v1.documents import BROKERS_MAX, times_of, waited

@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from commandline.amounts import count, printable
-from proxy.explain.amounts import part_text
-from proxy.explain.parts import NAMES
+from proxy.explain.parts import NAMES, part_text
 from proxy.v1.cause import WAITS_MIN, amount_of, cause, is_over, limit_text
 from proxy.v1.documents import Client, ClientList, Quota, waited
 from proxy.v1.merging import waiting_order

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from commandline.amounts import duration, printable
-from proxy.explain.amounts import amount
-from proxy.explain.parts import NAMES
+from proxy.explain.parts import NAMES, amount
 
 Document = Mapping[str, Any]
 

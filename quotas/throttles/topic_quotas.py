@@ -8,7 +8,7 @@ these apply at each broker separately, or with scope `cluster` at all brokers to
 
 Every topic with a limit has a throttle from its first bytes on, until an hour without traffic. The throttles of topics
 with an entry of their own are bounded by the number of entries. The others, limited by the default topic, are at most
-`TOPICS_MAX`; further topics share one throttle, `<other>`. `proxy.channel.topic_charges` reads the requests.
+`TOPICS_MAX`; further topics share one throttle, `<other>`. `proxy.channel.direction` reads the requests.
 
 Limits are defined by name, and newer requests name topics by id. Bytes of an id without a known name are charged to the
 default topic's limit, all together as `<other>`; without a default topic they are stored and charged when the name is

@@ -18,7 +18,7 @@ from typing import Final
 import uvloop
 
 from proxy.channel import Job
-from proxy.worker import Worker
+from proxy.system.threads import Worker
 from tests.bench.figures import percentile
 from tests.support.worst_frames import cases, run
 

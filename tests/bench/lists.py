@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from proxy.admin import AdminServer, Explanations
-from proxy.clock import clock_ns
 from proxy.config import Address
 from proxy.explain.condition import ASKED, Condition
 from proxy.explain.explanation import Origin
-from proxy.explain.seen import Query, Seen
+from proxy.explain.report import Query, Seen
 from proxy.net import Connections
 from proxy.process.watching import Watching
-from proxy.stats import Stats
+from proxy.system.clock import clock_ns
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

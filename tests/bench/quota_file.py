@@ -27,7 +27,7 @@ from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import Question, SharedResponse
 from proxy.config import QuotaSettings
 from proxy.quota_api import FileStore, QuotaService
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from tests.support.quota_frames import alter_request, describe_request

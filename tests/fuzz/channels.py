@@ -15,7 +15,7 @@ from proxy.channel import (
     Tap,
     channel_for,
 )
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

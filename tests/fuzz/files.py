@@ -15,10 +15,10 @@ from proxy.cluster.map_file import MapFile
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import QuotaSettings, Source, compare, read_definitions, reload
-from proxy.errors import SluiceError
 from proxy.quota_api.file_store import FileStore
 from proxy.reassign.entries import LineError, read_line, write_line
-from proxy.stats import Stats
+from proxy.system.errors import SluiceError
+from proxy.system.stats import Stats
 from quotas.definitions.toml_file import render
 from tests.fuzz.draw import Draw, stretched
 

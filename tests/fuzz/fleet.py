@@ -3,9 +3,8 @@
 from contextlib import suppress
 from typing import Final
 
-from proxy.fleet.codec import MessageError, read, write
-from proxy.fleet.disagreements import Disagreements
-from proxy.fleet.view import read_view, write_view
+from proxy.fleet.facts import Disagreements, read_view, write_view
+from proxy.fleet.messages import MessageError, read, write
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError

@@ -3,10 +3,8 @@
 import asyncio
 from typing import Any, Final
 
-from proxy.fleet.codec import HELLO_BYTES, MESSAGE_BYTES_MAX, MessageError, head
-from proxy.fleet.frames import SIGNATURE_BYTES, Frames
-from proxy.fleet.standing import choose
-from proxy.fleet.statements import NONCE_BYTES, Statements
+from proxy.fleet.election import NONCE_BYTES, Statements, choose
+from proxy.fleet.messages import HELLO_BYTES, MESSAGE_BYTES_MAX, SIGNATURE_BYTES, Frames, MessageError, head
 from tests.fuzz.draw import Draw
 from tests.fuzz.stopwatch import timed
 

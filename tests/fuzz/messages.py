@@ -40,7 +40,7 @@ from protocol.messages import (
 from protocol.messages import (
     topic_mutations as topic_mutation_responses,
 )
-from proxy.worker import AT_ONCE_BYTES_MAX
+from proxy.system.threads import AT_ONCE_BYTES_MAX
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
 from tests.support.playbook import gateway_address

@@ -8,9 +8,15 @@ from kafka_client.connection import Exchange
 from protocol.errors import WireError
 from protocol.messages import client_quotas, sasl
 from proxy.admin import http
+from proxy.config.principals import (
+    CertificateError,
+    MappingRules,
+    NoMatchingRuleError,
+    RuleError,
+    expires_at,
+    subject,
+)
 from proxy.net import proxy_header
-from proxy.principals.certificate import CertificateError, expires_at, subject
-from proxy.principals.mapping import MappingRules, NoMatchingRuleError, RuleError
 from quotas.definitions.alterations import FilterError, alter, filter_of, matching
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity

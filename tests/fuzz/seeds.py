@@ -13,11 +13,10 @@ from typing import Final
 
 from protocol.api import FETCH, flexible
 from proxy.config import Address
-from proxy.fleet import codec as fleet_codec
-from proxy.fleet.frames import Frames
-from proxy.fleet.standing import NO_TERM, Claim, Lasting, Ruling, Term
-from proxy.fleet.statements import NONCE_BYTES, Statements
-from proxy.fleet.view import MemberView, View, write_view
+from proxy.fleet import messages as fleet_codec
+from proxy.fleet.election import NO_TERM, NONCE_BYTES, Claim, Lasting, Ruling, Statements, Term
+from proxy.fleet.facts import MemberView, View, write_view
+from proxy.fleet.messages import Frames
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.records import Author, key_of, value_of
 from quotas.sharing.lease_values import Grants, LesseeId, Report, Wish

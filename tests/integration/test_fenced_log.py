@@ -5,12 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.topic_log.access import Access
-from proxy.topic_log.fenced import FencedLog
-from proxy.topic_log.log import TopicLog
-from proxy.topic_log.records import AppendError, Record
-from proxy.topic_log.thread import LoopThread
-from proxy.topic_log.topic import TopicSpec
+from proxy.topics.log import TopicLog
+from proxy.topics.records import AppendError, Record
+from proxy.topics.topic import Access, LoopThread, TopicSpec
+from proxy.topics.writers import FencedLog
 from tests.cluster import Cluster
 from tests.support.waiting import until
 

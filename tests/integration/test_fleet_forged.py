@@ -17,10 +17,8 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from proxy.config import Address
-from proxy.fleet.standing import NO_TERM, TERM_MAX, Claim
-from proxy.fleet.statements import NONCE_BYTES, Statements
-from proxy.topic_log.access import Access
-from proxy.topic_log.topic import TopicSpec, create
+from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Statements
+from proxy.topics.topic import Access, TopicSpec, create
 from proxy.unguarded import is_unguarded
 from tests.cluster import Cluster
 from tests.integration.test_fleet_group import (

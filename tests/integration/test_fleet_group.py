@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from proxy.clock import now_ms
+from proxy.system.clock import now_ms
 from tests.cluster import Cluster, ports, processes
 
 SECRET: Final = "word" * 8

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.api import FETCH, HEARTBEAT, PRODUCE
 from protocol.capture import QUOTAS
-from proxy.capture.records import Records
+from proxy.capture.recorder import Records
 from proxy.capture.tables import Tables
 from proxy.channel import Head, Row, RowOrigin, complete_frame
 

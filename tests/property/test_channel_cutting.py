@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, complete_frame
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol.api import FETCH, PRODUCE
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Channel, ChannelSettings
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

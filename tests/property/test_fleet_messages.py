@@ -6,10 +6,17 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fleet import codec
-from proxy.fleet.codec import FACT_BYTES_MAX, KEY_BYTES_MAX, Lost, Message, MessageError, Refusal
-from proxy.fleet.frames import Frames
-from proxy.fleet.view import MemberView, View, read_view, write_view
+from proxy.fleet import messages as codec
+from proxy.fleet.facts import MemberView, View, read_view, write_view
+from proxy.fleet.messages import (
+    FACT_BYTES_MAX,
+    KEY_BYTES_MAX,
+    Frames,
+    Lost,
+    Message,
+    MessageError,
+    Refusal,
+)
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LesseeId, Report, Wish
 
 U64 = st.integers(0, 2**64 - 1)

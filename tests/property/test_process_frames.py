@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.process.framing import Frames, frame_of
+from proxy.process.link import Frames, frame_of
 from proxy.process.messages import Answer, Beat, Drain, QuotaBatch, TopicsNamed, TopicsWanted
 
 MESSAGES = st.one_of(

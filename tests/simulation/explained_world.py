@@ -9,13 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from proxy.explain.condition import ASKED, UNASKED, Condition
-from proxy.explain.demand import DemandSum
 from proxy.explain.explanation import Context, Origin, explain
-from proxy.explain.neighbours import Neighbour, Sharers
-from proxy.explain.report import ConnectionsSum, connection_reports, report
-from proxy.explain.rules import Rule
+from proxy.explain.parts import MINUTE
+from proxy.explain.report import ConnectionsSum, DemandSum, connection_reports, report
+from proxy.explain.rules import Neighbour, Rule, Sharers
 from proxy.explain.watch import Watch
-from proxy.explain.windows import MINUTE
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.explain.windows import MINUTE, QUARTER, SECONDS, TEN_SECONDS
+from proxy.explain.parts import MINUTE, QUARTER, SECONDS, TEN_SECONDS
 from proxy.v1.members import merge_verdicts, read_verdict
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.topic_log.records import Problem, Record
+from proxy.topics.records import Problem, Record
 from quotas.reassignment.step import Move
 from tests.support.executor_world import Killed, World
 from tests.support.journal_topics import SimulatedTopic

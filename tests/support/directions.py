@@ -1,7 +1,7 @@
 """A direction of a channel as a test wants it: a subclass says what `receive` does."""
 
 from proxy.channel import Direction, Verdict
-from proxy.channel.parsing import Job
+from proxy.channel.direction import Job
 
 __all__ = ["FakeDirection"]
 

@@ -30,7 +30,7 @@ from proxy.reassign.executor import Executor
 from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.journal import Journal, JournalState, Leadership
 from proxy.reassign.leader_lock import LeaderLock
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster

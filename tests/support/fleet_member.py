@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.topic_log.access import Access
+from proxy.system.clock import now_ms
+from proxy.topics.topic import Access
 from quotas.sharing.lease_values import Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 

@@ -16,17 +16,16 @@ from typing import Final
 from unittest.mock import patch
 
 from proxy.capture import writer as capture_writer
-from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
-from proxy.capture.writer import Writer
+from proxy.capture.writer import Directory, Writer
 from proxy.cluster import MapFile
 from proxy.config import Address, QuotaSettings
 from proxy.quota_api import FileStore, StoreError
 from proxy.reassign.entries import Entry
 from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.journal import JournalError
-from proxy.stats import CaptureStats, Stats
+from proxy.system.stats import CaptureStats, Stats
 from tests.unit.proxy.capture.rows import row
 
 _BYTES_MAX: Final = 40

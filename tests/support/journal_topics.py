@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from proxy.reassign.topic_journal import TopicJournal
-from proxy.topic_log.records import AppendError, Portion, Problem, Record
-from proxy.topic_log.signed import Seal
+from proxy.topics.records import AppendError, Portion, Problem, Record, Seal
 
 __all__ = ["SimulatedLog", "SimulatedTopic", "SimulatedWriter"]
 

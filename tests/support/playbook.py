@@ -28,9 +28,9 @@ from proxy.channel import (
     Tap,
     Verdict,
 )
-from proxy.channel.captured_channel import capture
+from proxy.channel.captured import capture
 from proxy.channel.requests import Handled, RequestDirection
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from proxy.topic_log.records import AppendError, Portion, Problem, Record
+from proxy.topics.records import AppendError, Portion, Problem, Record
 
 __all__ = ["TOPIC_ID", "FakeLog"]
 

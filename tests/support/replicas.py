@@ -15,7 +15,7 @@ from protocol.api import FETCH
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import ChannelSettings
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -9,15 +9,12 @@ from typing import Any, Final
 
 from proxy.explain import parts
 from proxy.explain.explanation import Context, Origin
-from proxy.explain.latencies import CLASSES, class_of
-from proxy.explain.neighbours import Neighbour
-from proxy.explain.own_time import OwnReport
-from proxy.explain.rates import KEYS
+from proxy.explain.latencies import CLASSES, OwnReport, class_of
+from proxy.explain.parts import MINUTE, QUARTER
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, waiting_order
-from proxy.explain.rules import Rule
+from proxy.explain.rules import KEYS, Neighbour, Rule
 from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import FOLLOWERS
-from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 

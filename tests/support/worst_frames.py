@@ -19,7 +19,7 @@ from protocol.messages.replica_session import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Direction, Job, PeerError
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
-from proxy.channel.reassignments import OngoingMoves
+from proxy.channel.settings import OngoingMoves
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

@@ -106,7 +106,7 @@ def test_no_test_uses_a_private_name_of_another_module() -> None:
         ("from proxy.net.pump import _LIMIT", ["_LIMIT"]),
         ("from proxy._inside import LIMIT", ["_inside"]),
         ('monkeypatch.setattr(module, "_LIMIT", 1)', ["_LIMIT"]),
-        ('monkeypatch.setattr("proxy.files._LIMIT", 1)', ["_LIMIT"]),
+        ('monkeypatch.setattr("proxy.system.files._LIMIT", 1)', ["_LIMIT"]),
         ('getattr(rate, "_reserved", 0)', ["_reserved"]),
         ("class Loud(Pump):\n    def say(self):\n        return self._unsent", ["_unsent"]),
         ("class Own:\n    def __init__(self):\n        self._kept = 1\n        self._kept += 1", []),

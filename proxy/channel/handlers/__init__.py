@@ -20,7 +20,6 @@ from proxy.channel.direction import ChannelDirection
 from proxy.channel.handlers import (
     addresses,
     client_quotas,
-    descriptions,
     fetch,
     groups,
     produce,
@@ -28,6 +27,9 @@ from proxy.channel.handlers import (
     sasl,
     share,
     topic_mutations,
+)
+from proxy.channel.handlers import (
+    addresses as descriptions,
 )
 from proxy.channel.in_flight import Buffer
 

@@ -4,22 +4,27 @@ Behavior: in a gateway every broker address is replaced by Sluice's own; otherwi
 sidecar's responses already contain the sidecars' addresses and are forwarded unchanged. ApiVersions is reduced to the
 versions that Sluice supports in both. In Metadata the brokers precede the topics, so only the head of the frame is
 rewritten, and thousands of partitions pass through. DescribeQuorum and DescribeConfigs are in `descriptions`. Metadata
-requests that may create topics are also handled by `proxy.channel.auto_created`.
+requests that may create topics are also handled by `proxy.channel.handlers.addresses`.
 
 Version notes: a later version of the first three has an unknown layout and ends the connection (ApiVersions never
 offered it). ApiVersions of any version is forwarded: a broker responds to an unknown version in version 0.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 from protocol.api import (
     API_NAMES,
     API_VERSIONS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_QUORUM,
     FIND_COORDINATOR,
     LIST_PARTITION_REASSIGNMENTS,
     MAX_VERSION,
+    METADATA,
+    flexible,
 )
 from protocol.header import RequestHead
 from protocol.messages import (
@@ -31,16 +36,176 @@ from protocol.messages import (
 from protocol.messages import (
     metadata as metadata_topics,
 )
-from proxy.channel import auto_created
-from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX, BROKERS_BYTES_MAX
-from proxy.channel.direction import ChannelDirection, copied
+from protocol.messages.metadata import TopicMetadata
+from proxy.channel.bounds import (
+    AUTO_CREATED_RESPONSE_BYTES_MAX,
+    BROKERS_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    RESPONSE_BYTES_MAX,
+)
+from proxy.channel.direction import AT_ONCE_BYTES_MAX, ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.libraries import shared
 from proxy.channel.own import NEWEST
-from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from proxy.channel.rewriting import Rewritten
 from proxy.channel.settings import AddressMap, ChannelSettings
+from quotas.throttles.mutation import MutationThrottle
+
+# ----------------------------------------------------------------------------------------------------
+# Responses that are kept whole and replaced by the result of a function of `protocol`, in a gateway.
+
+
+class Rewritten(Owed):
+    """Replaces a response by `rewrite(frame, version, *given(settings))`.
+
+    Args:
+        key: the API key, for the longest frame that is kept.
+        arguments: returns the function's further arguments from the channel's settings; None for no arguments.
+    """
+
+    __slots__ = ("_arguments", "_key", "_rewrite")
+
+    def __init__(
+        self,
+        key: int,
+        rewrite: Callable[..., bytes],
+        arguments: Callable[[ChannelSettings], tuple[Any, ...]] | None = None,
+    ) -> None:
+        self._key = key
+        self._rewrite = rewrite
+        self._arguments = arguments
+
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
+        """Replace the response once it is complete."""
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
+            return direction.verdict.order
+        arguments = () if self._arguments is None else self._arguments(direction.state.settings)
+        rewritten = direction.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *arguments)
+        return direction.verdict.order if rewritten is None else direction.replace(length + 4, rewritten)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The names of clients' libraries, of which connections with the same library share one string.
+
+
+LIBRARIES_MAX: Final = (
+    256  # names and versions that are shared; clients choose them, so that there may be any number
+)
+
+
+@lru_cache(maxsize=LIBRARIES_MAX)
+def shared(library: str) -> str:
+    """Return the shared string that equals `library`; it is freed when no connection uses it.
+
+    Not `sys.intern`: CPython 3.12.0 to 3.12.5 never frees what it has interned, and a client may send any name.
+    """
+    return library
+
+
+# ----------------------------------------------------------------------------------------------------
+# Charges the topics that brokers create because of a Metadata request (KIP-204).
+#
+# Kafka does not charge the client for them (KIP-599). Here a client with a partition mutation quota is
+# charged:
+# - Request: while a bucket is overdrawn, the request is forwarded with allow_auto_topic_creation off. The
+#   response says
+#   that the topic is unknown, which the client may retry, and the topic is not created. Versions before 4
+#   always create
+#   the topic; this cannot be turned off.
+# - Response: a topic that does not exist after such a request is awaited. When a response contains it with
+#   partitions,
+#   they are charged to the client that requested it first; only then is it known that the broker created the
+#   topic, and
+#   with how many partitions. A topic that CreateTopics has created in between is no longer awaited.
+#
+# Limitations: a topic that is created without Sluice while a client awaits it is charged to that client.
+# Responses of
+# more than AUTO_CREATED_RESPONSE_BYTES_MAX are not examined; clients then request each missing topic by
+# itself. Switched
+# off by `quotas.charge_auto_created`.
+
+
+# Topics examined in one turn of the loop: up to 5 us each, if one replaces another awaited topic.
+_SETTLED_AT_ONCE: Final = 500
+_UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
+
+
+class AwaitedTopics:
+    """The topics to look for in a response: those that this client's request may have created."""
+
+    __slots__ = ("creates", "denied", "settled", "throttle", "topics")
+
+    def __init__(self, throttle: MutationThrottle, *, creates: bool, denied: bool) -> None:
+        self.throttle = throttle
+        self.creates = creates
+        self.denied = denied  # their creation was taken out of the request
+        self.topics: Sequence[TopicMetadata] | None = None  # the response's topics, once parsed
+        self.settled = 0  # how many of them were examined
+
+
+def examine_request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> AwaitedTopics | int | None:
+    """Examine a Metadata request.
+
+    Returns:
+        The topics to look for in its response; None if there are none; or an order if the request is incomplete.
+    """
+    state = direction.state
+    quotas = state.engine.mutations
+    identity = state.identity
+    if identity is None or not state.engine.options.charge_auto_created or not quotas.limiting():
+        return None
+    throttle = identity.quota.mutations
+    if not throttle.limits(now_ms):
+        return None
+    length, _, version, _, _ = head
+    if not 0 <= version <= MAX_VERSION[METADATA]:
+        return None
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[METADATA]):
+        return direction.verdict.order
+    frame_end = pos + 4 + length
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
+    if fields_at is None:
+        return None
+    request = direction.parse(metadata.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
+    if request is None:
+        return direction.verdict.order
+    if not request.names:
+        return None
+    denied = request.creates and request.creates_at >= 0 and throttle.enforcing and throttle.overdrawn(now_ms)
+    if denied:
+        buf[pos + request.creates_at] = 0
+        direction.verdict.patches += 1
+    return AwaitedTopics(throttle, creates=request.creates and not denied, denied=denied)
+
+
+def settle(direction: ChannelDirection, awaiting: AwaitedTopics, now_ms: int) -> bool:
+    """Examine a Metadata response for topics to charge or to await.
+
+    Returns whether all topics have been examined, in this turn or before.
+    """
+    quotas = direction.state.engine.mutations
+    topics = awaiting.topics or ()
+    first, awaiting.settled = awaiting.settled, awaiting.settled + _SETTLED_AT_ONCE
+    for topic in topics[first : awaiting.settled]:
+        if topic.name is None:
+            continue
+        if topic.error_code in _UNKNOWN:
+            if awaiting.denied:
+                direction.state.stats.topics_rejected["Metadata"] += 1
+            elif awaiting.creates and quotas.auto_creating.get(topic.name, now_ms) is None:
+                quotas.auto_creating.put(topic.name, awaiting.throttle, now_ms)
+        elif topic.partitions:
+            creator = quotas.auto_creating.get(topic.name, now_ms)
+            if creator is not None:
+                quotas.auto_creating.forget((topic.name,))
+                creator.record(topic.partitions, now_ms)
+                creator.count_mutations(topic.partitions)
+    return awaiting.settled >= len(topics)
+
 
 # If reassignments are carried out in steps, their list has the version of KIP-435.
 _OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
@@ -77,7 +242,7 @@ class _CreatingMetadata(_Metadata):
 
     __slots__ = ("_awaited",)
 
-    def __init__(self, awaited: auto_created.AwaitedTopics) -> None:
+    def __init__(self, awaited: AwaitedTopics) -> None:
         self._awaited = awaited
 
     def respond(
@@ -94,7 +259,7 @@ class _CreatingMetadata(_Metadata):
                 awaited.topics = direction.parse(metadata_topics.read_topics, frame, entry[1])
                 if awaited.topics is None:
                     return direction.verdict.order
-            if not auto_created.settle(direction, awaited, now_ms):
+            if not settle(direction, awaited, now_ms):
                 return direction.next_turn()
         if direction.state.settings.address_map is None:
             return 0
@@ -139,7 +304,7 @@ def metadata_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Owe a Metadata response; it is examined if its request may create topics (KIP-599)."""
-    awaited = auto_created.examine_request(direction, buf, pos, end, body, head, now_ms)
+    awaited = examine_request(direction, buf, pos, end, body, head, now_ms)
     if awaited is None:
         return _owe(direction, head, _METADATA)
     if isinstance(awaited, int):
@@ -192,3 +357,69 @@ def api_versions_request(
         direction.state.library = shared(library)
     direction.state.in_flight.append((head[3], head[2], _APIS))
     return 0
+
+
+# ----------------------------------------------------------------------------------------------------
+# DescribeConfigs 0-4 and DescribeQuorum 0-2: responses that also contain addresses of brokers and
+# controllers.
+#
+# Behavior: in a gateway, broker configs that hold addresses are returned like sensitive configs, without a
+# value, and
+# voters without their listeners; otherwise a client could bypass the proxy. A sidecar's responses and those
+# that are not
+# about a broker are forwarded unchanged. Ignored: the values of all other configs.
+
+
+_WITHOUT_ADDRESSES: Final = {
+    DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, addresses.configs_without_addresses),
+    DESCRIBE_QUORUM: Rewritten(DESCRIBE_QUORUM, addresses.quorum_without_addresses),
+}
+
+
+def configs_request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+) -> int:
+    """Owe a response; a gateway examines it if a broker's configs are requested."""
+    length, key, version, correlation_id, _ = head
+    owed = None
+    if direction.state.settings.address_map is not None:
+        _check_version(head)
+        if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+            return direction.verdict.order
+        frame_end = pos + 4 + length
+        fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
+        if fields_at is None:
+            raise PeerError(
+                "malformed", f"DescribeConfigs version {version} of {length} bytes ends in its header"
+            )
+        asks = direction.parse(addresses.names_broker, copied(buf, pos, frame_end), fields_at - pos, version)
+        if asks is None:
+            return direction.verdict.order
+        owed = _WITHOUT_ADDRESSES[key] if asks else None
+    direction.state.in_flight.append((correlation_id, version, owed))
+    return 0
+
+
+def quorum_request(
+    direction: ChannelDirection,
+    _buf: Buffer,
+    _pos: int,
+    _end: int,
+    _body: int,
+    head: RequestHead,
+    _now_ms: int,
+) -> int:
+    """Owe a response; a gateway removes the addresses from it."""
+    _, key, version, correlation_id, _ = head
+    owed = None
+    if direction.state.settings.address_map is not None:
+        _check_version(head)
+        owed = _WITHOUT_ADDRESSES[key] if version >= addresses.ENDPOINTS_SINCE else None
+    direction.state.in_flight.append((correlation_id, version, owed))
+    return 0
+
+
+def _check_version(head: RequestHead) -> None:
+    _, key, version, _, _ = head
+    if not 0 <= version <= MAX_VERSION[key]:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")

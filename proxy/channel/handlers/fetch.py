@@ -22,11 +22,10 @@ from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
 from protocol.walks.fetch import FetchWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
-from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
+from proxy.channel.direction import AT_ONCE_BYTES_MAX, WALK, ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
-from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.state import Identity
 from quotas.decisions import ADMITTED
 
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from

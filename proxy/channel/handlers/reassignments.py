@@ -28,8 +28,7 @@ from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Forward, Owed, PendingResponse, Question
-from proxy.channel.reassignments import merge_moves
-from proxy.channel.settings import ANONYMOUS
+from proxy.channel.settings import ANONYMOUS, merge_moves
 
 _VERSION_MAX: Final = 1  # of both APIs
 _VERSION_AT: Final = 6  # the version's offset in a frame

@@ -18,7 +18,7 @@ a request is a request. A token without a handshake (GSSAPI in clients of 0.9) i
 Non-obvious:
 
 - A SASL exchange goes step by step. Requests that a client pipelines after a token wait for the broker's response to
-  it; otherwise they would pass without a user and without a quota. `proxy.channel.intake` has the states; in each but
+  it; otherwise they would pass without a user and without a quota. `proxy.channel.verdict` has the states; in each but
   one `in_flight_max` is 0, so that the check of every request is one comparison.
 - SASL tokens may have no Kafka header (SaslHandshake 0). They are recognized by their place in the exchange; with
   mechanisms that Sluice cannot read, by not looking like a request, and their last response may never come. After
@@ -34,9 +34,8 @@ from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import BARE_TOKEN, Buffer, Entry, Owed
-from proxy.channel.intake import Intake
 from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
-from proxy.channel.verdict import MORE, PASS
+from proxy.channel.verdict import MORE, PASS, Intake
 
 REQUEST_FOLLOWS: Final = -1  # in place of a bare token's size: the exchange is over and a request follows
 

@@ -34,9 +34,8 @@ from protocol.walks.share import ShareFetchFields, ShareWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
-from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.state import ChannelState
+from proxy.channel.state import ChannelState, Identity
 from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
 from quotas.limiters.flow import MS_UNBOUNDED

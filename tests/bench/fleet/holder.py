@@ -14,10 +14,10 @@ from typing import Final
 
 from rich.console import Console
 
-from proxy.clock import now_ms
 from proxy.config import Address
 from proxy.fleet import FleetClient, HolderPort
 from proxy.metrics.fleet import FleetFigures
+from proxy.system.clock import now_ms
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor

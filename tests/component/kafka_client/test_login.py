@@ -13,7 +13,7 @@ from kafka_client import Connection, Login, LoginError
 from protocol.api import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
 from proxy.config import Address, ClusterOptions
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 
 HOST = "127.0.0.1"

@@ -8,15 +8,13 @@ from types import MappingProxyType
 import pytest
 
 from proxy.app import App
-from proxy.clock import now_ms
 from proxy.config import Address, Config, FleetOptions
-from proxy.config.cluster_options import ClusterOptions
-from proxy.config.listener_options import ListenerOptions
-from proxy.config.options import AdminOptions
-from proxy.errors import StartError
+from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
 from proxy.fleet.port import HolderPort
 from proxy.metrics.fleet import FleetFigures
 from proxy.quota_api import FileStore
+from proxy.system.clock import now_ms
+from proxy.system.errors import StartError
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
 from tests.cluster import HOST, free_ports

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.certificates import Certificates
 from proxy.config import Config, load
-from proxy.errors import ConfigError
-from proxy.stats import Stats
+from proxy.system.errors import ConfigError
+from proxy.system.stats import Stats
 from tests.support.certificates import Authority, Certificate
 
 TEXT = """

@@ -9,7 +9,7 @@ import pytest
 
 from proxy import cli
 from proxy.commands import check, serve
-from proxy.errors import ConfigError, StartError, UsageError
+from proxy.system.errors import ConfigError, StartError, UsageError
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

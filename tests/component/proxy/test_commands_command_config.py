@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.commands.command_config import read_command_config
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from tests.support.certificates import Authority
 
 

@@ -11,7 +11,7 @@ from proxy.admin import AdminServer, Facts, State
 from proxy.config import Address, AdminOptions
 from proxy.enforcement import Enforcement, EnforcementFile
 from proxy.events import Events
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from tests.cluster import HOST, free_ports
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.cli import main
 from proxy.commands.reassign import check_plan, describe, table
-from proxy.errors import UsageError
+from proxy.system.errors import UsageError
 from quotas.reassignment.estimate import Replicated, estimate
 
 MB = 1_000_000

@@ -14,7 +14,7 @@ from proxy.cli import main
 from proxy.commands import admin_page, reassign_status
 from proxy.commands.admin_page import Document
 from proxy.commands.reassign_status import document_of_list, table, watch
-from proxy.errors import ServerError
+from proxy.system.errors import ServerError
 
 STATUS: dict[str, object] = {
     "mode": "batch",

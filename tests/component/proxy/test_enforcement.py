@@ -11,7 +11,7 @@ import pytest
 from proxy.enforcement import Enforcement, EnforcementFile
 from proxy.events import Event
 from proxy.events.kinds import By
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 
 OPS = By("ops", "10.0.0.4")
 

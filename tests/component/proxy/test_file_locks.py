@@ -1,4 +1,4 @@
-"""proxy.file_locks: one process has a lock, and gives it back by closing the file."""
+"""proxy.system.files: one process has a lock, and gives it back by closing the file."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.file_locks import lock, try_lock
+from proxy.system.files import lock, try_lock
 
 
 @pytest.fixture

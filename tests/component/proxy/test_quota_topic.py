@@ -8,9 +8,9 @@ import pytest
 
 from proxy.config import ClusterOptions, QuotaSettings, parse
 from proxy.config.options import Source
-from proxy.errors import StartError
 from proxy.quota_topic import QuotaTopic, access_of, audit_spec, quota_spec
-from proxy.topic_log.access import Access
+from proxy.system.errors import StartError
+from proxy.topics.topic import Access
 
 LISTENER = {"bootstrap_port": 19090, "first_broker_port": 19100}
 TABLES = {"cluster": {"bootstrap": "127.0.0.1:1"}, "listeners": [LISTENER], "quotas": {"store": "topic"}}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxy.logs import FIELDS
-from proxy.stats import Stats
-from proxy.supervisor import CAUSES_MAX, Supervisor
+from proxy.system.logs import FIELDS
+from proxy.system.stats import Stats
+from proxy.system.supervisor import CAUSES_MAX, Supervisor
 
 
 class Loop(asyncio.SelectorEventLoop):

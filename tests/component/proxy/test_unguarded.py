@@ -9,7 +9,7 @@ from kafka.protocol.admin import DescribeAclsResponse
 
 from kafka_client.metadata import SECURITY_DISABLED
 from proxy.commands.check_topic import unguarded_warnings
-from proxy.topic_log.access import Access
+from proxy.topics.topic import Access
 from proxy.unguarded import Unguarded, own_things
 from tests.support.configurations import parsed
 from tests.unit.protocol.kafka_frames import framed

@@ -9,7 +9,7 @@ from threading import Event, get_ident
 
 import pytest
 
-from proxy.worker import (
+from proxy.system.threads import (
     AT_ONCE_BYTES_MAX,
     BYTES_MAX,
     JOBS_MAX,

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka.errors import KafkaError
 
 from proxy.config import Address
-from proxy.fleet.standing import NO_TERM, TERM_MAX, Claim
-from proxy.fleet.statements import NONCE_BYTES, Statements
+from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Statements
 from quotas.definitions.definitions import PRODUCER_BYTE_RATE
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of

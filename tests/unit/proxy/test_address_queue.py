@@ -1,9 +1,9 @@
-"""proxy.address_queue: whose turn it is, what is dropped, and that nothing is kept of addresses without items."""
+"""proxy.system.threads: whose turn it is, what is dropped, and that nothing is kept of addresses without items."""
 
 import random
 from itertools import count
 
-from proxy.address_queue import AddressQueue
+from proxy.system.threads import AddressQueue
 
 PLACE = 100
 

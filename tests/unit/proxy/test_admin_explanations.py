@@ -9,10 +9,9 @@ from proxy.admin import Explanations, Request
 from proxy.admin.http import RefusedError
 from proxy.explain import parts
 from proxy.explain.explanation import Origin
-from proxy.explain.report import ClientReport, ConnectionReport, brokers_of
-from proxy.explain.seen import Missing, Query, Seen
+from proxy.explain.parts import MINUTE, QUARTER
+from proxy.explain.report import ClientReport, ConnectionReport, Missing, Query, Seen, brokers_of
 from proxy.explain.watch import Watch
-from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.members import fleet_document
+from proxy.admin.pages import fleet_document
 from proxy.config import Address, FleetOptions
 from proxy.fleet.facts import addresses_of
 

@@ -10,7 +10,7 @@ from proxy.admin import AdminServer, Page, Request
 from proxy.admin import server as module
 from proxy.admin.http import HEAD_BYTES_MAX
 from proxy.config import Address
-from proxy.errors import StartError
+from proxy.system.errors import StartError
 
 
 class Pipe(asyncio.Transport):

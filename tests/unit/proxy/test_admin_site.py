@@ -1,9 +1,9 @@
 """Which page shows what."""
 
 from proxy.admin import OwnFigures, Request, Site
-from proxy.explain.seen import NOTHING, Query, Seen
+from proxy.explain.report import NOTHING, Query, Seen
 from proxy.metrics.exposition import Metrics
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.throttles.figures import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0)

@@ -15,7 +15,7 @@ from proxy.config import AdminOptions, Network
 from proxy.enforcement import Switched
 from proxy.events import Events
 from proxy.events.kinds import By, broker_lost
-from proxy.explain.seen import Missing
+from proxy.explain.report import Missing
 
 MISSING = (Missing(2, "it does not run"),)
 FACTS = Facts("1.2.3", "gw-1", "enforce", True, "kip13", "broker", 2, "", MISSING)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.commands.arguments import QUOTAS_MAX, quota_text, tables
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError
 

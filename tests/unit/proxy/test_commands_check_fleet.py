@@ -6,9 +6,9 @@ from proxy.commands import check_fleet
 from proxy.commands.admin_page import Document
 from proxy.commands.check_fleet import Members, ask_members, compared, members_document
 from proxy.config import Config, engine_options
-from proxy.errors import ServerError
-from proxy.fleet.codec import Facts
 from proxy.fleet.facts import facts_of
+from proxy.fleet.messages import Facts
+from proxy.system.errors import ServerError
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from tests.support.configurations import parsed

@@ -11,11 +11,9 @@ import pytest
 from proxy import cli
 from proxy.commands import check_fleet, fleet
 from proxy.config import Address, ClusterOptions, FleetOptions
-from proxy.errors import ConfigError, ServerError
-from proxy.files import read_secret
-from proxy.fleet.disagreements import differences
-from proxy.fleet.state import state_of
-from proxy.fleet.view import MemberView, View
+from proxy.fleet.facts import MemberView, View, differences, state_of
+from proxy.system.errors import ConfigError, ServerError
+from proxy.system.files import read_secret
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
 

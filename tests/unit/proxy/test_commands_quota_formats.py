@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from proxy.commands.quota_formats import FORMATS, as_table, describe, jikkou_omits, read, write
-from proxy.errors import ConfigError, SluiceError
+from proxy.system.errors import ConfigError, SluiceError
 from quotas.definitions.entities import DEFAULT, Entity
 
 # The six levels jikkou has, with its three keys.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.commands.reassign_file import read_reassignment
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 
 def written(path: Path, text: str) -> Path:

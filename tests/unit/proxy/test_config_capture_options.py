@@ -7,7 +7,7 @@ import pytest
 
 from proxy.commands.check_text import capture
 from proxy.config import CaptureOptions, Config, Source, parse
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 
 def parsed(**keys: object) -> Config:

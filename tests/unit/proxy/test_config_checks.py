@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, Source, parse
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from tests.support.configurations import BASE, parsed
 
 CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'

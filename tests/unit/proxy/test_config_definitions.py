@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, engine_options, read_definitions, unenforced
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from quotas.definitions.entities import DEFAULT, Entity
 from tests.support.configurations import parsed
 

@@ -27,8 +27,8 @@ from proxy.config import (
     StateOptions,
     parse,
 )
-from proxy.config.keys import Key, key_of
 from proxy.config.parser import UNSUPPORTED_KEYS
+from proxy.config.readers import Key, key_of
 from quotas.definitions.amounts import write_bytes
 from tests.support.configurations import parsed
 

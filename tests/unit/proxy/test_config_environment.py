@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.config.environment import key_path, merge, override, steps, variables
-from proxy.errors import ConfigError
+from proxy.config.parser import key_path, merge, override, steps, variables
+from proxy.system.errors import ConfigError
 
 
 def test_only_variables_with_two_underscores_are_ours() -> None:

@@ -1,9 +1,9 @@
-"""proxy.config.fleet_options."""
+"""proxy.config.options."""
 
 import pytest
 
 from proxy.config import Address, ClusterOptions, ClusterTls, Config, FleetTls, ListenerTls
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from tests.support import configurations
 
 CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'

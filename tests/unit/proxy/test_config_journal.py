@@ -1,4 +1,4 @@
-"""proxy.config.journal_topic: where the reassignment journal is, and what a topic needs."""
+"""proxy.config.stores: where the reassignment journal is, and what a topic needs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from proxy.config import Config, parse
 from proxy.config.options import Source
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 LISTENER: dict[str, object] = {"bootstrap_port": 19090, "first_broker_port": 19100}
 FLEET: dict[str, object] = {"bind": "0.0.0.0:19070", "secret_file": "fleet.secret"}

@@ -1,11 +1,11 @@
-"""proxy.config.lease_options: `[leases]` of earlier releases is read as `[fleet]`."""
+"""proxy.config.options: `[leases]` of earlier releases is read as `[fleet]`."""
 
 from pathlib import Path
 
 import pytest
 
 from proxy.config import Address, Config
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from tests.support import configurations
 
 BASE = Path("/etc/sluice")

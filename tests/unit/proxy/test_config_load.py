@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import load, read_text, reload
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 

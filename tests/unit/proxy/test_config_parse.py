@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from proxy.config import Address, Config, QuotaSettings, Source, parse
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 from tests.support.configurations import BASE, parsed
 
 SMALL = """

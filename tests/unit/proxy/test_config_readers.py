@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import readers
-from proxy.config.keys import Reader
-from proxy.config.readers import Address
-from proxy.errors import ConfigError
+from proxy.config.readers import Address, Reader
+from proxy.system.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, Source, compare, parse
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 BASE = Path("/etc/sluice")
 BARE: dict[str, object] = {"cluster": {"bootstrap": "a:1"}, "listeners": [{}]}

@@ -1,4 +1,4 @@
-"""proxy.config.store_options: what goes with each store, and the key's old name."""
+"""proxy.config.stores: what goes with each store, and the key's old name."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from proxy.config import Config, parse
 from proxy.config.options import Source
-from proxy.errors import ConfigError
+from proxy.system.errors import ConfigError
 
 LISTENER: dict[str, object] = {"bootstrap_port": 19090, "first_broker_port": 19100}
 

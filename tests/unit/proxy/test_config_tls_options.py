@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ListenerTls
-from proxy.config.tls_options import ClusterTls
-from proxy.errors import ConfigError
+from proxy.config.tls import ClusterTls
+from proxy.system.errors import ConfigError
 from tests.support.configurations import BASE, parsed
 
 CLUSTER = '[cluster]\nbootstrap = "127.0.0.1:9092"\n'

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from proxy import entry
+from proxy import __main__
 
 
 class Interrupted(ModuleType):
@@ -17,11 +17,11 @@ class Interrupted(ModuleType):
 
 def test_ctrl_c_while_modules_are_loaded_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "proxy.cli", Interrupted("proxy.cli"))
-    assert entry.main() == 130
+    assert __main__.main() == 130
 
 
 def test_command_line_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["sluice", "--version"])
     with pytest.raises(SystemExit) as ended:
-        entry.main()
+        __main__.main()
     assert (ended.value.code, capsys.readouterr().out.split()[0]) == (0, "sluice")

@@ -1,7 +1,7 @@
 """What the proxy can fail with: one line each."""
 
-from proxy import errors
-from proxy.errors import ConfigError, SluiceError, shorten
+from proxy.system import errors
+from proxy.system.errors import ConfigError, SluiceError, shorten
 
 
 def test_all_errors_are_expected_failures() -> None:

@@ -1,4 +1,4 @@
-"""proxy.files: what tells a file's states apart, and that a replaced file is the old or the new one, whole."""
+"""proxy.system.files: what tells a file's states apart, and that a replaced file is the old or the new one, whole."""
 
 import gc
 import os
@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from proxy.files import Signature, locked, open_file, open_text, read, replace, signature, signatures
+from proxy.system.files import (
+    Signature,
+    locked,
+    open_file,
+    open_text,
+    read,
+    replace,
+    signature,
+    signatures,
+)
 from tests.support.no_files import KINDS, put
 
 
@@ -170,7 +179,7 @@ def test_missing_file_is_not_made(tmp_path: Path) -> None:
 
 
 def test_lock_excludes_other_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.files.LOCK_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("proxy.system.files.LOCK_SECONDS_MAX", 0.0)
     with locked(tmp_path / "a"), pytest.raises(TimeoutError, match="another process"), locked(tmp_path / "b"):
         pass
     with locked(tmp_path / "a"):

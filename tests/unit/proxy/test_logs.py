@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy import logs
-from proxy.logs import Budget, JsonFormatter, TextFormatter
+from proxy.system import logs
+from proxy.system.logs import Budget, JsonFormatter, TextFormatter
 
 
 def record(

@@ -11,11 +11,11 @@ import pytest
 
 from proxy.config import Config, load
 from proxy.events import Event
-from proxy.files import Signature
-from proxy.logs import FIELDS
 from proxy.quota_api import FileStore, QuotaService
 from proxy.reload import Reloader, Watch
-from proxy.stats import Stats
+from proxy.system.files import Signature
+from proxy.system.logs import FIELDS
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'

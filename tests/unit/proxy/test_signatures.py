@@ -1,8 +1,8 @@
-"""proxy.signatures: what a signature covers, and what makes it invalid."""
+"""proxy.system.signatures: what a signature covers, and what makes it invalid."""
 
 import pytest
 
-from proxy.signatures import SIGNATURE_BYTES, Signer
+from proxy.system.signatures import SIGNATURE_BYTES, Signer
 
 SECRET = bytes(range(32))
 

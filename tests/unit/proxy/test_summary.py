@@ -1,6 +1,6 @@
 """The fields of the line at start."""
 
-from proxy.summary import summary
+from proxy.app import summary
 from tests.support.configurations import parsed
 
 SMALL = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy import turns
-from proxy.turns import in_turns
+from proxy.system import threads
+from proxy.system.threads import in_turns
 
 ITEM_NS = 500_000  # of each item, and of reading the clock nothing
 
@@ -30,7 +30,7 @@ async def test_turn_grows_with_what_else_the_loop_does(
     monkeypatch: pytest.MonkeyPatch, others_ms: int, turn_ms: int
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(turns, "monotonic_ns", clock)
+    monkeypatch.setattr(threads, "monotonic_ns", clock)
     done: list[int] = [0]  # items by turn
     ended = False
 

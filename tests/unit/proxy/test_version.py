@@ -4,17 +4,17 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from proxy import version
+from proxy.system import errors
 
 
 def test_installed_version_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "version", lambda name: f"{name}-1.2.3")
-    assert version.sluice_version() == "kafka-sluice-1.2.3"
+    monkeypatch.setattr(errors, "version", lambda name: f"{name}-1.2.3")
+    assert errors.sluice_version() == "kafka-sluice-1.2.3"
 
 
 def test_checkout_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(version, "version", missing)
-    assert version.sluice_version() == "0+checkout"
+    monkeypatch.setattr(errors, "version", missing)
+    assert errors.sluice_version() == "0+checkout"

@@ -13,13 +13,13 @@ from proxy.cluster.login import password_of
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import Address, ListenerTls, QuotaSettings, load
-from proxy.errors import ConfigError
 from proxy.fleet.secret import FleetSecret
 from proxy.net.tls import ServerTls
 from proxy.quota_api import FileStore
 from proxy.reassign.file_journal import FileJournal
 from proxy.reassign.journal import JournalError
-from proxy.stats import Stats
+from proxy.system.errors import ConfigError
+from proxy.system.stats import Stats
 from tests.support.no_files import KINDS, put
 from tests.unit.proxy.test_reload import QUOTA, SMALL, Site, lines
 

@@ -13,11 +13,10 @@ import pytest
 from proxy.capture import Capture
 from proxy.capture import capture as stopping
 from proxy.capture import writer as module
-from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
-from proxy.capture.writer import Writer
-from proxy.stats import CaptureStats
+from proxy.capture.writer import Directory, Writer
+from proxy.system.stats import CaptureStats
 from tests.support.waiting import until
 from tests.unit.proxy.capture.rows import TOPIC_ID, row
 

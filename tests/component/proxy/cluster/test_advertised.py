@@ -6,8 +6,8 @@ import pytest
 
 from proxy.cluster import Advertised, BrokerClient, BrokerMap
 from proxy.config import Address
-from proxy.config.listener_options import ListenerOptions
-from proxy.stats import Stats
+from proxy.config.options import ListenerOptions
+from proxy.system.stats import Stats
 from tests.component.proxy.cluster.test_poller import broker, metadata, unused
 
 SIDECAR = Address("kafka-1.example", 9101)

@@ -15,7 +15,7 @@ from kafka_client.metadata import Broker
 from proxy.cluster import BrokerClient, BrokerMap, MapFile, Poller
 from proxy.config import Address, ListenerOptions
 from proxy.events import Event
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from tests.support.frames import frame
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry

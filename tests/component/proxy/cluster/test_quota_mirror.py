@@ -11,7 +11,7 @@ from protocol.messages import client_quotas
 from protocol.messages.client_quotas import Parts
 from proxy.cluster import BrokerClient, BrokerMap, QuotaMirror
 from proxy.config import Address
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 
 HOST = "127.0.0.1"
 USER = (("user", "ann"),)

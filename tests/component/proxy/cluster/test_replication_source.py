@@ -24,8 +24,8 @@ from proxy.cluster.replication_source import (
     LEADER_REPLICAS,
 )
 from proxy.config import Address, ReplicationSettings
-from proxy.logs import FIELDS
-from proxy.stats import Stats
+from proxy.system.logs import FIELDS
+from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as entry

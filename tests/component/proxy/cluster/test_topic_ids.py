@@ -10,7 +10,7 @@ from kafka_client import Request
 from protocol.api import METADATA
 from proxy.cluster import BrokerClient, BrokerMap, TopicIds, topic_ids
 from proxy.config import Address
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.throttles.topic_names import TopicNames
 from tests.component.proxy.cluster.test_poller import broker, unused
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct

@@ -139,7 +139,7 @@ def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], said: s
     line = [
         sys.executable,
         "-c",
-        "import sys; sys.path.insert(0, sys.argv.pop(1)); from proxy.entry import main",
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from proxy.__main__ import main",
     ]
     line[-1] += "; sys.exit(main())"
     done = subprocess.run(
@@ -156,7 +156,7 @@ def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], said: s
 
 
 def test_missing_package_is_named_with_its_extra() -> None:
-    hidden = "import sys; sys.modules['uvicorn'] = None; from proxy.entry import main; sys.exit(main())"
+    hidden = "import sys; sys.modules['uvicorn'] = None; from proxy.__main__ import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", hidden, "console"],
         cwd=ROOT,

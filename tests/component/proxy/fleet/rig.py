@@ -6,15 +6,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxy.clock import now_ms
 from proxy.config import Address
-from proxy.files import SECRET_BYTES_MIN
 from proxy.fleet import FleetClient, HolderPort
-from proxy.fleet.codec import Facts
-from proxy.fleet.frames import Frames
+from proxy.fleet.messages import Facts, Frames
 from proxy.fleet.secret import FleetSecret
 from proxy.metrics.fleet import FleetFigures
-from proxy.tls import PLAINTEXT, Context, FleetContexts
+from proxy.system.clock import now_ms
+from proxy.system.files import SECRET_BYTES_MIN
+from proxy.system.hosts import PLAINTEXT, Context, FleetContexts
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor

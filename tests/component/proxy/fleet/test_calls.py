@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clock import now_ms
 from proxy.fleet import HolderPort
 from proxy.fleet.calls import BUSY, QUESTIONS_MAX, UnansweredError
 from proxy.metrics.fleet import FleetFigures
+from proxy.system.clock import now_ms
 from quotas.sharing.lessor import Lessor
 from tests.component.proxy.fleet.rig import TERMS, fleet, secret, until
 

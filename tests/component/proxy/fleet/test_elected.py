@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from aiokafka import errors
 
-from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.events import Event
 from proxy.fleet.elected import TENURE_MS, Elected
+from proxy.fleet.election import Lasting, Ruling, Statements, Term
 from proxy.fleet.fleet import fleet_terms
 from proxy.fleet.port import HolderPort
 from proxy.fleet.secret import FleetSecret
-from proxy.fleet.standing import Lasting, Ruling, Term
-from proxy.fleet.statements import Statements
 from proxy.metrics.fleet import FleetFigures
-from proxy.topic_log.access import Access
+from proxy.system.clock import now_ms
+from proxy.topics.topic import Access
 from quotas.sharing.lease_values import DEFAULT_KEY, LesseeId, Report
 
 OPTIONS = FleetOptions(name="a", members_max=4, bind=Address("127.0.0.1", 19070), group="g")
@@ -104,8 +103,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], Kafka]:
         async def there(*_: object) -> object:
             return object()
 
-        monkeypatch.setattr("proxy.fleet.group.aiokafka.AIOKafkaConsumer", consumer)
-        monkeypatch.setattr("proxy.fleet.group.find", there)
+        monkeypatch.setattr("proxy.fleet.elected.aiokafka.AIOKafkaConsumer", consumer)
+        monkeypatch.setattr("proxy.fleet.elected.find", there)
         return found
 
     return made

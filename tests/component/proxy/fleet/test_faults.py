@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clock import now_ms
 from proxy.config import Address
-from proxy.fleet.codec import HELLO_BYTES
-from proxy.fleet.frames import SIGNATURE_BYTES, Frames
-from proxy.fleet.refusals import AGAIN_MS, KNOWN_MAX, Refusals
+from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames
+from proxy.fleet.port import AGAIN_MS, KNOWN_MAX, Refusals
 from proxy.metrics.fleet import FleetFigures
+from proxy.system.clock import now_ms
 from quotas.sharing.lease_values import LeaseTerms
 from tests.component.proxy.fleet.rig import LOCAL, TERMS, WHOLE, Member, fleet, secret, until
 
@@ -26,7 +25,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that tries again at once: an hour's attempts in a second."""
     monkeypatch.setattr("proxy.fleet.client.PAUSE_SECONDS_MIN", 0.001)
     monkeypatch.setattr("proxy.fleet.client.PAUSE_SECONDS_MAX", 0.001)
-    monkeypatch.setattr("proxy.fleet.acceptor.ACCEPT_GAP_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.fleet.port.ACCEPT_GAP_SECONDS", 0.0)
 
 
 def of_version(version: int) -> bytes:

@@ -15,27 +15,35 @@ from aiokafka.protocol.group import LeaveGroupRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
 from proxy.fleet import HolderPort
-from proxy.fleet.elected import Elected
-from proxy.fleet.group import (
+from proxy.fleet.elected import (
     OTHER_VERSION,
     SILENCE_MS,
     UNSIGNED,
     Assignor,
+    Elected,
     FleetGroup,
     decoded_metadata,
     own_assignment,
 )
-from proxy.fleet.roster import Past, Roster, write_roster
+from proxy.fleet.election import (
+    NO_TERM,
+    NONCE_BYTES,
+    Claim,
+    Lasting,
+    Past,
+    Roster,
+    Ruling,
+    Statements,
+    Term,
+    write_roster,
+)
 from proxy.fleet.secret import FleetSecret
-from proxy.fleet.standing import NO_TERM, Claim, Lasting, Ruling, Term
-from proxy.fleet.statements import NONCE_BYTES, Statements
 from proxy.metrics.fleet import FleetFigures
-from proxy.topic_log.access import Access
-from proxy.topic_log.records import Problem
-from proxy.topic_log.topic import Found, ProblemError
+from proxy.system.clock import now_ms
+from proxy.topics.records import Problem
+from proxy.topics.topic import Access, Found, ProblemError
 from quotas.sharing.lease_values import LeaseTerms
 from tests.component.proxy.fleet.rig import until
 
@@ -163,10 +171,10 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> type[Consumer]:
     class Own(Consumer):
         made: ClassVar[list[Consumer]] = []
 
-    monkeypatch.setattr("proxy.fleet.group.aiokafka.AIOKafkaConsumer", Own)
-    monkeypatch.setattr("proxy.fleet.group.find", find)
-    monkeypatch.setattr("proxy.fleet.group.PAUSE_SECONDS_MIN", 0.001)
-    monkeypatch.setattr("proxy.fleet.group.PAUSE_SECONDS_MAX", 0.001)
+    monkeypatch.setattr("proxy.fleet.elected.aiokafka.AIOKafkaConsumer", Own)
+    monkeypatch.setattr("proxy.fleet.elected.find", find)
+    monkeypatch.setattr("proxy.fleet.elected.PAUSE_SECONDS_MIN", 0.001)
+    monkeypatch.setattr("proxy.fleet.elected.PAUSE_SECONDS_MAX", 0.001)
     return Own
 
 
@@ -428,7 +436,7 @@ async def test_brokers_that_are_away_for_long_cost_one_line_and_the_group_comes_
             raise ProblemError("unreachable", f"attempt {attempts}: refused")
         return Found(b"0" * 16, None)
 
-    monkeypatch.setattr("proxy.fleet.group.find", find)
+    monkeypatch.setattr("proxy.fleet.elected.find", find)
     figures = FleetFigures()
     port = HolderPort(4, None, now_ms, figures)
     options = FleetOptions(name="a", bind=Address("127.0.0.1", 1))

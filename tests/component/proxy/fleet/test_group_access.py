@@ -8,16 +8,15 @@ import pytest
 
 from kafka_client import LoginError
 from proxy.certificates import Certificates
-from proxy.clock import now_ms
 from proxy.config import Config
-from proxy.fleet.group import FleetGroup
-from proxy.fleet.roster import Roster
-from proxy.fleet.standing import Ruling
+from proxy.fleet.elected import FleetGroup
+from proxy.fleet.election import Roster, Ruling
 from proxy.quota_topic import access_of
-from proxy.stats import Stats
-from proxy.topic_log.access import Access
-from proxy.topic_log.clients import client_options
-from proxy.topic_log.records import Problem
+from proxy.system.clock import now_ms
+from proxy.system.stats import Stats
+from proxy.topics.clients import client_options
+from proxy.topics.records import Problem
+from proxy.topics.topic import Access
 from tests.support.certificates import Authority
 from tests.support.configurations import parsed
 

@@ -11,17 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clock import now_ms
 from proxy.config import Address, FleetOptions
-from proxy.errors import StartError
 from proxy.fleet import HolderPort
-from proxy.fleet.codec import HELLO_BYTES, Refusal, read, write
-from proxy.fleet.disagreements import Disagreements
+from proxy.fleet.facts import Disagreements, View
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.fleet.frames import SIGNATURE_BYTES, Frames
+from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames, Refusal, read, write
 from proxy.fleet.secret import FleetSecret
-from proxy.fleet.view import View
 from proxy.metrics.fleet import FleetFigures
+from proxy.system.clock import now_ms
+from proxy.system.errors import StartError
 from quotas.sharing.lease_values import DEFAULT_KEY, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessor import Lessor
 from tests.component.proxy.fleet.rig import (
@@ -311,7 +309,7 @@ def socket_port() -> int:
 async def test_process_without_descriptors_accepts_later_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("proxy.fleet.acceptor.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.fleet.port.PAUSE_SECONDS", 0.01)
     failures = [OSError(errno.EMFILE, os.strerror(errno.EMFILE)) for _ in range(3)]
 
     async def accepted(listening: socket.socket) -> socket.socket:
@@ -320,7 +318,7 @@ async def test_process_without_descriptors_accepts_later_and_says_so_once(
         sock, _ = await asyncio.get_running_loop().sock_accept(listening)
         return sock
 
-    monkeypatch.setattr("proxy.fleet.acceptor.accepted_from", accepted)
+    monkeypatch.setattr("proxy.fleet.port.accepted_from", accepted)
     async with fleet() as one:
         a = one.join("a")
         await until(lambda: a.lessee.leased(now_ms()))

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from proxy.certificates import Certificates
-from proxy.clock import now_ms
-from proxy.fleet.acceptor import HANDSHAKES_MAX
 from proxy.fleet.ends import refuses
-from proxy.stats import Stats
-from proxy.tls import PLAINTEXT, FleetContexts
+from proxy.fleet.port import HANDSHAKES_MAX
+from proxy.system.clock import now_ms
+from proxy.system.hosts import PLAINTEXT, FleetContexts
+from proxy.system.stats import Stats
 from tests.component.proxy.fleet.rig import Fleet, Member, fleet, proven, secret, until
 from tests.support.certificates import Authority
 from tests.support.configurations import parsed
@@ -176,7 +176,7 @@ async def test_handshakes_that_do_nothing_keep_no_member_out(papers: Papers) -> 
 async def test_handshake_that_takes_too_long_is_ended(
     papers: Papers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("proxy.fleet.acceptor.HANDSHAKE_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("proxy.fleet.port.HANDSHAKE_SECONDS_MAX", 0.2)
     async with fleet(tls=papers.certificates().between_members) as one:
         reader, writer = await asyncio.open_connection(*one.address)
         await until(lambda: one.figures.received["tls"])

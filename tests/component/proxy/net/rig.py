@@ -24,10 +24,10 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.channel import ChannelSettings, OngoingMoves
-from proxy.config.limit_options import LimitOptions
+from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
 from proxy.net.upstream import NextRoute, Route, Upstream
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.clock import now_ms
 from proxy.config import ClusterTls, ListenerTls
-from proxy.config.limit_options import LimitOptions
+from proxy.config.options import LimitOptions
 from proxy.config.readers import networks
 from proxy.net import upstream
-from proxy.net.stream import Stream
+from proxy.net.sockets import Stream
 from proxy.net.tls import ServerTls
+from proxy.system.clock import now_ms
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.engine import Engine

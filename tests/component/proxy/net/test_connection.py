@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 import pytest
 
 from proxy.channel import PASS, REPLACE, Channel, Verdict
-from proxy.channel.intake import IN_FLIGHT_MAX
-from proxy.clock import now_ms
+from proxy.channel.verdict import IN_FLIGHT_MAX
 from proxy.net.upstream import Dial, Route, Upstream
+from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import (
     HOST,
     SECONDS_MAX,

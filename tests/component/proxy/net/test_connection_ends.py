@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterator
 
-from proxy.clock import now_ms
-from proxy.net.ends import free
+from proxy.net.connection import free
+from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import (
     Rig,
     until,

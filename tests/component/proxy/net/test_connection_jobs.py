@@ -5,7 +5,7 @@ from typing import Any
 
 from protocol.api import FIND_COORDINATOR
 from protocol.messages import addresses
-from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.direction import AT_ONCE_BYTES_MAX
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.clock import now_ms
+from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import SECONDS_MAX, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
 

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from protocol.api import SHARE_ACKNOWLEDGE
-from proxy.clock import now_ms
+from proxy.system.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import Rig, until

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from proxy.clock import now_ms
+from proxy.system.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import (

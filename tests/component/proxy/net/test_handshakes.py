@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from proxy.net.handshakes import TURN_MS, Handshakes
-from proxy.stats import Stats
-from proxy.tls import handshake_problem
+from proxy.system.hosts import handshake_problem
+from proxy.system.stats import Stats
 from tests.component.proxy.net.rig import until
 from tests.component.proxy.net.tls_rig import Papers
 

@@ -8,8 +8,8 @@ from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.primitives import count_bytes
 from proxy.channel import Question, SharedResponse
 from proxy.channel.in_flight import ENTRY_BYTES
-from proxy.clock import now_ms
 from proxy.net.shared import Outcome, Withdraw
+from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, fetch, filler, request
 

@@ -13,12 +13,11 @@ import pytest
 from proxy.channel import ChannelSettings
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address
-from proxy.config.limit_options import LimitOptions
-from proxy.config.listener_options import ListenerOptions
-from proxy.errors import StartError
+from proxy.config.options import LimitOptions, ListenerOptions
 from proxy.net import Connections, Listener, Shared, refuse_taken_ports
 from proxy.net.upstream import Upstream
-from proxy.stats import Stats
+from proxy.system.errors import StartError
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from proxy.net.rdhup import Hangups
+from proxy.net.shared import Hangups
 from tests.component.proxy.net.rig import HOST, until
 
 

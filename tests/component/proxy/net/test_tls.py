@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ClusterTls, ListenerTls
-from proxy.errors import ConfigError
 from proxy.net.tls import BrokerTls, ServerTls
+from proxy.system.errors import ConfigError
 from tests.component.proxy.net.tls_rig import Papers
 
 PATH = "listeners[0].tls"

@@ -6,8 +6,8 @@ import ssl
 
 import pytest
 
-from proxy.config.limit_options import LimitOptions
-from proxy.net.tls_socket import RECORD_KEPT_BYTES
+from proxy.config.options import LimitOptions
+from proxy.net.sockets import RECORD_KEPT_BYTES
 from tests.component.proxy.net.rig import SECONDS_MAX, until
 from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 from tests.support.frames import LIST_OFFSETS, answer, produce, request

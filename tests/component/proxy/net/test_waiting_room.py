@@ -3,8 +3,8 @@
 import asyncio
 import socket
 
-from proxy.net.waiting_room import WAITING_MAX, WaitingRoom
-from proxy.stats import Stats
+from proxy.net.by_address import WAITING_MAX, WaitingRoom
+from proxy.system.stats import Stats
 from tests.component.proxy.net.rig import until
 
 

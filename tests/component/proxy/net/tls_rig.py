@@ -15,11 +15,11 @@ from typing import Final
 
 from proxy.channel import ChannelSettings
 from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
-from proxy.config.limit_options import LimitOptions
+from proxy.config.options import LimitOptions
 from proxy.net import Connection, Connections, Listener, Shared
 from proxy.net.tls import BrokerTls, ServerTls
 from proxy.net.upstream import Upstream
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -9,8 +9,8 @@ PROGRAM = """
 import asyncio, sys
 from proxy.app import App
 from proxy.config import Address, Config
-from proxy.config.cluster_options import ClusterOptions
-from proxy.config.listener_options import ListenerOptions
+from proxy.config.options import ClusterOptions
+from proxy.config.options import ListenerOptions
 from proxy.config.options import AdminOptions
 from proxy.quota_api import FileStore
 
@@ -21,7 +21,7 @@ async def main():
     App(config, FileStore(config.quotas), asyncio.get_running_loop())
 
 asyncio.run(main())
-print(*sorted(name for name in sys.modules if name.startswith(("proxy.process.", "proxy.fleet", "proxy.topic_log"))))
+print(*sorted(name for name in sys.modules if name.startswith(("proxy.process.", "proxy.fleet", "proxy.topics"))))
 """
 
 
@@ -36,7 +36,7 @@ def test_single_process_imports_its_data_path_and_no_other_process() -> None:
 def test_worker_imports_nothing_of_the_fleet() -> None:
     program = """
 import proxy.process.worker, sys
-print(*(name for name in sys.modules if name.startswith(("proxy.fleet", "proxy.topic_log", "aiokafka"))))
+print(*(name for name in sys.modules if name.startswith(("proxy.fleet", "proxy.topics", "aiokafka"))))
 """
     found = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60

@@ -7,9 +7,9 @@ import pytest
 
 from proxy.channel import Question
 from proxy.config import QuotaSettings
-from proxy.logs import AUDIT, FIELDS
 from proxy.quota_api import FileStore
 from proxy.quota_api.audit import LINES_MAX, audit
+from proxy.system.logs import AUDIT, FIELDS
 from quotas.definitions.alterations import Alteration
 
 WHO = {"principal": "ops", "address": "10.0.0.4:51000"}

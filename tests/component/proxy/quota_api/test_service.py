@@ -14,12 +14,12 @@ from protocol.header import body_start
 from proxy.channel import PeerError, Question, SharedResponse
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
-from proxy.errors import ConfigError
-from proxy.files import signature
 from proxy.quota_api import FileStore, QuotaService
 from proxy.quota_api import service as module
 from proxy.quota_api.responses import Response
-from proxy.stats import Stats
+from proxy.system.errors import ConfigError
+from proxy.system.files import signature
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from tests.support.quota_frames import alter_request

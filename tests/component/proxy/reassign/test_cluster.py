@@ -23,7 +23,7 @@ from proxy.cluster.client import Target
 from proxy.config import Address
 from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError, WithdrawnError
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 

@@ -7,7 +7,7 @@ from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import ReassignmentSettings
 from proxy.reassign import Reassignments
 from proxy.reassign.places import FilePlace
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from tests.support.executor_world import read_beside
 
 

@@ -9,10 +9,10 @@ import pytest
 from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import Config, parse
 from proxy.config.options import Source
-from proxy.errors import StartError
 from proxy.reassign import Reassignments, make_reassignments
-from proxy.stats import Stats
-from proxy.topic_log.access import Access
+from proxy.system.errors import StartError
+from proxy.system.stats import Stats
+from proxy.topics.topic import Access
 from tests.support.executor_world import read_beside
 
 LISTENER = {"bootstrap_port": 19090, "first_broker_port": 19100}

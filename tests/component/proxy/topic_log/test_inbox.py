@@ -1,12 +1,12 @@
-"""proxy.topic_log.inbox and thread: portions go from a loop to a thread, in order, and no more than fit."""
+"""proxy.topics.log and thread: portions go from a loop to a thread, in order, and no more than fit."""
 
 import asyncio
 
 import pytest
 
-from proxy.topic_log.inbox import PORTIONS_MAX, Inbox
-from proxy.topic_log.records import Portion
-from proxy.topic_log.thread import LoopThread
+from proxy.topics.log import PORTIONS_MAX, Inbox
+from proxy.topics.records import Portion
+from proxy.topics.topic import LoopThread
 
 
 def portion(offset: int) -> Portion:

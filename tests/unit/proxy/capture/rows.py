@@ -3,7 +3,7 @@
 from typing import Any
 
 from protocol.api import PRODUCE
-from proxy.capture.records import Batch, Records
+from proxy.capture.recorder import Batch, Records
 from proxy.channel import RowOrigin
 
 MONO_NS = 5_000_000_000

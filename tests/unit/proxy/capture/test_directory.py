@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.capture.directory import Directory
-from proxy.errors import StartError
+from proxy.capture.writer import Directory
+from proxy.system.errors import StartError
 
 
 def finished(directory: Directory, name: str, size: int, age: int = 0) -> Path:

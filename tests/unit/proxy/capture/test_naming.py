@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from proxy.capture import naming as module
-from proxy.capture.naming import Naming
+from proxy.capture import tables as module
+from proxy.capture.tables import Naming
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 from tests.unit.proxy.capture.rows import batch, row
 

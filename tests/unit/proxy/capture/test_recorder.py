@@ -5,7 +5,7 @@ import pytest
 from proxy.capture import recorder as module
 from proxy.capture.recorder import Recorder
 from proxy.channel import BATCH_WEIGHT, NOT_KEPT, Tap
-from proxy.stats import CaptureStats
+from proxy.system.stats import CaptureStats
 from tests.unit.proxy.capture.rows import row
 
 

@@ -5,7 +5,7 @@ import pytest
 from protocol.api import CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS
 from protocol.walks.walk import TOPIC_SIZE_BYTES
 from proxy.channel import SharedResponse
-from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.direction import AT_ONCE_BYTES_MAX
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from tests.support.engines import engine_with

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.channel.errors import PeerError
-from proxy.channel.libraries import LIBRARIES_MAX, shared
+from proxy.channel.handlers.addresses import LIBRARIES_MAX, shared
 from tests.support.frames import api_versions, frame
 from tests.support.playbook import channel_machine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.channel.mute_limits import MuteLimits
+from proxy.channel.state import MuteLimits
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.limiters.flow import MS_UNBOUNDED

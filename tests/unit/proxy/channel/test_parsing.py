@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import TruncatedError
 from proxy.channel import AGAIN, WAIT, Job
-from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.direction import AT_ONCE_BYTES_MAX
 from tests.support.playbook import channel_machine
 
 SMALL = bytes(AT_ONCE_BYTES_MAX)

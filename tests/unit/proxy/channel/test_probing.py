@@ -1,4 +1,4 @@
-"""proxy.channel.probing: requests are timed while it is asked for; bytes are as without it."""
+"""proxy.channel.request_time: requests are timed while it is asked for; bytes are as without it."""
 
 import struct
 

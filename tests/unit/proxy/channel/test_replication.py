@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.channel.replica_link import ReplicaLink
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import (
     EVERY_REPLICA,
     BrokerLimits,

@@ -5,7 +5,7 @@
 
 import pytest
 
-from proxy.channel.reported_times import REPORT_EVERY_MS, REPORTED_ALWAYS_MS, is_reported
+from proxy.channel.state import REPORT_EVERY_MS, REPORTED_ALWAYS_MS, is_reported
 from quotas.options import EngineOptions
 from tests.support.frames import fetch, fetch_answer, produce, produce_answer, with_throttle_time
 from tests.support.playbook import Drop, Insert, Pass, Playbook, Wait, channel_machine, engine_of

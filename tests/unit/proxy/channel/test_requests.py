@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from protocol.api import API_NAMES
-from proxy.channel.intake import IN_FLIGHT_MAX
+from proxy.channel.verdict import IN_FLIGHT_MAX
 from tests.support.frames import LIST_OFFSETS, answer, api_versions, frame, produce, request
 from tests.support.playbook import (
     FRAME_BYTES_MAX,

@@ -5,8 +5,8 @@ import pytest
 from proxy.channel.settings import ANY_BROKER
 from proxy.cluster import BrokerMap
 from proxy.config import Address
-from proxy.config.listener_options import ListenerOptions
-from proxy.stats import Stats
+from proxy.config.options import ListenerOptions
+from proxy.system.stats import Stats
 
 LISTENER = ListenerOptions(
     advertised_host="sluice.example", advertised_first_broker_port=19100, broker_id_max=3

@@ -1,6 +1,6 @@
 """Brokers that are lost and back, round by round."""
 
-from proxy.events.brokers import LOST_MAX, ROUNDS, Brokers, Changed
+from proxy.events.broker_states import LOST_MAX, ROUNDS, Brokers, Changed
 
 NOTHING = Changed((), ())
 

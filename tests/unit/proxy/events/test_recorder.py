@@ -8,7 +8,7 @@ import pytest
 from proxy.events import Events
 from proxy.events.kinds import KINDS, By, broker_lost, config_reloaded, enforcement_switched, quota_changed
 from proxy.events.ring import BURST
-from proxy.logs import AUDIT
+from proxy.system.logs import AUDIT
 
 
 def test_each_event_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -19,7 +19,7 @@ def test_each_event_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
     events.tell(config_reloaded("signal", "quotas.mode", 0))  # `proxy.reload` has logged it
     events.tell(enforcement_switched(enforcing=False, by=By("ops", "10.0.0.4"), reason="fire"))
     assert [(record.name, record.message) for record in caplog.records] == [
-        ("proxy.events.recorder", "broker lost"),
+        ("proxy.events.ring", "broker lost"),
         (AUDIT, "enforcement switched"),
     ]
     assert counts == {"broker_lost": 1, "config_reloaded": 1, "enforcement_switched": 1}

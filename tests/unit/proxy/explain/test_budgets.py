@@ -5,10 +5,9 @@ from typing import Any
 from proxy.explain import parts
 from proxy.explain.budgets import Budgets
 from proxy.explain.explanation import Origin, summary
-from proxy.explain.rates import ClientRates, Rates
 from proxy.explain.report import ClientReport, ConnectionReport
 from proxy.explain.rule_table import RULES_MAX, RuleTable
-from proxy.explain.rules import Rule
+from proxy.explain.rules import ClientRates, Rates, Rule
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

@@ -3,11 +3,10 @@
 import pytest
 
 from proxy.explain.condition import ASKED, Condition
-from proxy.explain.demand import DemandSum
-from proxy.explain.taken import Taken
+from proxy.explain.parts import MINUTE, TEN_SECONDS
+from proxy.explain.report import DemandSum
 from proxy.explain.wants import Demand
-from proxy.explain.watch import Watch
-from proxy.explain.windows import MINUTE, TEN_SECONDS
+from proxy.explain.watch import Taken, Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions

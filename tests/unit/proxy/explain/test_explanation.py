@@ -8,15 +8,20 @@ import pytest
 from proxy.explain import parts
 from proxy.explain.budgets import Budgets
 from proxy.explain.explanation import Context, Origin, explain, summary
-from proxy.explain.latencies import Latencies
-from proxy.explain.neighbours import Neighbour
-from proxy.explain.predicted import Predicted
-from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, brokers_of
-from proxy.explain.rules import Rule
-from proxy.explain.seen import NOTHING, Seen, merge_seen
+from proxy.explain.latencies import Latencies, Predicted
+from proxy.explain.parts import MINUTE
+from proxy.explain.report import (
+    NOTHING,
+    BrokerReport,
+    ClientReport,
+    ConnectionReport,
+    Seen,
+    brokers_of,
+    merge_seen,
+)
+from proxy.explain.rules import Neighbour, Rule
 from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import Watch
-from proxy.explain.windows import MINUTE
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 

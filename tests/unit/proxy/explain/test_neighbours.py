@@ -1,7 +1,6 @@
 """The clients that share a budget, as the engine knows them."""
 
-from proxy.explain.neighbours import NEIGHBOURS_MAX, Neighbour, Sharers, largest
-from proxy.explain.rules import Rule
+from proxy.explain.rules import NEIGHBOURS_MAX, Neighbour, Rule, Sharers, largest
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine

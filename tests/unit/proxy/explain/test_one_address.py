@@ -3,8 +3,7 @@
 import pytest
 
 from proxy.explain import parts
-from proxy.explain.one_address import from_address, of_address
-from proxy.explain.report import ClientReport, ConnectionReport, ConnectionsSum
+from proxy.explain.report import ClientReport, ConnectionReport, ConnectionsSum, from_address, of_address
 from proxy.explain.rules import Rule
 
 

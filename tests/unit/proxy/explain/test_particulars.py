@@ -5,7 +5,7 @@ from typing import Any
 from protocol import api
 from proxy.channel import Probed
 from proxy.explain.condition import UNASKED, Condition
-from proxy.explain.particulars import NO_PARTICULARS, Particulars, batch_bytes
+from proxy.explain.watch import NO_PARTICULARS, Particulars, batch_bytes
 from tests.support.probes import outstanding
 
 

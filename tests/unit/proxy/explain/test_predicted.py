@@ -1,8 +1,8 @@
-"""proxy.explain.predicted: a connection's waits that would have been, as a part of its time."""
+"""proxy.explain.latencies: a connection's waits that would have been, as a part of its time."""
 
-from proxy.explain.predicted import PredictedWaits, Predictions
+from proxy.explain.latencies import PredictedWaits, Predictions
+from proxy.explain.parts import MINUTE, TEN_SECONDS
 from proxy.explain.rules import Rule
-from proxy.explain.windows import MINUTE, TEN_SECONDS
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime

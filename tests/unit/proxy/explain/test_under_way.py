@@ -3,9 +3,9 @@
 from proxy.channel import Probed
 from proxy.channel.probe import ANY_WAIT
 from proxy.explain.condition import ASKED, Condition
+from proxy.explain.parts import MINUTE
 from proxy.explain.report import brokers_of
 from proxy.explain.watch import TIMED_PART, Watch
-from proxy.explain.windows import MINUTE
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.explain.condition import UNASKED, Condition
-from proxy.explain.wait_views import TYPES, wait_views
-from proxy.explain.waits import SPAN_MS, ConnectionWaits, Waits
+from proxy.explain.latencies import SPAN_MS, ConnectionWaits, Waits
+from proxy.explain.waiting import TYPES, wait_views
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine

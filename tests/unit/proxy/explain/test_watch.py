@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from proxy.channel import Probed, ReplicaThrottle
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, UNREAD, Condition
+from proxy.explain.parts import MINUTE, QUARTER
 from proxy.explain.rules import Rule
 from proxy.explain.watch import BROKERS_MAX, FOLLOWERS, OTHER, RULES_MAX, TIMED_PART, Client, Meter, Watch
-from proxy.explain.windows import MINUTE, QUARTER
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.explain.windows import MINUTE, QUARTER, SECONDS, TEN_SECONDS, Windows
+from proxy.explain.parts import MINUTE, QUARTER, SECONDS, TEN_SECONDS, Windows
 
 SLOT_MS = (2_000, 10_000, 60_000)
 

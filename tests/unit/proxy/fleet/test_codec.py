@@ -1,11 +1,11 @@
-"""proxy.fleet.codec: bytes by hand, and every way in which they can be wrong."""
+"""proxy.fleet.messages: bytes by hand, and every way in which they can be wrong."""
 
 from math import inf, nan
 
 import pytest
 
-from proxy.fleet import codec
-from proxy.fleet.codec import (
+from proxy.fleet import messages
+from proxy.fleet.messages import (
     Answer,
     Hello,
     Leave,
@@ -26,7 +26,7 @@ REPORT_HEAD_BYTES = 6 + 5 + 34
 
 
 def test_report_has_its_bytes() -> None:
-    written = codec.write(Report(LesseeId("a", 1), 2, 3, 4, {"k": Wish(1.0, 2.0)}, {"": 0.5}, 8))
+    written = messages.write(Report(LesseeId("a", 1), 2, 3, 4, {"k": Wish(1.0, 2.0)}, {"": 0.5}, 8))
     expected = (
         b"SLFT\x02\x02" + b"\x01a" + bytes((0, 0, 0, 0, 0, 0, 0, 1)) + bytes((0, 0, 0, 0, 0, 0, 0, 2))
         + bytes((0, 0, 0, 0, 0, 0, 0, 3)) + bytes((0, 0, 0, 0, 0, 0, 0, 4)) + b"\x00\x08"
@@ -51,31 +51,33 @@ def test_report_has_its_bytes() -> None:
     ],
 )
 def test_message_comes_back(message: Message) -> None:
-    assert codec.read(codec.write(message)) == message
+    assert messages.read(messages.write(message)) == message
 
 
 def test_hello_has_the_length_that_is_read_before_it_is_verified() -> None:
-    assert len(codec.write(Hello(b"0" * codec.NONCE_BYTES))) == codec.HELLO_BYTES
+    assert len(messages.write(Hello(b"0" * messages.NONCE_BYTES))) == messages.HELLO_BYTES
 
 
 def test_largest_messages_fit() -> None:
-    keys = [str(number).rjust(codec.KEY_BYTES_MAX, "k") for number in range(KEYS_MAX)]
+    keys = [str(number).rjust(messages.KEY_BYTES_MAX, "k") for number in range(KEYS_MAX)]
     wishes: dict[str, Wish | None] = {key: Wish(1.0, 1.0) for key in keys}
     held = {DEFAULT_KEY: 1.0, **dict.fromkeys(keys, 1.0)}
-    report = Report(LesseeId("n" * codec.NAME_BYTES_MAX, 2**64 - 1), 1, 1, 1, wishes, held, codec.LESSEES_MAX)
-    written = codec.write(report)
-    assert len(written) <= codec.MESSAGE_BYTES_MAX
-    assert codec.read(written) == report
+    report = Report(
+        LesseeId("n" * messages.NAME_BYTES_MAX, 2**64 - 1), 1, 1, 1, wishes, held, messages.LESSEES_MAX
+    )
+    written = messages.write(report)
+    assert len(written) <= messages.MESSAGE_BYTES_MAX
+    assert messages.read(written) == report
 
 
 def test_long_text_is_cut_between_two_characters() -> None:
-    found = codec.read(codec.write(Lost("x" + "é" * codec.PROBLEM_BYTES_MAX)))
+    found = messages.read(messages.write(Lost("x" + "é" * messages.PROBLEM_BYTES_MAX)))
     assert found == Lost("x" + "é" * 249)  # 1 + 2 * 249 = 499 of 500 bytes
 
 
 def test_another_version_is_refused_with_a_sentence() -> None:
     with pytest.raises(VersionError, match="version 1 of the fleet protocol; this process has 2, and all"):
-        codec.read(b"SLFT\x01\x01" + b"0" * 16)
+        messages.read(b"SLFT\x01\x01" + b"0" * 16)
 
 
 @pytest.mark.parametrize(
@@ -88,18 +90,18 @@ def test_another_version_is_refused_with_a_sentence() -> None:
         (b"SLFT\x02\x02\x00", "byte 6: not a printable name"),
         (b"SLFT\x02\x02\x02a\n", "byte 6: not a printable name"),
         (b"SLFT\x02\x02\x01\xff", "byte 6: a text that is not UTF-8"),
-        (codec.write(REPORT)[:20], "byte 11: 34 bytes expected, 9 left"),
-        (codec.write(REPORT)[:-1], f"byte {len(codec.write(REPORT)) - 8}: 8 bytes expected, 7 left"),
-        (codec.write(REPORT) + b"x", f"byte {len(codec.write(REPORT))}: 1 bytes too many"),
+        (messages.write(REPORT)[:20], "byte 11: 34 bytes expected, 9 left"),
+        (messages.write(REPORT)[:-1], f"byte {len(messages.write(REPORT)) - 8}: 8 bytes expected, 7 left"),
+        (messages.write(REPORT) + b"x", f"byte {len(messages.write(REPORT))}: 1 bytes too many"),
         (
-            codec.write(REPORT)[:REPORT_HEAD_BYTES] + b"\xff\xff",
+            messages.write(REPORT)[:REPORT_HEAD_BYTES] + b"\xff\xff",
             f"byte {REPORT_HEAD_BYTES}: 65535 entries, at most 10000 allowed",
         ),
     ],
 )
 def test_message_that_is_none_says_where(message: bytes, problem: str) -> None:
     with pytest.raises(MessageError) as error:
-        codec.read(message)
+        messages.read(message)
     assert str(error.value) == problem
 
 
@@ -109,22 +111,22 @@ def test_message_that_is_none_says_where(message: bytes, problem: str) -> None:
 )
 def test_wish_that_cannot_be_is_malformed(wish: Wish) -> None:
     with pytest.raises(MessageError, match="is wanted"):
-        codec.read(codec.write(REPORT._replace(wishes={"k": wish})))
+        messages.read(messages.write(REPORT._replace(wishes={"k": wish})))
 
 
 @pytest.mark.parametrize("share", [nan, -0.5, 1.01, inf])
 def test_share_that_cannot_be_is_malformed(share: float) -> None:
     with pytest.raises(MessageError, match="is not a share"):
-        codec.read(codec.write(REPORT._replace(held={"k": share})))
+        messages.read(messages.write(REPORT._replace(held={"k": share})))
     with pytest.raises(MessageError, match="is not a share"):
-        codec.read(codec.write(GRANTS._replace(shares={DEFAULT_KEY: 0.1, "k": share})))
+        messages.read(messages.write(GRANTS._replace(shares={DEFAULT_KEY: 0.1, "k": share})))
 
 
 def test_default_share_can_not_be_taken_away_or_left_out() -> None:
     with pytest.raises(MessageError, match="is not a share"):
-        codec.read(codec.write(GRANTS._replace(shares={DEFAULT_KEY: None})))
+        messages.read(messages.write(GRANTS._replace(shares={DEFAULT_KEY: None})))
     with pytest.raises(MessageError, match="without a default share"):
-        codec.read(codec.write(GRANTS._replace(shares={})))
+        messages.read(messages.write(GRANTS._replace(shares={})))
 
 
 @pytest.mark.parametrize(
@@ -139,10 +141,10 @@ def test_default_share_can_not_be_taken_away_or_left_out() -> None:
 )
 def test_grants_that_cannot_be_are_malformed(grants: Grants) -> None:
     with pytest.raises(MessageError, match="byte 6: grants"):
-        codec.read(codec.write(grants))
+        messages.read(messages.write(grants))
 
 
 @pytest.mark.parametrize("report", [REPORT._replace(number=0), REPORT._replace(lessees_max=0)])
 def test_report_that_can_not_be_is_malformed(report: Report) -> None:
     with pytest.raises(MessageError, match="byte 11: report"):
-        codec.read(codec.write(report))
+        messages.read(messages.write(report))

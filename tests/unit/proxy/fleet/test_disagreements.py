@@ -1,7 +1,6 @@
-"""proxy.fleet.disagreements."""
+"""proxy.fleet.facts."""
 
-from proxy.fleet.disagreements import LASTS_MS, TWICE_SECONDS, Disagreements, differences
-from proxy.fleet.view import MemberView, View
+from proxy.fleet.facts import LASTS_MS, TWICE_SECONDS, Disagreements, MemberView, View, differences
 from quotas.sharing.lease_values import LesseeId
 
 STEP_MS = 2000

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.config import QuotaSettings, ReassignmentSettings
-from proxy.fleet.codec import FACTS_MAX, Facts
-from proxy.fleet.disagreements import differences
-from proxy.fleet.facts import facts_of
+from proxy.fleet.facts import differences, facts_of
+from proxy.fleet.messages import FACTS_MAX, Facts
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions

@@ -1,4 +1,4 @@
-"""proxy.fleet.frames, on streams without sockets."""
+"""proxy.fleet.messages, on streams without sockets."""
 
 import asyncio
 import hashlib
@@ -6,8 +6,16 @@ import hmac
 
 import pytest
 
-from proxy.fleet.codec import HELLO_BYTES, MESSAGE_BYTES_MAX, NONCE_BYTES, MessageError, VersionError
-from proxy.fleet.frames import SIGNATURE_BYTES, Frames, SignatureError
+from proxy.fleet.messages import (
+    HELLO_BYTES,
+    MESSAGE_BYTES_MAX,
+    NONCE_BYTES,
+    SIGNATURE_BYTES,
+    Frames,
+    MessageError,
+    SignatureError,
+    VersionError,
+)
 
 
 def reader(data: bytes) -> asyncio.StreamReader:

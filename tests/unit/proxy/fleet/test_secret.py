@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.files import SECRET_BYTES_MIN, read_secret, write_secret
 from proxy.fleet.secret import FleetSecret, secret_now
+from proxy.system.files import SECRET_BYTES_MIN, read_secret, write_secret
 
 LONG = "x" * SECRET_BYTES_MIN
 

@@ -1,9 +1,9 @@
-"""proxy.fleet.sendable: whatever is wished for, the protocol can express what is sent."""
+"""proxy.fleet.messages: whatever is wished for, the protocol can express what is sent."""
 
 from math import inf, nan
 
-from proxy.fleet import codec
-from proxy.fleet.sendable import sendable
+from proxy.fleet import messages
+from proxy.fleet.messages import sendable
 from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, LesseeId, Report, Wish
 
 REPORT = Report(LesseeId("a", 1), 0, 1, 0, {}, {DEFAULT_KEY: 0.1}, 8)
@@ -19,8 +19,8 @@ def test_what_can_not_be_sent_is_left_out_or_bounded() -> None:
         "ended": None,
     }
     report = sendable(REPORT._replace(wishes=wishes))
-    assert report.wishes == {"heavy": Wish(1.0, codec.WEIGHT_MAX), "ended": None}
-    assert codec.read(codec.write(report)) == report
+    assert report.wishes == {"heavy": Wish(1.0, messages.WEIGHT_MAX), "ended": None}
+    assert messages.read(messages.write(report)) == report
 
 
 def test_no_more_keys_than_the_holder_takes_are_sent() -> None:

@@ -1,11 +1,11 @@
-"""proxy.fleet.standing: who holds, without Kafka."""
+"""proxy.fleet.election: who holds, without Kafka."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config import Address
-from proxy.fleet.standing import NO_TERM, TERM_MAX, Claim, Lasting, Ruling, Standing, Term, choose
+from proxy.fleet.election import NO_TERM, TERM_MAX, Claim, Lasting, Ruling, Standing, Term, choose
 
 TENURE_MS, LASTING_MS = 5000, 20_310
 A, B = Address("gw-a", 19070), Address("gw-b", 19070)

@@ -1,12 +1,11 @@
-"""proxy.fleet.statements: what is signed, for whom, and what is not believed."""
+"""proxy.fleet.election: what is signed, for whom, and what is not believed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config import Address
-from proxy.fleet.standing import NO_TERM, TERM_MAX, Claim, Lasting, Ruling, Term
-from proxy.fleet.statements import NONCE_BYTES, Statements
+from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Lasting, Ruling, Statements, Term
 
 A = Address("gw-a", 19070)
 NONCE = b"n" * NONCE_BYTES

@@ -1,9 +1,9 @@
-"""proxy.fleet.view."""
+"""proxy.fleet.facts."""
 
 import pytest
 
-from proxy.fleet.codec import MessageError
-from proxy.fleet.view import MemberView, View, read_view, write_view
+from proxy.fleet.facts import MemberView, View, read_view, write_view
+from proxy.fleet.messages import MessageError
 from quotas.sharing.lease_values import LesseeId
 
 

@@ -1,7 +1,6 @@
-"""proxy.metrics.client_families: what is absent and what is in which unit; test_metrics reads the whole page."""
+"""proxy.metrics.series: what is absent and what is in which unit; test_metrics reads the whole page."""
 
-from proxy.metrics.client_families import of_clients, of_mutations, of_requests, of_topics
-from proxy.metrics.series import Row, Totals
+from proxy.metrics.series import Row, Totals, of_clients, of_mutations, of_requests, of_topics
 
 
 def row(kind: str, quota: float | None = None) -> Row:

@@ -12,17 +12,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.config import QuotaSettings
 from proxy.metrics.exposition import Metrics
+from proxy.metrics.families import of_workers
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import Family, ReplicationMetrics
-from proxy.metrics.worker_families import of_workers
 from proxy.quota_api.topic_metrics import families
 from proxy.quota_api.topic_store import TopicStore
 from proxy.reassign import status, topic_metrics
 from proxy.reassign.reconcile import Decision
-from proxy.stats import CaptureStats, Stats
-from proxy.topic_log.access import Access
-from proxy.topic_log.inbox import Inbox
-from proxy.topic_log.records import Problem, Record
+from proxy.system.stats import CaptureStats, Stats
+from proxy.topics.log import Inbox
+from proxy.topics.records import Problem, Record
+from proxy.topics.topic import Access
 from proxy.unguarded import Unguarded
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.lease_values import LeaseTerms, LesseeId

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.metrics.merging import Merging, Part, flat
-from proxy.metrics.quota_series import KINDS, QuotaSeries, Rows
+from proxy.metrics.series import KINDS, QuotaSeries, Rows
 from quotas.throttles.figures import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0, None, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.net.dials import FAILURES_MIN, REPORT_MS, Dials
+from proxy.net.shared import FAILURES_MIN, REPORT_MS, Dials
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.net.pipes import Pipes
-from proxy.stats import Stats
+from proxy.net.shared import Pipes
+from proxy.system.stats import Stats
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from proxy.process.messages import (
     Refusal,
     TopicsNamed,
 )
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity, code
 

@@ -7,14 +7,14 @@ import pytest
 
 from proxy.admin import NoWorkersError
 from proxy.admin.clients import ClientPart, ClientTable
-from proxy.explain.seen import NOTHING, Missing, Query, Seen
-from proxy.explain.windows import MINUTE
+from proxy.explain.parts import MINUTE
+from proxy.explain.report import NOTHING, Missing, Query, Seen
 from proxy.metrics.exposition import Metrics
+from proxy.metrics.families import of_workers
 from proxy.metrics.replication import Family
-from proxy.metrics.worker_families import of_workers
 from proxy.process.figures import MergedFigures, Responses, WorkerFigures
 from proxy.process.messages import Figures, Look, Scrape
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.channel import Forward
 from proxy.config import Config, ListenerOptions
-from proxy.process import framing
-from proxy.process.framing import FrameError, Frames, frame_of
+from proxy.process import link
+from proxy.process.link import FrameError, Frames, frame_of
 from proxy.process.messages import Answer, Beat, Drain, QuotaBatch, Start
 from proxy.process.shares import terms_of
 
@@ -50,7 +50,7 @@ def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
 
 
 def test_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "FRAME_BYTES_MAX", 1000)
+    monkeypatch.setattr(link, "FRAME_BYTES_MAX", 1000)
     with pytest.raises(FrameError, match="a Answer of 10"):
         frame_of(Answer(1, bytes(1000)))
 

@@ -1,4 +1,4 @@
-"""proxy.process.own: how much of a hostile client's requests is logged."""
+"""proxy.process.relay: how much of a hostile client's requests is logged."""
 
 import logging
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Address, Config, FleetOptions, QuotaSettings
-from proxy.config.reassignment_options import ReassignmentSettings
-from proxy.process.own import AGAIN_MS, KNOWN_MAX, Refusals, configured_names
-from proxy.process.part import part_of
+from proxy.config.options import ReassignmentSettings
+from proxy.process.relay import AGAIN_MS, KNOWN_MAX, Refusals, configured_names
+from proxy.process.workers import part_of
 
 
 class Clock:

@@ -6,8 +6,7 @@ from typing import cast
 
 import pytest
 
-from proxy.process.pace import IDLE_STEP_SECONDS, Pace
-from proxy.process.shares import STEP_SECONDS, terms_of
+from proxy.process.shares import IDLE_STEP_SECONDS, STEP_SECONDS, Pace, terms_of
 
 
 class Timers:
@@ -30,7 +29,7 @@ class Timers:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it be when a step of each length is due."""
-    monkeypatch.setattr("proxy.process.pace.monotonic", lambda: 3.0)
+    monkeypatch.setattr("proxy.process.shares.monotonic", lambda: 3.0)
 
 
 async def begun(timers: Timers, *, busy: bool) -> tuple[Pace, "asyncio.Task[None]"]:
@@ -62,7 +61,7 @@ def test_steps_are_due_at_the_same_times_everywhere(
 ) -> None:
     async def run() -> float:
         timers = Timers()
-        monkeypatch.setattr("proxy.process.pace.monotonic", lambda: now)
+        monkeypatch.setattr("proxy.process.shares.monotonic", lambda: now)
         _, task = await begun(timers, busy=False)
         task.cancel()
         return timers.seconds[0]

@@ -1,6 +1,6 @@
 """When a worker is started again."""
 
-from proxy.process.restarts import PAUSE_MS_MAX, PAUSE_MS_MIN, SILENT_TICKS_MAX, STEADY_MS, Restarts
+from proxy.process.workers import PAUSE_MS_MAX, PAUSE_MS_MIN, SILENT_TICKS_MAX, STEADY_MS, Restarts
 
 
 def test_worker_that_was_steady_is_replaced_at_once() -> None:

@@ -1,7 +1,7 @@
 """Large responses are in memory once."""
 
 from proxy.channel import SharedResponse
-from proxy.process.shared_responses import SharedResponses
+from proxy.process.worker import SharedResponses
 
 LARGE = bytes(100_000)
 

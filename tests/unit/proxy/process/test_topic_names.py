@@ -1,6 +1,6 @@
 """Names of topics for several processes."""
 
-from proxy.process.topic_names import SharedTopicNames
+from proxy.process.workers import SharedTopicNames
 
 ID = b"i" * 16
 

@@ -7,7 +7,7 @@ import pytest
 from proxy.events import Event
 from proxy.explain.rules import Rule
 from proxy.explain.waiting import Judgement, Waiter
-from proxy.process.waits import Waits
+from proxy.process.messages import Waits
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.app import workers_of
 from proxy.config import AUTO, Address, Config, ListenerOptions, ProcessOptions
-from proxy.config.cluster_options import ClusterOptions
-from proxy.config.limit_options import LimitOptions
-from proxy.process.cores import workers_of
-from proxy.process.part import part_of
+from proxy.config.options import ClusterOptions, LimitOptions
+from proxy.process.workers import part_of
 
 CLIENTS = ListenerOptions()
 BROKERS = ListenerOptions(name="brokers", kind="replication", upstreams={1: Address("127.0.0.1", 1)})

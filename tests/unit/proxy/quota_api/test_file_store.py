@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from proxy.config import QuotaSettings
-from proxy.errors import ConfigError
 from proxy.events import Event
-from proxy.files import signature
 from proxy.quota_api import FileStore, StoreError
 from proxy.quota_api import file_store as module
 from proxy.quota_api.store import Client
+from proxy.system.errors import ConfigError
+from proxy.system.files import signature
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author

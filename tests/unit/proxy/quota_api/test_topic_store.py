@@ -11,7 +11,7 @@ from proxy.events import Event
 from proxy.quota_api.snapshot import Snapshot
 from proxy.quota_api.store import Client, StoreError
 from proxy.quota_api.topic_store import TopicStore
-from proxy.topic_log.records import AppendError, Portion, Problem, Record
+from proxy.topics.records import AppendError, Portion, Problem, Record
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of

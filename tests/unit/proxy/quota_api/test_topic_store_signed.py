@@ -10,8 +10,7 @@ from proxy.config import QuotaSettings
 from proxy.quota_api.snapshot import Snapshot
 from proxy.quota_api.store import Client, Noted
 from proxy.quota_api.topic_store import LAST, SINCE, TopicStore
-from proxy.topic_log.records import Portion, Record
-from proxy.topic_log.signed import LATE_US, Seal, Stamps
+from proxy.topics.records import LATE_US, Portion, Record, Seal, Stamps
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of

@@ -8,7 +8,7 @@ from proxy.reassign import status
 from proxy.reassign.entries import EndedTotals, Entry, PendingRequest
 from proxy.reassign.reconcile import Decision
 from proxy.reassign.sizes import Sizes
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState, Step, Waiting
 
 KEY = ("t", 0)

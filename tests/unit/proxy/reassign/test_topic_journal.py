@@ -7,7 +7,7 @@ import pytest
 from proxy.reassign.entries import Ended, EndedTotals, Entry, Term
 from proxy.reassign.journal import ConflictError, DamagedError, FencedError, JournalError
 from proxy.reassign.topic_journal import TopicJournal
-from proxy.topic_log.records import Problem, Record
+from proxy.topics.records import Problem, Record
 from tests.support.journal_topics import SimulatedLog, SimulatedTopic, SimulatedWriter
 
 ONE = Entry("t", 0, "id", (1, 2), (3, 4))

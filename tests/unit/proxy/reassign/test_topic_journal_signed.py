@@ -7,8 +7,7 @@ import pytest
 from proxy.reassign.entries import Ended, EndedTotals, Entry, Term
 from proxy.reassign.journal import JournalError
 from proxy.reassign.topic_records import FENCE, write_fence, write_records
-from proxy.topic_log.records import Record
-from proxy.topic_log.signed import Seal
+from proxy.topics.records import Record, Seal
 from tests.support.journal_topics import SimulatedTopic
 
 SEAL = Seal(b"s" * 32, "journal", "__journal")

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Term
 from proxy.reassign.topic_records import FENCE, read_key, read_value, write_fence, write_records
-from proxy.topic_log.records import Record
+from proxy.topics.records import Record
 
 ENTRY = Entry("t.x", 12, "ab" * 16, (1, 2), (3, 4))
 TERM = Term(3, "me")

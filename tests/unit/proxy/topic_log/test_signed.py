@@ -1,9 +1,8 @@
-"""proxy.topic_log.signed: what a mark covers, and which genuine records are repeated."""
+"""proxy.topics.records: what a mark covers, and which genuine records are repeated."""
 
 import pytest
 
-from proxy.topic_log.records import Record
-from proxy.topic_log.signed import LATE_US, MARK_BYTES, Seal, Stamps
+from proxy.topics.records import LATE_US, MARK_BYTES, Record, Seal, Stamps
 
 SECRET = b"s" * 32
 SEAL = Seal(SECRET, "quota", "quotas")

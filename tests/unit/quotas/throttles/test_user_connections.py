@@ -4,7 +4,7 @@ once.
 
 from typing import Any
 
-from proxy.stats import Stats
+from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.engine import Engine

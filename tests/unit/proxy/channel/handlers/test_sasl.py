@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
-from proxy.channel.intake import BARE_TOKENS_MAX
+from proxy.channel.verdict import BARE_TOKENS_MAX
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions, UnknownUsers
 from tests.support.engines import engine_with

@@ -1,0 +1,492 @@
+"""The choice of a fleet's holder by a Kafka group: the claims of members, the choice, the tenure; pure.
+
+Each member joins with a *claim*: its name, its address, the term in which it is the holder, if it is, and the last term
+that it knows of. The group's leader chooses the holder (`choose`) and tells each member by a *ruling*. The holder of
+the latest term stays the holder as long as it is a member. `proxy.fleet.election` signs what they say, and has the
+argument of what a client can do that may join the group too.
+
+A chosen member is the holder for a *tenure* after its last confirmation by Kafka, and not longer (`Standing`), since a
+group does not notify a member that it has expelled. Two holders at once are safe if each ends its tenure in time
+(`quotas.sharing.lessor`).
+
+A holder's commit states how long leases may last after it (`Lasting`); the group stores only the latest commit. A
+holder grants no lease before its first commit, and Kafka refuses commits of earlier generations. So a new holder that
+reads the latest commit after it was chosen knows how long it has to learn: not at all if there is no commit, or if the
+last holder has ended after all its members. The commit also states to whom leases were granted (`roster`): the
+successor has learned as soon as all of them have reported to it. A commit is believed if it is signed, and of the term
+that came before, or its own; all else, and a commit that is missing though members know of a holder, means the longest
+time that leases may last, and unknown lessees.
+"""
+
+import re
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from proxy.config import Address
+from proxy.fleet.messages import NAME_BYTES_MAX, Content, MessageError, text
+from proxy.system.signatures import SIGNATURE_BYTES, Signer
+
+TERM_MAX: Final = 2**32 - 1
+
+
+class Term(NamedTuple):
+    """The time during which one process is the holder.
+
+    Args:
+        number: counts changes of the holder, 1 to TERM_MAX; 0 for no term.
+        run: identifies the life of the holder's process, since numbers begin anew with a new fleet.
+    """
+
+    number: int
+    run: int
+
+
+NO_TERM: Final = Term(0, 0)
+
+
+class Claim(NamedTuple):
+    """The message of a member that joins.
+
+    Args:
+        address: where other members reach it; None if it cannot be the holder.
+        run: identifies the life of its process.
+        number: of the term in which it is the holder; 0 if it is not.
+        known: the last term that it knows of; NO_TERM for none.
+        nonce: identifies this joining: the ruling is for it alone.
+        bound: whether the claim is signed for the member id with which Kafka knows its sender. Only then can the
+            sender be chosen; true of all claims without a secret.
+    """
+
+    name: str
+    address: Address | None
+    run: int
+    number: int
+    known: Term
+    nonce: bytes
+    bound: bool = True
+
+    @property
+    def latest(self) -> Term:
+        """The latest term that the member knows of, its own included."""
+        return max(self.known, Term(self.number, self.run) if self.number else NO_TERM)
+
+
+class Ruling(NamedTuple):
+    """The choice, as a member receives it.
+
+    Args:
+        name: the holder's; "" if no member can be the holder.
+        address: the holder's address; None if no member can be the holder.
+        term: the holder's.
+        before: the latest term that any member has known of; NO_TERM for none.
+    """
+
+    name: str
+    address: Address | None
+    term: Term
+    before: Term = NO_TERM
+
+
+class Lasting(NamedTuple):
+    """What a holder commits: the leases of this term last at most `ms` after the commit."""
+
+    ms: int
+    term: Term
+
+
+def choose(claims: Mapping[str, Claim]) -> tuple[str | None, Ruling]:
+    """Choose the holder: the one of the latest term, or the first by name.
+
+    Args:
+        claims: by member id.
+
+    Returns: its member id, None if no member can be the holder; and the ruling for all members.
+
+    >>> b, c = Claim("b", Address("b", 1), 2, 0, NO_TERM, b""), Claim("c", Address("c", 1), 3, 4, NO_TERM, b"")
+    >>> chosen, ruling = choose({"id-b": b, "id-c": c})
+    >>> chosen, ruling.name, ruling.term
+    ('id-c', 'c', Term(number=4, run=3))
+    >>> choose({"id-b": b, "id-a": Claim("a", None, 1, 0, Term(7, 9), b"")})[1].term
+    Term(number=8, run=2)
+    """
+    latest = max((claim.latest for claim in claims.values()), default=NO_TERM)
+    able = {member: claim for member, claim in claims.items() if claim.bound and claim.address is not None}
+    if not able:
+        return None, Ruling("", None, NO_TERM, latest)
+    member = min(able, key=lambda member: (-able[member].number, able[member].name, member))
+    claim = able[member]
+    term = Term(claim.number, claim.run)
+    if not claim.number or term != latest:
+        # Another holder than that of the latest term begins a new one. Numbers that are used up begin again at 1: no
+        # fleet gets there by itself, but without a secret any process can claim the last one.
+        term = Term(latest.number % TERM_MAX + 1, claim.run)
+    return member, Ruling(claim.name, claim.address, term, latest)
+
+
+class Standing:
+    """One member's knowledge of the holder.
+
+    Args:
+        tenure_ms: how long this member is the holder without a further confirmation.
+        lasting_ms: how long leases may last after a confirmation.
+
+    Attributes:
+        ruling: the last one; None before the first.
+        known: the last term that this member knows of; NO_TERM for none.
+        mine: whether the last ruling has chosen this member.
+    """
+
+    def __init__(self, tenure_ms: int, lasting_ms: int) -> None:
+        self._tenure_ms = tenure_ms
+        self._lasting_ms = lasting_ms
+        self._learning_ms: int | None = None
+        self._confirmed_ms: int | None = None
+        self._first = True  # no ruling has named another holder, and this member never was one
+        self._before = NO_TERM  # of the first ruling of this term: later ones name the term itself
+        self.ruling: Ruling | None = None
+        self.known = NO_TERM
+        self.mine = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether this member was chosen, and has to read what its predecessor has committed."""
+        return self.mine and self._learning_ms is None
+
+    @property
+    def holder(self) -> Address | None:
+        """The address of the holder, as far as this member knows."""
+        return None if self.ruling is None else self.ruling.address
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether this member is the holder now."""
+        if self._confirmed_ms is not None and now_ms >= self._confirmed_ms + self._tenure_ms:
+            self._confirmed_ms = None
+        return self._confirmed_ms is not None
+
+    def number(self, now_ms: int) -> int:
+        """The number of the term in which this member is the holder; 0 if it is not."""
+        return self.ruling.term.number if self.ruling is not None and self.holds(now_ms) else 0
+
+    def rule(self, ruling: Ruling, now_ms: int, *, mine: bool) -> None:
+        """Take a ruling.
+
+        Args:
+            mine: whether it makes this member the holder.
+        """
+        held = self.holds(now_ms) and self.ruling is not None and self.ruling.term == ruling.term
+        if not mine or self.ruling is None or self.ruling.term != ruling.term:
+            self._before = ruling.before
+        self._first = self._first and (mine or not ruling.name)
+        self.ruling, self.mine, self._learning_ms = ruling, mine, None
+        if ruling.name:
+            self.known = ruling.term
+        if not mine:
+            self._confirmed_ms = None
+        elif not held:
+            self._confirmed_ms = now_ms
+
+    def succeed(self, lasting: Lasting | None, *, committed: bool) -> bool:
+        """Take the predecessor's commit; returns whether it is one, and to be believed.
+
+        If there is none although a member has known a holder, the commit was deleted together with its topic.
+
+        Args:
+            lasting: what it states; None if it is not to be believed.
+            committed: whether the group has a commit.
+        """
+        unknown = self._first and self._before == NO_TERM
+        own = None if self.ruling is None else self.ruling.term
+        if lasting is not None and (unknown or lasting.term in (self._before, own)):
+            self._learning_ms = lasting.ms
+            return True
+        self._learning_ms = 0 if unknown and not committed else self._lasting_ms
+        return False
+
+    def confirm(self, sent_ms: int) -> int:
+        """Register that Kafka has confirmed this holder, in response to a request that was sent at `sent_ms`.
+
+        Returns: how long a holder that begins with this confirmation has to learn, in ms.
+        """
+        if self.mine:
+            self._confirmed_ms = max(self._confirmed_ms or sent_ms, sent_ms)
+            self._first = False
+        learning_ms = self._lasting_ms if self._learning_ms is None else self._learning_ms
+        self._learning_ms = self._lasting_ms  # if it ends and begins again, it learns of its own leases
+        return learning_ms
+
+
+# ----------------------------------------------------------------------------------------------------
+# What members of the group that chooses a fleet's holder say, as bytes: claims, rulings, commits; signed;
+# pure.
+#
+#     claim    version u8 = 2, name text u8, host text u8, port u16, run u64, number u32,
+#              known: number u32, run u64; nonce 16 bytes, signature 32 bytes
+#     ruling   version u8 = 2, name text u8, host text u8, port u16, term: number u32, run u64,
+#              before: number u32, run u64; mine u8, signature 32 bytes
+#     commit   leases_ms=20310 term=4 run=00000000000000ff holder=gw-1 signed=<64 hexadecimal digits>
+#
+# Where brokers have no authorizer every client may join the group, and read what members have said
+# (DescribeGroups,
+# OffsetFetch), act under another's member id (Kafka binds it to no connection), be the group's leader, and
+# commit. So it
+# counts who has made a statement, and for what: each is signed with the fleet's secret, with a key for its
+# kind, over the
+# group's name and all that it says.
+#
+# - A claim is signed for the member id of its sender. Kafka gives it out at the first joining, after the
+#   claim was made;
+#   a first claim is signed for no member id, and cannot be chosen (`Claim.bound`). It is bound from the next
+#   rebalance
+#   on, which a member asks for itself where no other can be chosen. A claim that is sent again by another
+#   client is
+#   for another member id, and is ignored. Sent again under its own member id it says what that member has
+#   said before:
+#   an older term loses against the present one.
+# - A ruling is signed for the member id and the nonce of the claim that it responds to, and says whether that
+#   member was
+#   chosen. So it is valid once, for one member, and Kafka's assignment of the partition decides nothing.
+# - A commit has its term. The next holder believes it if it is of the last term that any member knows of
+#   (`Standing`);
+#   an older commit that is sent again is of another term, and an earlier one of the same term states a longer
+#   time.
+#
+# Statements that are not signed so are ignored and counted; while the holder lives, an unsigned ruling
+# changes nothing
+# (`proxy.fleet.elected`). A client that may join can still disturb: make the group rebalance, expel members
+# under their
+# ids, be its leader and choose no one, or overwrite the commit. Then there is no new holder, or it learns for
+# as long as
+# leases may last; members go on with their leases, and are cut off after them. Against that brokers need an
+# authorizer.
+# After all members were restarted none knows of a term, and any signed commit is believed: an old one that is
+# sent again
+# then harms only if a process of the fleet still runs that is not in the group.
+#
+# Without a secret nothing is signed, any process that may join can be the holder, and commits are not
+# believed.
+
+
+NONCE_BYTES: Final = 16
+_VERSION: Final = 2
+_HOST_BYTES_MAX: Final = 255
+_PORT_BYTES: Final = 2
+_NUMBER_BYTES: Final = 4
+_RUN_BYTES: Final = 8
+_TERM: Final = struct.Struct(">IQ")
+_LASTING_MS_MAX: Final = 120_000  # longer than any version's leases last
+_LASTING: Final = re.compile(
+    r"(leases_ms=([0-9]{1,6}) (?:roster=[0-9a-f:,]* )?term=([0-9]{1,10}) run=([0-9a-f]{16}) holder=.*?)"
+    r"(?: signed=([0-9a-f]{64}))?",
+    re.DOTALL,
+)
+_UNBOUND: Final = b""
+
+
+class Statements:
+    """Writes and reads the statements of one group.
+
+    Args:
+        secret: of the fleet; empty without one.
+    """
+
+    def __init__(self, secret: bytes, group: str) -> None:
+        self._group = group.encode()
+        self._signers = (
+            {use: Signer(secret, f"fleet {use}") for use in ("claim", "ruling", "commit")} if secret else {}
+        )
+
+    @property
+    def signed(self) -> bool:
+        """Whether statements are signed."""
+        return bool(self._signers)
+
+    def write_claim(self, claim: Claim, member: str) -> bytes:
+        """Encode a claim.
+
+        Args:
+            member: the member id of its sender; "" before Kafka has given one.
+        """
+        data = (
+            bytes((_VERSION,))
+            + text(claim.name, NAME_BYTES_MAX, 1)
+            + _write_address(claim.address)
+            + claim.run.to_bytes(_RUN_BYTES)
+            + claim.number.to_bytes(_NUMBER_BYTES)
+            + _TERM.pack(*claim.known)
+            + claim.nonce
+        )
+        return data + self._sign("claim", member.encode(), data)
+
+    def read_claim(self, data: bytes, member: str) -> Claim | None:
+        """Decode the claim of a member; None if it is not one of this version, or not signed for this member."""
+        content = self._content(data)
+        if content is None:
+            return None
+        try:
+            name, address = content.text(1, NAME_BYTES_MAX), _read_address(content)
+            run, number = content.number(_RUN_BYTES), content.number(_NUMBER_BYTES)
+            known = Term(*content.unpack(_TERM))
+            nonce = content.bytes(NONCE_BYTES)
+            content.end()
+        except MessageError:
+            return None
+        bound = self._is_signed("claim", data, member.encode())
+        if not bound and not self._is_signed("claim", data, _UNBOUND):
+            return None
+        return Claim(name, address, run, number, known, nonce, bound)
+
+    def write_ruling(self, ruling: Ruling, member: str, nonce: bytes, *, mine: bool) -> bytes:
+        """Encode a ruling for one member.
+
+        Args:
+            nonce: of the member's claim.
+            mine: whether it makes this member the holder.
+        """
+        data = (
+            bytes((_VERSION,))
+            + text(ruling.name, NAME_BYTES_MAX, 1)
+            + _write_address(ruling.address)
+            + _TERM.pack(*ruling.term)
+            + _TERM.pack(*ruling.before)
+            + bytes((mine,))
+        )
+        return data + self._sign("ruling", member.encode(), nonce, data)
+
+    def read_ruling(self, data: bytes, member: str, nonce: bytes) -> tuple[Ruling, bool] | None:
+        """Decode the ruling for a member, and whether it makes this member the holder.
+
+        Returns: None if it is not one of this version, or not signed for this member and claim.
+        """
+        content = self._content(data)
+        if content is None:
+            return None
+        try:
+            name, address = content.text(1, NAME_BYTES_MAX), _read_address(content)
+            term, before = Term(*content.unpack(_TERM)), Term(*content.unpack(_TERM))
+            mine = bool(content.number(1))
+            content.end()
+        except MessageError:
+            return None
+        if not self._is_signed("ruling", data, member.encode(), nonce):
+            return None
+        if (address is None) != (not name) or (mine and not name):
+            return None
+        return Ruling(name, address, term, before), mine
+
+    def write_lasting(self, lasting: Lasting, name: str, roster: str = "") -> str:
+        """Encode the metadata of a holder's commit: how long leases may last after it, and whose (`roster`).
+
+        >>> Statements(b"", "g").write_lasting(Lasting(20_310, Term(4, 255)), "gw-1")
+        'leases_ms=20310 term=4 run=00000000000000ff holder=gw-1'
+        """
+        words = f"leases_ms={lasting.ms} {roster} " if roster else f"leases_ms={lasting.ms} "
+        said = f"{words}term={lasting.term.number} run={lasting.term.run:016x} holder={name}"
+        signature = self._sign("commit", said.encode())
+        return f"{said} signed={signature.hex()}" if signature else said
+
+    def read_lasting(self, committed: str) -> Lasting | None:
+        """Decode the metadata of a holder's commit; None if it is not signed, or has no such time."""
+        found = _LASTING.fullmatch(committed)
+        if found is None or found[5] is None or not self._signers:
+            return None
+        if not self._signers["commit"].verifies(bytes.fromhex(found[5]), self._group, found[1].encode()):
+            return None
+        lasting = Lasting(int(found[2]), Term(int(found[3]), int(found[4], 16)))
+        return lasting if lasting.ms <= _LASTING_MS_MAX and lasting.term.number <= TERM_MAX else None
+
+    def _sign(self, use: str, *parts: bytes) -> bytes:
+        return self._signers[use].sign(self._group, *parts) if self._signers else b""
+
+    def _is_signed(self, use: str, data: bytes, *parts: bytes) -> bool:
+        if not self._signers:
+            return True
+        signature = data[-SIGNATURE_BYTES:]
+        return self._signers[use].verifies(signature, self._group, *parts, data[:-SIGNATURE_BYTES])
+
+    def _content(self, data: bytes) -> Content | None:
+        """Return the content of a claim or a ruling without its signature; None if it is of another version."""
+        end = len(data) - SIGNATURE_BYTES if self._signers else len(data)
+        if end < 1 or data[0] != _VERSION:
+            return None
+        return Content(data[:end], 1)
+
+
+def _write_address(address: Address | None) -> bytes:
+    host, port = ("", 0) if address is None else address
+    return text(host, _HOST_BYTES_MAX, 1) + port.to_bytes(_PORT_BYTES)
+
+
+def _read_address(content: Content) -> Address | None:
+    host, port = content.text(1, _HOST_BYTES_MAX), content.number(_PORT_BYTES)
+    return Address(host, port) if host and port else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The roster in a holder's commit: to whom it leases, so that its successor knows for whom to wait; pure.
+#
+#     roster=OWN:RUN,RUN,…    OWN: the run of the process that has committed; RUN: of each lessee; hexadecimal
+#
+# A commit without a roster says that the holder does not know all lessees; then its successor learns for the
+# whole time
+# (`quotas.sharing.lessor`). So does one with more than LESSEES_MAX: brokers accept 4096 bytes of metadata by
+# default.
+
+
+LESSEES_MAX: Final = 200
+# After the first word, which is `standing.write_lasting`'s; what follows is free text.
+_RUN: Final = "[0-9a-f]{1,16}"
+_ROSTER: Final = re.compile(
+    rf"leases_ms=[0-9]+ roster=({_RUN}):((?:{_RUN}(?:,{_RUN}){{0,{LESSEES_MAX - 1}}})?) .*", re.DOTALL
+)
+
+
+class Past(NamedTuple):
+    """What the last holder has committed.
+
+    Args:
+        author: the run of its process; 0 if it is not known.
+        lessees: the runs of all lessees with leases that may last; None if they are not known.
+    """
+
+    author: int
+    lessees: frozenset[int] | None
+
+
+class Roster(NamedTuple):
+    """What a holder commits.
+
+    Args:
+        begun: what the holder began with. It identifies the lessor that has numbered the roster: compare by `is`.
+        number: counts the changes (`Lessor.roster`).
+        lessees: as in `Past`.
+    """
+
+    begun: Past
+    number: int
+    lessees: frozenset[int] | None
+
+
+def write_roster(author: int, lessees: frozenset[int] | None) -> str:
+    """Encode a roster; "" if the lessees are not known, or too many.
+
+    >>> write_roster(26, frozenset((26, 7))), write_roster(26, frozenset()), write_roster(26, None)
+    ('roster=1a:7,1a', 'roster=1a:', '')
+    """
+    if lessees is None or len(lessees) > LESSEES_MAX:
+        return ""
+    return f"roster={author:x}:{','.join(f'{run:x}' for run in sorted(lessees))}"
+
+
+def read_roster(committed: str | None) -> Past:
+    """Decode the roster of a commit.
+
+    >>> read_roster("leases_ms=20310 roster=1a:7,1a holder=gw-1") == Past(26, frozenset((7, 26)))
+    True
+    >>> read_roster("leases_ms=20310 holder=gw-1 roster=1a: ")
+    Past(author=0, lessees=None)
+    """
+    found = None if committed is None else _ROSTER.fullmatch(committed)
+    if found is None:
+        return Past(0, None)
+    return Past(int(found[1], 16), frozenset(int(run, 16) for run in found[2].split(",") if run))

@@ -1,0 +1,433 @@
+"""A thread beside the event loop that parses peers' large frames, which would block the loop for too long.
+
+Python's threads take turns. While a job runs, they are shorter (`sys.setswitchinterval`), so that the loop, which gives
+the interpreter away at every system call, has it back within TURN_SECONDS; and after each job the thread rests for as
+long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause by
+themselves, as loops of ours do (`proxy.quota_api.cooperative`): they are functions of packages that know no clock.
+
+The garbage collector is off meanwhile: a job makes up to a million objects, and each full collection visits all of
+them without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).
+
+Jobs wait in an `AddressQueue`: a large one of one address waits for the small ones of others, and above the maximum the
+last one of the address with the most is dropped. A job that has begun is not interrupted: so another address's job
+waits for at most one job and the rest after it.
+
+Non-obvious:
+
+- The switch interval is short only while a frame is read in the thread. A function of `protocol` cannot pause,
+  since it knows no clock; so the loop gets the interpreter back after 0.2 ms, and after each job the thread rests
+  for as long as it has worked. The garbage collector is off meanwhile: a full collection frees nothing before it
+  has visited every object that the job has made.
+"""
+
+import asyncio
+import gc
+import logging
+import sys
+from asyncio import AbstractEventLoop, Future, to_thread
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import Condition, Lock, Thread
+from time import monotonic_ns, sleep, thread_time
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+# ----------------------------------------------------------------------------------------------------
+# A queue of work for one thread, by client address: bounded, and fair between addresses.
+#
+# Every item has a weight: its bytes, but at least a minimum, so that small items count too. All rules use the
+# weight:
+#
+#     bound      of all items, and of one address's where that is asked for
+#     overload   the newest item of the address with most weight is dropped; of equal ones that of the
+#     newcomer
+#     order      self-clocked fair queueing: an item's tag is the tag of the item served last, or of the
+#     address's own
+#                item before it, whichever is higher, and its weight; the lowest tag is next
+#
+# So addresses with a permanent backlog are served equal weights: a small item precedes the large ones of
+# other addresses,
+# and a large one waits for at most its own weight of each of them. An address without items needs no memory.
+# The queue is
+# pure; threads are the caller's.
+
+
+class AddressQueue(Generic[T]):
+    """Items by address. They are distinguished by hash and equality, and each is in the queue once.
+
+    Args:
+        bytes_max: the bound of the weight of all items.
+        count_max: the number of items of the lowest weight within that bound.
+        address_bytes_max: the bound of one address's weight; 0 for none.
+
+    >>> queue = AddressQueue[str](bytes_max=1000, count_max=10)
+    >>> queue.add("192.0.2.1", 600, "large"), queue.add("192.0.2.1", 1, "small")
+    ([], [])
+    >>> queue.add("192.0.2.2", 350, "other")  # 600 + 100 + 350
+    ['small']
+    >>> queue.next(), queue.next(), queue.next()
+    ('other', 'large', None)
+    """
+
+    __slots__ = (
+        "_address_bytes_max",
+        "_address_of",
+        "_by_address",
+        "_bytes_max",
+        "_item_bytes_min",
+        "_virtual",
+        "bytes",
+    )
+
+    def __init__(self, bytes_max: int, count_max: int, address_bytes_max: int = 0) -> None:
+        self._bytes_max = bytes_max
+        self._item_bytes_min = bytes_max // count_max
+        self._address_bytes_max = address_bytes_max
+        self._by_address: dict[str, _AddressItems[T]] = {}  # addresses that have items
+        self._address_of: dict[T, str] = {}
+        self._virtual = 0  # the tag of the item that was served last
+        self.bytes = 0  # the weight of all items
+
+    def __len__(self) -> int:
+        """The number of items."""
+        return len(self._address_of)
+
+    @property
+    def addresses(self) -> int:
+        """The number of addresses with items."""
+        return len(self._by_address)
+
+    def add(self, address: str, size: int, item: T) -> list[T]:
+        """Add an item; returns the items that are dropped for it, which may be the item itself."""
+        assert item not in self._address_of, "an item is taken once"
+        items_of_address = self._by_address.get(address)
+        if items_of_address is None:
+            items_of_address = self._by_address[address] = _AddressItems()
+        weight = max(size, self._item_bytes_min)
+        items_of_address.add(item, weight, self._virtual)
+        self._address_of[item] = address
+        self.bytes += weight
+        dropped = []
+        if self._address_bytes_max and items_of_address.bytes > self._address_bytes_max:
+            dropped.append(self._drop(items_of_address))
+        while self.bytes > self._bytes_max:
+            dropped.append(self._drop(self._heaviest(items_of_address)))
+        return dropped
+
+    def next(self) -> T | None:
+        """Remove and return the next item; None if the queue is empty."""
+        if not self._by_address:
+            return None
+        item, tag = min(
+            (items_of_address.first() for items_of_address in self._by_address.values()), key=_tag_of
+        )
+        self._virtual = tag
+        self.discard(item)
+        return item
+
+    def discard(self, item: T) -> None:
+        """Remove an item; harmless if it is not in the queue."""
+        address = self._address_of.pop(item, None)
+        if address is None:
+            return
+        items_of_address = self._by_address[address]
+        self.bytes -= items_of_address.remove(item)
+        if not items_of_address.items:
+            del self._by_address[address]
+
+    def clear(self) -> None:
+        """Remove all items."""
+        self._by_address.clear()
+        self._address_of.clear()
+        self.bytes = 0
+
+    def _drop(self, items_of_address: "_AddressItems[T]") -> T:
+        item = items_of_address.last()
+        self.discard(item)
+        return item
+
+    def _heaviest(self, newcomer: "_AddressItems[T]") -> "_AddressItems[T]":
+        """Return the address with the most weight; of equal ones the newcomer's."""
+        found = newcomer
+        for items_of_address in self._by_address.values():
+            if items_of_address.bytes > found.bytes:
+                found = items_of_address
+        return found
+
+
+class _AddressItems(Generic[T]):
+    """The items of one address, in the order in which they came, each with its weight and its tag."""
+
+    __slots__ = ("bytes", "items")
+
+    def __init__(self) -> None:
+        self.items: dict[T, tuple[int, int]] = {}
+        self.bytes = 0
+
+    def add(self, item: T, weight: int, virtual: int) -> None:
+        """Append an item."""
+        start = self.items[self.last()][1] if self.items else virtual
+        self.items[item] = weight, start + weight
+        self.bytes += weight
+
+    def remove(self, item: T) -> int:
+        """Remove an item; returns its weight."""
+        weight, _ = self.items.pop(item)
+        self.bytes -= weight
+        return weight
+
+    def first(self) -> tuple[T, int]:
+        """Return the oldest item and its tag."""
+        item, (_, tag) = next(iter(self.items.items()))
+        return item, tag
+
+    def last(self) -> T:
+        """Return the newest item."""
+        return next(reversed(self.items))
+
+
+def _tag_of(found: tuple[object, int]) -> int:
+    return found[1]
+
+
+logger = logging.getLogger(__name__)
+
+TURN_SECONDS: Final = 0.0002
+JOBS_MAX: Final = 256
+# Of the frames that wait, each of which counts as 256 KiB at least, and is kept by its connection as well.
+BYTES_MAX: Final = 64 * 1024 * 1024
+# A larger response to a request of Sluice's own is not parsed on the loop.
+AT_ONCE_BYTES_MAX: Final = 16 * 1024
+
+
+class OverloadError(Exception):
+    """Too many jobs wait, and this one was dropped."""
+
+
+class _SwitchInterval:
+    """Shortens Python's switch interval and stops the garbage collector while a job runs in a thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running = 0
+        self._before = 0.0
+        self._collects = False
+
+    @contextmanager
+    def shortened(self) -> Iterator[None]:
+        """Shorten the interval during the block; blocks may overlap."""
+        with self._lock:
+            now = sys.getswitchinterval()
+            if not self._running:
+                self._before = now
+                self._collects = gc.isenabled()
+                gc.disable()
+            sys.setswitchinterval(min(now, TURN_SECONDS))
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    sys.setswitchinterval(self._before)
+                    if self._collects:
+                        gc.enable()
+
+
+_SWITCH_INTERVAL: Final = _SwitchInterval()
+
+
+class _Task:
+    """A job; jobs are compared by identity."""
+
+    __slots__ = ("done", "run")
+
+    def __init__(self, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+        self.run = run
+        self.done = done
+
+
+class Worker:
+    """Runs jobs one after the other; the thread starts with the first one.
+
+    Args:
+        loop: the event loop, on which `done` is called.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._changed = Condition()
+        self._waiting = AddressQueue[_Task](BYTES_MAX, JOBS_MAX)
+        self._closed = False
+        self._thread: Thread | None = None
+
+    def submit(
+        self, address: str, size: int, run: Callable[[], None], done: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        """Call `run` in the thread, then `done` on the loop: with True, or with False if the job was dropped.
+
+        Returns a function that cancels the job if it has not begun; `done` is not called then.
+
+        Args:
+            run: must not raise.
+            address: the client's address.
+            size: the bytes that the job keeps in memory.
+        """
+        task = _Task(run, done)
+        with self._changed:
+            dropped = self._waiting.add(address, size, task)
+            self._changed.notify()
+        for other in dropped:
+            self._loop.call_soon(other.done, False)
+        if self._thread is None:
+            thread = Thread(target=self._work, name="worker", daemon=True)
+            thread.start()  # or there is none, and the next job tries again
+            self._thread = thread
+        return partial(self._cancel, task)
+
+    async def call(self, address: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function in the thread and return its result; other arguments as in `submit`.
+
+        Raises:
+            OverloadError: the job was dropped.
+            Exception: the function's own exception.
+        """
+        done: Future[bool] = self._loop.create_future()
+        found: list[T | Exception] = []
+
+        def run() -> None:
+            try:
+                found.append(function(*arguments))
+            except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+                found.append(error)
+
+        def tell(ran: bool) -> None:
+            if not done.done():
+                done.set_result(ran)
+
+        cancel = self.submit(address, size, run, tell)
+        try:
+            if not await done:
+                raise OverloadError("too many large frames are waiting to be parsed")
+        finally:
+            cancel()
+        result = found.pop()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def close(self) -> None:
+        """Start no further job; no more callbacks are called."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify()
+
+    def _cancel(self, task: _Task) -> None:
+        with self._changed:
+            self._waiting.discard(task)
+
+    def _next(self) -> _Task | None:
+        """Wait for the next job and remove it from the queue; None after `close`."""
+        with self._changed:
+            while not self._closed:
+                task = self._waiting.next()
+                if task is not None:
+                    return task
+                self._changed.wait()
+            return None
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            began = thread_time()
+            ran = True
+            try:
+                with _SWITCH_INTERVAL.shortened():
+                    task.run()
+            except Exception:  # the edge of the thread: the next jobs are done all the same
+                logger.exception("internal error: a job failed")
+                ran = False
+            spent = thread_time() - began
+            try:
+                self._loop.call_soon_threadsafe(task.done, ran)
+            except RuntimeError:  # the loop has ended
+                return
+            del task
+            sleep(spent)
+
+
+async def parse_response(function: Callable[..., T], frame: bytes, *arguments: Any) -> T:
+    """Parse a response to one of Sluice's own requests: on the loop if it is small, else in a thread.
+
+    Raises:
+        WireError: the function raised it.
+    """
+    if len(frame) <= AT_ONCE_BYTES_MAX:
+        return function(frame, *arguments)
+    return await run_in_thread(function, frame, *arguments)
+
+
+async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a thread while the switch interval is short: for Sluice's own work, of any size."""
+    return await to_thread(_with_short_interval, function, *arguments)
+
+
+def _with_short_interval(function: Callable[..., T], *arguments: Any) -> T:
+    with _SWITCH_INTERVAL.shortened():
+        return function(*arguments)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Long work on the event loop, in turns: traffic goes first.
+#
+# A thread would not do: it keeps the interpreter for 5 ms at a time (`sys.getswitchinterval`), and for the
+# whole of one
+# call into C, such as that of `json.dumps` for 10,000 clients.
+
+
+TURN_NS: Final = 1_000_000
+_LONG_TURN_NS: Final = 3_000_000
+_PART: Final = 8  # of the time that everything else has just taken
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the items; after each turn the loop does everything else that is due.
+
+    A turn is TURN_NS. Where traffic occupies the loop, everything else takes tens of milliseconds, and work of 100 ms
+    would take seconds: there a turn is an eighth of what the rest has just taken, and _LONG_TURN_NS at most.
+
+    Args:
+        items: making and handling one of them takes much less than a turn.
+    """
+    until_ns = monotonic_ns() + TURN_NS
+    for item in items:
+        yield item
+        ended_ns = monotonic_ns()
+        if ended_ns > until_ns:
+            await asyncio.sleep(0)
+            now_ns = monotonic_ns()
+            until_ns = now_ns + min(max(TURN_NS, (now_ns - ended_ns) // _PART), _LONG_TURN_NS)
+
+
+_pauses = 0
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Pause Python's collection of cycles: one that looks at a list of 10,000 clients holds the loop for 15 ms.
+
+    Such a list has no cycles, and is freed without it. Pauses may overlap.
+    """
+    global _pauses  # noqa: PLW0603 - the collector is one for the process, and so is this count
+    _pauses += 1
+    gc.disable()
+    try:
+        yield
+    finally:
+        _pauses -= 1
+        if not _pauses:
+            gc.enable()

@@ -1,0 +1,234 @@
+"""The values that a log and its reader exchange. Pure: the reader imports no Kafka library."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
+
+from proxy.system.signatures import SIGNATURE_BYTES, Signer
+
+# Why a log cannot be used: each is a label of a metric.
+CAUSES: Final = (
+    "unreachable",  # no broker responds in time
+    "denied",  # an ACL forbids an operation
+    "missing",  # the topic was deleted while this process had read it
+    "recreated",  # another topic of the same name, which is another log
+    "cleanup_policy",
+    "partitions",
+    "failed",  # anything else; the text says what
+)
+
+
+class Record(NamedTuple):
+    """A record.
+
+    Attributes:
+        value: None for a tombstone.
+        mark: the value of its header `proxy.topics.records.HEADER`; empty without one.
+        offset: of a record that was read; -1 of one that is to be appended.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    mark: bytes = b""
+    offset: int = -1
+
+
+class Portion(NamedTuple):
+    """Consecutive records.
+
+    Attributes:
+        next_offset: the offset after these records.
+        begins: whether the log is read from its beginning, for the first time or again; records read before are void
+            as soon as a `complete` portion has arrived.
+        complete: whether the log has been read to its end as of the start of reading; also set for all later portions.
+        topic_id: the topic's id, 16 bytes.
+        dropped: the number of records between these that the log's `wanted` has left out.
+    """
+
+    records: Sequence[Record]
+    next_offset: int
+    begins: bool
+    complete: bool
+    topic_id: bytes
+    dropped: int = 0
+
+
+class Problem(NamedTuple):
+    """The reason why a log cannot be used; `cause` is one of CAUSES."""
+
+    cause: str
+    text: str
+
+
+class AppendError(Exception):
+    """Records were not appended; or, if `unknown`, it is not known whether they were.
+
+    Attributes:
+        fenced: a later writer of this transactional id was opened.
+    """
+
+    def __init__(self, text: str, *, unknown: bool = False, fenced: bool = False) -> None:
+        super().__init__(text)
+        self.unknown = unknown
+        self.fenced = fenced
+
+
+# ----------------------------------------------------------------------------------------------------
+# The interface of a log for its readers; `proxy.topics.log` implements it.
+
+
+class Inbox(Protocol):
+    """The portions that were read and not taken yet."""
+
+    def take(self, seconds: float = 0) -> Portion | None:
+        """Remove and return the oldest portion; None if none comes within `seconds`."""
+
+
+class ReadLog(Protocol):
+    """A log: its topic, its portions, and the reasons why it cannot be used."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+
+    @property
+    def inbox(self) -> Inbox:
+        """The portions that were read."""
+
+    @property
+    def problem(self) -> Problem | None:
+        """The reason why it cannot be read; None if it can."""
+
+    @property
+    def write_problem(self) -> Problem | None:
+        """The reason why it cannot be appended to; None if it can."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Signed records: which records of a topic are the fleet's own, and which of these are not repeated. Pure.
+#
+# A topic can be written by clients that reach the brokers directly, so with a secret each record has a header
+# `sluice-signature`, its mark: a stamp of 8 bytes, and the signature of the topic's name and id, the stamp,
+# the key, and
+# the value or its absence. Keys and values stay as they are, and compaction keeps headers. The topic's id
+# makes the
+# records of a topic that was deleted and created again invalid.
+#
+# A genuine record may be appended again by others: an earlier, higher quota, or a removal. Stamps prevent
+# that. They are
+# microseconds since the epoch, and greater than every stamp that the writer has seen, so they follow the
+# order of the
+# topic; a clock that is ahead costs nothing. Only a writer that has not read the last records yet writes a
+# lower stamp
+# than an earlier record has. So of the records of one key a stamp that is not greater is a replay, and in the
+# whole topic
+# one that is more than `late_us` below the greatest before it. Stamps of single keys are kept for no longer
+# than that,
+# which bounds their memory by what was signed in that time.
+
+
+HEADER: Final = "sluice-signature"
+LATE_US: Final = 300_000_000  # a writer may be so far behind the end of the topic: five minutes
+TAKEN_OVER_MAX: Final = 1_000_000_000  # stamps of records that were taken over unsigned are up to this
+_STAMP: Final = Struct(">Q")
+MARK_BYTES: Final = _STAMP.size + SIGNATURE_BYTES
+_STAMPS_MAX: Final = 2**63 - 1
+_PRUNED_AT: Final = 1024  # marks
+
+
+class Seal:
+    """Signs and verifies the records of one topic.
+
+    Args:
+        secret: the fleet's secret.
+        use: names the kind of records, so that those of one topic are not valid in another.
+        topic: its name.
+
+    >>> seal = Seal(b"x" * 32, "quota", "quotas")
+    >>> signed = seal.sign(Record(b"k", None), 7, b"id")
+    >>> seal.stamp_of(signed, b"id"), seal.stamp_of(signed, b"other id"), seal.stamp_of(Record(b"k", None), b"id")
+    (7, None, None)
+    """
+
+    def __init__(self, secret: bytes, use: str, topic: str) -> None:
+        self._signer = Signer(secret, f"{use} record")
+        self._topic = topic.encode()
+
+    def sign(self, record: Record, stamp: int, topic_id: bytes) -> Record:
+        """Return the record with its mark."""
+        packed = _STAMP.pack(stamp)
+        mark = packed + self._signer.sign(self._topic, topic_id, packed, record.key, record.value)
+        return record._replace(mark=mark)
+
+    def stamp_of(self, record: Record, topic_id: bytes) -> int | None:
+        """Return the stamp of a signed record; None if it is not signed, or not by this fleet for this topic."""
+        mark = record.mark
+        if len(mark) != MARK_BYTES:
+            return None
+        packed, signature = mark[: _STAMP.size], mark[_STAMP.size :]
+        if not self._signer.verifies(signature, self._topic, topic_id, packed, record.key, record.value):
+            return None
+        stamp: int = _STAMP.unpack(packed)[0]
+        return stamp
+
+
+class Stamps:
+    """The stamps of one topic, as one process reads and writes it.
+
+    Args:
+        late_us: how far below the greatest stamp a record may be. 0: stamps only grow, as those of a single writer do.
+
+    >>> stamps = Stamps(late_us=10)
+    >>> stamps.accepts(b"k", 100), stamps.accepts(b"k", 100), stamps.accepts(b"l", 90), stamps.accepts(b"m", 89)
+    (True, False, True, False)
+    >>> stamps.next(50)
+    101
+    """
+
+    def __init__(self, *, late_us: int = LATE_US) -> None:
+        self._late_us = late_us
+        self._newest = 0  # read or written
+        self._read = 0  # the greatest that was read
+        self._of_keys: dict[bytes | None, int] = {}
+        self._prune_at = _PRUNED_AT
+
+    @property
+    def keys(self) -> int:
+        """The number of keys whose stamps are kept."""
+        return len(self._of_keys)
+
+    def begin(self) -> None:
+        """The topic is read from its beginning."""
+        self._read = 0
+        self._of_keys.clear()
+        self._prune_at = _PRUNED_AT
+
+    def next(self, now_us: int) -> int:
+        """Return the stamp of the next record that is written."""
+        self._newest = min(_STAMPS_MAX, max(now_us, self._newest + 1))
+        return self._newest
+
+    def accepts(self, key: bytes | None, stamp: int) -> bool:
+        """Whether a signed record that is read next is not a repetition of an earlier one."""
+        if not self._late_us:
+            if stamp <= self._read:
+                return False
+        elif stamp < self._read - self._late_us or stamp <= self._of_keys.get(key, -1):
+            return False
+        self._read = max(self._read, stamp)
+        self._newest = max(self._newest, stamp)
+        if self._late_us:
+            self._of_keys[key] = stamp
+            if len(self._of_keys) >= self._prune_at:
+                self._prune()
+        return True
+
+    def sign(self, records: Sequence[Record], seal: Seal, topic_id: bytes, now_us: int) -> list[Record]:
+        """Return the records signed, each with the next stamp."""
+        return [seal.sign(record, self.next(now_us), topic_id) for record in records]
+
+    def _prune(self) -> None:
+        """Forget the stamps that are refused without their key."""
+        late = self._read - self._late_us
+        self._of_keys = {key: stamp for key, stamp in self._of_keys.items() if stamp >= late}
+        self._prune_at = max(_PRUNED_AT, 2 * len(self._of_keys))
