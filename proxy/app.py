@@ -26,9 +26,9 @@ import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Explanations, Facts, Figures, OwnFigures, Site, State
-from proxy.certificates import Certificates
 from proxy.channel import OngoingMoves, Question
-from proxy.cluster import (
+from proxy.config import AUTO, WORKERS_MAX, CaptureOptions, Config, ListenerOptions
+from proxy.control.cluster import (
     Advertised,
     BrokerClient,
     MapFile,
@@ -39,8 +39,11 @@ from proxy.cluster import (
     login_of,
     maps_of,
 )
-from proxy.config import AUTO, WORKERS_MAX, CaptureOptions, Config, ListenerOptions
-from proxy.enforcement import Enforcement, EnforcementFile
+from proxy.control.cluster.bypasses import Unguarded, own_things
+from proxy.control.enforcement import Enforcement, EnforcementFile
+from proxy.control.quotas import FileStore, Origins, QuotaService, QuotaStore, open_store
+from proxy.control.reassign import make_reassignments
+from proxy.control.reload import Certificates, Reloader
 from proxy.events import Events, Tell
 from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import started
@@ -49,21 +52,17 @@ from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process.messages import Dialled, Judged, ProcessEvents, Waits
 from proxy.process.relay import Relay
-from proxy.quota_api import FileStore, Origins, QuotaService, QuotaStore, open_store
-from proxy.reassign import make_reassignments
-from proxy.reload import Reloader
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError, sluice_version
 from proxy.system.logs import Field, event
 from proxy.system.stats import Stats
 from proxy.system.supervisor import Supervisor
-from proxy.unguarded import Unguarded, own_things
 from quotas.definitions.definitions import Definitions
 
 if TYPE_CHECKING:
+    from proxy.control.quotas.quota_topic import QuotaTopic
     from proxy.fleet.fleet import Fleet
     from proxy.process.workers import Workers
-    from proxy.quota_topic import QuotaTopic
     from proxy.topics.topic import Access
 
 
@@ -465,13 +464,13 @@ class App:
 
     def _open_topic(self) -> "QuotaTopic":
         """Create the quota topic's store, which is not read yet."""
-        from proxy.quota_topic import QuotaTopic
+        from proxy.control.quotas.quota_topic import QuotaTopic
 
         return QuotaTopic(self._config, self._access())
 
     def _access(self) -> "Access":
         """Return the way to the cluster of logs and groups."""
-        from proxy.quota_topic import access_of
+        from proxy.control.quotas.quota_topic import access_of
 
         return access_of(self._config.fleet_cluster, self._certificates.fleet_tls)
 

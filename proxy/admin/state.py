@@ -20,7 +20,7 @@ from proxy.admin.http import Page, RefusedError, Request, fields_of, number
 from proxy.admin.pages import missing_document
 from proxy.admin.server import Handler
 from proxy.config import Config, Network
-from proxy.enforcement import REASON_CHARACTERS_MAX, Switched
+from proxy.control.enforcement import REASON_CHARACTERS_MAX, Switched
 from proxy.events.kinds import By
 from proxy.events.ring import Portion, iso_ms
 from proxy.explain.report import Missing

@@ -43,8 +43,7 @@ from quotas.throttles.request import RequestThrottle
 #
 # `quotas.mute_seconds_max`      of every mute (`quotas.options.capped`); the rest of a throttle time stays as debt
 # group's session timeout       a fifth of it, if the connection had group requests: heartbeats wait too
-# end of the SASL session        a broker closes the connection for a later request, even if sent in time
-# (KIP-368)
+# end of the SASL session        a broker closes the connection for a later request, in time or not; KIP-368
 
 
 _SESSION_TIMEOUT_MS_MIN: Final = 6_000

@@ -20,7 +20,7 @@ from commandline.arguments import not_installed
 from commandline.program import FAILED, OK
 from protocol.api import API_NAMES
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
-from proxy.commands.arguments import listener
+from proxy.commands.serve import listener
 from proxy.config import load
 from proxy.system import logs
 from proxy.system.errors import SluiceError, UsageError

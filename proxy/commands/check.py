@@ -1,26 +1,285 @@
 """`sluice check`: validates a configuration and its quotas file, and shows what `serve` would do.
 
-It changes nothing; ports are bound for a moment only (`proxy.commands.check_machine`). With `--format json` it prints
-one document (`proxy.commands.check_json`), also after an error. `check_text` makes the lines for people;
+It changes nothing; ports are bound for a moment only (`proxy.commands.check`). With `--format json` it prints
+one document (`proxy.commands.check_text`), also after an error. `check_text` makes the lines for people;
 `check_cluster` sends requests to the cluster, and `check_fleet` to a member of the fleet.
 """
 
 import argparse
+import asyncio
+import errno
 import json
 import os
-from collections.abc import Sequence
-from typing import Final
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from commandline.amounts import count
 from commandline.program import NEGATIVE, OK
-from proxy.commands import check_fleet, check_json, check_text
-from proxy.commands.check_cluster import ask_advertised, ask_cluster, cluster, port_problem, tls
-from proxy.commands.check_machine import machine_warnings
-from proxy.commands.check_topic import check_topics, require_topic_library, unguarded_warnings
-from proxy.config import Config, load, read_definitions, unenforced, unwritable
+from proxy.commands import check_text
+from proxy.commands import check_text as check_fleet
+from proxy.commands import check_text as check_json
+from proxy.config import (
+    Address,
+    Config,
+    ListenerOptions,
+    load,
+    read_definitions,
+    unenforced,
+    unwritable,
+)
+from proxy.config.checks import PortRange, bound_ports
+from proxy.control.cluster.bypasses import is_unguarded, own_things, warning_of
+from proxy.control.quotas.quota_topic import (
+    access_of,
+    audit_spec,
+    journal_spec,
+    quota_spec,
+    require_aiokafka,
+)
 from proxy.system import logs
 from proxy.system.errors import SluiceError
+from proxy.system.hosts import is_ip
+from proxy.topics.topic import Access, ProblemError, TopicSpec, find
 from quotas.definitions.definitions import Definitions
+
+if TYPE_CHECKING:
+    from proxy.control.reload import Certificates
+
+
+# ----------------------------------------------------------------------------------------------------
+# The part of `sluice check` on the cluster: its requests to the brokers, and the lines about them.
+
+
+def tls(config: Config) -> "Certificates":
+    """Read all certificates.
+
+    Raises:
+        ConfigError: a certificate cannot be used.
+    """
+    # Imported late: most configurations have none.
+    from proxy.control.reload import Certificates
+    from proxy.system.stats import Stats
+
+    return Certificates(config, Stats())
+
+
+def context_of(config: Config) -> Callable[[], ssl.SSLContext] | None:
+    """Return the context of connections to brokers; None without TLS."""
+    side = tls(config).brokers
+    return None if side is None else lambda: side.context
+
+
+def ask_cluster(config: Config) -> tuple[Mapping[int, Address], str]:
+    """Ask the cluster once for its brokers; return them and "", or none and the reason why there is no response."""
+    # Imported late: judging a file needs no sockets.
+    from proxy.control.cluster import BrokerClient, BrokerMap, Poller, login_of
+    from proxy.system.stats import Stats
+
+    brokers = BrokerMap(config.cluster.bootstrap, Stats())
+    poller = Poller(BrokerClient(brokers, login_of(config.cluster), context_of(config)), None, follow=True)
+    asyncio.run(poller.poll())
+    return brokers.addresses(), poller.problem
+
+
+def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
+    """Ask the brokers behind sidecars for their advertised addresses.
+
+    Returns:
+        The brokers without a response, each with the reason; and the problem of an advertised address, or "".
+    """
+    # Imported late: as above.
+    from proxy.control.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
+    from proxy.system.stats import Stats
+
+    context = context_of(config)
+    login = login_of(config.cluster)
+    unknown: dict[int, str] = {}
+    problems: list[str] = []
+
+    async def ask_all() -> None:
+        for replicates in (False, True):
+            listeners = [listener for listener in config.listeners if listener.replicates is replicates]
+            brokers = BrokerMap((), Stats())
+            for listener in listeners:
+                for broker, address in listener.upstreams.items():
+                    brokers.learn(broker, *address)
+            client = BrokerClient(brokers, login, context)
+            await Poller(client, None, follow=False).resolve()
+            looked = Advertised(listeners, client)
+            await looked.ask()
+            unknown.update(looked.unknown)
+            problems.append(looked.problem)
+
+    asyncio.run(ask_all())
+    return unknown, "; ".join(filter(None, problems))
+
+
+def cluster(found: Mapping[int, Address]) -> Iterator[str]:
+    """Yield lines on the cluster's brokers."""
+    yield f"cluster: {count(len(found), 'broker')}"
+    for broker, address in sorted(found.items()):
+        yield f"  broker {broker} at {address}"
+
+
+def port_problem(listeners: Sequence[ListenerOptions], brokers: Iterable[int]) -> str:
+    """Return which listener has no port for which of the brokers, and what to write; "" if none."""
+    found = [(listener, listener.without_port(brokers)) for listener in listeners]
+    return "; ".join(listener.port_problem(missing) for listener, missing in found if missing)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The checks of `sluice check` on this machine: host names that do not resolve, and ports that cannot be
+# bound.
+#
+# Warnings, not errors: clients may resolve names that this machine does not, and while Sluice runs here its
+# own ports are
+# taken. Each port is bound for a moment and never listens.
+
+
+_PORTS_TRIED_MAX: Final = 5000  # of one key
+_PORTS_SHOWN_MAX: Final = 5
+
+
+def machine_warnings(config: Config) -> Iterator[str]:
+    """Yield warnings about host names that do not resolve here, and ports that `serve` cannot bind."""
+    yield from _unresolved(config)
+    reuse = any(listener.reuse_port for listener in config.listeners)
+    for ports in bound_ports(config):
+        yield from _unbindable(ports, reuse)
+
+
+def _unresolved(config: Config) -> Iterator[str]:
+    for index, listener in enumerate(config.listeners):
+        host = listener.advertised_host
+        if is_ip(host):
+            continue
+        try:
+            socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:  # a name that cannot even be asked for is a UnicodeError
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            yield (
+                f"listeners[{index}].advertised_host: {host!r} does not resolve on this machine ({why}): clients "
+                "are told this name, and have to resolve it"
+            )
+
+
+def _unbindable(ports: PortRange, reuse: bool) -> Iterator[str]:
+    refused: dict[int, list[int]] = {}
+    for port in islice(range(ports.first, ports.last + 1), _PORTS_TRIED_MAX):
+        number = _bind_error(ports.host, port, reuse)
+        if number:
+            refused.setdefault(number, []).append(port)
+    for number, found in refused.items():
+        shown = ", ".join(map(str, found[:_PORTS_SHOWN_MAX]))
+        more = f" and {len(found) - _PORTS_SHOWN_MAX} more" if len(found) > _PORTS_SHOWN_MAX else ""
+        expected = ", as it is while Sluice runs here" if number == errno.EADDRINUSE else ""
+        noun = "port" if len(found) == 1 else "ports"
+        yield (
+            f"{ports.path}: {noun} {shown}{more} of {ports.host} cannot be bound: {os.strerror(number)}{expected}"
+        )
+
+
+def _bind_error(host: str, port: int, reuse: bool) -> int:
+    """Bind the port as the listener does, and close it; return the error's number, 0 for none."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            sock.bind((host, port))
+        except socket.gaierror:
+            return errno.EADDRNOTAVAIL
+        except OSError as error:
+            return error.errno or errno.EIO
+    return 0
+
+
+# ----------------------------------------------------------------------------------------------------
+# The part of `sluice check` on Sluice's own topics: whether they can be used now. It creates nothing.
+
+
+def require_topic_library(config: Config) -> None:
+    """Refuse a configuration that needs aiokafka where it is not installed.
+
+    Raises:
+        StartError: aiokafka is missing.
+    """
+    if config.quotas.store == "topic":
+        require_aiokafka()
+    elif config.reassignment.in_topic:
+        require_aiokafka('[reassignment] journal = "topic"')
+    elif config.fleet.has_group:
+        require_aiokafka("[fleet] without holder")
+
+
+def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
+    """Yield a line for each topic.
+
+    Args:
+        tls: returns the TLS context towards the topics' brokers; None for plaintext.
+
+    Raises:
+        SluiceError: the quota topic, or the journal's, cannot be read.
+    """
+    access = access_of(config.fleet_cluster, tls)
+    for spec in _specs(config):
+        try:
+            yield f"topic {spec.name}: {asyncio.run(_state(access, spec))}"
+        except ProblemError as error:
+            if spec.name in _needed(config):
+                raise SluiceError(error.problem.text) from error
+            yield f"warning: {error.problem.text}"
+
+
+def unguarded_warnings(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
+    """Yield a warning if the brokers that keep Sluice's topics or group have no authorizer.
+
+    Args:
+        tls: returns the TLS context towards these brokers; None for plaintext.
+    """
+    things = own_things(config)
+    if not things:
+        return
+    try:
+        unguarded = asyncio.run(is_unguarded(access_of(config.fleet_cluster, tls)))
+    except OSError as error:
+        yield f"whether the brokers have an authorizer was not found out: {error}"
+        return
+    if unguarded:
+        yield warning_of(things)
+
+
+def _needed(config: Config) -> Iterator[str]:
+    """Yield the topics whose problems are errors, not warnings: those of the quotas and of the journal."""
+    if config.quotas.store == "topic":
+        yield config.quotas.topic
+    if config.reassignment.in_topic:
+        yield config.reassignment.journal_topic
+
+
+def _specs(config: Config) -> Iterator[TopicSpec]:
+    quotas, fleet = config.quotas, config.fleet
+    if quotas.store == "topic":
+        yield quota_spec(quotas)
+        if quotas.audit_topic:
+            yield audit_spec(quotas)
+    if config.reassignment.in_topic:
+        yield journal_spec(config.reassignment.journal_topic)
+    if fleet.has_group:
+        yield TopicSpec(fleet.group, one_partition=False)
+
+
+async def _state(access: Access, spec: TopicSpec) -> str:
+    found = await find(access, spec)
+    if found is None:
+        return "does not exist; Sluice creates it when it starts"
+    if found.write_problem is not None:
+        return f"can be read only: {found.write_problem.text}"
+    return "; ".join(("can be read and written", *found.differences))
+
 
 DESCRIPTION: Final = (
     "Validate a configuration and its quotas file, connect to the cluster, compare the members of its fleet, and show "

@@ -1,10 +1,14 @@
 """The lines of `sluice check` about a configuration, for people; pure, except for a check that pyarrow is installed."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from commandline.amounts import count
-from proxy.config import Address, Config, ListenerOptions
+from proxy.commands.admin_page import Document, read_document
+from proxy.commands.quota_formats import as_table
+from proxy.config import Address, Config, FleetOptions, ListenerOptions, engine_options
+from proxy.system.errors import ConfigError, ServerError
+from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
@@ -233,3 +237,242 @@ def _limit(key: str, value: float) -> str:
     if key in _BYTE_RATES:
         return f"{key} {write_bytes(int(value))}"
     return f"{key} {value:g}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The part of `sluice check` on `[fleet]`, and on the fleet's members if one of them runs.
+#
+# One member is asked, by default the one that this configuration is for. It reports the differences between
+# members that
+# it has seen for 5 s; the configuration itself is compared with this member.
+
+
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+# Of the program, not of a configuration.
+_NOT_CONFIGURED: Final = ("version",)
+
+
+class Members(NamedTuple):
+    """The response of the member that was asked.
+
+    Args:
+        asked: its admin port; "" if there is none.
+        problem: why it did not respond; "" if it did.
+        names: all members.
+        differences: a sentence for each difference between members, and between this configuration and the member.
+    """
+
+    asked: str
+    problem: str
+    names: Sequence[str] = ()
+    differences: Sequence[str] = ()
+
+
+def lines(options: FleetOptions) -> Iterator[str]:
+    """Yield lines on how quotas are shared with other processes; none if they are not shared."""
+    if not options.configured:
+        return
+    where = "this process" if options.holds_by_name else str(options.holder)
+    if options.holder is None:
+        where = f"chosen by the group {options.group}"
+    yield f"fleet: {options.own_name!r}, one of at most {options.members_max} members; the holder is {where}"
+    if options.cluster is not None:
+        brokers = ", ".join(map(str, options.bootstrap))
+        yield f"  its own cluster, for the group and Sluice's topics: {brokers}"
+    if options.may_hold:
+        signed = "signed" if options.secret_file else "not signed"
+        if options.tls is not None:
+            signed += f", TLS, members' certificates {options.tls.client_auth}"
+        yield f"  members reach it at {options.own_address}: {options.bind}, {signed}"
+
+
+def check_secret(options: FleetOptions, *, may_be_missing: bool) -> None:
+    """Check that the fleet's secret can be used.
+
+    Args:
+        may_be_missing: whether this may be another machine than the one where `serve` runs.
+
+    Raises:
+        ConfigError: it cannot be read, or is too short.
+    """
+    if options.secret_file is None:
+        return
+    # Imported late: most configurations have no fleet.
+    from proxy.fleet.secret import KEY, secret_problem
+
+    try:
+        read_secret(options.secret_file, KEY)
+    except OSError as error:
+        if may_be_missing and isinstance(error, FileNotFoundError):
+            return
+        problem = secret_problem(options.secret_file, error).removeprefix(f"{KEY}: ")
+        raise ConfigError(KEY, problem) from error
+
+
+def document(options: FleetOptions) -> Mapping[str, object] | None:
+    """Return the settings of the fleet as values of JSON; None without a fleet."""
+    if not options.configured:
+        return None
+    return {
+        "name": options.own_name,
+        "members_max": options.members_max,
+        "holder": None if options.holder is None else str(options.holder),
+        "group": options.group if options.holder is None else None,
+        "bootstrap": [str(address) for address in options.bootstrap],
+        "holds": options.holds_by_name,
+        "cut_off": options.cut_off,
+    }
+
+
+def ask_members(config: Config, definitions: Definitions, admin: str | None, own_name: str) -> Members | None:
+    """Ask a member for the facts of all members, and compare this configuration; None without a fleet.
+
+    Args:
+        definitions: the quotas of this configuration.
+        admin: the admin port to ask; None for the one of this configuration.
+        own_name: the name of this configuration beside the names of members.
+    """
+    if not config.fleet.configured:
+        return None
+    asked = admin or _admin_of(config.admin.bind)
+    if not asked:
+        return Members("", "this configuration has no admin port; --admin names a member's")
+    try:
+        page = read_document(asked, "/fleet")
+    except ServerError as error:
+        return Members(asked, str(error))
+    if not page.get("member"):
+        return Members(asked, f"{asked} is no member of a fleet")
+    names = [member["name"] for member in page["members"]]
+    own = _differences(config, definitions, own_name, page)
+    return Members(asked, "", names, [*page["disagreements"], *own])
+
+
+def compared(members: Members | None) -> Iterator[str]:
+    """Yield the lines about members for people."""
+    if members is None:
+        return
+    if members.problem:
+        yield f"warning: the members of the fleet were not compared: {members.problem}"
+        return
+    yield f"members of the fleet, by {members.asked}: {', '.join(members.names)}"
+    yield from (f"  differs: {sentence}" for sentence in members.differences)
+
+
+def members_document(members: Members) -> Mapping[str, object]:
+    """Return the response about members as values of JSON."""
+    return {**members._asdict(), "names": list(members.names), "differences": list(members.differences)}
+
+
+def _admin_of(bind: Address | None) -> str:
+    return "" if bind is None else str(bind._replace(host=_LOOPBACK_OF.get(bind.host, bind.host)))
+
+
+def _differences(config: Config, definitions: Definitions, own_name: str, page: Document) -> Sequence[str]:
+    """Compare this configuration with the member that was asked."""
+    # Imported late: most configurations have no fleet.
+    from proxy.fleet.facts import DIGEST, differences, facts_of
+
+    theirs = next((member for member in page["members"] if member["run"] == page["run"]), None)
+    if theirs is None:  # it has no lease yet
+        return ()
+    definitions.keep_digest()
+    own = facts_of(
+        config.quotas, config.reassignment, config.fleet.members_max, engine_options(config), definitions
+    )
+    left_out = _NOT_CONFIGURED if config.quotas.store == "file" else (*_NOT_CONFIGURED, DIGEST)
+    facts = {name: value for name, value in own.items() if name not in left_out}
+    return list(differences([(own_name, facts), (theirs["name"], theirs)]).values())
+
+
+# ----------------------------------------------------------------------------------------------------
+# The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
+#
+# Its keys are config, problem ("" without an error), warnings, listeners, quotas, replication, fleet,
+# reassignment,
+# capture and admin, and without `--offline` also cluster and the members of a fleet. If the configuration
+# cannot be read,
+# it has the first two only.
+
+
+ENTITIES_SHOWN_MAX: Final = 10_000
+
+
+def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> dict[str, object]:
+    """Return the document of a configuration; `limits` are those in force, by entity."""
+    settings, capture = config.quotas, config.capture
+    return {
+        "listeners": [_listener(listener) for listener in config.listeners],
+        "quotas": {
+            "policy": settings.policy,
+            "mode": settings.mode,
+            "scope": settings.scope,
+            "store": settings.store,
+            "source": settings.store,  # its old name
+            "file": None if settings.file is None else str(settings.file),
+            "entities": len(limits),
+            "limits": [
+                {**as_table(entity), "quotas": dict(values)}
+                for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]
+            ],
+        },
+        "replication": {
+            "policy": config.replication.policy,
+            "throttled": config.replication.throttled,
+            "leader_rate": config.replication.leader_rate,
+            "follower_rate": config.replication.follower_rate,
+        }
+        if config.replicates
+        else None,
+        "fleet": document(config.fleet),
+        "reassignment": {"mode": config.reassignment.mode, "journal": _text(config.reassignment.journal)},
+        "capture": None
+        if capture.directory is None
+        else {
+            "directory": str(capture.directory),
+            "sample": capture.sample,
+            "frames": capture.frames,
+            "rotate_bytes": capture.rotate_bytes,
+            "rotate_seconds": capture.rotate_seconds,
+            "max_bytes": capture.max_bytes,
+        },
+        "admin": _text(config.admin.bind),
+    }
+
+
+def describe_cluster(
+    found: Mapping[int, Address], unknown: Mapping[int, str], missing: Mapping[str, list[int]]
+) -> dict[str, object]:
+    """Return the document's part on the cluster.
+
+    Args:
+        found: the cluster's brokers.
+        unknown: the brokers behind sidecars that do not report what they advertise, and why.
+        missing: by listener, the brokers without a port.
+    """
+    return {
+        "brokers": [{"id": broker, "address": str(address)} for broker, address in sorted(found.items())],
+        "advertised_unknown": [{"id": broker, "reason": why} for broker, why in sorted(unknown.items())],
+        "without_port": [{"listener": name, "brokers": brokers} for name, brokers in missing.items()],
+    }
+
+
+def _listener(listener: ListenerOptions) -> dict[str, object]:
+    return {
+        "name": listener.name,
+        "kind": listener.kind,
+        "bind": listener.bind,
+        "bootstrap_port": None if listener.replicates else listener.bootstrap_port,
+        "first_broker_port": listener.first_broker_port,
+        "broker_id_max": listener.broker_id_max,
+        "advertised_host": listener.advertised_host,
+        "advertised_bootstrap_port": listener.advertised_bootstrap_port,
+        "advertised_first_broker_port": listener.advertised_first_broker_port,
+        "upstreams": {str(broker): str(address) for broker, address in listener.upstreams.items()},
+        "tls": None if listener.tls is None else {"client_auth": listener.tls.client_auth},
+        "proxy_protocol_sources": list(map(str, listener.proxy_protocol_sources)),
+    }
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -17,8 +17,7 @@ from urllib.parse import urlencode
 from commandline.amounts import printable
 from commandline.arguments import add_format
 from commandline.program import FAILED, NEGATIVE, OK
-from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document
-from proxy.commands.member_pages import read_documents
+from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_documents
 from proxy.explain.parts import SECONDS
 from proxy.system.errors import SluiceError, UsageError
 from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX, RESPONSE_BYTES_MAX

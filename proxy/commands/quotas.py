@@ -9,18 +9,33 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from commandline.arguments import FORMATS as OUTPUT_FORMATS
-from commandline.arguments import add_format, add_old_json, warn_old_spelling
+from commandline.arguments import (
+    FORMATS as OUTPUT_FORMATS,
+)
+from commandline.arguments import (
+    add_format,
+    add_old_json,
+    warn_old_spelling,
+)
 from commandline.program import NEGATIVE, OK
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
-from proxy.commands import quotas_explain
-from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read, write
+from proxy.commands.quota_formats import (
+    FORMATS,
+    as_table,
+    describe,
+    guess,
+    jikkou_omits,
+    read,
+)
+from proxy.commands.quota_formats import (
+    write as write_quotas,
+)
 from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
 from proxy.system.errors import ConfigError, ServerError, UsageError, reason
@@ -35,14 +50,81 @@ from quotas.definitions.alterations import (
     differences,
     entity_of_parts,
     parts_of,
+    text_of,
 )
-from quotas.definitions.definitions import check_entity, check_value, keys_of
+from quotas.definitions.definitions import (
+    CLIENT_KEYS,
+    KEYS,
+    Definitions,
+    candidates,
+    check_entity,
+    check_value,
+    keys_of,
+)
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError, hint
 
 if TYPE_CHECKING:
     from kafka_client import QuotaClient
+
+
+# ----------------------------------------------------------------------------------------------------
+# `sluice quotas explain`: which entities could limit a client, which one does, and why (Kafka's precedence).
+
+
+_KEYS: Final = tuple(key for key in KEYS if key in CLIENT_KEYS)
+
+
+def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id: str) -> dict[str, Any]:
+    """Return the entities of each quota key, the one with the highest precedence first."""
+    known = {
+        entity: {key: value for key, value in values.items() if key in keys_of(entity)}
+        for entity, values in quotas.items()
+    }
+    definitions = Definitions(known)
+    return {
+        "user": user,
+        "client_id": client_id,
+        "keys": {key: list(_entities(definitions, key, user, client_id)) for key in _KEYS},
+    }
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines for people: all entities that have a limit, and whether one applies."""
+    for key, entities in found["keys"].items():
+        limits = [entity for entity in entities if entity["value"] is not None]
+        if not limits:
+            yield f"{key}: unlimited; none of {len(entities)} entities has a limit"
+            continue
+        yield f"{key}: {render_value(key, limits[0]['value'])}"
+        for entity in entities:
+            if entity["applies"]:
+                why = "applies: the highest precedence of those that have a limit"
+            elif entity["value"] is None:
+                why = "has no limit"
+            else:
+                why = "has a lower precedence"
+            value = "–" if entity["value"] is None else render_value(key, entity["value"])
+            yield f"  {entity['precedence']}  {entity['entity']}: {value}  {why}"
+
+
+def write(found: Mapping[str, Any]) -> str:
+    """Return the document as JSON."""
+    return json.dumps(found, indent=2)
+
+
+def _entities(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Mapping[str, Any]]:
+    applies = True  # the first one that has a limit
+    for precedence, found in enumerate(candidates(definitions, key, user, client_id), start=1):
+        has = found.value is not None
+        yield {
+            "precedence": precedence,
+            "entity": text_of(found.entity),
+            "value": found.value,
+            "applies": applies and has,
+        }
+        applies = applies and not has
 
 
 DESCRIPTION: Final = (
@@ -124,7 +206,7 @@ def run(options: argparse.Namespace) -> int:
 async def _show(options: argparse.Namespace, client: "QuotaClient") -> int:
     found = await _all_quotas(client, _components(options), strict=options.strict)
     if options.format == "json":
-        print(write(found, "json"), end="")
+        print(write_quotas(found, "json"), end="")
         return OK
     if not found:
         print(_NONE_MATCH if any(_names(options)) else _NONE, file=sys.stderr)
@@ -179,13 +261,13 @@ async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
     if options.format == "jikkou":
         for loss in jikkou_omits(found):
             print(f"sluice: {loss}", file=sys.stderr)
-    print(write(found, options.format), end="")
+    print(write_quotas(found, options.format), end="")
     return OK
 
 
 async def _explain(options: argparse.Namespace, client: "QuotaClient") -> int:
-    found = quotas_explain.document(await _all_quotas(client), options.user, options.client_id)
-    print(quotas_explain.write(found) if options.format == "json" else "\n".join(quotas_explain.lines(found)))
+    found = document(await _all_quotas(client), options.user, options.client_id)
+    print(write(found) if options.format == "json" else "\n".join(lines(found)))
     return OK
 
 

@@ -1,16 +1,127 @@
 """`sluice serve`: runs the proxy, configured by a file, by arguments, or by both; arguments override the file."""
 
 import argparse
+import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxy.commands.arguments import quota_text, tables
 from proxy.config import load, unwritable
 from proxy.config.parser import variables
+from proxy.config.readers import address
 from proxy.system import logs
-from proxy.system.errors import UsageError
+from proxy.system.errors import ConfigError, UsageError
+
+# ----------------------------------------------------------------------------------------------------
+# Converts command-line arguments to the configuration tables and the quotas text that they stand for. Pure.
+
+
+ENTITY_KEYS: Final = {
+    "client-id": "client_id",
+    "client_id": "client_id",
+    "user": "user",
+    "ip": "ip",
+    "topic": "topic",
+}
+QUOTAS_MAX: Final = 1000
+
+
+def tables(options: argparse.Namespace) -> dict[str, object]:
+    """Return the configuration tables for the arguments of `serve`."""
+    found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "process": {}, "admin": {}, "log": {}}
+    for section, name, argument in (
+        ("cluster", "bootstrap", "bootstrap_server"),
+        ("quotas", "policy", "policy"),
+        ("quotas", "mode", "mode"),
+        ("quotas", "scope", "scope"),
+        ("process", "workers", "workers"),
+        ("admin", "bind", "admin"),
+        ("log", "level", "log_level"),
+        ("log", "format", "log_format"),
+    ):
+        value = getattr(options, argument)
+        if value is not None:
+            found[section][name] = value
+    if options.quotas_file is not None:
+        # A path on the command line is relative to where the command runs, not to the configuration file.
+        found["quotas"]["file"] = str(options.quotas_file.absolute())
+    overrides: dict[str, object] = {section: table for section, table in found.items() if table}
+    if options.listen is not None:
+        overrides["listeners"] = [listener(options.listen, options.advertised_host)]
+    return overrides
+
+
+def listener(text: str, advertised_host: str | None) -> dict[str, object]:
+    """Return the table of the listener of `--listen`: broker N is at PORT + 1 + N."""
+    listen = address("--listen", text)
+    table: dict[str, object] = {
+        "bind": listen.host,
+        "bootstrap_port": listen.port,
+        "first_broker_port": listen.port + 1,
+    }
+    if advertised_host is not None:
+        table["advertised_host"] = advertised_host
+    return table
+
+
+def quota_text(quotas: Sequence[str]) -> str:
+    """Return each `--quota` as a `[[quota]]` table of the quotas file.
+
+    >>> print(quota_text(["client-id=a,producer_byte_rate=2000000"]))
+    [[quota]]
+    client_id = "a"
+    producer_byte_rate = 2000000
+    <BLANKLINE>
+    """
+    if len(quotas) > QUOTAS_MAX:
+        raise ConfigError(
+            "--quota", f"there may be at most {QUOTAS_MAX}; a quotas file takes more", len(quotas)
+        )
+    return "".join(_quota(text) for text in quotas)
+
+
+def _quota(text: str) -> str:
+    pairs = _pairs(text)
+    lines = ["[[quota]]"]
+    for name, value in pairs.items():
+        if name in ENTITY_KEYS:
+            lines.append(f"{ENTITY_KEYS[name]} = {_toml(value)}")
+        else:
+            lines.append(f"{name} = {value if _is_number(value) else _toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(text: str) -> Mapping[str, str]:
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip()
+        if not equals or not name.replace("-", "_").isidentifier():
+            raise ConfigError("--quota", f"{part!r} is not name=value", text)
+        if name in pairs:
+            raise ConfigError("--quota", f"{name} is given twice", text)
+        pairs[name] = value
+    return pairs
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    digits = text.removeprefix("-")  # a negative number is refused as negative, not as a text
+    return (
+        digits[:1].isdigit()
+        and "_" not in digits
+        and (digits == "0" or not digits.startswith("0") or digits.startswith("0."))
+    )
+
+
+def _toml(text: str) -> str:
+    # JSON's strings are TOML's basic strings, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
 
 DESCRIPTION: Final = (
     "Run the proxy, from --config, or from --bootstrap-server and --listen. Arguments take precedence over "

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
-from proxy.commands.admin_page import ADMIN, read_document
-from proxy.commands.member_pages import read_documents
+from proxy.commands.admin_page import ADMIN, read_document, read_documents
 from proxy.system.errors import ServerError, UsageError
 from proxy.top.members import SECONDS_MAX, Members
 from proxy.top.page import WINDOWS

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Routes(Protocol):
-    """The broker addresses behind a port; implemented by `proxy.cluster`."""
+    """The broker addresses behind a port; implemented by `proxy.control.cluster`."""
 
     def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
         """Return a broker's id and address, None if unknown; for ANY_BROKER, a broker at none of `tried`."""

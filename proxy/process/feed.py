@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 from protocol.errors import WireError
 from protocol.messages.replica_session import Partition
 from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
-from proxy.cluster import BrokerMap
 from proxy.config import Config
+from proxy.control.cluster import BrokerMap
 from proxy.net import Outcome
 from proxy.process.link import FrameError
 from proxy.process.messages import (

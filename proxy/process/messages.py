@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from protocol.messages.replica_session import Partition
 from proxy.admin.clients import ClientPart
 from proxy.channel import Forward, Question, ShownMove
-from proxy.cluster import KnownBrokers
 from proxy.config import Address, Config
+from proxy.control.cluster import KnownBrokers
 from proxy.events import Tell
 from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import Waiting, client_waits, client_waits_ended, clients_wait

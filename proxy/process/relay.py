@@ -11,11 +11,11 @@ from functools import partial
 from typing import Final
 
 from proxy.capture import start as start_capture
-from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings, OngoingMoves, OwnNames, own_names
-from proxy.cluster import BrokerMap
 from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options
+from proxy.control.cluster import BrokerMap
+from proxy.control.reload import Certificates
 from proxy.net import Ask, Connections, Listener, Shared
 from proxy.process.watching import Watching
 from proxy.system.clock import now_ms

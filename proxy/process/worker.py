@@ -21,10 +21,10 @@ from weakref import WeakSet
 
 import uvloop
 
-from proxy.certificates import Certificates
 from proxy.channel import OngoingMoves, PeerError, Question, SharedResponse
-from proxy.cluster import BrokerMap
 from proxy.config import Address, static_quotas
+from proxy.control.cluster import BrokerMap
+from proxy.control.reload import Certificates
 from proxy.net import OutcomeCallback, Withdraw, end_owner
 from proxy.process import messages
 from proxy.process.figures import WorkerFigures
@@ -45,7 +45,7 @@ from quotas.sharing.budgets import Budgets
 # Responses that are in a worker's memory once, although many clients wait to read them.
 #
 # A description of 50,000 quotas is 6 MB, for a request of 20 bytes. Control makes it once for equal requests
-# (`proxy.quota_api.responses`), but each crosses the link by itself: so one that equals a response that is
+# (`proxy.control.quotas.responses`), but each crosses the link by itself: so one that equals a response that is
 # not yet
 # read is replaced by that one.
 

@@ -21,8 +21,8 @@ from time import monotonic
 from typing import Any, Final
 
 from proxy.channel import OngoingMoves
-from proxy.cluster import BrokerMap
 from proxy.config import Config, FleetOptions, Source
+from proxy.control.cluster import BrokerMap
 from proxy.events import Tell, untold
 from proxy.events.kinds import worker_ended
 from proxy.explain.report import Missing, Query, Seen

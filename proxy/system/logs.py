@@ -54,7 +54,7 @@ def set_level(level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z INFO proxy.reload configuration reloaded keys=quotas.mode`."""
+    """`2026-01-31T12:00:00.000Z INFO proxy.control.reload configuration reloaded keys=quotas.mode`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write one record."""

@@ -3,7 +3,7 @@
 Python's threads take turns. While a job runs, they are shorter (`sys.setswitchinterval`), so that the loop, which gives
 the interpreter away at every system call, has it back within TURN_SECONDS; and after each job the thread rests for as
 long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause by
-themselves, as loops of ours do (`proxy.quota_api.cooperative`): they are functions of packages that know no clock.
+themselves, as loops of ours do (`proxy.control.quotas.store`): they are functions of packages that know no clock.
 
 The garbage collector is off meanwhile: a job makes up to a million objects, and each full collection visits all of
 them without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).

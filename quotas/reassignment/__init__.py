@@ -5,7 +5,7 @@
     plan        all batches, if every step succeeds
     estimate    how long a reassignment takes at a throttle (KIP-73)
 
-Steps are submitted and watched by `proxy.reassign`.
+Steps are submitted and watched by `proxy.control.reassign`.
 """
 
 from quotas.reassignment.batch import Batch, BatchLimits, Plan, next_batch, plan_moves

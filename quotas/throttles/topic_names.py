@@ -1,7 +1,7 @@
 """Names of topics by their ids (KIP-516): requests since Fetch 13 and Produce 13 name topics by id, quotas by name.
 
 The name of a topic id never changes; a topic that is created again has a new id. Unknown ids of the traffic are
-collected here, and `wake` is called so that `proxy.cluster` asks the cluster. It also asks for the ids of topics with
+collected here, and `wake` is called so that the cluster is asked. It is also asked for the ids of topics with
 limits of their own, since a client may send more ids than can be asked for.
 """
 

@@ -26,7 +26,7 @@ from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import Question, SharedResponse
 from proxy.config import QuotaSettings
-from proxy.quota_api import FileStore, QuotaService
+from proxy.control.quotas import FileStore, QuotaService
 from proxy.system.stats import Stats
 from quotas.engine import Engine
 from quotas.options import EngineOptions

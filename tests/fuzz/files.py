@@ -10,13 +10,12 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Final
 
-from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.map_file import MapFile
 from proxy.commands.command_config import read_command_config
-from proxy.commands.reassign_file import read_reassignment
+from proxy.commands.reassign_plan import read_reassignment
 from proxy.config import QuotaSettings, Source, compare, read_definitions, reload
-from proxy.quota_api.file_store import FileStore
-from proxy.reassign.entries import LineError, read_line, write_line
+from proxy.control.cluster.brokers import BrokerMap, MapFile
+from proxy.control.quotas.file_store import FileStore
+from proxy.control.reassign.journal import LineError, read_line, write_line
 from proxy.system.errors import SluiceError
 from proxy.system.stats import Stats
 from quotas.definitions.toml_file import render

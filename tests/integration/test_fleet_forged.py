@@ -17,9 +17,9 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from proxy.config import Address
+from proxy.control.cluster.bypasses import is_unguarded
 from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Statements
 from proxy.topics.topic import Access, TopicSpec, create
-from proxy.unguarded import is_unguarded
 from tests.cluster import Cluster
 from tests.integration.test_fleet_group import (
     LEARNING_SECONDS,

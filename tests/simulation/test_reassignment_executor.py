@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ReassignmentSettings
-from proxy.reassign.cluster import Cluster
-from proxy.reassign.sizes import Sizes
-from proxy.reassign.status import describe, progress
+from proxy.control.reassign.cluster import Cluster, Sizes
+from proxy.control.reassign.status import describe, progress
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.executor_world import SimulatedAnswers, World
 from tests.support.journal_topics import SimulatedTopic

@@ -20,16 +20,20 @@ from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Ongoing, Outcome, Target
 from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
+from proxy.control.reassign.api import Decisions, LocalDecisions, ReassignmentApi
+from proxy.control.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
+from proxy.control.reassign.executor import Executor
+from proxy.control.reassign.file_journal import FileJournal, LeaderLock
+from proxy.control.reassign.journal import (
+    AsyncJournal,
+    Entry,
+    Journal,
+    JournalState,
+    Leadership,
+    PendingRequest,
+    Record,
+)
 from proxy.events import Event
-from proxy.reassign.api import ReassignmentApi
-from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
-from proxy.reassign.decisions import Decisions, LocalDecisions
-from proxy.reassign.entries import Entry, PendingRequest, Record
-from proxy.reassign.executor import Executor
-from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.journal import Journal, JournalState, Leadership
-from proxy.reassign.leader_lock import LeaderLock
 from proxy.system.stats import Stats
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.journal_topics import SimulatedTopic

@@ -19,12 +19,11 @@ from proxy.capture import writer as capture_writer
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
 from proxy.capture.writer import Directory, Writer
-from proxy.cluster import MapFile
 from proxy.config import Address, QuotaSettings
-from proxy.quota_api import FileStore, StoreError
-from proxy.reassign.entries import Entry
-from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.journal import JournalError
+from proxy.control.cluster import MapFile
+from proxy.control.quotas import FileStore, StoreError
+from proxy.control.reassign.file_journal import FileJournal
+from proxy.control.reassign.journal import Entry, JournalError
 from proxy.system.stats import CaptureStats, Stats
 from tests.unit.proxy.capture.rows import row
 

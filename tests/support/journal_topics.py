@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from proxy.reassign.topic_journal import TopicJournal
+from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.topics.records import AppendError, Portion, Problem, Record, Seal
 
 __all__ = ["SimulatedLog", "SimulatedTopic", "SimulatedWriter"]

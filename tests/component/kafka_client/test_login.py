@@ -11,8 +11,8 @@ import pytest
 
 from kafka_client import Connection, Login, LoginError
 from protocol.api import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
 from proxy.config import Address, ClusterOptions
+from proxy.control.cluster import BrokerClient, BrokerMap, Poller, login_of
 from proxy.system.stats import Stats
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 

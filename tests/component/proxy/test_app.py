@@ -10,9 +10,9 @@ import pytest
 from proxy.app import App
 from proxy.config import Address, Config, FleetOptions
 from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
+from proxy.control.quotas import FileStore
 from proxy.fleet.port import HolderPort
 from proxy.metrics.fleet import FleetFigures
-from proxy.quota_api import FileStore
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
 from quotas.sharing.lease_values import LeaseTerms

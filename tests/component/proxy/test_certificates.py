@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.certificates import Certificates
 from proxy.config import Config, load
+from proxy.control.reload import Certificates
 from proxy.system.errors import ConfigError
 from proxy.system.stats import Stats
 from tests.support.certificates import Authority, Certificate

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from proxy.commands import check, check_fleet, check_text
-from proxy.commands.check_fleet import Members
+from proxy.commands import check, check_text
+from proxy.commands import check_text as check_fleet
+from proxy.commands.check_text import Members
 from proxy.config import Address, Config
 from quotas.definitions.definitions import Definitions
 from tests.cluster import free_ports

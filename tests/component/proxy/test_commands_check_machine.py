@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from proxy.commands.check_machine import machine_warnings
+from proxy.commands.check import machine_warnings
 from tests.cluster import free_ports
 from tests.support.configurations import parsed
 

@@ -9,7 +9,7 @@ import pytest
 from proxy import cli
 from proxy.admin import AdminServer, Facts, State
 from proxy.config import Address, AdminOptions
-from proxy.enforcement import Enforcement, EnforcementFile
+from proxy.control.enforcement import Enforcement, EnforcementFile
 from proxy.events import Events
 from proxy.system.stats import Stats
 from tests.cluster import HOST, free_ports

@@ -15,9 +15,8 @@ from protocol.header import body_start
 from proxy import cli
 from proxy.channel import Question
 from proxy.config import QuotaSettings
-from proxy.quota_api import FileStore
-from proxy.quota_api.permissions import Permissions
-from proxy.quota_api.responses import handle_request
+from proxy.control.quotas import FileStore
+from proxy.control.quotas.responses import Permissions, handle_request
 from quotas.definitions.toml_file import parse, parse_limit
 
 FILE = """\

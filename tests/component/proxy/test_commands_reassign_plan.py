@@ -10,7 +10,7 @@ from proxy.cli import main
 from proxy.commands import reassign_plan
 from proxy.commands.command_config import Security
 from proxy.config import Address
-from proxy.reassign.cluster import ClusterState
+from proxy.control.reassign.cluster import ClusterState
 from quotas.reassignment.step import PartitionState, TopicPartition
 
 MB = 1_000_000

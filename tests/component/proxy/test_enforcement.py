@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.enforcement import Enforcement, EnforcementFile
+from proxy.control.enforcement import Enforcement, EnforcementFile
 from proxy.events import Event
 from proxy.events.kinds import By
 from proxy.system.stats import Stats

@@ -41,8 +41,8 @@ def test_capture_that_can_not_be_written_drops_rows_and_goes_on(outcome: Any) ->
 
 
 def test_journal_whose_directory_is_a_file_is_an_error(tmp_path: Path) -> None:
-    from proxy.reassign.file_journal import FileJournal
-    from proxy.reassign.journal import JournalError
+    from proxy.control.reassign.file_journal import FileJournal
+    from proxy.control.reassign.journal import JournalError
 
     (tmp_path / "journal").write_text("a file where the directory should be")
     with pytest.raises(JournalError, match="cannot be written: File exists"):

@@ -1,4 +1,4 @@
-"""proxy.quota_topic: aiokafka is loaded where quotas are in a topic, and nowhere else."""
+"""proxy.control.quotas.quota_topic: aiokafka is loaded where quotas are in a topic, and nowhere else."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config import ClusterOptions, QuotaSettings, parse
 from proxy.config.options import Source
-from proxy.quota_topic import QuotaTopic, access_of, audit_spec, quota_spec
+from proxy.control.quotas.quota_topic import QuotaTopic, access_of, audit_spec, quota_spec
 from proxy.system.errors import StartError
 from proxy.topics.topic import Access
 
@@ -22,7 +22,7 @@ import proxy.cli, proxy.commands.serve
 from proxy.app import App
 from proxy.config import parse
 from proxy.config.options import Source
-from proxy.quota_api import FileStore
+from proxy.control.quotas import FileStore
 
 async def build():
     listener = {"bootstrap_port": 19090, "first_broker_port": 19100}

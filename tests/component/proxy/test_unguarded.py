@@ -8,9 +8,9 @@ import pytest
 from kafka.protocol.admin import DescribeAclsResponse
 
 from kafka_client.metadata import SECURITY_DISABLED
-from proxy.commands.check_topic import unguarded_warnings
+from proxy.commands.check import unguarded_warnings
+from proxy.control.cluster.bypasses import Unguarded, own_things
 from proxy.topics.topic import Access
-from proxy.unguarded import Unguarded, own_things
 from tests.support.configurations import parsed
 from tests.unit.protocol.kafka_frames import framed
 

@@ -12,7 +12,7 @@ from proxy.admin import Facts, Request, State
 from proxy.admin.http import RefusedError, parse
 from proxy.admin.state import EVENTS_MAX
 from proxy.config import AdminOptions, Network
-from proxy.enforcement import Switched
+from proxy.control.enforcement import Switched
 from proxy.events import Events
 from proxy.events.kinds import By, broker_lost
 from proxy.explain.report import Missing

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.arguments import QUOTAS_MAX, quota_text, tables
+from proxy.commands.serve import QUOTAS_MAX, quota_text, tables
 from proxy.system.errors import ConfigError
 from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError

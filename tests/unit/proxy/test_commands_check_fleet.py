@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.commands import check_fleet
+from proxy.commands import check_text
 from proxy.commands.admin_page import Document
-from proxy.commands.check_fleet import Members, ask_members, compared, members_document
+from proxy.commands.check_text import Members, ask_members, compared, members_document
 from proxy.config import Config, engine_options
 from proxy.fleet.facts import facts_of
 from proxy.fleet.messages import Facts
@@ -53,7 +53,7 @@ def asked(
         pages[address] = path
         return shown
 
-    monkeypatch.setattr(check_fleet, "read_document", read)
+    monkeypatch.setattr(check_text, "read_document", read)
     found = ask_members(config or made(), definitions or limits(), admin, FILE)
     assert found is not None
     assert pages in ({found.asked: "/fleet"}, {})
@@ -119,7 +119,7 @@ def test_member_that_cannot_be_asked_is_a_warning(monkeypatch: pytest.MonkeyPatc
     def refuse(address: str, path: str) -> Document:
         raise ServerError(f"http://{address}{path}: Connection refused")
 
-    monkeypatch.setattr(check_fleet, "read_document", refuse)
+    monkeypatch.setattr(check_text, "read_document", refuse)
     found = ask_members(made(), limits(), None, FILE)
     assert list(compared(found)) == [
         "warning: the members of the fleet were not compared: http://127.0.0.1:19080/fleet: Connection refused"

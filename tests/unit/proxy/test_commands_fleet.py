@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from proxy.commands import check_fleet, fleet
+from proxy.commands import check_text, fleet
 from proxy.config import Address, ClusterOptions, FleetOptions
 from proxy.fleet.facts import MemberView, View, differences, state_of
 from proxy.system.errors import ConfigError, ServerError
@@ -103,25 +103,25 @@ def test_process_that_is_no_member_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 def test_check_says_who_holds() -> None:
     address = Address("gw-1", 19070)
     options = FleetOptions(name="gw-1", holder=address, bind=Address("0.0.0.0", 19070))
-    assert list(check_fleet.lines(options)) == [
+    assert list(check_text.lines(options)) == [
         "fleet: 'gw-1', one of at most 8 members; the holder is this process",
         "  members reach it at gw-1:19070: 0.0.0.0:19070, not signed",
     ]
     other = FleetOptions(name="gw-2", holder=address)
-    assert list(check_fleet.lines(other)) == [
+    assert list(check_text.lines(other)) == [
         "fleet: 'gw-2', one of at most 8 members; the holder is gw-1:19070"
     ]
     member = FleetOptions(name="gw-2", bind=Address("127.0.0.1", 19070))
-    assert next(check_fleet.lines(member)) == (
+    assert next(check_text.lines(member)) == (
         "fleet: 'gw-2', one of at most 8 members; the holder is chosen by the group __sluice"
     )
     bootstrap = (Address("ops1", 9092), Address("ops2", 9092))
     elsewhere = replace(member, bootstrap=bootstrap, cluster=ClusterOptions(bootstrap))
     assert "  its own cluster, for the group and Sluice's topics: ops1:9092, ops2:9092" in list(
-        check_fleet.lines(elsewhere)
+        check_text.lines(elsewhere)
     )
-    assert check_fleet.document(FleetOptions()) is None
-    assert check_fleet.document(other) == {
+    assert check_text.document(FleetOptions()) is None
+    assert check_text.document(other) == {
         "name": "gw-2",
         "members_max": 8,
         "holder": "gw-1:19070",
@@ -152,14 +152,14 @@ def test_secret_is_random_printed_or_written_and_replaces_no_file(
 def test_secret_that_cannot_be_used_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "fleet.secret"
     options = FleetOptions(holder=Address("h", 1), secret_file=path)
-    check_fleet.check_secret(options, may_be_missing=True)
+    check_text.check_secret(options, may_be_missing=True)
     with pytest.raises(ConfigError, match=r"^fleet\.secret_file: .*fleet\.secret: No such file"):
-        check_fleet.check_secret(options, may_be_missing=False)
+        check_text.check_secret(options, may_be_missing=False)
     path.write_text("secret")
     with pytest.raises(
         ConfigError, match=r"^fleet\.secret_file: the secret in .* has 6 bytes.*sluice fleet secret"
     ):
-        check_fleet.check_secret(options, may_be_missing=True)
+        check_text.check_secret(options, may_be_missing=True)
     path.write_text("s" * 32)
-    check_fleet.check_secret(options, may_be_missing=False)
-    check_fleet.check_secret(FleetOptions(), may_be_missing=False)
+    check_text.check_secret(options, may_be_missing=False)
+    check_text.check_secret(FleetOptions(), may_be_missing=False)

@@ -2,7 +2,7 @@
 
 import json
 
-from proxy.commands.quotas_explain import document, lines, write
+from proxy.commands.quotas import document, lines, write
 from quotas.definitions.entities import DEFAULT, Entity
 
 QUOTAS = {

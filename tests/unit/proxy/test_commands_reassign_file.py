@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.reassign_file import read_reassignment
+from proxy.commands.reassign_plan import read_reassignment
 from proxy.system.errors import ConfigError
 
 

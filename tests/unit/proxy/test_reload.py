@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, load
+from proxy.control.quotas import FileStore, QuotaService
+from proxy.control.reload import Reloader, Watch
 from proxy.events import Event
-from proxy.quota_api import FileStore, QuotaService
-from proxy.reload import Reloader, Watch
 from proxy.system.files import Signature
 from proxy.system.logs import FIELDS
 from proxy.system.stats import Stats

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from kafka_client import LoginError
-from proxy.cluster import MapFile
-from proxy.cluster.login import password_of
 from proxy.commands.command_config import read_command_config
-from proxy.commands.reassign_file import read_reassignment
+from proxy.commands.reassign_plan import read_reassignment
 from proxy.config import Address, ListenerTls, QuotaSettings, load
+from proxy.control.cluster import MapFile
+from proxy.control.cluster.client import password_of
+from proxy.control.quotas import FileStore
+from proxy.control.reassign.file_journal import FileJournal
+from proxy.control.reassign.journal import JournalError
 from proxy.fleet.secret import FleetSecret
 from proxy.net.tls import ServerTls
-from proxy.quota_api import FileStore
-from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.journal import JournalError
 from proxy.system.errors import ConfigError
 from proxy.system.stats import Stats
 from tests.support.no_files import KINDS, put

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from proxy.cluster import Advertised, BrokerClient, BrokerMap
 from proxy.config import Address
 from proxy.config.options import ListenerOptions
+from proxy.control.cluster import Advertised, BrokerClient, BrokerMap
 from proxy.system.stats import Stats
 from tests.component.proxy.cluster.test_poller import broker, metadata, unused
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kafka_client.metadata import Broker
-from proxy.cluster import BrokerClient, BrokerMap, MapFile, Poller
 from proxy.config import Address, ListenerOptions
+from proxy.control.cluster import BrokerClient, BrokerMap, MapFile, Poller
 from proxy.events import Event
 from proxy.system.stats import Stats
 from tests.support.frames import frame
@@ -189,7 +189,7 @@ async def test_broker_with_a_name_that_can_not_be_is_passed_over() -> None:
 
 
 async def test_names_that_take_for_ever_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.cluster.poller.RESPONSE_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("proxy.control.cluster.poller.RESPONSE_SECONDS_MAX", 0.01)
     begun: list[str] = []
 
     async def never(host: str, *_: object, **__: object) -> None:
@@ -244,7 +244,7 @@ class Scripted(BrokerClient):
 
 async def test_brokers_and_cluster_that_are_lost_and_back_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count(step=5000)
-    monkeypatch.setattr("proxy.cluster.poller.now_ms", lambda: next(clock))
+    monkeypatch.setattr("proxy.control.cluster.poller.now_ms", lambda: next(clock))
     told: list[Event] = []
     client = Scripted()
     asked = Poller(client, None, follow=True, tell=told.append)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from kafka_client.quotas import QuotaEntities
 from protocol.messages import client_quotas
 from protocol.messages.client_quotas import Parts
-from proxy.cluster import BrokerClient, BrokerMap, QuotaMirror
 from proxy.config import Address
+from proxy.control.cluster import BrokerClient, BrokerMap, QuotaMirror
 from proxy.system.stats import Stats
 
 HOST = "127.0.0.1"

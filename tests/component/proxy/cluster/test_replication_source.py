@@ -16,14 +16,14 @@ from kafka.protocol.admin import (
     ListPartitionReassignmentsResponse,
 )
 
-from proxy.cluster import BrokerClient, BrokerMap, ReplicationSource
-from proxy.cluster.replication_source import (
+from proxy.config import Address, ReplicationSettings
+from proxy.control.cluster import BrokerClient, BrokerMap, ReplicationSource
+from proxy.control.cluster.replication_source import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
 )
-from proxy.config import Address, ReplicationSettings
 from proxy.system.logs import FIELDS
 from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas

@@ -8,8 +8,8 @@ import pytest
 
 from kafka_client import Request
 from protocol.api import METADATA
-from proxy.cluster import BrokerClient, BrokerMap, TopicIds, topic_ids
 from proxy.config import Address
+from proxy.control.cluster import BrokerClient, BrokerMap, TopicIds, topic_ids
 from proxy.system.stats import Stats
 from quotas.throttles.topic_names import TopicNames
 from tests.component.proxy.cluster.test_poller import broker, unused

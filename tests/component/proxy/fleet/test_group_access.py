@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafka_client import LoginError
-from proxy.certificates import Certificates
 from proxy.config import Config
+from proxy.control.quotas.quota_topic import access_of
+from proxy.control.reload import Certificates
 from proxy.fleet.elected import FleetGroup
 from proxy.fleet.election import Roster, Ruling
-from proxy.quota_topic import access_of
 from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 from proxy.topics.clients import client_options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.certificates import Certificates
+from proxy.control.reload import Certificates
 from proxy.fleet.ends import refuses
 from proxy.fleet.port import HANDSHAKES_MAX
 from proxy.system.clock import now_ms

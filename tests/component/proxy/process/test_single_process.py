@@ -12,7 +12,7 @@ from proxy.config import Address, Config
 from proxy.config.options import ClusterOptions
 from proxy.config.options import ListenerOptions
 from proxy.config.options import AdminOptions
-from proxy.quota_api import FileStore
+from proxy.control.quotas import FileStore
 
 async def main():
     config = Config(

@@ -7,8 +7,8 @@ import pytest
 
 from proxy.channel import Question
 from proxy.config import QuotaSettings
-from proxy.quota_api import FileStore
-from proxy.quota_api.audit import LINES_MAX, audit
+from proxy.control.quotas import FileStore
+from proxy.control.quotas.responses import LINES_MAX, audit
 from proxy.system.logs import AUDIT, FIELDS
 from quotas.definitions.alterations import Alteration
 

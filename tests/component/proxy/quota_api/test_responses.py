@@ -1,4 +1,4 @@
-"""proxy.quota_api.responses: requests' frames in, responses out, with Kafka's codes."""
+"""proxy.control.quotas.responses: requests' frames in, responses out, with Kafka's codes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,8 @@ from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import ANONYMOUS, Question, SharedResponse
 from proxy.config import QuotaSettings
-from proxy.quota_api import FileStore
-from proxy.quota_api.permissions import Permissions
-from proxy.quota_api.responses import Response, Unread, handle_request
+from proxy.control.quotas import FileStore
+from proxy.control.quotas.responses import Permissions, Response, Unread, handle_request
 from quotas.definitions.entities import Entity
 from tests.support.quota_frames import alter_request, describe_request
 

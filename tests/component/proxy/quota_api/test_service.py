@@ -1,4 +1,4 @@
-"""proxy.quota_api.service: requests on the loop, responses later on the loop, one after another, bounded."""
+"""proxy.control.quotas.service: requests on the loop, responses later on the loop, one after another, bounded."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,9 +14,9 @@ from protocol.header import body_start
 from proxy.channel import PeerError, Question, SharedResponse
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
-from proxy.quota_api import FileStore, QuotaService
-from proxy.quota_api import service as module
-from proxy.quota_api.responses import Response
+from proxy.control.quotas import FileStore, QuotaService
+from proxy.control.quotas import service as module
+from proxy.control.quotas.responses import Response
 from proxy.system.errors import ConfigError
 from proxy.system.files import signature
 from proxy.system.stats import Stats

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.messages.reassignments import AlterResponse, Outcome
 from proxy.config import ReassignmentSettings
-from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
+from proxy.control.reassign.cluster import Cluster, ClusterError, ClusterState
 from tests.support.executor_world import Killed, SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
 

@@ -18,11 +18,11 @@ from protocol.api import (
 from protocol.messages import reassignments
 from protocol.messages import reassignments as alter_reassignments
 from protocol.messages.reassignments import AlterResponse, Ongoing, Outcome, Reassignments
-from proxy.cluster import BrokerClient, BrokerMap
-from proxy.cluster.client import Target
 from proxy.config import Address
-from proxy.reassign import cluster as module
-from proxy.reassign.cluster import Cluster, ClusterError, WithdrawnError
+from proxy.control.cluster import BrokerClient, BrokerMap
+from proxy.control.cluster.client import Target
+from proxy.control.reassign import cluster as module
+from proxy.control.reassign.cluster import Cluster, ClusterError, WithdrawnError
 from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct

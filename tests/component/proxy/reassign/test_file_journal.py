@@ -10,10 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from proxy.reassign import file_journal as module
-from proxy.reassign.entries import Ended, EndedTotals, Entry, Record, Term, read_line, write_line
-from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.journal import ConflictError, DamagedError, FencedError, JournalError
+from proxy.control.reassign import file_journal as module
+from proxy.control.reassign.file_journal import FileJournal
+from proxy.control.reassign.journal import (
+    ConflictError,
+    DamagedError,
+    Ended,
+    EndedTotals,
+    Entry,
+    FencedError,
+    JournalError,
+    Record,
+    Term,
+    read_line,
+    write_line,
+)
 
 FIRST = Entry("t", 0, "id", (1, 2), (3, 4))
 SECOND = Entry("t", 1, "id", (2, 1), (4, 3))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.reassign.leader_lock import LeaderLock
+from proxy.control.reassign.file_journal import LeaderLock
 
 CHILD = """
 import sys, time
 from pathlib import Path
-from proxy.reassign.leader_lock import LeaderLock
+from proxy.control.reassign.file_journal import LeaderLock
 lease = LeaderLock(Path(sys.argv[1]), "child")
 print(lease.take(), flush=True)
 time.sleep(60)

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import ReassignmentSettings
-from proxy.reassign import Reassignments
-from proxy.reassign.places import FilePlace
+from proxy.control.cluster import BrokerClient, BrokerMap
+from proxy.control.reassign import Reassignments
+from proxy.control.reassign.file_journal import FilePlace
 from proxy.system.stats import Stats
 from tests.support.executor_world import read_beside
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import Config, parse
 from proxy.config.options import Source
-from proxy.reassign import Reassignments, make_reassignments
+from proxy.control.cluster import BrokerClient, BrokerMap
+from proxy.control.reassign import Reassignments, make_reassignments
 from proxy.system.errors import StartError
 from proxy.system.stats import Stats
 from proxy.topics.topic import Access

@@ -13,8 +13,7 @@ from functools import partial
 import pytest
 
 from proxy import cli
-from proxy.commands.admin_page import read_document
-from proxy.commands.member_pages import read_documents
+from proxy.commands.admin_page import read_document, read_documents
 from proxy.top.members import Members
 from proxy.top.page import warnings
 from tests.cluster import free_ports

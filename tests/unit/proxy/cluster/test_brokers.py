@@ -3,9 +3,9 @@
 import pytest
 
 from proxy.channel.settings import ANY_BROKER
-from proxy.cluster import BrokerMap
 from proxy.config import Address
 from proxy.config.options import ListenerOptions
+from proxy.control.cluster import BrokerMap
 from proxy.system.stats import Stats
 
 LISTENER = ListenerOptions(

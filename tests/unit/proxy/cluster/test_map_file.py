@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cluster import MapFile
 from proxy.config import Address
+from proxy.control.cluster import MapFile
 from proxy.system.stats import Stats
 
 MAP = {1: Address("10.0.0.1", 9092), 12: Address("broker-12.example", 9093)}

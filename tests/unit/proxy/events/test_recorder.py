@@ -16,7 +16,7 @@ def test_each_event_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
     counts: Counter[str] = Counter()
     events = Events(counts, lambda: 0.0)
     events.tell(broker_lost(2))
-    events.tell(config_reloaded("signal", "quotas.mode", 0))  # `proxy.reload` has logged it
+    events.tell(config_reloaded("signal", "quotas.mode", 0))  # `proxy.control.reload` has logged it
     events.tell(enforcement_switched(enforcing=False, by=By("ops", "10.0.0.4"), reason="fire"))
     assert [(record.name, record.message) for record in caplog.records] == [
         ("proxy.events.ring", "broker lost"),

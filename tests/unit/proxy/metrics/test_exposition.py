@@ -11,19 +11,19 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.config import QuotaSettings
+from proxy.control.cluster.bypasses import Unguarded
+from proxy.control.quotas.quota_topic import families
+from proxy.control.quotas.topic_store import TopicStore
+from proxy.control.reassign import status, topic_place
+from proxy.control.reassign.reconcile import Decision
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import of_workers
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import Family, ReplicationMetrics
-from proxy.quota_api.topic_metrics import families
-from proxy.quota_api.topic_store import TopicStore
-from proxy.reassign import status, topic_metrics
-from proxy.reassign.reconcile import Decision
 from proxy.system.stats import CaptureStats, Stats
 from proxy.topics.log import Inbox
 from proxy.topics.records import Problem, Record
 from proxy.topics.topic import Access
-from proxy.unguarded import Unguarded
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
@@ -151,7 +151,7 @@ def written(
 ) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
-    moves += topic_metrics.families(None, Counter(), Counter())
+    moves += topic_place.families(None, Counter(), Counter())
     others = [*moves, *of_workers({1: True}, {1: 0}, {1: 0}, {"killed": 1})]
     metrics = Metrics(
         stats,

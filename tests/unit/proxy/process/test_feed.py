@@ -6,8 +6,8 @@ from typing import Self
 
 from protocol.messages.reassignments import Ongoing
 from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
-from proxy.cluster import BrokerMap
 from proxy.config import Address, Config
+from proxy.control.cluster import BrokerMap
 from proxy.process.feed import Feed, State
 from proxy.process.messages import (
     PORTION,

@@ -1,9 +1,9 @@
-"""proxy.quota_api.cooperative: nothing is lost, and long loops pause."""
+"""proxy.control.quotas.store: nothing is lost, and long loops pause."""
 
 import pytest
 
-from proxy.quota_api import cooperative
-from proxy.quota_api.cooperative import drain, with_pauses
+from proxy.control.quotas import store
+from proxy.control.quotas.store import drain, with_pauses
 
 
 @pytest.fixture
@@ -11,8 +11,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made; an item takes 0.2 ms here."""
     made: list[float] = []
     clock = iter(range(0, 10**12, 200_000))
-    monkeypatch.setattr(cooperative, "sleep", made.append)
-    monkeypatch.setattr(cooperative, "monotonic_ns", lambda: next(clock))
+    monkeypatch.setattr(store, "sleep", made.append)
+    monkeypatch.setattr(store, "monotonic_ns", lambda: next(clock))
     return made
 
 

@@ -1,4 +1,4 @@
-"""proxy.quota_api.file_store: disk first, then memory; what others write is not lost; what fails changes nothing."""
+"""The quotas file in memory: disk first, then memory; what others write is not lost; what fails changes nothing."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from proxy.config import QuotaSettings
+from proxy.control.quotas import FileStore, StoreError
+from proxy.control.quotas import file_store as module
+from proxy.control.quotas.store import Client
 from proxy.events import Event
-from proxy.quota_api import FileStore, StoreError
-from proxy.quota_api import file_store as module
-from proxy.quota_api.store import Client
 from proxy.system.errors import ConfigError
 from proxy.system.files import signature
 from quotas.definitions.alterations import Alteration
@@ -191,7 +191,7 @@ def test_file_in_a_directory_that_can_not_be_written_says_so(
     def read_only(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("proxy.quota_api.file_store.replace", read_only)
+    monkeypatch.setattr("proxy.control.quotas.file_store.replace", read_only)
     with pytest.raises(StoreError) as caught:
         alter(kept, rate("a", 5.0))
     said = f"{path} cannot be written: Read-only file system; it is replaced, not written into, so [quotas] file "

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.config import Config, QuotaSettings
 from proxy.config.options import Source
+from proxy.control.quotas import Origins
 from proxy.explain.explanation import Origin
-from proxy.quota_api import Origins
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author
 
@@ -57,7 +57,7 @@ def test_setting_is_named_with_its_file() -> None:
 
 
 def test_alterations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.quota_api.origins.ALTERED_MAX", 2)
+    monkeypatch.setattr("proxy.control.quotas.service.ALTERED_MAX", 2)
     found = origins()
     for name in ("ann", "bob", "cid"):
         found.note(Entity(name), OPS)

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.api import ALTER_CLIENT_QUOTAS
 from proxy.channel import Question
-from proxy.quota_api.permissions import Permissions
+from proxy.control.quotas.responses import Permissions
 
 
 def asked(user: str, *, trusted: bool = False) -> Question:

@@ -1,10 +1,10 @@
-"""proxy.quota_api.snapshot: what was written is read; what is damaged is not used."""
+"""proxy.control.quotas.topic_store: what was written is read; what is damaged is not used."""
 
 from pathlib import Path
 
 import pytest
 
-from proxy.quota_api.snapshot import Place, Snapshot, SnapshotError
+from proxy.control.quotas.topic_store import Place, Snapshot, SnapshotError
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 

@@ -1,4 +1,4 @@
-"""proxy.quota_api.topic_store: the order of the topic is the order here, and nothing in the topic does harm."""
+"""proxy.control.quotas.topic_store: the order of the topic is the order here, and nothing in the topic does harm."""
 
 import json
 import logging
@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from proxy.config import QuotaSettings
+from proxy.control.quotas.store import Client, StoreError
+from proxy.control.quotas.topic_store import Snapshot, TopicStore
 from proxy.events import Event
-from proxy.quota_api.snapshot import Snapshot
-from proxy.quota_api.store import Client, StoreError
-from proxy.quota_api.topic_store import TopicStore
 from proxy.topics.records import AppendError, Portion, Problem, Record
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity

@@ -1,4 +1,4 @@
-"""proxy.quota_api.topic_store with a secret: only the fleet's own records count, and each once."""
+"""proxy.control.quotas.topic_store with a secret: only the fleet's own records count, and each once."""
 
 import logging
 import time
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import QuotaSettings
-from proxy.quota_api.snapshot import Snapshot
-from proxy.quota_api.store import Client, Noted
-from proxy.quota_api.topic_store import LAST, SINCE, TopicStore
+from proxy.control.quotas.store import Client, Noted
+from proxy.control.quotas.topic_store import LAST, SINCE, Snapshot, TopicStore
 from proxy.topics.records import LATE_US, Portion, Record, Seal, Stamps
 from quotas.definitions.alterations import Alteration
 from quotas.definitions.entities import Entity

@@ -13,7 +13,7 @@ from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
-from proxy.reassign.api import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentApi
+from proxy.control.reassign.api import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentApi
 from proxy.system.threads import OverloadError
 from tests.support.executor_world import World
 from tests.support.reassigned_cluster import SimulatedCluster

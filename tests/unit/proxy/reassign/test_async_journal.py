@@ -8,10 +8,8 @@ import pytest
 
 from protocol.messages.reassignments import Ongoing, Stepping
 from proxy.channel import ShownMove
-from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.entries import Entry, PendingRequest, Record
-from proxy.reassign.file_journal import FileJournal
-from proxy.reassign.journal import DamagedError
+from proxy.control.reassign.file_journal import FileJournal
+from proxy.control.reassign.journal import AsyncJournal, DamagedError, Entry, PendingRequest, Record
 from quotas.reassignment.step import PartitionState, Step
 
 KEY = ("t", 0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.reassign.entries import (
+from proxy.control.reassign.journal import (
     Ended,
     Entry,
     LineError,

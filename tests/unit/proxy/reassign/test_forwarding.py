@@ -7,8 +7,8 @@ import pytest
 
 from protocol.messages.reassignments import Outcome
 from proxy.config import ReassignmentSettings
+from proxy.control.reassign.topic_place import Forwarding, HolderService
 from proxy.fleet.calls import BUSY, UnansweredError
-from proxy.reassign.forwarding import Forwarding, HolderService
 from tests.support.executor_world import World
 from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import SimulatedCluster

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.reassign.cluster import ClusterState
-from proxy.reassign.entries import Ended, Entry, PendingRequest
-from proxy.reassign.reconcile import ASKED_MS_MAX, Decision, Memory, reconcile
+from proxy.control.reassign.cluster import ClusterState
+from proxy.control.reassign.journal import Ended, Entry, PendingRequest
+from proxy.control.reassign.reconcile import ASKED_MS_MAX, Decision, Memory, reconcile
 from quotas.reassignment.batch import BatchLimits
 from quotas.reassignment.step import PartitionState, Step
 

@@ -1,6 +1,6 @@
 """Sizes of replicas: what stays from one reading to the next."""
 
-from proxy.reassign.sizes import Sizes
+from proxy.control.reassign.cluster import Sizes
 
 A, B = ("a", 0), ("b", 0)
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from math import inf
 
 from proxy.config import ReassignmentSettings
-from proxy.reassign import status
-from proxy.reassign.entries import EndedTotals, Entry, PendingRequest
-from proxy.reassign.reconcile import Decision
-from proxy.reassign.sizes import Sizes
+from proxy.control.reassign import status
+from proxy.control.reassign.cluster import Sizes
+from proxy.control.reassign.journal import EndedTotals, Entry, PendingRequest
+from proxy.control.reassign.reconcile import Decision
 from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState, Step, Waiting
 

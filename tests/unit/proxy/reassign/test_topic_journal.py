@@ -4,9 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.reassign.entries import Ended, EndedTotals, Entry, Term
-from proxy.reassign.journal import ConflictError, DamagedError, FencedError, JournalError
-from proxy.reassign.topic_journal import TopicJournal
+from proxy.control.reassign.journal import (
+    ConflictError,
+    DamagedError,
+    Ended,
+    EndedTotals,
+    Entry,
+    FencedError,
+    JournalError,
+    Term,
+)
+from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.topics.records import Problem, Record
 from tests.support.journal_topics import SimulatedLog, SimulatedTopic, SimulatedWriter
 

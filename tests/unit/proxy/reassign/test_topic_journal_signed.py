@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.reassign.entries import Ended, EndedTotals, Entry, Term
-from proxy.reassign.journal import JournalError
-from proxy.reassign.topic_records import FENCE, write_fence, write_records
+from proxy.control.reassign.journal import Ended, EndedTotals, Entry, JournalError, Term
+from proxy.control.reassign.topic_journal import FENCE, write_fence, write_records
 from proxy.topics.records import Record, Seal
 from tests.support.journal_topics import SimulatedTopic
 

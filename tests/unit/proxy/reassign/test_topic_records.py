@@ -2,8 +2,14 @@
 
 import pytest
 
-from proxy.reassign.entries import Ended, EndedTotals, Entry, LineError, Term
-from proxy.reassign.topic_records import FENCE, read_key, read_value, write_fence, write_records
+from proxy.control.reassign.journal import Ended, EndedTotals, Entry, LineError, Term
+from proxy.control.reassign.topic_journal import (
+    FENCE,
+    read_key,
+    read_value,
+    write_fence,
+    write_records,
+)
 from proxy.topics.records import Record
 
 ENTRY = Entry("t.x", 12, "ab" * 16, (1, 2), (3, 4))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from protocol.messages.reassignments import AlterRequest, Outcome, Target
-from proxy.reassign.cluster import ClusterState
-from proxy.reassign.entries import Entry, PendingRequest
-from proxy.reassign.validation import Handling, Verdict, validate
+from proxy.control.reassign.cluster import ClusterState
+from proxy.control.reassign.journal import Entry, PendingRequest
+from proxy.control.reassign.planning import Handling, Verdict, validate
 from quotas.reassignment.step import PartitionState, TopicPartition
 
 KEY = ("t", 0)

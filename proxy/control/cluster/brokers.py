@@ -1,0 +1,331 @@
+"""The brokers' addresses. Pure bookkeeping; the poller sends requests and resolves names.
+
+A broker's address comes from `upstreams`, then from Sluice's own Metadata connection, then from Metadata responses to
+clients. The last map is kept on disk, so that a restarted proxy serves every broker's port at once. Impossible ids,
+hosts and ports are refused here, whatever their source: counted by error, and logged once.
+
+Non-obvious:
+
+- A broker with an id beyond `broker_id_max` is never in a response to a client, since no port leads to it; it is
+  counted.
+- A gateway's address map may be called in the thread that reads large frames (`proxy.system.threads`). `BrokerMap`
+  takes a copy of all addresses in one step wherever it goes through them.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.channel.settings import ANY_BROKER
+from proxy.config import Address, Config, ListenerOptions
+from proxy.system.errors import reason, shorten
+from proxy.system.files import read
+from proxy.system.hosts import is_host, is_ip
+from proxy.system.logs import event
+from proxy.system.stats import Stats
+
+logger = logging.getLogger(__name__)
+
+
+_ID_MAX: Final = 2**31 - 1
+_PORT_MAX: Final = 65_535
+_BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a broken peer can use
+_TARGETS_MAX: Final = 16  # the known brokers that are asked one after the other until one responds
+_LOGGED_MAX: Final = 100
+
+
+class KnownBrokers(NamedTuple):
+    """All that a broker map has learned: addresses by id, ids of live brokers, and IP addresses by host name."""
+
+    addresses: Mapping[int, Address]
+    live: tuple[int, ...]
+    ips: Mapping[str, str]
+
+
+class BrokerMap:
+    """Broker ids and their addresses.
+
+    `address_map` may run in another thread, for a large response: each loop over all addresses first copies them in one
+    step.
+
+    Attributes:
+        changed: set when an address was learned; cleared when the map was written to disk.
+        version: grows with every change.
+    """
+
+    def __init__(self, bootstrap: tuple[Address, ...], stats: Stats) -> None:
+        self._bootstrap = bootstrap
+        self._stats = stats
+        self._addresses: dict[int, Address] = {}
+        self._live: tuple[int, ...] = ()
+        self._ips: dict[str, str] = {}
+        self._next_broker = 0
+        self._logged: set[tuple[int, str, int]] = set()  # refused addresses that were logged
+        self.changed = False
+        self.version = 0
+
+    def learn(self, broker: int, host: str, port: int) -> None:
+        """Store a broker's address; an impossible one is refused, and the previous one stays."""
+        if self._addresses.get(broker) == (host, port):
+            return
+        problem = self._address_problem(broker, host, port)
+        if problem:
+            self._reject(problem, broker, host, port)
+            return
+        self._addresses[broker] = Address(host, port)
+        self.changed = True
+        self.version += 1
+
+    def known(self) -> KnownBrokers:
+        """Return a copy of all that was learned, for another process."""
+        return KnownBrokers(dict(self._addresses), self._live, dict(self._ips))
+
+    def replace(self, known: KnownBrokers) -> None:
+        """Take another process's map in place of this one."""
+        self._addresses, self._live, self._ips = dict(known.addresses), known.live, dict(known.ips)
+        self.changed = False
+
+    def set_live(self, brokers: Iterable[int]) -> None:
+        """Store which brokers are alive: the bootstrap port leads to these, and others make room for them."""
+        live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
+        self.version += live != self._live
+        self._live = live
+        if len(self._addresses) >= _BROKERS_MAX:
+            self._addresses = {
+                broker: self._addresses[broker] for broker in self._live if broker in self._addresses
+            }
+
+    def live(self) -> tuple[int, ...]:
+        """Return the ids of the brokers that are alive, as far as known."""
+        return self._live
+
+    def resolved(self, host: str, ip: str) -> None:
+        """Store a host's resolved address."""
+        self.version += self._ips.get(host) != ip
+        self._ips[host] = ip
+
+    def hosts(self) -> list[str]:
+        """Return every host name that is not an IP address; the poller resolves them again, since they may change.
+
+        The addresses of names that are no longer used are removed.
+        """
+        addresses = (*self._bootstrap, *self._addresses.values())
+        hosts = dict.fromkeys(address.host for address in addresses if not is_ip(address.host))
+        self._ips = {host: ip for host, ip in self._ips.items() if host in hosts}
+        return list(hosts)
+
+    def addresses(self) -> Mapping[int, Address]:
+        """Return the whole map, to write it to disk."""
+        return self._addresses
+
+    def targets(self) -> list[tuple[str, int]]:
+        """Return the addresses to ask until a broker responds: the configured ones, then those of known brokers.
+
+        If there are many brokers, a few, different ones each time: each may take its time not to respond.
+        """
+        known = list(self._addresses.values())
+        if len(known) > _TARGETS_MAX:
+            self._next_broker += 1
+            first = self._next_broker * _TARGETS_MAX % len(known)
+            known = (known + known)[first : first + _TARGETS_MAX]
+        found = [self._resolve(address) for address in (*self._bootstrap, *known)]
+        return [target for target in dict.fromkeys(found) if target is not None]
+
+    def upstream(
+        self, broker: int, tried: Collection[tuple[str, int]] = ()
+    ) -> tuple[int, tuple[str, int] | None]:
+        """Return a broker's id and address; for ANY_BROKER the next broker in turn at none of the addresses `tried`."""
+        if broker != ANY_BROKER:
+            address = self._addresses.get(broker)
+            return broker, self._resolve(address) if address else None
+        known = self._live or tuple(sorted(self._addresses))
+        self._next_broker += 1
+        for offset in range(len(known)):
+            candidate = known[(self._next_broker + offset) % len(known)]
+            target = self._resolve(self._addresses[candidate]) if candidate in self._addresses else None
+            if target is not None and target not in tried:
+                return candidate, target
+        targets = [target for target in self.targets() if target not in tried]
+        return ANY_BROKER, targets[self._next_broker % len(targets)] if targets else None
+
+    def host(self, broker: int, target: tuple[str, int]) -> str:
+        """Return the known name of the broker at the address `target`: its certificate must have this name."""
+        address = self._addresses.get(broker)
+        if address is not None and self._resolve(address) == target:
+            return address.host
+        for address in (*self._addresses.values(), *self._bootstrap):
+            if address.port == target[1] and self._resolve(address) == target:
+                return address.host
+        return target[0]
+
+    def address_map(
+        self, listener: ListenerOptions, broker: int, host: str, port: int
+    ) -> tuple[str, int] | None:
+        """Return the address that a gateway's clients get instead of a broker's; None if the broker has no port."""
+        if broker < 0:
+            return host, port  # "no such broker", such as for a missing coordinator
+        self.learn(broker, host, port)
+        advertised = listener.advertised_broker(broker)
+        if advertised is None:
+            self._stats.unnamed_brokers += 1
+        return advertised
+
+    def _address_problem(self, broker: int, host: str, port: int) -> str:
+        """Return the error in a broker's id, host or port; "" if there is none."""
+        if not 0 <= broker <= _ID_MAX:
+            return "id"
+        if not is_host(host):
+            return "host"
+        if not 0 < port <= _PORT_MAX:
+            return "port"
+        return "count" if broker not in self._addresses and len(self._addresses) >= _BROKERS_MAX else ""
+
+    def _reject(self, problem: str, broker: int, host: str, port: int) -> None:
+        self._stats.brokers_refused[problem] += 1
+        rejected = (broker, host, port)
+        if rejected in self._logged or len(self._logged) >= _LOGGED_MAX:
+            return
+        self._logged.add(rejected)
+        event(
+            logger,
+            logging.WARNING,
+            "a broker's address is rejected",
+            wrong=problem,
+            broker=shorten(broker),
+            host=shorten(host),
+            port=shorten(port),
+        )
+
+    def _resolve(self, address: Address) -> tuple[str, int] | None:
+        ip = address.host if is_ip(address.host) else self._ips.get(address.host)
+        return (ip, address.port) if ip else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The broker map on disk: `brokers.json` in `[state] directory`, replaced whole and atomically.
+#
+# It only saves a restarted proxy the wait for its first Metadata response, so a damaged or unwritable file
+# costs one log
+# line and nothing else.
+
+
+_NAME: Final = "brokers.json"
+_BYTES_MAX: Final = 4 * 1024 * 1024
+_MODE: Final = 0o644
+_ID_CHARACTERS_MAX: Final = 11
+
+
+class MapFile:
+    """Reads and writes the map. Both calls block: make them outside of the loop.
+
+    Args:
+        stats: counts the results of writing.
+    """
+
+    def __init__(self, directory: Path, stats: Stats) -> None:
+        self._path = directory / _NAME
+        self._stats = stats
+        self._problem = ""  # the reason of the last failed write, as logged
+
+    def read(self) -> dict[int, Address]:
+        """Return the last written map; empty if no readable one exists.
+
+        The addresses are not validated here.
+        """
+        try:
+            stored = json.loads(read(self._path, _BYTES_MAX))
+            return {_id(broker): _address(place) for broker, place in stored.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            event(logger, logging.WARNING, "broker map not read", path=str(self._path), detail=reason(error))
+            return {}
+
+    def write(self, addresses: Mapping[int, Address]) -> bool:
+        """Replace the file; False if that fails, which is logged once for each reason."""
+        text = json.dumps({str(broker): list(address) for broker, address in sorted(addresses.items())})
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except OSError as error:
+            self._stats.broker_map_writes["failed"] += 1
+            if reason(error) != self._problem:
+                self._problem = reason(error)
+                event(
+                    logger,
+                    logging.WARNING,
+                    "broker map not written",
+                    path=str(self._path),
+                    detail=self._problem,
+                )
+            return False
+        self._problem = ""
+        self._stats.broker_map_writes["ok"] += 1
+        return True
+
+
+def _id(broker: str) -> int:
+    if len(broker) > _ID_CHARACTERS_MAX:
+        raise ValueError("a broker's id is too long")
+    return int(broker)
+
+
+def _address(place: object) -> Address:
+    if not isinstance(place, list) or len(place) != 2:
+        raise TypeError("a broker's address is not a host and a port")
+    host, port = place
+    if not isinstance(host, str) or not isinstance(port, int):
+        raise TypeError("a broker's address is not a host and a port")
+    return Address(host, port)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The broker maps that a configuration asks for: of the brokers behind clients' listeners, and of leaders.
+
+
+class Maps(NamedTuple):
+    """The broker maps.
+
+    Args:
+        brokers: for clients.
+        leaders: for followers: what stands behind the brokers' own listener is another listener of theirs.
+        follow: whether the first follows the cluster's metadata; a sidecar's upstreams are fixed.
+        replicates: whether there are leaders.
+    """
+
+    brokers: BrokerMap
+    leaders: BrokerMap
+    follow: bool
+    replicates: bool
+
+
+def maps_of(config: Config, stats: Stats) -> Maps:
+    """Create the maps, with what is configured."""
+    upstreams = config.upstreams(replicates=False)
+    leaders = config.upstreams(replicates=True)
+    if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):
+        upstreams = leaders  # no other address of the brokers is configured
+    brokers = BrokerMap(config.cluster.bootstrap or tuple(upstreams.values()), stats)
+    _learn(brokers, upstreams)
+    brokers.set_live(upstreams)
+    behind = BrokerMap(tuple(leaders.values()), stats)
+    _learn(behind, leaders)
+    return Maps(brokers, behind, not upstreams, bool(leaders))
+
+
+def _learn(brokers: BrokerMap, addresses: Mapping[int, Address]) -> None:
+    for broker, address in addresses.items():
+        brokers.learn(broker, *address)

@@ -1,0 +1,141 @@
+"""Sends requests to the brokers of a map, with Sluice's own login and certificates, until one broker responds.
+
+The broker's certificate must have the name under which the broker is known, not the resolved address.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kafka_client import ASKING_FAILS, Connection, Login, LoginError, Request
+from proxy.channel.settings import ANY_BROKER
+from proxy.config import ClusterOptions
+from proxy.control.cluster.brokers import BrokerMap
+from proxy.system.errors import reason
+from proxy.system.files import read
+from proxy.system.threads import parse_response
+
+T = TypeVar("T")
+Target = tuple[str, int]
+Tls = Callable[[], ssl.SSLContext]
+"""Returns the TLS context in force."""
+
+_PROBLEMS_MAX: Final = 3  # the most brokers without a response that are named in an error
+
+
+class BrokerClient:
+    """Connects to the brokers of a map.
+
+    Args:
+        login: authenticates each connection; None where brokers require no SASL.
+        tls: returns the TLS context in force; None for plaintext.
+
+    Attributes:
+        brokers: the map.
+    """
+
+    def __init__(self, brokers: BrokerMap, login: Login | None = None, tls: Tls | None = None) -> None:
+        self.brokers = brokers
+        self._login = login
+        self._tls = tls
+
+    def of(self, brokers: BrokerMap) -> "BrokerClient":
+        """Return a client for another map, with the same login and certificates."""
+        return BrokerClient(brokers, self._login, self._tls)
+
+    async def connect(self, target: Target) -> Connection:
+        """Connect to one of `BrokerMap.targets`.
+
+        Raises:
+            OSError, LoginError, WireError: as `Connection.open`.
+        """
+        if self._tls is None:
+            return await Connection.open(*target, login=self._login)
+        name = self.brokers.host(ANY_BROKER, target)
+        return await Connection.open(*target, tls=self._tls(), server_hostname=name, login=self._login)
+
+    async def ask(self, target: Target, request: Request[T]) -> T:
+        """Send a request on a connection for this request alone.
+
+        Raises:
+            OSError, LoginError, WireError: as `Connection.open` and `Connection.send`.
+        """
+        connection = await self.connect(target)
+        try:
+            return await ask(connection, request)
+        finally:
+            connection.close()
+
+
+async def ask(connection: Connection, request: Request[T]) -> T:
+    """Send a request and return its parsed response; a large one is parsed in a thread.
+
+    Raises:
+        OSError, WireError: as `Connection.send`.
+    """
+    return await parse_response(request.read, await connection.send(request))
+
+
+async def first_response(
+    targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], seconds: float
+) -> T:
+    """Ask one broker after the other; return the first response.
+
+    Args:
+        ask: raises one of ASKING_FAILS if it fails.
+        seconds: the deadline that `ask` sets; only for the error's text.
+
+    Raises:
+        OSError: no broker has responded; the message says why.
+    """
+    problems = []
+    for target in targets:
+        try:
+            return await ask(target)
+        except ASKING_FAILS as error:
+            problems.append(f"{target[0]}:{target[1]}: {reason(error, seconds)}")
+    raise OSError("; ".join(problems[:_PROBLEMS_MAX]) or "no broker is known")
+
+
+# ----------------------------------------------------------------------------------------------------
+# `[cluster] sasl_mechanism`: the configured login of Sluice's own connections.
+#
+# Not for clients' connections: clients authenticate with the broker themselves, through the proxy.
+
+
+_PASSWORD_BYTES_MAX: Final = 64 * 1024
+
+
+def login_of(options: ClusterOptions) -> Login | None:
+    """Return the login that `[cluster]` configures; None if it configures none."""
+    if not options.sasl_mechanism:
+        return None
+    if options.password or options.password_file is None:  # GSSAPI and AWS_MSK_IAM have neither
+        return Login(options.sasl_mechanism, options.username, options.password)
+    return Login(options.sasl_mechanism, options.username, secret_of(options))
+
+
+def secret_of(options: ClusterOptions) -> Callable[[], str]:
+    """Return the function that reads the password now in force; it raises LoginError."""
+    path = options.password_file
+    if options.password or path is None:
+        return lambda: options.password
+    return lambda: password_of(path)
+
+
+def password_of(path: Path) -> str:
+    """Read a password from its file.
+
+    Raises:
+        LoginError: the file contains no password.
+    """
+    try:
+        password = read(path, _PASSWORD_BYTES_MAX).decode().rstrip("\r\n")
+    except OSError as error:
+        raise LoginError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise LoginError(f"{path}: is not UTF-8") from None
+    if not password:
+        raise LoginError(f"{path}: is empty")
+    return password

@@ -1,0 +1,356 @@
+"""Where quotas are kept, as the service and the responses see it: a file, a topic, or the brokers.
+
+All of it blocks and belongs to one thread (`service`), except where it says otherwise.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from time import monotonic_ns, sleep
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from proxy.channel import ANONYMOUS
+from proxy.config import QuotaSettings, command_line_quotas, static_quotas
+from proxy.events import Event, Tell, untold
+from proxy.events.kinds import By, quota_changed
+from proxy.system.files import Signature
+from quotas.definitions.alterations import Alteration, Outcome, entity_of_parts, text_of
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity, code, entity_of
+from quotas.definitions.records import Author
+from quotas.definitions.toml_file import Change
+
+T = TypeVar("T")
+
+
+class StoreError(Exception):
+    """The quotas cannot be altered; nothing has changed, unless the text says that it is not known."""
+
+
+class NotAllowedError(StoreError):
+    """The configuration allows no alteration through the quota API; nothing has changed."""
+
+
+class Client(NamedTuple):
+    """The author of an alteration: the principal, and the address of the connection."""
+
+    principal: str = ""
+    address: str = ""
+
+
+Noted = Callable[[Entity, Author], None]
+"""Notes who has altered an entity; called in the store's thread."""
+
+
+class QuotaStore(Protocol):
+    """The quotas of one configuration.
+
+    Attributes:
+        noted: called for each altered entity; None: not called.
+    """
+
+    noted: Noted | None
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force, always the same object; any thread may read it."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every changed entity."""
+
+    @property
+    def file_signature(self) -> Signature:
+        """The signature of the quotas file when it was last read or written here; of no file without one."""
+
+    def report_to(self, tell: Tell) -> None:
+        """Tell each changed limit from now on."""
+
+    def read(self, settings: QuotaSettings) -> Definitions:
+        """Apply new settings, and read the file if it is another one or has changed.
+
+        Raises:
+            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
+        """
+
+    def alter(self, alterations: Iterable[Alteration], client: Client, /, *, validate_only: bool) -> Outcome:
+        """Alter quotas; at the return they are durable and in force.
+
+        Raises:
+            StoreError: they cannot be altered.
+        """
+
+
+# ----------------------------------------------------------------------------------------------------
+# Who changes quotas, as events tell it (`proxy.events`): a client of the quota API, a file, the brokers, a
+# topic.
+
+
+class Changer(NamedTuple):
+    """The author of a change of quotas.
+
+    Args:
+        audited: whether the audit log has a line for it.
+    """
+
+    by: By
+    audited: bool = False
+
+
+BROKERS: Final = Changer(By("the brokers' own quotas"))
+
+
+def by_client(author: Author, *, audited: bool) -> Changer:
+    """Return a client of the quota API.
+
+    >>> by_client(Author("ops", "10.0.0.4:51000", ""), audited=True).by
+    By(name='User:ops', address='10.0.0.4')
+    """
+    return Changer(By(author.principal, author.address.rpartition(":")[0] or author.address), audited)
+
+
+def by_file(name: str) -> Changer:
+    """Return the quotas file, which was edited."""
+    return Changer(By(name))
+
+
+def changes_of(
+    entity: Entity, before: Mapping[str, float], after: Mapping[str, float], changer: Changer
+) -> Iterator[Event]:
+    """Yield an event for each limit that differs."""
+    name = text_of(entity)
+    for key in {**before, **after}:
+        if before.get(key) != after.get(key):
+            yield quota_changed(
+                name, key, before.get(key), after.get(key), changer.by, audited=changer.audited
+            )
+
+
+class Changers:
+    """The author of changes in a topic. A record that removes a limit does not say it; this process knows its own.
+
+    Args:
+        topic: its name.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = Changer(By(f"topic {topic}"))
+        self._own: Author | None = None
+        self._entities: Collection[Entity] = ()
+        self._authors: dict[Entity, Author] = {}
+
+    def alters(self, author: Author | None, entities: Collection[Entity] = ()) -> None:
+        """An alteration of this process is under way; None: it has ended."""
+        self._own, self._entities = author, entities
+
+    def read(self, entity: Entity, author: Author | None) -> None:
+        """A record was read, of this author."""
+        if author is None and entity in self._entities:
+            author = self._own
+        if author is None:
+            self._authors.pop(entity, None)
+        else:
+            self._authors[entity] = author
+
+    def take(self, entity: Entity) -> Changer:
+        """Return the author of the last record of an entity, and forget it."""
+        author = self._authors.pop(entity, None)
+        if author is None or not author.name:
+            return self._topic
+        return by_client(author, audited=author == self._own)
+
+    def forget(self) -> Changer:
+        """Forget all authors: the topic was read from its beginning; returns the topic itself."""
+        self._authors.clear()
+        return self._topic
+
+
+# ----------------------------------------------------------------------------------------------------
+# Loops in a thread that yield the processor to the event loop.
+#
+# A computing thread of a Python process releases the interpreter only after 5 ms (`sys.getswitchinterval`),
+# and the event
+# loop may have to wait that long after each of its system calls. A loop over 100,000 quotas would delay every
+# relayed
+# frame. So such a loop works for a millisecond and then sleeps for one; a frame waits for at most a
+# millisecond.
+#
+# Rejected: a shorter switch interval (permanently more expensive for the event loop), a helper process
+# (unpacking its
+# result would take 100 ms at once), slices on the event loop (the same delays, between waiting frames).
+#
+# Non-obvious:
+#
+# - Sluice's threads sleep half of their time. Python's threads take turns; a loop over 100,000 quotas without
+#   pauses
+#   would delay the event loop by 5 ms at each system call.
+
+
+_WORK_NS: Final = 1_000_000
+_PAUSE_SECONDS: Final = 0.001
+_ITEMS_PER_CHECK: Final = 16
+
+
+def with_pauses(items: Iterable[T]) -> Iterator[T]:
+    """Yield the items, with pauses."""
+    until = monotonic_ns() + _WORK_NS
+    for index, item in enumerate(items):
+        yield item
+        if not index % _ITEMS_PER_CHECK and monotonic_ns() > until:
+            sleep(_PAUSE_SECONDS)
+            until = monotonic_ns() + _WORK_NS
+
+
+def drain(items: list[T]) -> Iterator[T]:
+    """Yield and remove the items, with pauses: freeing 10,000 at once would stop all threads."""
+    items.reverse()
+    return (items.pop() for _ in with_pauses(range(len(items))))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The definitions in force, for every store: changed in place, an entity at a time, with pauses.
+#
+# One `Definitions` object lives as long as the process. The event loop reads each entity either before or
+# after its
+# change. Entities that are set on the command line take precedence over a store's, and cannot be altered.
+
+
+_SET_ON_COMMAND_LINE: Final = "The entity was given on the command line (--quota), which takes precedence."
+
+
+class QuotasInForce:
+    """The definitions, and how a store changes them.
+
+    Args:
+        settings: `[quotas]`.
+        quota_text: `[[quota]]` tables from the command line; they override the store's.
+
+    Attributes:
+        definitions: always the same object.
+        version: grows with every changed entity.
+        starting: no event loop is running yet, so loops need no pauses.
+        tell: takes an event for each changed limit.
+
+    Raises:
+        ConfigError: a definition is invalid.
+    """
+
+    def __init__(self, settings: QuotaSettings, quota_text: str = "") -> None:
+        self._overrides: Mapping[Entity, Mapping[str, float]] = dict(
+            command_line_quotas(quota_text).entries()
+        )
+        self.definitions: Final = Definitions(static=static_quotas(settings))
+        self.version = 0
+        self.starting = False
+        self.tell: Tell = untold
+        for entity, values in self._overrides.items():
+            self.definitions.put(entity, values)
+
+    def configure(self, settings: QuotaSettings) -> None:
+        """Apply the static settings."""
+        static = static_quotas(settings)
+        if static != self.definitions.static:
+            self.definitions.static = static
+
+    def apply(self, changes: Iterable[Change], changer: Changer | None = None) -> None:
+        """Set the limits of entities to the store's, overridden by the command line's.
+
+        Args:
+            changer: who changes them; None: they are read for the first time, which is no event.
+        """
+        for entity, values in self.with_pauses(changes):
+            if entity in self._overrides:
+                continue
+            before = self.definitions.values(entity)
+            if values != before:
+                events = () if changer is None else tuple(changes_of(entity, before, values, changer))
+                self.definitions.put(entity, values)
+                self.version += 1
+                for event in events:
+                    self.tell(event)
+
+    def replace(self, found: Definitions, changer: Changer | None = None) -> bool:
+        """Set all limits to `found`, which is emptied; return whether any differed."""
+        gone = self.removed_entities(found)
+        before = self.version
+        self.apply(found.entries(), changer)
+        deque(self.with_pauses(found.drain()), 0)
+        self.remove(gone, changer)
+        return self.version != before
+
+    def removed_entities(self, found: Definitions) -> list[str]:
+        """The codes of the entities in force that are not in `found`."""
+        known = self.with_pauses(self.definitions.entries())
+        return [code(*entity) for entity, _ in known if entity not in found]
+
+    def remove(self, gone: Iterable[str], changer: Changer | None = None) -> None:
+        """Remove entities, by their codes."""
+        self.apply(((entity_of(name), {}) for name in gone), changer)
+
+    def overrides(self, entity: Entity) -> bool:
+        """Whether the command line sets this entity's quotas."""
+        return entity in self._overrides
+
+    def refuse_overridden(self, outcome: Outcome) -> Outcome:
+        """Refuse entities with quotas on the command line: these would override what is altered."""
+        refused = {entity for entity in self._overrides if entity in outcome.changes}
+        if not refused:
+            return outcome
+        results = [
+            (parts, _SET_ON_COMMAND_LINE if not problem and entity_of_parts(parts) in refused else problem)
+            for parts, problem in outcome.results
+        ]
+        changes = {entity: values for entity, values in outcome.changes.items() if entity not in refused}
+        return Outcome(results, changes, outcome.before)
+
+    def with_pauses(self, items: Iterable[T]) -> Iterator[T]:
+        """Iterate with pauses, where an event loop is running."""
+        return iter(items) if self.starting else with_pauses(items)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Messages of refused alterations: what is missing, and what to write into which file.
+#
+# The message for a principal names no path, since a client without rights reads it.
+
+
+def no_quotas_file(config: Path | None) -> str:
+    """Return why quotas cannot be altered without a quotas file, and how to have one.
+
+    >>> no_quotas_file(None)
+    'no quotas file is configured, so quotas cannot be altered: start sluice serve with --quotas-file FILE'
+    """
+    problem = "no quotas file is configured, so quotas cannot be altered"
+    if config is None:
+        return f"{problem}: start sluice serve with --quotas-file FILE"
+    return f'{problem}: write file = "quotas.toml" under [quotas] in {config}, and create that file'
+
+
+def not_in_a_fleet() -> str:
+    """Return why a member of a fleet does not alter its quotas file: the other members have files of their own."""
+    return (
+        'quotas are in a file at each member of the fleet ([quotas] store = "file"), so they cannot be altered through '
+        'one of them: set store = "topic", or change the file at every member'
+    )
+
+
+def not_writable(path: Path, error: OSError) -> str:
+    """Return why the quotas file cannot be replaced, and which directory has to be writable."""
+    return (
+        f"{path} cannot be written: {error.strerror or error}; it is replaced, not written into, so [quotas] file "
+        "must be in a directory that Sluice may write to"
+    )
+
+
+def not_named(user: str, key: str) -> str:
+    """Return how this user can get into `alter_principals` or `describe_principals`.
+
+    An unauthenticated client is never advised to add ANONYMOUS: that would be every client.
+    """
+    if user in ("", ANONYMOUS):
+        return (
+            f"Log in as a user that {key} names, or connect on Sluice's own machine to a listener with "
+            'bind = "127.0.0.1".'
+        )
+    return f"To allow it, add {json.dumps(user)} to {key} under [quotas] in Sluice's configuration file."

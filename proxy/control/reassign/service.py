@@ -1,0 +1,180 @@
+"""The components of `mode = "batch"`, assembled for the application (KIP-435)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final
+
+from proxy.channel import OngoingMoves, Question
+from proxy.config import Config, ReassignmentSettings
+from proxy.control.cluster import BrokerClient
+from proxy.control.reassign import status
+from proxy.control.reassign.api import LocalDecisions, ReadFrame, ReassignmentApi, Respond
+from proxy.control.reassign.cluster import Cluster
+from proxy.control.reassign.executor import Executor
+from proxy.control.reassign.file_journal import FilePlace, Place
+from proxy.control.reassign.journal import AsyncJournal
+from proxy.events import Tell, untold
+from proxy.metrics.replication import Family
+from proxy.system.clock import now_ms
+from proxy.system.stats import Stats
+
+if TYPE_CHECKING:
+    from proxy.control.reassign.topic_place import AnsweringMember
+    from proxy.topics.topic import Access
+
+
+_WATCH_SECONDS: Final = 1.0
+
+
+class Reassignments:
+    """Takes requests, executes them, and reports on them.
+
+    Args:
+        place: where the journal is.
+        start: starts a background task.
+        now_ms: the time, monotonic.
+        read: has callers' frames parsed.
+        tell: takes events.
+    """
+
+    def __init__(
+        self,
+        settings: ReassignmentSettings,
+        place: Place,
+        client: BrokerClient,
+        start: Callable[[Coroutine[object, object, None]], object],
+        now_ms: Callable[[], int],
+        read: ReadFrame,
+        stats: Stats,
+        tell: Tell = untold,
+    ) -> None:
+        self._settings = settings
+        self._stats = stats
+        self._place = place
+        self._journal = AsyncJournal(place.journal, place.process)
+        self._executor = executor = Executor(
+            self._journal, Cluster(client), place.lock, self.settings, now_ms, stats, tell
+        )
+        # A separate connection, so that callers do not wait for a round.
+        local = LocalDecisions(self._journal, Cluster(client), self.settings, executor.wake)
+        decisions = place.decisions(local, lambda: executor.leads and place.lock.held, self._journal)
+        self._api = ReassignmentApi(decisions, start, read, stats)
+        self._rate = status.Rate()
+        self._families: list[Family] = []
+
+    @property
+    def shown(self) -> OngoingMoves:
+        """The reassignments that clients see."""
+        return self._journal.shown
+
+    def settings(self) -> ReassignmentSettings:
+        """The settings in force."""
+        return self._settings
+
+    def configure(self, settings: ReassignmentSettings) -> None:
+        """Apply settings; limits apply from the next step on."""
+        self._settings = settings
+        self._executor.wake()
+
+    def ask(self, question: Question, respond: Respond) -> None:
+        """Handle a request."""
+        self._api.ask(question, respond)
+
+    async def run(self) -> None:
+        """Execute moves until cancelled by the application."""
+        await self._executor.run()
+
+    def start(self) -> None:
+        """Begin to read the journal."""
+        self._place.start()
+
+    def close(self) -> None:
+        """Release the journal, when nothing runs any more; blocks for a bounded time."""
+        self._place.close()
+
+    async def page(self) -> dict[str, object]:
+        """Return the admin port's page."""
+        moves = await self._look()
+        described = await asyncio.to_thread(
+            status.describe, moves, self._settings, self._rate.per_second(), self._journal.state.ended_totals
+        )
+        return {
+            "mode": self._settings.mode,
+            "process": self._journal.process,
+            "leads": self._executor.leads,
+            "holder": await asyncio.to_thread(self._executor.holder),
+            "problem": self._journal.problem or self._executor.problem,
+            **described,
+        }
+
+    def families(self) -> list[Family]:
+        """Return the metrics: moves as of a moment ago, counters as of now."""
+        return [*self._families, *status.counters(self._stats), *self._place.families()]
+
+    async def watch(self) -> None:
+        """Update the status regularly: for thousands of moves a scrape would block the loop too long."""
+        while True:
+            moves = await self._look()
+            decision, rate, leads = self._executor.decision, self._rate.per_second(), self._executor.leads
+            self._families = await asyncio.to_thread(status.gauges, moves, decision, rate, leads)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _look(self) -> list[status.Progress]:
+        executor, journal = self._executor, self._journal
+        moves = await asyncio.to_thread(
+            status.progress, journal.state.entries, journal.partitions, executor.decision, executor.sizes
+        )
+        if executor.sizes.by_broker:
+            self._rate.sample(executor.sizes_ms, moves)
+        else:
+            self._rate.forget()
+        return moves
+
+
+# ----------------------------------------------------------------------------------------------------
+# The reassignments that a configuration asks for; None where they pass unchanged.
+
+
+def make_reassignments(
+    config: Config,
+    client: BrokerClient,
+    start: Callable[[Coroutine[object, object, None]], object],
+    read: ReadFrame,
+    stats: Stats,
+    access: "Callable[[], Access]",
+    fleet: "Callable[[], AnsweringMember | None]",
+    tell: Tell = untold,
+) -> Reassignments | None:
+    """Create the executor of reassignments, and what takes requests for it.
+
+    Args:
+        start: starts a background task.
+        read: has callers' frames parsed.
+        access: returns the way to the cluster of a journal in a topic.
+        fleet: returns this process's membership, which may be made later; None without `[fleet]`.
+        tell: takes events.
+
+    Raises:
+        StartError: the journal is in a topic, and aiokafka is not installed, or the secret cannot be read.
+    """
+    settings = config.reassignment
+    if not settings.batches:
+        return None
+    return Reassignments(settings, _place(config, access, fleet), client, start, now_ms, read, stats, tell)
+
+
+def _place(
+    config: Config, access: "Callable[[], Access]", fleet: "Callable[[], AnsweringMember | None]"
+) -> Place:
+    settings = config.reassignment
+    if not settings.in_topic:
+        assert settings.directory is not None, "the configuration was checked"
+        return FilePlace(settings.directory)
+    from proxy.control.quotas.quota_topic import require_aiokafka, seal_of
+
+    require_aiokafka('[reassignment] journal = "topic"')
+    from proxy.control.reassign.topic_place import TopicPlace
+
+    topic = settings.journal_topic
+    seal = seal_of(config, "journal", topic)
+    return TopicPlace(topic, access(), fleet if config.fleet.configured else None, seal)

@@ -1,0 +1,357 @@
+"""A journal in a topic, put together: the thread, the topic, the fence, and the fleet whose holder decides.
+
+It is loaded where `[reassignment] journal = "topic"`, and nowhere else, since it needs aiokafka.
+"""
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from typing import Any, Final, Protocol, TypeVar
+
+from protocol.errors import WireError
+from protocol.messages import reassignments
+from protocol.messages.reassignments import AlterRequest, AlterResponse
+from proxy.control.quotas.quota_topic import journal_spec
+from proxy.control.reassign.api import Decisions, NoExecutorError, Outcomes, Planned
+from proxy.control.reassign.cluster import ClusterError
+from proxy.control.reassign.file_journal import process_name
+from proxy.control.reassign.journal import AsyncJournal, Journal, JournalError, Leadership
+from proxy.control.reassign.topic_journal import TopicJournal
+from proxy.fleet.calls import BUSY, Respond, UnansweredError
+from proxy.metrics.replication import Family
+from proxy.system.threads import run_in_thread
+from proxy.topics.log import TopicLog
+from proxy.topics.records import CAUSES, Problem, Seal
+from proxy.topics.topic import Access, LoopThread
+from proxy.topics.writers import FencedLog
+
+# ----------------------------------------------------------------------------------------------------
+# Requests of a member that is not the holder, decided by the holder over the fleet's signed connection.
+#
+#     member   permission, by the broker ─► plan ───────────► holder: validate, journal
+#              first steps, by the broker ◄─ what to send ◄──
+#              response ─► conclude ────────────────────────► holder: journal the result
+#              caller   ◄─ outcomes ◄────────────────────────
+#
+# What belongs to the caller stays where the caller is: the broker judges its rights, and its own connection
+# takes its
+# first steps. Contents are the messages of AlterPartitionReassignments themselves (KIP-455):
+#
+#     plan       u8 1, request body        ─► u8 1, id u64, journaled u8, request body: the broker's part
+#     conclude   u8 2, id u64, response    ─► u8 2, sequence u64, response: the outcomes
+#                                          ─► u8 3, cause u8, text: why not
+#
+# An answer that is lost leaves an undecided request in the journal, of which the executor finds out what has
+# happened,
+# as of a caller's lost connection. A plan is kept at the holder for PLAN_SECONDS_MAX.
+
+
+T = TypeVar("T")
+
+PLANS_MAX: Final = 1000
+PLAN_SECONDS_MAX: Final = 60.0  # longer than a broker takes to respond
+ASK_SECONDS_MAX: Final = 20.0
+_SEEN_SECONDS_MAX: Final = 2.0
+_SEEN_PAUSE_SECONDS: Final = 0.02
+_VERSION: Final = 1
+_PLAN, _CONCLUDE, _REFUSED = 1, 2, 3
+_HEAD: Final = struct.Struct(">BQ")
+_TEXT_BYTES_MAX: Final = 1000
+_CAUSES: Final = (NoExecutorError, JournalError, ClusterError)
+
+
+class FleetMember(Protocol):
+    """The fleet, as `proxy.fleet.fleet.Fleet`."""
+
+    @property
+    def tenure(self) -> int:
+        """The number of this member's tenure as the holder; 0: it is not."""
+
+    async def ask(self, content: bytes, seconds: float) -> bytes:
+        """Ask the holder; raises UnansweredError."""
+
+
+class Forwarding:
+    """Decides here while this process executes, and has the holder decide otherwise.
+
+    Args:
+        local: decides here.
+        executes: whether this process does now.
+        fleet: None without one.
+
+    Attributes:
+        forwarded: counts requests that the holder was asked for, by result: "answered", "refused", "unanswered".
+    """
+
+    def __init__(
+        self,
+        local: Decisions,
+        executes: Callable[[], bool],
+        fleet: Callable[[], FleetMember | None],
+        journal: AsyncJournal,
+    ) -> None:
+        self._local = local
+        self._executes = executes
+        self._fleet = fleet
+        self._journal = journal
+        self.forwarded: Counter[str] = Counter()
+
+    async def plan(self, request: AlterRequest) -> Planned:
+        """See `Decisions`."""
+        if self._executes():
+            return await self._local.plan(request)
+        fleet = self._fleet()
+        if fleet is None or fleet.tenure:
+            raise NoExecutorError(self._journal.problem or "no process executes reassignments for now")
+        body = await run_in_thread(reassignments.request_body, request, _VERSION)
+        answer = await self._ask(fleet, bytes((_PLAN,)) + body, _PLAN)
+        _, token = _HEAD.unpack_from(answer)
+        sent = await _read(reassignments.read_alter_request, answer, _HEAD.size + 1, _VERSION)
+        return Planned(request, dict(sent.wanted), bool(answer[_HEAD.size]), int(token))
+
+    async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
+        """See `Decisions`; what the holder has journaled is shown here when this returns."""
+        token = planned.token
+        if not isinstance(token, int):
+            return await self._local.conclude(planned, response)
+        fleet = self._fleet()
+        if fleet is None:
+            raise JournalError("this process is not a member of a fleet")
+        content = await run_in_thread(reassignments.write_alter_response, response, _VERSION, 0)
+        try:
+            answer = await self._ask(fleet, _HEAD.pack(_CONCLUDE, token) + content, _CONCLUDE)
+        except NoExecutorError as error:
+            raise JournalError(str(error)) from error  # the first steps may be under way
+        _, sequence = _HEAD.unpack_from(answer)
+        found = await _read(reassignments.read_alter_response, answer[_HEAD.size :], _VERSION)
+        await self._see(int(sequence))
+        return found.partitions
+
+    async def _ask(self, fleet: FleetMember, content: bytes, kind: int) -> bytes:
+        try:
+            answer = await fleet.ask(content, ASK_SECONDS_MAX)
+        except UnansweredError as error:
+            self.forwarded["unanswered"] += 1
+            if error.sent:
+                raise JournalError(f"the holder: {error}") from error
+            raise NoExecutorError(f"the holder: {error}") from error
+        if len(answer) > _HEAD.size and answer[0] == kind:
+            self.forwarded["answered"] += 1
+            return answer
+        self.forwarded["refused"] += 1
+        if len(answer) > 1 and answer[0] == _REFUSED and answer[1] < len(_CAUSES):
+            raise _CAUSES[answer[1]](answer[2:].decode("utf-8", "replace"))
+        raise NoExecutorError("the holder has too many questions to answer, or no journal in a topic")
+
+    async def _see(self, sequence: int) -> None:
+        """Wait until this process has read what the holder has written: the caller may list it next."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SEEN_SECONDS_MAX
+        try:
+            while (await self._journal.read()).sequence < sequence and loop.time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(_SEEN_PAUSE_SECONDS)
+        except JournalError:
+            return  # it is accepted; this process lists it later
+
+
+class HolderService:
+    """Decides for other members, at the holder.
+
+    Args:
+        executes: whether this process does now.
+        sequence: returns the journal's.
+    """
+
+    def __init__(self, local: Decisions, executes: Callable[[], bool], sequence: Callable[[], int]) -> None:
+        self._local = local
+        self._executes = executes
+        self._sequence = sequence
+        self._numbers = count(1)
+        self._plans: dict[int, Planned] = {}
+
+    @property
+    def plans(self) -> int:
+        """The number of plans that wait for a broker's response."""
+        return len(self._plans)
+
+    async def answer(self, content: bytes) -> bytes:
+        """Answer a member's question."""
+        try:
+            kind = content[:1]
+            if kind == bytes((_PLAN,)):
+                return await self._plan(content)
+            if kind == bytes((_CONCLUDE,)) and len(content) > _HEAD.size:
+                return await self._conclude(content)
+        except _CAUSES as error:
+            (cause, *_) = (index for index, cause in enumerate(_CAUSES) if issubclass(type(error), cause))
+            return bytes((_REFUSED, cause)) + str(error).encode()[:_TEXT_BYTES_MAX]
+        except WireError:
+            return BUSY
+        return BUSY
+
+    async def _plan(self, content: bytes) -> bytes:
+        if not self._executes():
+            raise NoExecutorError("the holder of the fleet does not execute reassignments yet")
+        if len(self._plans) >= PLANS_MAX:
+            raise NoExecutorError("the holder has too many requests under way")
+        request = await run_in_thread(reassignments.read_alter_request, content, 1, _VERSION)
+        planned = await self._local.plan(request)
+        token = next(self._numbers)
+        self._plans[token] = planned
+        asyncio.get_running_loop().call_later(PLAN_SECONDS_MAX, self._plans.pop, token, None)
+        sent = request._replace(wanted=list(planned.sent.items()))
+        body = await run_in_thread(reassignments.request_body, sent, _VERSION)
+        return _HEAD.pack(_PLAN, token) + bytes((planned.journaled,)) + body
+
+    async def _conclude(self, content: bytes) -> bytes:
+        _, token = _HEAD.unpack_from(content)
+        planned = self._plans.pop(token, None)
+        if planned is None:
+            raise JournalError("the holder does not know the request any more")
+        response = await run_in_thread(reassignments.read_alter_response, content[_HEAD.size :], _VERSION)
+        outcomes = await self._local.conclude(planned, response)
+        decided = await run_in_thread(
+            reassignments.write_alter_response, response._replace(partitions=outcomes), _VERSION, 0
+        )
+        return _HEAD.pack(_CONCLUDE, self._sequence()) + decided
+
+
+async def _read(function: Callable[..., T], *arguments: Any) -> T:
+    """Read an answer of the holder's, which is no caller's bytes."""
+    try:
+        return await run_in_thread(function, *arguments)
+    except WireError as error:
+        raise JournalError(f"the holder's answer cannot be read: {error}") from error
+
+
+# ----------------------------------------------------------------------------------------------------
+# What /metrics shows of a journal in a topic, and of callers' questions to the holder.
+
+
+_RECORDS: Final = ("applied", "removed", "skipped", "damaged", "unsigned", "replayed")
+_FORWARDED: Final = ("answered", "refused", "unanswered")
+
+
+def families(
+    problem: Problem | None,
+    records: Mapping[str, int],
+    forwarded: Mapping[str, int] | None,
+    fenced: int = 0,
+) -> Iterator[Family]:
+    """Yield the metrics.
+
+    Args:
+        problem: why the topic cannot be used.
+        records: records read, by result.
+        fenced: how often a client that is not of the fleet has fenced this process.
+        forwarded: questions to the holder, by result; None before there can be any.
+    """
+    yield Family(
+        "sluice_reassignment_topic_problem",
+        "gauge",
+        "1 while the topic of the reassignment journal cannot be read or appended to, by cause",
+        ("cause",),
+        [((cause,), float(problem is not None and problem.cause == cause)) for cause in CAUSES],
+    )
+    yield Family(
+        "sluice_reassignment_topic_records",
+        "counter",
+        "Records read from the topic of the reassignment journal",
+        ("result",),
+        [((result,), float(records[result])) for result in _RECORDS],
+    )
+    yield Family(
+        "sluice_reassignment_topic_fenced",
+        "counter",
+        "How often a client that is not of the fleet has fenced the executor",
+        (),
+        [((), float(fenced))],
+    )
+    if forwarded is not None:
+        yield Family(
+            "sluice_reassignment_forwarded",
+            "counter",
+            "Questions to the holder of the fleet about callers' reassignments",
+            ("result",),
+            [((result,), float(forwarded[result])) for result in _FORWARDED],
+        )
+
+
+class AnsweringMember(FleetMember, Protocol):
+    """The fleet, whose holder answers other members."""
+
+    def answer(self, respond: Respond) -> None:
+        """Answer other members' questions, as the holder."""
+
+
+class TopicPlace:
+    """One process's view of the journal.
+
+    Args:
+        access: the way to the topic's cluster.
+        fleet: returns the fleet, once there is one; None: this process is alone.
+        seal: signs records; None without a secret.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        access: Access,
+        fleet: Callable[[], AnsweringMember | None] | None,
+        seal: Seal | None = None,
+    ) -> None:
+        self.process = process_name()
+        self._fleet = fleet
+        self._thread = LoopThread("journal")
+        self._log = TopicLog(self._thread, access, journal_spec(topic), committed=True)
+        # The fence has the topic's name: one executor for each journal.
+        writer = FencedLog(self._thread, access, topic, topic)
+        self._kept = TopicJournal(
+            self._log, writer, self.process, self._tenure, alone=fleet is None, seal=seal
+        )
+        self._forwarding: Forwarding | None = None
+        self._service: HolderService | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+        return self._kept
+
+    @property
+    def lock(self) -> Leadership:
+        """The choice of the executor: the holder of the fleet, or this process if it is alone."""
+        return self._kept
+
+    def decisions(self, local: Decisions, executes: Callable[[], bool], journal: AsyncJournal) -> Decisions:
+        """Decide here while this process executes; otherwise the holder does."""
+        self._service = HolderService(local, executes, lambda: journal.state.sequence)
+        self._forwarding = Forwarding(local, executes, self._member, journal)
+        return self._forwarding
+
+    def start(self) -> None:
+        """Begin to read the topic, and to answer other members."""
+        self._log.start()
+        member = self._member()
+        if member is not None and self._service is not None:
+            member.answer(self._service.answer)
+
+    def families(self) -> Iterator[Family]:
+        """Return the metrics of the topic, and of what was forwarded."""
+        forwarded = None if self._forwarding is None else self._forwarding.forwarded
+        return families(self._kept.problem, self._kept.records, forwarded, self._kept.fenced)
+
+    def close(self) -> None:
+        """End the thread; blocks for a bounded time."""
+        self._thread.close()
+
+    def _member(self) -> AnsweringMember | None:
+        return None if self._fleet is None else self._fleet()
+
+    def _tenure(self) -> int:
+        """The number of this process's tenure; a process that is alone has one, for ever."""
+        if self._fleet is None:
+            return 1
+        member = self._fleet()
+        return 0 if member is None else member.tenure

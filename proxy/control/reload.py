@@ -1,0 +1,292 @@
+"""Reads the configuration again when a file changes or on SIGHUP, and applies what can be applied live.
+
+Files are checked once a second, off the event loop: modification time, inode and size of the file that the path leads
+to, so that an editor's rename and Kubernetes' swapped symbolic link are both noticed. A file is read when it has been
+the same in two checks, or an incomplete one would be read. An invalid file changes nothing: the old configuration stays
+in use, and a counter and a log line report it. The caller applies; this module decides when.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from proxy.config import Config, QuotaSettings, compare, merge_live, reload
+from proxy.events import Tell, untold
+from proxy.events.kinds import config_reloaded, mode_changed
+from proxy.net.tls import BrokerTls, ServerTls, TlsSide
+from proxy.system import logs
+from proxy.system.errors import ConfigError
+from proxy.system.files import Signature, signatures
+from proxy.system.hosts import Context, FleetContexts
+from proxy.system.logs import event
+from proxy.system.stats import Stats
+from quotas.definitions.definitions import Definitions
+
+LOG: Final = logging.getLogger(__name__)
+
+
+LOOK_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 0.2  # to the next look while something changes
+
+
+Apply = Callable[[Config, Definitions], None]
+"""Called on the event loop with the new configuration and its quotas."""
+
+
+class QuotaFile(Protocol):
+    """The owner of the quotas file: `proxy.control.quotas`."""
+
+    @property
+    def file_signature(self) -> Signature:
+        """The file's signature when it was last read or written."""
+
+    async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
+        """Apply settings and read the file if it has changed; returns quotas, number of changed entities, warnings."""
+
+
+class Watch:
+    """Decides when to read files, from their signatures at each check. Pure."""
+
+    def __init__(self, seen: tuple[Signature, ...]) -> None:
+        self._read = seen  # as they were when they were last read
+        self._last = seen
+
+    @property
+    def settling(self) -> bool:
+        """Whether the files differ from those that were read."""
+        return self._last != self._read
+
+    def mark_read(self, now: tuple[Signature, ...], written: Signature) -> None:
+        """Treat a file that this process has written as read."""
+        if written != Signature():
+            self._read = tuple(
+                sign if sign == written else read for sign, read in zip(now, self._read, strict=True)
+            )
+
+    def observe(self, now: tuple[Signature, ...]) -> bool:
+        """Note the current signatures; returns whether to read now: they have changed, and then stayed the same."""
+        rested = now == self._last
+        self._last = now
+        if rested and now != self._read:
+            self._read = now
+            return True
+        return False
+
+
+class Reloader:
+    """Watches the files of one configuration.
+
+    Args:
+        config: the configuration in force.
+        quotas: owns the quotas file; what it has written itself needs no reload.
+        stats: counts reloads: `ok`, `refused`.
+        apply: applies a new configuration. An exception from it is a bug, and ends `run`.
+        tell: takes events.
+    """
+
+    def __init__(
+        self, config: Config, quotas: QuotaFile, stats: Stats, apply: Apply, tell: Tell = untold
+    ) -> None:
+        self.config = config
+        self._tell = tell
+        self._quotas = quotas
+        self._stats = stats
+        self._apply = apply
+        self._requested = asyncio.Event()
+        # Looked at here and not in `run`, so that a change while the proxy starts is not missed.
+        self._watch = Watch(signatures(self._paths()))
+
+    def request(self) -> None:
+        """Have everything read again soon (SIGHUP). Several requests at once are one."""
+        self._requested.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await self._pause(SETTLE_SECONDS if self._watch.settling else LOOK_SECONDS)
+            await self.step()
+
+    async def step(self) -> None:
+        """Check the files once, and read them again if they have changed or `request` was called."""
+        paths, asked = self._paths(), self._requested.is_set()
+        self._requested.clear()
+        now = await asyncio.to_thread(signatures, paths)
+        self._watch.mark_read(now, self._quotas.file_signature)
+        if self._watch.observe(now) or asked:
+            await self.reload("signal" if asked else "file changed")
+            # What was seen before the reading: a change since then will be noticed.
+            self._watch = Watch(
+                now if paths == self._paths() else await asyncio.to_thread(signatures, self._paths())
+            )
+
+    async def reload(self, cause: str) -> bool:
+        """Read everything again and apply what can be applied live; returns whether the files were valid."""
+        try:
+            new = await asyncio.to_thread(reload, self.config.source)
+            definitions, differ, idle = await self._quotas.read(new.quotas)
+        except ConfigError as error:
+            self._stats.reloads["refused"] += 1
+            logs.event(
+                LOG,
+                logging.ERROR,
+                "configuration rejected; the old one stays in use",
+                cause=cause,
+                key=error.path,
+                problem=str(error),
+            )
+            self._tell(config_reloaded(cause, "", 0, str(error)))
+            return False
+        changes, mode = compare(self.config, new), self.config.quotas.mode
+        self.config = merge_live(self.config, new)
+        logs.set_level(self.config.log.level)
+        self._apply(self.config, definitions)
+        self._stats.reloads["ok"] += 1
+        logs.event(
+            LOG,
+            logging.INFO,
+            "configuration reloaded",
+            cause=cause,
+            keys_changed=" ".join(changes.live) or "none",
+            quotas_changed=differ,
+            quota_entries=len(definitions),
+        )
+        self._tell(config_reloaded(cause, " ".join(changes.live), differ))
+        if self.config.quotas.mode != mode:
+            self._tell(mode_changed(mode, self.config.quotas.mode))
+        if changes.restart:
+            logs.event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))
+        for warning in (*new.warnings, *idle):
+            logs.event(LOG, logging.WARNING, "configuration warning", warning=warning)
+        return True
+
+    def _paths(self) -> tuple[Path, ...]:
+        return tuple(path for path in (self.config.source.path, self.config.quotas.file) if path is not None)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._requested.wait(), seconds)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Loads certificates, and loads them again when their files change; new connections use the new ones.
+#
+# As with the configuration, a file is taken once it has come to rest, and a name is followed through symbolic
+# links,
+# which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use
+# until one of
+# the files changes again; a counter and a log line report it.
+
+
+class Certificates:
+    """The TLS contexts of a configuration, and the watch over their files.
+
+    Args:
+        config: names the files.
+        stats: counts reloads, and stores when certificates expire.
+
+    Attributes:
+        listeners: by the listener's name; those without TLS are not here.
+        brokers: towards brokers; None for plaintext.
+        fleet_port: of this member's port in the fleet; None for plaintext, and where it has none.
+        fleet_client: towards the holder of the fleet; None for plaintext.
+        fleet_brokers: towards the brokers of the fleet's cluster, which may be the same; None for plaintext.
+
+    Raises:
+        ConfigError: a context cannot be made from the files.
+    """
+
+    def __init__(self, config: Config, stats: Stats) -> None:
+        self.listeners = {
+            listener.name: ServerTls(listener.tls, f"listeners[{index}].tls")
+            for index, listener in enumerate(config.listeners)
+            if listener.tls is not None
+        }
+        self.brokers = BrokerTls(config.cluster.tls) if config.cluster.tls is not None else None
+        self.fleet_brokers = self.brokers
+        other = config.fleet.cluster
+        if other is not None:
+            self.fleet_brokers = None if other.tls is None else BrokerTls(other.tls, "fleet.cluster.tls")
+        between = config.fleet.tls
+        self.fleet_port: ServerTls | None = None
+        self.fleet_client: BrokerTls | None = None
+        if between is not None:
+            self.fleet_client = BrokerTls(between.client, "fleet.tls")
+            self.fleet_port = ServerTls(between.port, "fleet.tls") if config.fleet.may_hold else None
+        self._stats = stats
+        found: list[TlsSide | None] = [
+            *self.listeners.values(),
+            self.brokers,
+            self.fleet_port,
+            self.fleet_client,
+        ]
+        if other is not None:
+            found.append(self.fleet_brokers)
+        self._sides: Sequence[TlsSide] = [side for side in found if side is not None]
+        self._watches = [Watch(signatures(side.files)) for side in self._sides]
+        self._requested = False
+        for side in self._sides:
+            self._record_expiry(side)
+
+    @property
+    def between_members(self) -> FleetContexts:
+        """The contexts between members of the fleet."""
+        return FleetContexts(_context_of(self.fleet_port), _context_of(self.fleet_client))
+
+    @property
+    def broker_tls(self) -> Context | None:
+        """Returns the context towards brokers; None for plaintext."""
+        return _context_of(self.brokers)
+
+    @property
+    def fleet_tls(self) -> Context | None:
+        """Returns the context towards the brokers of the fleet's cluster; None for plaintext."""
+        return _context_of(self.fleet_brokers)
+
+    def request(self) -> None:
+        """Read everything again soon: for SIGHUP."""
+        self._requested = True
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while self._sides:
+            settling = any(watch.settling for watch in self._watches)
+            await asyncio.sleep(SETTLE_SECONDS if settling else LOOK_SECONDS)
+            await self.step()
+
+    async def step(self) -> None:
+        """Check the files once, and load those that have changed."""
+        asked, self._requested = self._requested, False
+        for side, watch in zip(self._sides, self._watches, strict=True):
+            if watch.observe(await asyncio.to_thread(signatures, side.files)) or asked:
+                await self._reload(side)
+
+    async def _reload(self, side: TlsSide) -> None:
+        try:
+            context = await asyncio.to_thread(side.load)
+        except ConfigError as error:
+            self._stats.certificate_reloads["refused"] += 1
+            event(
+                LOG,
+                logging.ERROR,
+                "certificates rejected; the old ones stay in use",
+                key=error.path,
+                detail=error.problem,
+            )
+            return
+        side.use(context)
+        self._stats.certificate_reloads["ok"] += 1
+        self._record_expiry(side)
+        event(LOG, logging.INFO, "certificates reloaded", key=side.path)
+
+    def _record_expiry(self, side: TlsSide) -> None:
+        ends = side.expires_at()
+        if ends is not None:
+            self._stats.certificate_ends[side.path] = ends
+
+
+def _context_of(side: ServerTls | BrokerTls | None) -> Context | None:
+    """Return what returns the context in force."""
+    return None if side is None else lambda: side.context
