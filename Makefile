@@ -73,7 +73,7 @@ COMPILED := quotas/backtest/outcomes.py
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no processes, no sleeps; under a minute
-	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client proxy offline tests/demo tests/support tests/fuzz tests/unit $(ARGS)
+	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules --ignore $(COMPILED) protocol quotas commandline kafka_client console proxy offline tests/demo tests/support tests/fuzz tests/unit $(ARGS)
 
 .PHONY: component
 component: $(VENV)/.stamp ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time

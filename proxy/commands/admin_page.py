@@ -11,9 +11,8 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from commandline.amounts import printable
+from console.documents import DocumentError, Fields, missing_workers
 from proxy.system.errors import ServerError, SluiceError, UsageError, reason
-from proxy.v1.fields import DocumentError, Fields
-from proxy.v1.missing import missing_workers
 
 ADMIN: Final = "127.0.0.1:19080"
 SECONDS_MAX: Final = 10.0

@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
     host, port = _address(options.bind)
     token = "" if options.token_file is None else _token(options.token_file)
     try:
-        from proxy.console.options import ConsoleOptions
-        from proxy.console.server import serve
+        from console.board import ConsoleOptions
+        from console.site import serve
     except ModuleNotFoundError as error:
         raise StartError(not_installed(error.name or "a package", "console")) from None
     serve(

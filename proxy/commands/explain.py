@@ -17,17 +17,36 @@ from urllib.parse import urlencode
 from commandline.amounts import printable
 from commandline.arguments import add_format
 from commandline.program import FAILED, NEGATIVE, OK
+from console.documents import (
+    LIST_BYTES_MAX,
+    MEMBERS_MAX,
+    RESPONSE_BYTES_MAX,
+    ClientList,
+    DocumentError,
+    Fields,
+    clients,
+    fleet,
+    lacks,
+    missing_of_members,
+    missing_workers,
+    status,
+)
+from console.merging import (
+    Guess,
+    MemberVerdict,
+    guesses,
+    merge_clients,
+    merge_verdicts,
+    one_budget,
+    read_verdict,
+    user_document,
+    user_lines,
+    worst,
+)
+from console.verdict import verdict
 from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_documents
 from proxy.explain.parts import SECONDS
 from proxy.system.errors import SluiceError, UsageError
-from proxy.v1.bounds import LIST_BYTES_MAX, MEMBERS_MAX, RESPONSE_BYTES_MAX
-from proxy.v1.documents import ClientList, clients, fleet, status
-from proxy.v1.fields import DocumentError, Fields
-from proxy.v1.members import MemberVerdict, merge_verdicts, read_verdict
-from proxy.v1.merging import merge_clients, one_budget, worst
-from proxy.v1.missing import lacks, missing_of_members, missing_workers
-from proxy.v1.user import Guess, guesses, user_document, user_lines
-from proxy.v1.verdict import verdict
 
 DESCRIPTION: Final = "Show where a client's time goes and which quota it waits for, or the clients of a user."
 _SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict

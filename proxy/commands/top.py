@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
+from console.documents import RESPONSE_BYTES_MAX
+from console.top import COLUMNS, SECONDS_MAX, WINDOWS, Members, choose, document, lines, rows
 from proxy.commands.admin_page import ADMIN, read_document, read_documents
 from proxy.system.errors import ServerError, UsageError
-from proxy.top.members import SECONDS_MAX, Members
-from proxy.top.page import WINDOWS
-from proxy.top.rows import COLUMNS, choose, rows
-from proxy.top.table import document, lines
-from proxy.v1.bounds import RESPONSE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from proxy.top.screen import Live
+    from console.screen import Live
 
 
 DESCRIPTION: Final = "Show all clients live: who waits, why, and for which limit."
@@ -102,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 def _live() -> "type[Live] | None":
     """Return the live view; None, with a hint, if Textual is not installed."""
     try:
-        from proxy.top.screen import Live
+        from console.screen import Live
     except ModuleNotFoundError as error:
         hint = not_installed(error.name or "textual", "top")
         print(f"sluice: the live view is not available: {hint}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 TLS 1.2 and newer. Each side has a trust store of its own. `ServerTls` and `BrokerTls` hold the context in force: a
 reload replaces it for new connections; existing ones keep theirs. The private key's password is never logged.
-`proxy.principals` maps a certificate's subject to a principal.
+`proxy.config.principals` maps a certificate's subject to a principal.
 """
 
 import ssl
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from proxy.config import ClusterTls, ListenerTls
-from proxy.principals import CertificateError, MappingRules, expires_at, subject
+from proxy.config.principals import CertificateError, MappingRules, expires_at, subject
 from proxy.system.errors import ConfigError
 from proxy.system.files import read
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from console.merging import merge_verdicts, read_verdict
 from proxy.explain.parts import MINUTE, QUARTER, SECONDS, TEN_SECONDS
-from proxy.v1.members import merge_verdicts, read_verdict
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy

@@ -61,9 +61,6 @@ from proxy.topics.records import (
 from proxy.topics.records import (
     Record as TopicRecord,
 )
-from proxy.topics.records import (
-    Record as TopicRecord,
-)
 from quotas.reassignment.step import TopicPartition
 
 # ----------------------------------------------------------------------------------------------------

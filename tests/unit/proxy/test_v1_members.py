@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from proxy.v1.fields import DocumentError
-from proxy.v1.members import MemberVerdict, merge_verdicts, read_verdict
-from proxy.v1.verdict import verdict
+from console.documents import DocumentError
+from console.merging import MemberVerdict, merge_verdicts, read_verdict
+from console.verdict import verdict
 from tests.support.scripted_member import rule, times
 
 Document = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.principals import CertificateError, expires_at, subject
+from proxy.config.principals import CertificateError, expires_at, subject
 from tests.support.certificates import Authority
 from tests.support.der import UTF8, certificate, encoded
 

@@ -12,10 +12,9 @@ from functools import partial
 
 import pytest
 
+from console.top import Members, warnings
 from proxy import cli
 from proxy.commands.admin_page import read_document, read_documents
-from proxy.top.members import Members
-from proxy.top.page import warnings
 from tests.cluster import free_ports
 from tests.support.scripted_member import HOST, ScriptedMember, row, rule, times
 
@@ -188,7 +187,7 @@ def test_reader_that_closes_the_pipe_ends_it_quietly(member: ScriptedMember) -> 
 def test_terminal_without_textual_gets_plain_output_and_a_hint(
     member: ScriptedMember, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "proxy.top.screen", raising=False)
+    monkeypatch.delitem(sys.modules, "console.screen", raising=False)
     for name in [name for name in sys.modules if name.split(".")[0] == "textual"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "textual", None)

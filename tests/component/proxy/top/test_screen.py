@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from proxy.top.page import MemberState, Page, merge
-from proxy.top.screen import ROWS_SHOWN, Live, Verdict
-from proxy.v1.documents import clients, status
+from console.documents import clients, status
+from console.screen import ROWS_SHOWN, Live, Verdict
+from console.top import MemberState, Page, merge
 from tests.support.scripted_member import row, rule, times
 
 MARKUP = "[red]evil[/] \x1b[2J"

@@ -2,11 +2,10 @@
 
 import pytest
 
-from proxy.console.history import SECONDS, History
-from proxy.console.tables import ROWS_PER_PAGE, Asked, choose
-from proxy.v1.documents import Client, ClientList, Quota, RuleRow, clients
-from proxy.v1.fields import DocumentError
-from proxy.v1.merging import merge_clients, merge_rules, one_budget
+from console.board import SECONDS, History
+from console.documents import Client, ClientList, DocumentError, Quota, RuleRow, clients
+from console.merging import merge_clients, merge_rules, one_budget
+from console.views import ROWS_PER_PAGE, Asked, choose
 
 IDLE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 HALF_MUTED = (0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.principals import MappingRules, NoMatchingRuleError, RuleError
+from proxy.config.principals import MappingRules, NoMatchingRuleError, RuleError
 
 # The rules and subjects of Kafka's documentation ("ssl.principal.mapping.rules").
 DOCUMENTED = (

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from proxy.top.page import MemberState, Page, heading, merge, warnings
-from proxy.top.rows import choose, rows
-from proxy.top.table import HEADS, document, lines
-from proxy.v1.documents import clients, status
+from console.documents import clients, status
+from console.top import HEADS, MemberState, Page, choose, document, heading, lines, merge, rows, warnings
 
 AT = datetime(2026, 11, 23, 5, 6, 7, tzinfo=UTC)
 RULE = {"kind": "produce", "key": "producer_byte_rate", "entity": "client-id <default>", "value": 2e6}

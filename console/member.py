@@ -16,11 +16,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import httpx
 
+from console.documents import RESPONSE_BYTES_MAX, DocumentError, Fleet, Status, fleet, missing_workers, status
 from proxy.system.logs import event
-from proxy.v1.bounds import RESPONSE_BYTES_MAX
-from proxy.v1.documents import Fleet, Status, fleet, status
-from proxy.v1.fields import DocumentError
-from proxy.v1.missing import missing_workers
 
 LOG: Final = logging.getLogger(__name__)
 SECONDS_MAX: Final = 3.0  # for a response

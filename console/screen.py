@@ -19,9 +19,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from commandline.amounts import printable
 from commandline.program import INTERRUPTED, TERMINATED
-from proxy.top.page import WINDOWS, Page, heading, warnings
-from proxy.top.rows import COLUMNS, Row, choose, rows
-from proxy.top.table import HEADS, cells
+from console.top import COLUMNS, HEADS, WINDOWS, Page, Row, cells, choose, heading, rows, warnings
 
 ROWS_SHOWN: Final = 500  # of the sorted; a filter finds the others
 _FILTER_CHARACTERS_MAX: Final = 200

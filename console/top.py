@@ -1,0 +1,401 @@
+"""Asks members, each in a thread of its own: what is silent stalls no other.
+
+The threads are daemons, so that the end of the command waits for no member. A member that was silent is asked again,
+and not waited for; one whose question is still open is not asked a second time.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from commandline.amounts import count, printable
+from console.documents import (
+    Broker,
+    Client,
+    ClientList,
+    DocumentError,
+    Quota,
+    Status,
+    amount_of,
+    brokers,
+    cause,
+    clients,
+    heaviest,
+    is_over,
+    lacks,
+    missing_workers,
+    status,
+    trouble,
+    waited,
+)
+from console.merging import merge_brokers, merge_clients, merge_verdicts, one_budget, read_verdict
+from console.verdict import verdict
+from proxy.explain.parts import NAMES
+from proxy.system.errors import SluiceError
+
+# ----------------------------------------------------------------------------------------------------
+# What all members say at one moment. Pure.
+
+
+WINDOWS: Final = {10: "10 s", 60: "minute", 900: "15 min"}
+_PROBLEM_CHARACTERS_MAX: Final = 200
+
+
+class MemberState(NamedTuple):
+    """The last documents of one member.
+
+    Args:
+        admin: its admin port, as given.
+        problem: why it says nothing; else "".
+        missing: its workers whose clients it lacks.
+    """
+
+    admin: str
+    status: Status | None
+    clients: ClientList | None
+    brokers: tuple[Broker, ...]
+    problem: str
+    missing: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name in the fleet, or its address."""
+        return (self.status.member if self.status else "") or self.admin
+
+
+class Page(NamedTuple):
+    """All members' clients over a window that ends at a time."""
+
+    at: datetime
+    window: int
+    members: tuple[MemberState, ...]
+    clients: ClientList
+    brokers: tuple[Broker, ...]
+
+
+def merge(members: Sequence[MemberState], at: datetime, window: int) -> Page:
+    """Return what the members say together; what does not respond is left out of the clients."""
+    lists = [one.clients for one in members if one.clients is not None]
+    clients = merge_clients(lists, shared=_shared(members))
+    return Page(at, window, tuple(members), clients, merge_brokers(one.brokers for one in members))
+
+
+def heading(page: Page) -> str:
+    """Return the line above all: time, window, what quotas do, how many clients and members."""
+    known = [one.status for one in page.members if one.status is not None]
+    modes = " and ".join(sorted({_mode(status) for status in known})) or "no member responds"
+    members = f", {count(len(page.members), 'member')}" if len(page.members) > 1 else ""
+    return (
+        f"sluice top  {page.at:%H:%M:%S}  last {WINDOWS[page.window]}  "
+        f"{modes}  {count(page.clients.total, 'client')}{members}"
+    )
+
+
+def warnings(page: Page) -> Iterator[str]:
+    """Yield what an operator must not miss: quotas that are not enforced, members and workers that are silent."""
+    for one in page.members:
+        name = printable(one.name)
+        if one.problem:
+            yield f"{name} does not respond: {printable(one.problem)[:_PROBLEM_CHARACTERS_MAX]}"
+            continue
+        if one.missing:
+            yield printable(lacks(one.name, one.missing))
+        if one.status is None:
+            continue
+        if not one.status.enforcing and one.status.switched:
+            yield f"{name}: enforcement is OFF since {printable(one.status.switched)}"
+        elif not one.status.enforcing:
+            yield f"{name}: quotas are NOT enforced"
+        elif one.status.mode == "observe":
+            yield f"{name}: quotas are only observed"
+    if not _shared(page.members):
+        yield "these members are no fleet, each has its own budgets: rates are of the member where they are highest"
+
+
+def _shared(members: Sequence[MemberState]) -> bool:
+    """Whether the members share their budgets."""
+    return one_budget([one.status.member for one in members if one.status is not None])
+
+
+def _mode(status: Status) -> str:
+    if not status.enforcing:
+        return "NOT ENFORCING" if status.mode != "observe" else "observing"
+    return "observing" if status.mode == "observe" else "enforcing"
+
+
+SECONDS_MAX: Final = 6.0  # for all members together
+Document = Mapping[str, Any]
+Read = Callable[[str, str], Document]
+ReadAll = Callable[[Sequence[str], str], Mapping[str, Document | SluiceError]]
+
+
+class _Asked:
+    """One member, and its last state."""
+
+    def __init__(self, admin: str) -> None:
+        self.admin = admin
+        self.state = MemberState(admin, None, None, (), "")
+        self.window = 0  # that `state` is of
+        self.done = threading.Event()
+        self.done.set()
+
+
+class Members:
+    """All members that the command names.
+
+    Args:
+        read: reads a page of an admin port; a SluiceError if it cannot.
+        read_all: reads a page of several, in a limited time however slowly they send; why not, where it cannot.
+    """
+
+    def __init__(
+        self, admins: Sequence[str], read: Read, read_all: ReadAll, seconds_max: float = SECONDS_MAX
+    ) -> None:
+        self._members = tuple(_Asked(admin) for admin in dict.fromkeys(admins))
+        self._read = read
+        self._read_all = read_all
+        self._seconds_max = seconds_max
+
+    def page(self, window: int) -> Page:
+        """Ask all members, and return what they say."""
+        deadline = time.monotonic() + self._seconds_max
+        for one in self._members:
+            if one.done.is_set():
+                one.done.clear()
+                threading.Thread(
+                    target=self._ask, args=(one, window), name=f"member {one.admin}", daemon=True
+                ).start()
+        for one in self._members:
+            silent = bool(one.state.problem) and any(not other.state.problem for other in self._members)
+            one.done.wait(0 if silent else max(0.0, deadline - time.monotonic()))
+        return merge([self._latest(one, window) for one in self._members], datetime.now(UTC), window)
+
+    def verdict(self, user: str, client_id: str, window: int) -> list[str]:
+        """Return the verdict of a client as lines, of all members that respond."""
+        path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
+        found = []
+        problems = [f"{one.admin} does not respond" for one in self._members if one.state.problem]
+        names = {one.admin: one.state.name for one in self._members if not one.state.problem}
+        for admin, content in self._read_all(tuple(names), path).items():
+            if isinstance(content, SluiceError):
+                problems.append(f"{admin}: {content}")
+            elif "error" not in content:
+                try:
+                    found.append(read_verdict(names[admin], content))
+                    if missing := missing_workers(content):
+                        problems.append(lacks(names[admin], missing))
+                except DocumentError as error:
+                    problems.append(f"{admin}: {error}")
+        if not found:
+            return [printable(problem) for problem in problems] or ["not seen in this window"]
+        said = [printable(problem) for problem in problems]
+        return [*verdict(merge_verdicts(found, ())), *(["", *said] if said else [])]
+
+    def _latest(self, one: _Asked, window: int) -> MemberState:
+        if not one.done.is_set():
+            problem = one.state.problem or f"no response within {self._seconds_max:g} s"
+            one.state = MemberState(one.admin, one.state.status, None, (), problem)
+        elif one.window != window:  # asked before the window was changed
+            one.state = one.state._replace(clients=None)
+        return one.state
+
+    def _ask(self, one: _Asked, window: int) -> None:
+        latest = MemberState(one.admin, None, None, (), "internal error")  # unless it is replaced below
+        try:
+            shown = status(self._read(one.admin, "/v1/status"))
+            name = shown.member or one.admin
+            lists = self._read(one.admin, f"/v1/clients?window={window}")
+            found = clients(lists, name)
+            times = self._read(one.admin, "/v1/brokers")
+            missing = tuple(dict.fromkeys((*missing_workers(lists), *missing_workers(times))))
+            latest = MemberState(one.admin, shown, found, brokers(times), "", missing)
+        except (SluiceError, DocumentError) as error:
+            latest = MemberState(one.admin, None, None, (), str(error))
+        finally:
+            one.state, one.window = latest, window
+            one.done.set()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Rows of clients: why each waits, sorted and filtered. Pure; names are as clients chose them.
+
+
+class Row(NamedTuple):
+    """One client.
+
+    Args:
+        waits: the part of its time that its worst connection waits for quotas.
+        limit: the limit that it is closest to, with its rate; None if none matches, or the member tells none.
+        trouble: sort key: those that wait for quotas, those with another cause, then the busiest.
+    """
+
+    client: Client
+    waits: float
+    why: str
+    kind: str
+    limit: Quota | None
+    trouble: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The values that identify the client."""
+        return self.client.user, self.client.client_id
+
+    @property
+    def used(self) -> float:
+        """The part of the limit that is used; less than nothing without one."""
+        return -1.0 if self.limit is None else self.limit.rate / self.limit.value
+
+
+class Chosen(NamedTuple):
+    """The first rows of the sorted; `matching`: of how many that the filter finds."""
+
+    rows: tuple[Row, ...]
+    matching: int
+
+
+_KEYS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
+    {
+        "client": lambda row: (row.client.client_id.casefold(), row.client.user),
+        "user": lambda row: (row.client.user.casefold(), row.client.client_id),
+        "waits": lambda row: (-row.waits, -row.trouble),
+        "why": lambda row: (row.why, -row.trouble),
+        "limit": lambda row: (-row.used, -row.trouble),
+        "connections": lambda row: (-row.client.connections, -row.trouble),
+        "members": lambda row: (-len(row.client.members), -row.trouble),
+    }
+)
+COLUMNS: Final = tuple(_KEYS)  # in the order of the table's
+
+
+def rows(page: Page) -> list[Row]:
+    """Return a row for each client."""
+    found = []
+    for client in page.clients.clients:
+        why = cause(client, page.brokers)
+        limit = heaviest(client)
+        rank = trouble(client, page.brokers)
+        found.append(Row(client, waited(client.times), why.text, why.kind, limit, rank))
+    return found
+
+
+def choose(
+    found: Sequence[Row], sort: str, text: str = "", *, reverse: bool = False, at_most: int | None = None
+) -> Chosen:
+    """Return the rows whose client id or user has a text, sorted.
+
+    Args:
+        sort: one of COLUMNS; numbers have the largest first.
+        at_most: how many rows; None: all.
+    """
+    text = text.casefold()
+    matching = [
+        row
+        for row in found
+        if not text or text in row.client.client_id.casefold() or text in row.client.user.casefold()
+    ]
+    matching.sort(key=_KEYS[sort], reverse=reverse)
+    return Chosen(tuple(matching[:at_most]), len(matching))
+
+
+def limit_text(row: Row) -> str:
+    """Return the client's rate of its limit."""
+    if row.limit is None:
+        return "-"
+    over = ", over" if is_over(row.limit) else ""
+    return (
+        f"{amount_of(row.limit.kind, row.limit.rate)} of {amount_of(row.limit.kind, row.limit.value)}{over}"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# A page as plain text and as JSON. Pure; what clients chose is escaped.
+
+
+HEADS: Final = ("CLIENT", "USER", "WAITS", "WHY", "RATE OF LIMIT", "CONNECTIONS", "MEMBERS")
+_NAME_CHARACTERS_MAX: Final = 48
+_RIGHT: Final = frozenset(("WAITS", "CONNECTIONS"))
+_WHY_CHARACTERS_MAX: Final = 100
+_MEMBERS_SHOWN: Final = 4
+
+
+def lines(page: Page, chosen: Chosen) -> Iterator[str]:
+    """Yield the page for people and for `grep`."""
+    yield heading(page)
+    yield from (f"WARNING: {text}" for text in warnings(page))
+    if chosen.matching < page.clients.total:
+        yield f"{chosen.matching} of them are listed"
+    yield ""
+    several = len(page.members) > 1
+    yield from _aligned([HEADS if several else HEADS[:-1], *(cells(row, several) for row in chosen.rows)])
+
+
+def cells(row: Row, several: bool) -> tuple[str, ...]:
+    """Return a row's cells; `several`: with its members."""
+    client = row.client
+    own = (
+        _short(client.client_id) or "(no client id)",
+        _short(client.user),
+        f"{row.waits:.0%}",
+        _short(row.why, _WHY_CHARACTERS_MAX),
+        limit_text(row),
+        str(client.connections),
+    )
+    if not several:
+        return own
+    more = len(client.members) - _MEMBERS_SHOWN
+    names = " ".join(map(_short, client.members[:_MEMBERS_SHOWN])) + (f" +{more}" if more > 0 else "")
+    return (*own, names)
+
+
+def document(page: Page, chosen: Chosen) -> dict[str, Any]:
+    """Return the page as JSON."""
+    return {
+        "at": page.at.isoformat(timespec="seconds"),
+        "window_seconds": page.window,
+        "members": [
+            {
+                "admin": one.admin,
+                "name": one.name,
+                "problem": one.problem,
+                "missing": list(one.missing),
+                "mode": one.status.mode if one.status else None,
+                "enforcing": one.status.enforcing if one.status else None,
+            }
+            for one in page.members
+        ],
+        "clients_total": page.clients.total,
+        "clients": [_client(row) for row in chosen.rows],
+    }
+
+
+def _client(row: Row) -> dict[str, Any]:
+    client = row.client
+    return {
+        "user": client.user,
+        "client_id": client.client_id,
+        "waits": row.waits,
+        "why": row.why,
+        "time": dict(zip(NAMES, client.times, strict=True)),
+        "limit": None if row.limit is None else row.limit._asdict(),
+        "connections": client.connections,
+        "members": list(client.members),
+    }
+
+
+def _short(name: str, at_most: int = _NAME_CHARACTERS_MAX) -> str:
+    shown = printable(name[: at_most + 1])
+    return shown if len(shown) <= at_most else shown[: at_most - 1] + "…"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(
+            cell.rjust(width) if head in _RIGHT else cell.ljust(width)
+            for cell, width, head in zip(row, widths, HEADS, strict=False)
+        ).rstrip()
