@@ -1,1 +1,1 @@
-"""What is not done per frame: the view of the cluster, the quotas, reassignments, and what is read again while running."""
+"""What is not done per frame: the view of the cluster, quotas, reassignments, and what is read again while running."""

@@ -17,12 +17,12 @@ import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from proxy.config.principals import CertificateError, NoMatchingRuleError
 from proxy.net.handshakes import Handshake
 from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
 from proxy.net.shared import Shared
 from proxy.net.sockets import Stream, TlsSocket, close_softly
 from proxy.net.tls import ServerTls
-from proxy.config.principals import CertificateError, NoMatchingRuleError
 from proxy.system.hosts import handshake_problem
 from proxy.system.logs import event
 

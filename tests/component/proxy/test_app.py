@@ -18,7 +18,7 @@ from proxy.system.errors import StartError
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
 from tests.cluster import HOST, free_ports
-from tests.component.proxy.cluster.test_poller import broker, metadata
+from tests.component.proxy.control.cluster.test_poller import broker, metadata
 
 NO_FLEET = FleetOptions()
 

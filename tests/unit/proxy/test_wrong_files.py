@@ -21,7 +21,7 @@ from proxy.net.tls import ServerTls
 from proxy.system.errors import ConfigError
 from proxy.system.stats import Stats
 from tests.support.no_files import KINDS, put
-from tests.unit.proxy.test_reload import QUOTA, SMALL, Site, lines
+from tests.unit.proxy.control.test_reload import QUOTA, SMALL, Site, lines
 
 TEXTS = {
     "dotted": b"a." * 4999 + b"a = 1",

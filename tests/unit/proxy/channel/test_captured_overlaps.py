@@ -12,8 +12,8 @@ from tests.support import frames
 from tests.support.engines import engine_with
 from tests.support.playbook import Pass, Playbook, Wait
 from tests.support.reachable import reachable
+from tests.unit.proxy.channel.test_capture_rows import talk as keeping
 from tests.unit.proxy.channel.test_captured import MS, Rows, captured
-from tests.unit.proxy.channel.test_kept_frames import talk as keeping
 
 OVER = {"t": [11_989]}  # 2 s of 1,000 bytes/s; `test_topic_charges` has the arithmetic
 

@@ -1,25 +1,52 @@
 """How visits attribute a connection's time: exact holds and mutes, sampled rest, parts that add up."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol import api
 from proxy.channel import Probed, ReplicaThrottle
+from proxy.channel.probe import ANY_WAIT
 from proxy.explain import parts
-from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNASKED, UNREAD, Condition
+from proxy.explain.condition import (
+    ASKED,
+    AT_BROKER,
+    AT_CLIENT,
+    IN_SLUICE,
+    UNASKED,
+    UNREAD,
+    Condition,
+)
 from proxy.explain.parts import MINUTE, QUARTER
+from proxy.explain.report import brokers_of
 from proxy.explain.rules import Rule
-from proxy.explain.watch import BROKERS_MAX, FOLLOWERS, OTHER, RULES_MAX, TIMED_PART, Client, Meter, Watch
+from proxy.explain.watch import (
+    BROKERS_MAX,
+    FOLLOWERS,
+    NO_PARTICULARS,
+    OTHER,
+    RULES_MAX,
+    TIMED_PART,
+    Client,
+    Meter,
+    Particulars,
+    Watch,
+    batch_bytes,
+)
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.throttles.client import ClientQuota
 from tests.support.probes import finished, outstanding
 
+MS = 1_000_000
+TICK_MS = 100
+
+
 ENGINE = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
 PRODUCE = Rule("produce", "producer_byte_rate")
-TICK_MS = 100
-MS = 1_000_000
 
 
 def quota(client_id: str = "a", user: str = "") -> ClientQuota:
@@ -235,3 +262,156 @@ def test_most_in_flight_is_of_the_last_two_minutes() -> None:
     assert meter.in_flight_max == 5
     watch.visit("c", condition(ASKED, owed=1), "peer", TICK_MS, 120_000)
     assert meter.in_flight_max == 1
+
+
+def sizes(mean: float, *requests: tuple[int, int, int, int]) -> float:
+    """Of requests with a key, bytes of request and response, and ns that it waited."""
+    probes = []
+    for key, request, response, waited_ns in requests:
+        probe = outstanding(0)
+        probe.key, probe.request_bytes, probe.response_bytes, probe.waited_ns = (
+            key,
+            request,
+            response,
+            waited_ns,
+        )
+        probes.append(probe)
+    return batch_bytes(mean, probes)
+
+
+def test_first_batch_is_the_mean() -> None:
+    assert sizes(0.0, (api.PRODUCE, 16_000, 60, 0)) == 16_000
+
+
+def test_newest_counts_an_eighth() -> None:
+    # 16,000 + (8,000 - 16,000) / 8 = 15,000; + (23,000 - 15,000) / 8 = 16,000
+    assert sizes(16_000.0, (api.PRODUCE, 8_000, 60, 0), (api.PRODUCE, 23_000, 60, 0)) == 16_000
+
+
+def test_of_a_fetch_the_response_counts_unless_it_waited() -> None:
+    assert sizes(0.0, (api.FETCH, 100, 50_000, 0), (api.FETCH, 100, 80, 500_000_000)) == 50_000
+
+
+def test_other_requests_have_no_batches() -> None:
+    assert sizes(0.0, (api.METADATA, 40, 3_000, 0)) == 0
+
+
+def condition_of_particulars(**fields: Any) -> Condition:
+    return Condition(None, 1, UNASKED, 0, 0, None)._replace(**fields)
+
+
+def test_visit_notes_what_is_so_now() -> None:
+    probe = outstanding(0)
+    probe.key, probe.request_bytes = api.PRODUCE, 4_000
+    seen = condition_of_particulars(
+        library="librdkafka 2.3.0", owed=5, waits_until_ms=70_000, probed=Probed([probe])
+    )
+    assert NO_PARTICULARS.after(seen) == Particulars("librdkafka 2.3.0", 4_000, 5, 70_000)
+    probe.acks_all = True
+    waits_for_all = NO_PARTICULARS.after(seen)
+    assert waits_for_all.acks_all
+    assert waits_for_all.after(condition_of_particulars()).acks_all  # until another Produce is timed
+
+
+def test_visit_without_a_change_makes_no_object() -> None:
+    seen = Particulars("librdkafka 2.3.0", 4_000.0, 0, 0)
+    assert seen.after(condition_of_particulars(library="librdkafka 2.3.0")) is seen
+
+
+ENGINE_UNDER_WAY = Engine(EngineOptions(), Definitions())
+
+
+QUICK = finished(took_ns=MS, wait_ns=0)
+
+
+def asked(asked_ms: int, **fields: object) -> Condition:
+    found = Condition(ENGINE_UNDER_WAY.client("", "a", broker=1), 1, ASKED, 0, 0, None, asked_ms, QUICK)
+    return found._replace(**fields)  # type: ignore[arg-type]
+
+
+def visit(watch: Watch, condition: Condition, now_ms: int, connection: str = "c") -> None:
+    watch.visit(connection, condition, "peer", TICK_MS, now_ms)
+
+
+def test_request_that_is_never_responded_to_counts_with_its_age() -> None:
+    watch = Watch()
+    visit(watch, asked(5000), 10_000)
+    (broker,) = brokers_of(watch, MINUTE, 10_000)
+    assert (broker.under_way, broker.oldest_ms, broker.requests) == (1, 5000, 0)
+    assert broker.percentile_ms(0.99) > 5000
+
+
+def test_request_that_is_younger_than_a_visit_is_left_to_the_timed_ones() -> None:
+    watch = Watch()
+    visit(watch, asked(TICK_MS - 1), 10_000)
+    assert brokers_of(watch, MINUTE, 10_000) == []
+
+
+def test_long_request_counts_once_when_it_is_over_though_it_was_not_timed() -> None:
+    watch = Watch()
+    for age_ms in (100, 200, 300):
+        visit(watch, asked(age_ms), 10_000 + age_ms)
+    visit(watch, asked(-1, activity="unasked"), 10_400)
+    (broker,) = brokers_of(watch, MINUTE, 10_400)
+    assert (broker.under_way, broker.requests, broker.ms) == (
+        0,
+        1,
+        350,
+    )  # it ended 300 to 400 ms after it began
+    assert watch.clients["", "a"].brokers[1].sums(MINUTE, 10_400) == [1, 350]
+
+
+def test_long_request_that_was_timed_counts_once_with_its_time() -> None:
+    watch = Watch()
+    visit(watch, asked(300), 10_300)
+    probe = finished(took_ns=333 * MS, wait_ns=0)
+    probe.sent_ns = 10_000 * MS
+    visit(watch, asked(20, probed=Probed([probe])), 10_400)
+    (broker,) = brokers_of(watch, MINUTE, 10_400)
+    assert (broker.timed, broker.requests, broker.ms) == (1, 1, 333)
+
+
+def test_next_long_request_ends_the_one_before() -> None:
+    watch = Watch()
+    visit(watch, asked(300), 10_300)
+    visit(watch, asked(150), 10_600)
+    (broker,) = brokers_of(watch, MINUTE, 10_600)
+    assert (broker.under_way, broker.oldest_ms, broker.requests) == (1, 150, 1)
+
+
+def test_wait_that_the_request_asks_for_is_not_its_brokers() -> None:
+    watch = Watch()
+    visit(watch, asked(700, probe=finished(took_ns=1, wait_ns=500 * MS)), 10_000, "polls")
+    visit(watch, asked(5000, probe=finished(took_ns=1, wait_ns=ANY_WAIT)), 10_000, "joins")
+    visit(watch, asked(5000, probe=None), 10_000, "unknown")
+    (broker,) = brokers_of(watch, MINUTE, 10_000)
+    assert (broker.under_way, broker.oldest_ms) == (1, 200)
+
+
+def test_connection_that_ends_has_no_request_under_way() -> None:
+    watch = Watch()
+    visit(watch, asked(5000), 10_000)
+    watch.end("c")
+    assert brokers_of(watch, MINUTE, 10_000) == []
+
+
+def test_timed_requests_stand_for_all_that_were_not() -> None:
+    watch = Watch()
+    probes = [finished(took_ns=2 * MS, wait_ns=0) for _ in range(4)]
+    visit(watch, asked(0, probed=Probed(probes, missed=12)), 10_000)
+    (broker,) = brokers_of(watch, MINUTE, 10_000)
+    assert (broker.timed, broker.requests) == (4, 16 / TIMED_PART)
+
+
+def test_broker_that_stands_still_most_of_the_time_is_slow_by_time() -> None:
+    # Of each half second it responds at once for 100 ms, then stands still for 400: as a stopped process would.
+    watch = Watch()
+    for turn in range(100):
+        began_ms = 10_000 + 500 * turn
+        visit(watch, asked(0, probed=Probed([finished(took_ns=MS, wait_ns=0)] * 12)), began_ms + 100)
+        for age_ms in (100, 200, 300, 399):
+            visit(watch, asked(age_ms), began_ms + 100 + age_ms)
+    (broker,) = brokers_of(watch, MINUTE, 60_000)
+    assert broker.percentile_ms(0.5) < 2
+    assert broker.time_percentile_ms(0.5) > 400
+    assert broker.slowest_ms > 400

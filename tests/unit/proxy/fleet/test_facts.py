@@ -5,11 +5,22 @@ from dataclasses import replace
 import pytest
 
 from proxy.config import QuotaSettings, ReassignmentSettings
-from proxy.fleet.facts import differences, facts_of
-from proxy.fleet.messages import FACTS_MAX, Facts
+from proxy.fleet.facts import (
+    LASTS_MS,
+    TWICE_SECONDS,
+    Disagreements,
+    MemberView,
+    View,
+    differences,
+    facts_of,
+    read_view,
+    write_view,
+)
+from proxy.fleet.messages import FACTS_MAX, Facts, MessageError
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
+from quotas.sharing.lease_values import LesseeId
 
 SETTINGS = QuotaSettings()
 REASSIGNMENT = ReassignmentSettings()
@@ -67,3 +78,105 @@ def test_all_facts_can_be_sent() -> None:
 def test_what_must_be_alike_is_compared(other: Facts, said: str) -> None:
     found = list(differences([("a", facts()), ("b", other)]).values())
     assert [text[: len(said)] for text in found] == ([said] if said else [])
+
+
+STEP_MS = 2000
+
+
+def member(name: str, run: int = 1, seconds: int = 5, **facts: str) -> MemberView:
+    return MemberView(LesseeId(name, run), 100, seconds, facts)
+
+
+def view(*members: MemberView) -> View:
+    return View(False, members, ())
+
+
+def quotas(name: str, digest: str, count: str = "3") -> MemberView:
+    return member(name, quotas=count, quotas_digest=digest)
+
+
+def test_members_that_differ_are_named_with_their_values_the_fewest_first() -> None:
+    members = [
+        ("a", {"members_max": "8", "version": "1.0"}),
+        ("b", {"members_max": "4", "version": "1.0"}),
+        ("c", {"members_max": "8"}),
+    ]
+    assert differences(members) == {"members_max": "members_max differs: 4 at b; 8 at a, c"}
+
+
+def test_quotas_are_compared_by_digest_and_shown_with_their_number() -> None:
+    said = {"quotas": "3", "quotas_digest": "aa"}
+    assert differences([("a", said), ("b", {**said, "quotas_digest": "bb"})]) == {
+        "quotas_digest": "the quotas differ: 3 with digest aa at a; 3 with digest bb at b"
+    }
+    assert differences([("a", said), ("b", said)]) == {}
+
+
+def test_names_of_many_members_are_cut() -> None:
+    members = [(f"m{number:02}", {"mode": "enforce"}) for number in range(20)]
+    assert differences([*members, ("x", {"mode": "observe"})]) == {
+        "mode": "the mode differs: observe at x; enforce at m00, m01, m02, m03, m04, m05, m06, m07 and 12 more"
+    }
+
+
+def test_difference_counts_when_it_lasts_and_is_told_once() -> None:
+    found = Disagreements()
+    differing = view(member("a", mode="enforce"), member("b", mode="observe"))
+    assert found.observe(view(member("a", mode="enforce"), member("b", mode="enforce")), 0) == ({}, {})
+    assert found.observe(differing, 1000) == ({}, {})
+    assert found.observe(differing, 1000 + LASTS_MS - 1) == ({}, {})
+    assert found.lasting == {}
+    sentence = {"mode": "the mode differs: enforce at a; observe at b"}
+    assert found.observe(differing, 1000 + LASTS_MS) == (sentence, {})
+    assert found.observe(differing, 1000 + 2 * LASTS_MS) == ({}, {})
+    assert found.lasting == sentence
+    assert found.observe(view(member("a", mode="enforce")), 20_000) == ({}, sentence)
+    assert found.lasting == {}
+
+
+def test_change_that_all_follow_is_no_disagreement() -> None:
+    found = Disagreements()
+    for at_ms, (one, other) in enumerate([("aa", "aa"), ("bb", "aa"), ("bb", "bb"), ("bb", "bb")]):
+        assert found.observe(view(quotas("a", one), quotas("b", other)), at_ms * STEP_MS) == ({}, {})
+
+
+def test_quotas_that_are_altered_all_the_time_are_no_disagreement() -> None:
+    found = Disagreements()
+    for step in range(1, 50):
+        seen = view(quotas("a", f"{step}"), quotas("b", f"{step - 1}"))  # b is always a little later
+        assert found.observe(seen, step * STEP_MS) == ({}, {})
+
+
+def test_member_that_does_not_follow_is_found_while_quotas_are_altered() -> None:
+    found = Disagreements()
+    for step in range(1, 10):
+        found.observe(view(quotas("a", f"{step}"), quotas("b", "0", "2")), step * STEP_MS)
+    assert found.lasting == {
+        "quotas_digest": "the quotas differ: 2 with digest 0 at b; 3 with digest 9 at a",
+    }
+
+
+def test_members_of_one_name_are_a_rolling_upgrade_at_first() -> None:
+    found = Disagreements()
+    young = view(member("a", 1, TWICE_SECONDS), member("a", 2, TWICE_SECONDS - 1))
+    assert found.observe(young, 0) == ({}, {})
+    old = view(member("a", 1, TWICE_SECONDS), member("a", 2, TWICE_SECONDS))
+    sentence = {"name a": "two processes are called 'a': each needs a name of its own"}
+    assert found.observe(old, 1) == (sentence, {})
+
+
+def member_of_view(name: str, run: int, seconds: int = 5, **facts: str) -> MemberView:
+    return MemberView(LesseeId(name, run), 100, seconds, facts)
+
+
+def test_view_comes_back() -> None:
+    view = View(
+        True, (member_of_view("a", 1, version="1.0"), member_of_view("b", 2)), (("user:ann", (0.25, 0.5)),)
+    )
+    assert read_view(write_view(view)) == view
+
+
+def test_view_with_a_share_missing_is_malformed() -> None:
+    view = View(False, (member_of_view("a", 1),), (("k", (0.5,)),))
+    with pytest.raises(MessageError, match="8 bytes expected, 7 left"):
+        read_view(write_view(view)[:-1])

@@ -1,8 +1,19 @@
 """Shares of budgets between control and workers."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import cast
 
-from proxy.process.shares import ControlShares, lessee_of, terms_of
+import pytest
+
+from proxy.process.shares import (
+    IDLE_STEP_SECONDS,
+    STEP_SECONDS,
+    ControlShares,
+    Pace,
+    lessee_of,
+    terms_of,
+)
 from quotas.sharing.lease_values import LIVE_MS, Wish
 from quotas.sharing.lessee import Lessee
 
@@ -101,3 +112,99 @@ def test_shares_of_a_worker_that_ended_are_free() -> None:
     rig.workers[3] = lessee_of(rig.terms, 1, 3, 0)
     rig.run(1000, {3: {KEY: Wish(1.0, 1)}})
     assert share(rig.workers[3], 990) > 0.95
+
+
+class Timers:
+    """A loop's timers, of which the last one can be fired."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.cancelled = 0
+        self.fire: Callable[[], object] = lambda: None
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> "Timers":
+        self.seconds.append(seconds)
+        self.fire = callback
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it be when a step of each length is due."""
+    monkeypatch.setattr("proxy.process.shares.monotonic", lambda: 3.0)
+
+
+async def begun(timers: Timers, *, busy: bool) -> tuple[Pace, "asyncio.Task[None]"]:
+    """A pause that has begun."""
+    pace = Pace(cast("asyncio.AbstractEventLoop", timers))
+    task = asyncio.create_task(pace.pause(busy=busy))
+    await asyncio.sleep(0)
+    return pace, task
+
+
+def test_pause_is_long_where_nothing_moves_and_within_a_lease() -> None:
+    async def run() -> None:
+        timers = Timers()
+        for busy in (True, False):
+            _, task = await begun(timers, busy=busy)
+            timers.fire()
+            await task
+        assert timers.seconds == pytest.approx([STEP_SECONDS, IDLE_STEP_SECONDS])
+        assert timers.cancelled == 2
+
+    asyncio.run(run())
+    # Two of three reports may be late before the lease ends.
+    assert terms_of(2).lease_ms > 3 * IDLE_STEP_SECONDS * 1000
+
+
+@pytest.mark.parametrize(("now", "seconds"), [(2.92, 0.08), (2.99, 0.16), (3.001, 0.149)])
+def test_steps_are_due_at_the_same_times_everywhere(
+    now: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> float:
+        timers = Timers()
+        monkeypatch.setattr("proxy.process.shares.monotonic", lambda: now)
+        _, task = await begun(timers, busy=False)
+        task.cancel()
+        return timers.seconds[0]
+
+    assert asyncio.run(run()) == pytest.approx(seconds)
+
+
+def test_something_that_begins_ends_a_long_pause() -> None:
+    async def run() -> None:
+        pace, task = await begun(Timers(), busy=False)
+        pace.wake()
+        await task
+
+    asyncio.run(run())
+
+
+def test_something_that_begins_does_not_make_short_pauses_shorter() -> None:
+    async def run() -> None:
+        timers = Timers()
+        pace, task = await begun(timers, busy=True)
+        pace.wake()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not task.done()
+        timers.fire()
+        await task
+
+    asyncio.run(run())
+
+
+def test_waking_without_a_pause_does_not_end_the_next_one() -> None:
+    async def run() -> None:
+        pace = Pace(cast("asyncio.AbstractEventLoop", Timers()))
+        pace.wake()
+        task = asyncio.create_task(pace.pause(busy=False))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(run())

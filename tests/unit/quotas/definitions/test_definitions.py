@@ -3,8 +3,11 @@ refusals.
 """
 
 import math
+import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quotas.definitions.definitions import (
     CONNECTION_CREATION_RATE,
@@ -12,6 +15,8 @@ from quotas.definitions.definitions import (
     PRODUCER_BYTE_RATE,
     Definitions,
     StaticQuotas,
+    candidates,
+    match,
 )
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, code
 from quotas.errors import DefinitionError
@@ -170,3 +175,124 @@ def test_owner_of_a_copy_learns_which_entities_have_changed() -> None:
         code(None, "a"): {},
     }
     assert definitions.codes() == [code(None, "b")]
+
+
+RATE = "producer_byte_rate"
+PERCENTAGE = "request_percentage"
+ENTRIES: dict[Entity, dict[str, float]] = {
+    Entity("ann"): {RATE: 5.0, PERCENTAGE: 1.5},
+    Entity("ann", "app"): {RATE: 6},
+    Entity(client_id=DEFAULT): {RATE: 7},
+    Entity(client_id="\ud800"): {RATE: 7},
+    Entity(topic="orders"): {RATE: 8},
+}
+
+
+def digest_of(definitions: Definitions) -> str:
+    definitions.keep_digest()
+    return definitions.digest
+
+
+def test_digest_is_kept_only_where_it_is_asked_for() -> None:
+    assert Definitions(ENTRIES).digest == ""
+    assert len(digest_of(Definitions())) == 16
+
+
+def test_digest_does_not_depend_on_the_order_and_the_way() -> None:
+    shuffled = list(ENTRIES.items())
+    random.shuffle(shuffled)
+    followed = Definitions({Entity("ann"): {RATE: 1.0}, Entity("eve"): {RATE: 1.0}})
+    followed.keep_digest()
+    followed.put(Entity("eve"), {})
+    for entity, values in shuffled:
+        followed.put(entity, values)
+    assert followed.digest == digest_of(Definitions(ENTRIES)) == digest_of(Definitions(dict(shuffled)))
+
+
+@pytest.mark.parametrize(
+    ("entity", "values"),
+    [
+        (Entity("ann"), {RATE: 5.0}),
+        (Entity("ann"), {RATE: 5.0, PERCENTAGE: 1.6}),
+        (Entity("ann"), {}),
+        (Entity("bob"), {RATE: 5.0}),
+        (Entity(DEFAULT), {RATE: 5.0}),
+    ],
+)
+def test_every_change_changes_the_digest_and_its_undoing_brings_it_back(
+    entity: Entity, values: dict[str, float]
+) -> None:
+    definitions = Definitions(ENTRIES)
+    before = digest_of(definitions)
+    definitions.put(entity, values)
+    assert definitions.digest != before
+    definitions.put(entity, ENTRIES.get(entity, {}))
+    assert definitions.digest == before
+
+
+def test_limits_that_two_entities_exchange_change_the_digest() -> None:
+    one = Definitions({Entity("a"): {RATE: 1}, Entity("b"): {RATE: 2}})
+    other = Definitions({Entity("a"): {RATE: 2}, Entity("b"): {RATE: 1}})
+    assert digest_of(one) != digest_of(other)
+
+
+def test_static_settings_are_part_of_the_digest() -> None:
+    statics = [
+        StaticQuotas(),
+        StaticQuotas(producer_default=5),
+        StaticQuotas(consumer_default=5),
+        StaticQuotas(producer_override={"None": 5}),
+        StaticQuotas(producer_override={"a": 5}),
+    ]
+    assert len({digest_of(Definitions(ENTRIES, static)) for static in statics}) == len(statics)
+    followed = Definitions(ENTRIES)
+    followed.keep_digest()
+    for static in reversed(statics):
+        followed.static = static
+        assert followed.digest == digest_of(Definitions(ENTRIES, static))
+
+
+KEY = "producer_byte_rate"
+NAMES = st.sampled_from([None, DEFAULT, "a", "b"])
+LIMITS = st.integers(1, 100).map(lambda value: {KEY: value})
+
+
+@given(
+    st.dictionaries(
+        st.tuples(NAMES, NAMES).filter(any).map(lambda names: Entity(*names)), LIMITS, max_size=12
+    ),
+    st.none() | st.integers(1, 100),
+    st.dictionaries(st.sampled_from("ab"), st.integers(1, 100)),
+    st.sampled_from(["", "a", "b", "c"]),
+    st.sampled_from(["", "a", "b", "c"]),
+)
+def test_match_has_the_limit_that_traffic_gets(
+    entries: dict[Entity, dict[str, float]],
+    default: float | None,
+    override: dict[str, float],
+    user: str,
+    client_id: str,
+) -> None:
+    definitions = Definitions(entries, StaticQuotas(producer_default=default, producer_override=override))
+    found = match(definitions, KEY, user, client_id)
+    limit, _ = definitions.limit(KEY, user, client_id)
+    assert (None if found is None else found.value) == limit
+
+
+def test_all_eight_levels_are_shown_in_kafkas_order() -> None:
+    entities = [one.entity for one in candidates(Definitions(), KEY, "ann", "a")]
+    assert entities == [
+        Entity("ann", "a"),
+        Entity("ann", DEFAULT),
+        Entity("ann"),
+        Entity(DEFAULT, "a"),
+        Entity(DEFAULT, DEFAULT),
+        Entity(DEFAULT),
+        Entity(client_id="a"),
+        Entity(client_id=DEFAULT),
+    ]
+
+
+def test_client_without_a_user_has_two_levels() -> None:
+    entities = [one.entity for one in candidates(Definitions(), KEY, "", "a")]
+    assert entities == [Entity(client_id="a"), Entity(client_id=DEFAULT)]

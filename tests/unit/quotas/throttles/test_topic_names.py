@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.throttles import topic_names
-from quotas.throttles.topic_names import ASK_AGAIN_MS, TopicNames
+from quotas.throttles.topic_names import ASK_AGAIN_MS, TopicNames, TtlMap
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -54,3 +54,24 @@ def test_names_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     names.learn(B, "b")
     assert len(names) == 1
     assert names.name(B, 0) == "b"
+
+
+def test_entry_ends_with_its_time() -> None:
+    recent = TtlMap[str, int](entries_max=10, keep_ms=1000)
+    recent.put("a", 1, 500)
+    assert (recent.get("a", 1499), recent.get("a", 1500), recent.get("b", 500)) == (1, None, None)
+
+
+def test_oldest_entry_makes_room() -> None:
+    recent = TtlMap[str, int](entries_max=2, keep_ms=1000)
+    for name in ("a", "b", "a", "c"):
+        recent.put(name, len(recent), 0)
+    assert [recent.get(name, 0) for name in "abc"] == [2, None, 2]
+    assert len(recent) == 2
+
+
+def test_removed_key_is_missing() -> None:
+    recent = TtlMap[str, int](entries_max=2, keep_ms=1000)
+    recent.put("a", 1, 0)
+    recent.forget(("a", "b"))
+    assert (len(recent), recent.get("a", 0)) == (0, None)

@@ -4,10 +4,37 @@ from typing import Any
 
 import pytest
 
-from protocol.api import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, MAX_VERSION, METADATA
+from protocol.api import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_QUORUM,
+    FIND_COORDINATOR,
+    MAX_VERSION,
+    METADATA,
+)
+from protocol.messages.addresses import configs_without_addresses
+from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX
+from proxy.channel.errors import PeerError
+from proxy.channel.handlers.addresses import LIBRARIES_MAX, shared
+from quotas.definitions.entities import DEFAULT, Entity
+from tests.support.engines import engine_with
 from tests.support.frames import api_versions, frame, request
-from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, channel_machine
-from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
+from tests.support.frames import frame as framed_bytes
+from tests.support.mutation_frames import answer, create, sizes
+from tests.support.playbook import (
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    channel_machine,
+)
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
+from tests.unit.protocol.messages import test_broker_configs, test_describe_quorum
 
 HOST = "broker.internal.example"
 
@@ -163,3 +190,257 @@ def test_rest_of_a_rewritten_answer_passes_unseen() -> None:
     talk.broker(
         0, whole[:300], Insert(head), Drop(consumed), Pass(whole[consumed:300]), Passthrough(len(whole) - 300)
     )
+
+
+TOPIC, BROKER = 2, 4  # resource types
+TOLD = {"listeners": "PLAINTEXT://10.0.0.1:9092", "log.dirs": "/data"}
+
+
+def asked(kind: int, version: int = 4) -> bytes:
+    resource = struct(
+        REQUESTS[DESCRIBE_CONFIGS], version, "DescribeConfigsResource", resource_type=kind, resource_name="1",
+        configuration_keys=None,
+    )  # fmt: skip
+    return framed(REQUESTS[DESCRIBE_CONFIGS][version](resources=[resource]), client_id="a")
+
+
+def test_gateway_hides_a_brokers_addresses() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, asked(BROKER), Pass(asked(BROKER)))
+    before = test_broker_configs.answer(4, TOLD)
+    talk.broker(0, before, Insert(configs_without_addresses(before, 4)), Drop(len(before)))
+
+
+@pytest.mark.parametrize(("kind", "gateway"), [(TOPIC, True), (BROKER, False), (TOPIC, False)])
+def test_other_config_requests_pass(kind: int, gateway: bool) -> None:
+    talk = Playbook(channel_machine(gateway=gateway))
+    talk.client(0, asked(kind), Pass(asked(kind)))
+    before = test_broker_configs.answer(4, TOLD)
+    talk.broker(0, before, Pass(before))
+
+
+@pytest.mark.parametrize("gateway", [True, False])
+def test_gateway_hides_voters_listeners(gateway: bool) -> None:
+    talk = Playbook(channel_machine(gateway=gateway))
+    sent = request(DESCRIBE_QUORUM, 2, size=60, correlation_id=7)
+    talk.client(0, sent, Pass(sent))
+    before = test_describe_quorum.answer("10.0.0.1")
+    if gateway:
+        talk.broker(0, before, Insert(test_describe_quorum.answer(None)), Drop(len(before)))
+    else:
+        talk.broker(0, before, Pass(before))
+
+
+@pytest.mark.parametrize("key", [DESCRIBE_CONFIGS, DESCRIBE_QUORUM])
+def test_version_that_is_not_known_ends_a_gateways_connection(key: int) -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, request(key, 9, size=60), Ends("unsupported_version"))
+
+
+def test_request_that_cannot_be_read_is_malformed() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, request(DESCRIBE_CONFIGS, 4, b"\5\2\2"), Ends("malformed"))
+
+
+VERSION = 12
+
+
+def dialogue(*, gateway: bool = False, **options: Any) -> Playbook:
+    """2 mutations/s, 10 windows of 1 s: 20 tokens."""
+    entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}
+    engine = engine_with(entries, window_samples=10, **options)
+    return Playbook(channel_machine(engine, gateway=gateway))
+
+
+def ask(
+    names: list[str] | None, version: int = VERSION, *, creates: bool = True, correlation_id: int = 1
+) -> bytes:
+    topics = None
+    if names is not None:
+        topics = []
+        for name in names:
+            topic = struct(REQUESTS[METADATA], version, "MetadataRequestTopic")
+            topic.name = name
+            topics.append(topic)
+    message = REQUESTS[METADATA][version](topics=topics)
+    if version >= 4:
+        message.allow_auto_topic_creation = creates
+    return framed(message, correlation_id, "a")
+
+
+def tokens(talk: Playbook) -> float:
+    throttle = talk.engine.client("ANONYMOUS", "a", 1).mutations
+    assert throttle.limits(0)
+    left = throttle.tokens(0)
+    assert left is not None
+    return left
+
+
+def see(talk: Playbook, asked: bytes, answered: bytes) -> None:
+    """Ask, and hear the answer; both pass as they are."""
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answered, Pass(answered))
+
+
+@pytest.mark.parametrize("version", [1, 4, 9, 12, 13])
+def test_auto_created_topic_is_charged_to_the_client_that_named_it(version: int) -> None:
+    talk = dialogue()
+    see(talk, ask(["t"], version), sizes(version, {"t": 0}))
+    assert tokens(talk) == 20
+    see(talk, ask(["t"], version), sizes(version, {"t": 6}))
+    assert tokens(talk) == 14
+    see(talk, ask(["t"], version), sizes(version, {"t": 6}))
+    assert tokens(talk) == 14  # once
+
+
+def test_topic_that_was_there_costs_nothing() -> None:
+    talk = dialogue()
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
+    assert tokens(talk) == 20
+
+
+def test_client_that_creates_no_topic_is_not_charged() -> None:
+    talk = dialogue()
+    see(talk, ask(["t"], creates=False), sizes(VERSION, {"t": 0}))
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
+    see(talk, ask(None), sizes(VERSION, {"u": 0}))
+    see(talk, ask(["u"]), sizes(VERSION, {"u": 6}))
+    assert tokens(talk) == 20
+
+
+def test_topic_that_is_created_on_purpose_meanwhile_is_charged_once() -> None:
+    talk = dialogue()
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
+    see(talk, create(7, {"t": 6}), answer(CREATE_TOPICS, 7, [("t", 0)], partitions=6))
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
+    assert tokens(talk) == 14
+
+
+def test_over_the_quota_the_request_creates_nothing() -> None:
+    talk = dialogue()
+    see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
+    asked = ask(["t"])
+    denied = ask(["t"], creates=False)
+    talk.client(0, asked, Pass(denied))
+    assert decoded(REQUESTS[METADATA], VERSION, denied).allow_auto_topic_creation is False
+    talk.broker(0, sizes(VERSION, {"t": 0}), Pass(sizes(VERSION, {"t": 0})))
+    assert talk.stats.topics_rejected == {"Metadata": 1}
+    later = ask(["t"])
+    talk.client(15_000, later, Pass(later))  # -30 + 15 s · 2
+
+
+def test_version_that_always_creates_is_charged_all_the_same() -> None:
+    talk = dialogue()
+    see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
+    see(talk, ask(["t"], 1), sizes(1, {"t": 0}))
+    see(talk, ask(["t"], 1), sizes(1, {"t": 3}))
+    assert tokens(talk) == -33  # 20 - 50 - 3
+
+
+def test_observe_charges_auto_created_topics_and_rejects_none() -> None:
+    talk = dialogue(mode="observe")
+    see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 3}))
+    assert tokens(talk) == -33
+
+
+def test_gateway_still_rewrites_addresses() -> None:
+    talk = dialogue(gateway=True)
+    talk.client(0, ask(["t"]), Pass(ask(["t"])))
+    orders = talk.orders("broker", 0, sizes(VERSION, {"t": 0}))
+    assert b"".join(getattr(order, "data", b"") for order in orders) == sizes(VERSION, {"t": 0})
+    assert len(talk.engine.mutations.auto_creating) == 1
+
+
+def test_answer_that_is_too_large_is_not_looked_through() -> None:
+    talk = dialogue()
+    talk.client(0, ask(["t"]), Pass(ask(["t"])))
+    large = framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX))
+    talk.broker(0, large, Pass(large))
+
+
+def test_auto_created_topics_are_free_if_configured() -> None:
+    talk = dialogue(charge_auto_created=False)
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
+    see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
+    assert tokens(talk) == 20
+
+
+JAVA = ("apache-kafka-java", "4.4.0")
+MIB = 1 << 20
+
+
+def library(*requests: bytes) -> str:
+    """Of a channel that has been sent these."""
+    channel = channel_machine(frame_bytes_max=32 * MIB)
+    for one in requests:
+        channel.requests.receive(bytearray(one), 0, len(one), 0)
+    return channel.library
+
+
+def test_before_api_versions_there_is_none() -> None:
+    assert channel_machine().library == ""
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_client_says_it(version: int) -> None:
+    assert library(api_versions(version, software=JAVA)) == "apache-kafka-java 4.4.0"
+
+
+def test_client_that_falls_back_to_version_0_has_said_it() -> None:
+    assert library(api_versions(4, software=JAVA), api_versions(0)) == "apache-kafka-java 4.4.0"
+
+
+def test_connections_of_one_library_share_one_string() -> None:
+    assert library(api_versions(software=JAVA)) is library(api_versions(software=JAVA))
+
+
+def test_shared_names_have_a_bound() -> None:
+    for number in range(2 * LIBRARIES_MAX):
+        assert shared(f"a client {number}") == f"a client {number}"
+    info = shared.cache_info()
+    assert info.currsize == info.maxsize == LIBRARIES_MAX
+
+
+@pytest.mark.parametrize(
+    "software",
+    [
+        ("<script>", "1"),
+        ("a\x1b[2J", "1"),
+        ("é", "1"),
+        ("x" * 65, "1"),
+        ("x" * 16 * MIB, "1"),
+        ("x", "1" * 16 * MIB),
+    ],
+    ids=["markup", "escape", "not ascii", "too long", "16 MiB name", "16 MiB version"],
+)
+def test_what_brokers_refuse_is_not_shown_and_costs_nothing(software: tuple[str, str]) -> None:
+    before = shared.cache_info().misses
+    assert library(api_versions(software=software)) == ""
+    assert shared.cache_info().misses == before
+
+
+@pytest.mark.parametrize(
+    "length", [b"\x0f", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01"]
+)
+def test_name_that_is_longer_than_its_request_is_not_shown(length: bytes) -> None:
+    front = api_versions(software=("x", "y"))[4 : -len(b"\2x\2y\0")]
+    sent = frame(front + length + b"x\2y\0")
+    assert library(sent + api_versions(0, correlation_id=2)) == ""
+    assert library(sent, api_versions(software=JAVA, correlation_id=2)) == "apache-kafka-java 4.4.0"
+
+
+def test_name_is_not_read_beyond_its_request() -> None:
+    """What follows the request would complete it."""
+    whole = api_versions(software=JAVA)
+    cut = frame(whole[4:-4])
+    channel = channel_machine()
+    with pytest.raises(PeerError):  # the rest of it is no request
+        channel.requests.receive(bytearray(cut + whole[-4:]), 0, len(whole), 0)
+    assert channel.library == ""
+
+
+def test_name_that_is_not_utf_8_is_not_shown() -> None:
+    sent = api_versions(software=("xx", "y"))
+    assert library(sent.replace(b"\3xx", b"\3\xff\xfe")) == ""

@@ -1,0 +1,378 @@
+"""Rows of several members as one list; the history's bounds; what a page's address may ask for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from console.board import SECONDS, History
+from console.documents import Client, ClientList, DocumentError, Quota, RuleRow, clients
+from console.merging import (
+    MemberVerdict,
+    merge_clients,
+    merge_rules,
+    merge_verdicts,
+    one_budget,
+    read_verdict,
+)
+from console.verdict import verdict
+from console.views import ROWS_PER_PAGE, Asked, choose
+from tests.support.scripted_member import rule, times
+
+IDLE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+HALF_MUTED = (0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5)
+
+
+def client(
+    client_id: str, times: tuple[float, ...] = IDLE, member: str = "gw-1", rate: float = 1.0
+) -> Client:
+    quotas = (Quota("produce", "client-id 'a'", 10.0, rate, None),)
+    return Client("", client_id, 1, times, times, None, quotas, (member,))
+
+
+def test_client_of_two_members_is_one_row_of_the_member_where_it_waits() -> None:
+    one = ClientList(1, (client("a", rate=3.0),))
+    other = ClientList(1, (client("a", HALF_MUTED, "gw-2", rate=4.0),))
+    (row,) = merge_clients([one, other]).clients
+    assert row.times == HALF_MUTED
+    assert row.all_times == (0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.75)  # one connection at each
+    assert row.connections == 2
+    assert row.quotas[0].rate == 7.0
+    assert row.members == ("gw-1", "gw-2")
+
+
+def test_members_that_are_no_fleet_have_budgets_of_their_own() -> None:
+    lists = [
+        ClientList(1, (client("a", member=name, rate=rate),)) for name, rate in (("a:1", 3.0), ("b:1", 4.0))
+    ]
+    (row,) = merge_clients(lists, shared=False).clients
+    assert (row.quotas[0].rate, row.quotas[0].value, row.connections) == (4.0, 10.0, 2)
+    rules = [
+        [RuleRow("produce", "producer_byte_rate", "client-id 'a'", 10.0, "", "", True, 1, 0, rate)]
+        for rate in (3.0, 4.0)
+    ]
+    assert [one.rate for one in merge_rules(rules, shared=False)] == [4.0]
+    assert [one.rate for one in merge_rules(rules)] == [7.0]
+    assert one_budget(["gw-1", "gw-2"])
+    assert one_budget([""])
+    assert not one_budget(["gw-1", ""])
+
+
+def test_history_forgets_clients_that_were_long_not_seen() -> None:
+    history = History()
+    history.add([client("a", HALF_MUTED)], [], now=0.0)
+    history.add([client("b")], [], now=SECONDS - 1.0)
+    assert history.client(("", "a"), now=0.0, slots=1) == [HALF_MUTED]
+    history.add([], [], now=float(SECONDS))
+    assert history.client(("", "a"), now=0.0, slots=1) == [None]
+
+
+def test_history_keeps_the_clients_that_were_seen_last() -> None:
+    history = History(clients_max=2)
+    for name in ("a", "b", "c"):
+        history.add([client(name)], [], now=0.0)
+    assert [history.client(("", name), 0.0, 1) for name in ("a", "b", "c")] == [[None], [IDLE], [IDLE]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"clients": {}},
+        {"clients": ["a"]},
+        {"clients": [{"client_id": 1}]},
+        {"clients": [{"connections": "1"}]},
+        {"clients": [{"time": {"held": 1e999}}]},
+        {"clients": [{"connections": 10**400}]},
+    ],
+)
+def test_document_that_is_none_is_refused(content: object) -> None:
+    with pytest.raises(DocumentError):
+        clients(content, "gw-1")
+
+
+def test_page_beyond_the_last_is_the_last() -> None:
+    many = [client(f"{number:03}") for number in range(ROWS_PER_PAGE + 1)]
+    chosen = choose(many, Asked(page=9, sort="client", order="asc"), [])
+    assert [row.client_id for row in chosen.rows] == [f"{ROWS_PER_PAGE:03}"]
+    assert (chosen.page, chosen.pages, chosen.first) == (2, 2, ROWS_PER_PAGE + 1)
+
+
+def test_address_of_another_sort_begins_at_the_first_page() -> None:
+    assert Asked(page=3, q="a b").link(sort="client") == "?q=a+b&sort=client"
+    assert Asked(sort="client", order="asc").link(sort="client") == "?sort=client&order=desc"
+
+
+Document = dict[str, Any]
+
+MUTED: Document = {
+    "library": "librdkafka 2.3.0",
+    "batch_bytes": 20_480,
+    "in_flight": 5,
+    "waits_until": "2026-11-23T10:40:01.250Z",
+}
+FREE: Document = {"library": "", "batch_bytes": None, "in_flight": 0, "waits_until": None}
+
+
+def connection(peer: str, seconds: float, **parts: float) -> Document:
+    return {"peer": peer, "broker": 1, "seconds": seconds, "time": times(**parts)}
+
+
+def client_of_v1_members(
+    connections: list[Document], of_all: Document | None = None, total: int | None = None, **fields: Any
+) -> Document:
+    """Return a /v1/client document; its time is that of the first connection."""
+    return {
+        "user": "alice",
+        "client_id": "web",
+        "window_seconds": 60,
+        "enforcing": True,
+        "sentence": "web of user alice waited.",
+        "time": connections[0]["time"] if connections else times(),
+        "time_of_all_connections": times() if of_all is None else of_all,
+        "rule": None,
+        "waits": [],
+        "neighbours": [],
+        "wants": None,
+        "predicted": None,
+        "broker": None,
+        "broker_ms_per_request": None,
+        "brokers": [],
+        "sluice": None,
+        "connections": connections,
+        "connections_total": len(connections) if total is None else total,
+        **fields,
+    }
+
+
+def merged(*documents: Document, missing: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    return merge_verdicts([read_verdict(f"gw-{n}", one) for n, one in enumerate(documents, 1)], missing)
+
+
+def test_document_of_one_member_is_as_it_was() -> None:
+    one = client_of_v1_members([connection("a", 60, muted=0.5)])
+    found = merged(one, missing=("gw-2",))
+    assert found == {
+        **one,
+        "members": [{"admin": "gw-1", "connections_total": 1, "time": times(muted=0.5)}],
+        "members_missing": ["gw-2"],
+        "missing": [],
+    }
+
+
+def test_missing_workers_are_those_of_all_members_with_their_member() -> None:
+    late = {"worker": 2, "problem": "no response within 4 s"}
+    one = client_of_v1_members([connection("a", 60, muted=0.5)]) | {"missing": [late]}
+    other = client_of_v1_members([connection("b", 60)]) | {
+        "missing": [{"worker": 1, "problem": "it does not run"}]
+    }
+    assert merged(one, other)["missing"] == [
+        {"member": "gw-1", **late},
+        {"member": "gw-2", "worker": 1, "problem": "it does not run"},
+    ]
+
+
+def test_client_is_shown_by_the_member_where_it_waits_longest() -> None:
+    limit = rule()
+    found = merged(
+        client_of_v1_members([connection("a", 60, muted=0.03)], sentence="Here it waits little."),
+        client_of_v1_members([connection("b", 60, held=0.62)] * 12, sentence="Here it waits.", rule=limit),
+    )
+    assert found["time"] == times(held=0.62)
+    assert found["rule"] == limit
+    assert found["sentence"] == (
+        "Here it waits. It has connections at 2 members: 12 at gw-2 (62% waited), 1 at gw-1 (3%)."
+    )
+    assert found["connections_total"] == 13
+    assert [one["connections_total"] for one in found["members"]] == [1, 12]
+
+
+def test_members_count_with_the_seconds_of_their_connections() -> None:
+    found = merged(
+        # 2 connections of 60 s in the window: 120 s, of which 0.5 are muted
+        client_of_v1_members(
+            [connection("a", 60, muted=0.5), connection("b", 3600, muted=0.5)], times(muted=0.5)
+        ),
+        # one is listed of 4, of 10 s each: 40 s, of which 0.1 are muted
+        client_of_v1_members([connection("c", 10, muted=0.1)], times(muted=0.1), total=4),
+    )
+    # 120 s and 40 s: three quarters of 0.5, and a quarter of 0.1
+    assert found["time_of_all_connections"] == times(muted=0.4)
+
+
+def test_waits_are_parts_of_all_members_time() -> None:
+    wait = {"kind": "produce", "key": "producer_byte_rate", "name": "", "part": 0.4}
+    other = {"kind": "request", "key": "request_percentage", "name": "", "part": 0.6}
+    found = merged(
+        client_of_v1_members([connection("a", 60, muted=0.4)], waits=[wait]),
+        client_of_v1_members([connection("b", 20, muted=0.8)], waits=[{**wait, "part": 0.2}, other]),
+    )
+    # 60 s and 20 s: 0.75 * 0.4 + 0.25 * 0.2, and 0.25 * 0.6
+    assert found["waits"] == [{**wait, "part": 0.35}, {**other, "part": 0.15}]
+
+
+def test_neighbours_of_the_same_rule_are_added_up_and_others_left_out() -> None:
+    def at(muted: float, key: str, **rates: float) -> Document:
+        rows = [{"user": "", "client_id": name, "rate": rate} for name, rate in rates.items()]
+        return client_of_v1_members([connection("a", 60, muted=muted)], rule=rule(key), neighbours=rows)
+
+    found = merged(
+        at(0.6, "producer_byte_rate", web=3.0, batch=1.0),
+        at(0.5, "producer_byte_rate", batch=4.0),
+        at(0.4, "request_percentage", web=90.0),
+    )
+    assert [(one["client_id"], one["rate"]) for one in found["neighbours"]] == [("batch", 5.0), ("web", 3.0)]
+
+
+def test_brokers_are_weighted_by_connections() -> None:
+    def at(connections: int, waited: float, ms: float | None) -> Document:
+        one = {"broker": 2, "connections": connections, "waited": waited, "at_broker": 0.2}
+        return client_of_v1_members([connection("a", 60)], brokers=[{**one, "ms_per_request": ms}])
+
+    found = merged(at(3, 0.4, 10.0), at(1, 0.8, 2.0), at(4, 0.5, None))
+    # (3 * 0.4 + 1 * 0.8) / 4 = 0.5; (3 * 10 + 1 * 2) / 4 = 8
+    expected = {"broker": 2, "connections": 8, "waited": 0.5, "at_broker": 0.2, "ms_per_request": 8.0}
+    assert found["brokers"] == [expected]
+
+
+def test_connections_are_the_longest_waiting_of_all_members() -> None:
+    rows = [connection(f"a{number}", 60, muted=number / 1000) for number in range(99, -1, -1)]
+    found = merged(
+        client_of_v1_members(rows),
+        client_of_v1_members([connection("b", 60, muted=0.0505), connection("c", 60)]),
+    )
+    assert found["connections_total"] == 102
+    assert len(found["connections"]) == 100
+    assert [one["peer"] for one in found["connections"][48:51]] == ["a51", "b", "a50"]
+    assert [one["member"] for one in found["connections"][48:51]] == ["gw-1", "gw-2", "gw-1"]
+
+
+def test_sentence_names_five_members() -> None:
+    many = [client_of_v1_members([connection("a", 60, muted=(9 - number) / 10)]) for number in range(7)]
+    assert merged(*many)["sentence"].endswith(
+        "It has connections at 7 members: 1 at gw-1 (90% waited), 1 at gw-2 (80%), 1 at gw-3 (70%), "
+        "1 at gw-4 (60%), 1 at gw-5 (50%), 2 at 2 others."
+    )
+
+
+def test_client_whose_connections_have_ended_is_merged() -> None:
+    found = merged(client_of_v1_members([], times(muted=0.2)), client_of_v1_members([], times(muted=0.4)))
+    assert found["time_of_all_connections"] == times(muted=0.3)
+    assert found["connections"] == []
+
+
+def test_lines_for_people_name_the_member_of_each_connection() -> None:
+    lines = list(
+        verdict(
+            merged(
+                client_of_v1_members([connection("a", 60, muted=0.5)]),
+                client_of_v1_members([connection("b\x1b", 60)]),
+            )
+        )
+    )
+    assert lines[-3:] == [
+        "connections: 2",
+        "  a  broker 1  muted 50%  at gw-1",
+        "  b\\x1b  broker 1  idle  at gw-2",
+    ]
+
+
+def test_connection_keeps_its_particulars() -> None:
+    one = {**connection("a", 60, muted=0.5), **MUTED}
+    other = {**connection("b", 60), **FREE}
+    found = merged(client_of_v1_members([one]), client_of_v1_members([other]))
+    assert found["connections"] == [{**one, "member": "gw-1"}, {**other, "member": "gw-2"}]
+    assert list(verdict(found))[-2:] == [
+        "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
+        "  b  broker 1  idle  at gw-2",
+    ]
+
+
+def test_particulars_are_values() -> None:
+    rows = [{**connection("a", 60), **MUTED}, {**connection("b", 60), **FREE}]
+    found = read_verdict("gw-1", client_of_v1_members(rows)).seen.connections
+    assert found[0][4:8] == ("librdkafka 2.3.0", 20_480.0, 5.0, "2026-11-23T10:40:01.250Z")
+    assert found[1][4:8] == ("", None, 0.0, "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sentence": 1},
+        {"connections": {}},
+        {"connections": [[]]},
+        {"connections": [{"peer": "a"}]},
+        {"neighbours": [{}]},
+        {"time": {"held": 1.0}},
+        {"rule": {"kind": "new"}},
+        {"connections_total": "many"},
+    ],
+)
+def test_document_that_is_none_is_refused_of_v1_members(fields: Document) -> None:
+    with pytest.raises(DocumentError):
+        read_verdict("gw-1", {**client_of_v1_members([]), **fields})
+
+
+def test_told_keeps_the_document() -> None:
+    document = client_of_v1_members([connection("a", 60)])
+    found = read_verdict("gw-1", document)
+    assert isinstance(found, MemberVerdict)
+    assert (found.admin, found.document, found.seen.member) == ("gw-1", document, "gw-1")
+
+
+def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Document:
+    """A member's document of a client that waits for a limit of 2 MB/s."""
+    demand = {"producer_byte_rate": {"taken": taken, "highest": taken, "most": most}}
+    wants = None
+    if most is not None:
+        waits = {"1": round(60 * muted, 1), "2": 0.0}
+        wants = {"rate": most, "at_least": False, "assumed": "it waits", "wait_seconds_per_minute": waits}
+    own: Document = {"rule": rule() if muted else None, "wants": wants if muted else None, "demand": demand}
+    return client_of_v1_members([connection("a", 60, muted=muted)], **own, **fields)
+
+
+def test_what_a_client_asks_for_is_added_up() -> None:
+    """4.0 MB/s and 2.5 MB/s at two members where it waits, and 0.5 MB/s at a third where it does not."""
+    found = merged(asking(0.5, 2e6, 4e6), asking(0.6, 1e6, 2.5e6), asking(0.0, 5e5, 5e5))
+    assert found["wants"] == {
+        "rate": 7e6,
+        "at_least": False,
+        "assumed": "it waits",
+        "wait_seconds_per_minute": {"1": 36.0, "2": 0.0},
+    }
+    assert found["demand"]["producer_byte_rate"] == {"taken": 3.5e6, "highest": 3.5e6, "most": 7e6}
+    assert found["sentence"].endswith("At all of them together it asks for at most about 7.0 MB/s.")
+    assert "asks for at most about 7.0 MB/s, if it waits" in "\n".join(verdict(found))
+
+
+@pytest.mark.parametrize(
+    ("taken", "at_least", "words"),
+    [
+        (9e5, None, "How much it asks for at all of them together is not known."),
+        (
+            2.5e6,
+            True,
+            "It took up to 3.5 MB/s in that time; how much it asks for at all of them together is not",
+        ),
+    ],
+)
+def test_what_one_member_does_not_know_is_not_stated(taken: float, at_least: bool | None, words: str) -> None:
+    """A lower bound of 1.9 MB/s says nothing under a limit of 2 MB/s; 3.5 MB/s do."""
+    found = merged(asking(0.5, 1e6, 2e6), asking(0.95, taken, None))
+    assert words in found["sentence"]
+    lines = "\n".join(verdict(found))
+    if at_least is None:
+        assert found["wants"] is None
+        assert "how much it asks for is not known, nor what it would wait with another limit" in lines
+    else:
+        assert (found["wants"]["rate"], found["wants"]["at_least"]) == (3.5e6, at_least)
+        assert found["wants"]["wait_seconds_per_minute"] is None
+        assert "took up to 3.5 MB/s; how much more it asks for is not known" in lines
+    assert "times the limit" not in lines
+
+
+def test_member_of_a_version_without_demand_knows_nothing_of_it() -> None:
+    old = asking(0.4, 1e6, 2e6)
+    del old["demand"]
+    found = merged(asking(0.5, 1e6, 2e6), old)
+    assert found["wants"] is None

@@ -1,0 +1,154 @@
+"""Connections to brokers that fail: what is reported of them, and how often."""
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.net.shared import FAILURES_MIN, REPORT_MS, Dials, Pipes
+from proxy.system.stats import Stats
+
+
+@pytest.fixture
+def reports() -> list[tuple[int, str]]:
+    return []
+
+
+@pytest.fixture
+def dials(reports: list[tuple[int, str]]) -> Dials:
+    found = Dials()
+    found.report = lambda broker, problem: reports.append((broker, problem))
+    return found
+
+
+def test_one_failure_is_none(dials: Dials, reports: list[tuple[int, str]]) -> None:
+    for now_ms in range(0, 100_000, 1000):
+        dials.failed(1, "refused", now_ms)
+        dials.opened(1)
+    assert reports == []
+
+
+def test_failures_are_reported_while_they_last_and_at_their_end(
+    dials: Dials, reports: list[tuple[int, str]]
+) -> None:
+    for now_ms in range(0, 45_000, 100):  # the second one first, then each 20 s
+        dials.failed(1, f"at {now_ms}", now_ms)
+    dials.opened(1)
+    dials.opened(1)
+    assert reports == [(1, "at 100"), (1, "at 20100"), (1, "at 40100"), (1, "")]
+
+
+def test_broker_that_flaps_is_reported_no_more_often(dials: Dials, reports: list[tuple[int, str]]) -> None:
+    for now_ms in range(0, 5 * REPORT_MS, 10):
+        for _ in range(FAILURES_MIN):
+            dials.failed(1, "refused", now_ms)
+        dials.opened(1)
+    assert len(reports) == 10  # five times both
+
+
+def test_brokers_are_apart_and_an_unknown_one_is_none(dials: Dials, reports: list[tuple[int, str]]) -> None:
+    for broker in (1, 2, -1, -1):
+        dials.failed(broker, "refused", 0)
+    dials.failed(2, "refused", 1)
+    dials.opened(3)
+    assert reports == [(2, "refused")]
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    """A pool of two."""
+    pool = Pipes(2, Stats())
+    yield pool
+    pool.close()
+
+
+def test_pipe_carries_bytes(pipes: Pipes) -> None:
+    pipe = pipes.take()
+    assert pipe is not None
+    os.write(pipe.write_fd, b"abc")
+    assert os.read(pipe.read_fd, 3) == b"abc"
+    pipes.give_back(pipe)
+
+
+def test_pipe_given_back_is_lent_again(pipes: Pipes) -> None:
+    pipe = pipes.take()
+    assert pipe is not None
+    pipes.give_back(pipe)
+    assert pipes.take() is pipe
+    pipe.close()
+
+
+def test_pool_is_bounded() -> None:
+    stats = Stats()
+    pool = Pipes(1, stats)
+    pipe = pool.take()
+    assert pipe is not None
+    assert (pool.take(), stats.pipe_fallbacks) == (None, 1)
+    pipe.close()
+
+
+def test_discarded_pipe_makes_room_for_another() -> None:
+    pool = Pipes(1, Stats())
+    first = pool.take()
+    assert first is not None
+    pool.discard(first)
+    second = pool.take()
+    assert second is not None
+    second.close()
+
+
+def test_refused_width_falls_back_to_a_narrower_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fcntl.fcntl
+
+    def narrow(fd: int, command: int, width: int) -> int:
+        if command == fcntl.F_SETPIPE_SZ and width > 1 << 16:
+            raise PermissionError(errno.EPERM, "over the limit of this user")
+        return real(fd, command, width)
+
+    monkeypatch.setattr(fcntl, "fcntl", narrow)
+    pool = Pipes(1, Stats())
+    pipe = pool.take()
+    assert pipe is not None
+    assert pipe.width == 1 << 16
+    pipe.close()
+
+
+def test_pipe_of_no_chosen_width_is_lent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> int:
+        raise PermissionError(errno.EPERM, "over the limit of this user")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    pool = Pipes(1, Stats())
+    pipe = pool.take()
+    assert pipe is not None
+    pipe.close()
+
+
+def test_refused_pipe_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    monkeypatch.setattr(os, "pipe2", refuse)
+    stats = Stats()
+    assert (Pipes(1, stats).take(), stats.pipe_fallbacks) == (None, 1)
+
+
+def test_refusals_of_one_kind_are_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    monkeypatch.setattr(os, "pipe2", refuse)
+    pool = Pipes(1, Stats())
+    with caplog.at_level(logging.WARNING):
+        assert [pool.take(), pool.take()] == [None, None]
+    assert len(caplog.records) == 1
+
+
+def test_machine_without_splice_has_no_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "splice")
+    assert Pipes(2, Stats()).take() is None
