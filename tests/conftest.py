@@ -93,9 +93,7 @@ def _create_coordinators(bootstrap: str) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the end of the brokers' logs into the report of a failed test that used them."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get("kafka")

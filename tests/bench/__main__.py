@@ -21,8 +21,6 @@ from tests.bench.sections import clients, entities, idle, latency, metadata, req
 from tests.bench.stage import Stage, stage
 from tests.cluster import MissingPrerequisiteError, processes
 
-__all__ = ["main"]
-
 _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
     "produce": throughput.run_produce,
     "consume": throughput.run_consume,

@@ -22,8 +22,6 @@ from proxy.system.threads import Worker
 from tests.bench.figures import percentile
 from tests.support.worst_frames import cases, run
 
-__all__ = ["main"]
-
 _SECONDS: Final = 8.0
 _INTERVAL_SECONDS: Final = 0.002
 _QUESTION: Final = bytes(100)

@@ -9,18 +9,6 @@ from math import floor
 from statistics import median as _median
 from typing import Final
 
-__all__ = [
-    "Event",
-    "bootstrap_interval",
-    "jain_index",
-    "largest_second",
-    "median",
-    "per_second",
-    "percentile",
-    "steady_rate",
-    "within_first",
-]
-
 Event = tuple[float, int]
 """When (seconds), how many bytes."""
 

@@ -22,8 +22,6 @@ from collections.abc import Callable, Sequence
 from tests.bench import wire
 from tests.bench.figures import percentile
 
-__all__ = ["main"]
-
 _RECEIVE_BYTES = 1 << 20
 _ANSWER_SECONDS = 30.0
 _CONNECTS_PER_PAUSE = 20

@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.cluster import HOST
 
-__all__ = ["HINT", "command", "configuration", "find"]
-
 HINT: Final = (
     "HAProxy is missing: apt-get install haproxy (Debian's package is the yardstick of the data path)"
 )

@@ -23,27 +23,6 @@ from tests.cluster import HOST, Cluster, processes
 from tests.cluster.sasl import SASL, password
 from tests.support.certificates import Authority, Certificate
 
-__all__ = [
-    "CAPTURING",
-    "DIRECT",
-    "HAPROXY",
-    "HAPROXY_SASL",
-    "HAPROXY_TLS",
-    "NODE",
-    "OTHER_PYTHON",
-    "SIDECAR",
-    "SLUICE",
-    "SLUICE_SASL",
-    "SLUICE_TLS",
-    "UNPRIVILEGED",
-    "Lane",
-    "LanePorts",
-    "Lanes",
-    "require_free",
-    "sluice_command",
-    "wait_for",
-]
-
 DIRECT: Final = "direct"
 HAPROXY: Final = "HAProxy"
 SLUICE: Final = "Sluice"
@@ -104,13 +83,7 @@ class Lanes:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        ports: LanePorts,
-        directory: Path,
-        *,
-        capture: bool = False,
-        python: str = "",
+        self, cluster: Cluster, ports: LanePorts, directory: Path, *, capture: bool = False, python: str = ""
     ) -> None:
         self._capture = capture
         self._python = python

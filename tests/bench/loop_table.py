@@ -7,8 +7,6 @@ import sys
 
 from tests.support.worst_frames import KIB, cases, run
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str]) -> None:
     """Print the table."""

@@ -12,8 +12,6 @@ from typing import Final
 from tests.bench import haproxy
 from tests.cluster.jars import java
 
-__all__ = ["describe", "host", "interpreter"]
-
 _PACKAGES: Final = ("uvloop", "kafka-python", "confluent-kafka")
 _LIBRARIES: Final = Path("tests/cluster/libs")
 

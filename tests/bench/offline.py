@@ -29,8 +29,6 @@ from tests.bench import machine, report
 from tests.bench.results import Bar, Outcome, Table
 from tests.cluster import processes
 
-__all__ = ["main"]
-
 DOCUMENT: Final = Path("docs/benchmarks.md")
 CANDIDATES: Final = 20
 REQUESTS: Final = 100_000_000

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CAPTURED", "DATA_PATH", "DOCUMENT", "IDENTITIES", "SECTIONS", "Options", "parse"]
-
 DATA_PATH: Final = (
     "produce",
     "consume",
@@ -102,9 +100,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         "--quick", action="store_true", help="under two minutes: one short round of everything"
     )
     parser.add_argument(
-        "--identities",
-        action="store_true",
-        help="clients who say who they are, in place of the data path",
+        "--identities", action="store_true", help="clients who say who they are, in place of the data path"
     )
     parser.add_argument(
         "--capture",

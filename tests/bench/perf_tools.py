@@ -7,8 +7,6 @@ from typing import Final
 
 from tests.cluster import tools
 
-__all__ = ["RECORD_BYTES", "Throughput", "consume", "parse_consumer", "parse_producer", "produce"]
-
 RECORD_BYTES: Final = 1000
 _TOOL_SECONDS: Final = 300.0
 _JVM: Final = ("-Xmx512m",)

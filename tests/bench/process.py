@@ -13,19 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = [
-    "Child",
-    "child_process",
-    "cpu_nanoseconds",
-    "cpu_seconds",
-    "family",
-    "parse_stat_cpu_ticks",
-    "python",
-    "raise_descriptor_limit",
-    "resident_kib",
-    "tail",
-]
-
 DESCRIPTORS_WANTED = 65536
 """10,000 clients are 20,000 sockets in a proxy: 65536 leaves room for the largest run here."""
 

@@ -22,8 +22,6 @@ from tests.bench.reassignment_rig import Probe, Rig, largest_second, percentile
 from tests.bench.results import Bar, Outcome, Table, ratio
 from tests.cluster import processes
 
-__all__ = ["main"]
-
 DOCUMENT: Final = Path("docs/benchmarks.md")
 MB: Final = 1_000_000
 PARTITION_COUNT: Final = 4  # P
@@ -170,10 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = QUICK if options.quick else FULL
     chosen = [front for front in FRONTS if options.only in front.name]
     results = []
-    with (
-        tempfile.TemporaryDirectory(prefix="sluice-reassignment-") as directory,
-        Rig(Path(directory)) as rig,
-    ):
+    with tempfile.TemporaryDirectory(prefix="sluice-reassignment-") as directory, Rig(Path(directory)) as rig:
         for number, front in enumerate(chosen):
             result = run_front(rig, front, size, number)
             results.append(result)

@@ -20,8 +20,6 @@ from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-def
 from tests.cluster import Cluster, ClusterOptions, tools
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
-__all__ = ["OLD", "Probe", "Rig", "Watch", "largest_second", "percentile"]
-
 OLD: Final = (1, 2, 3)
 NEW: Final = (4, 5, 6)
 RECORD_BYTES: Final = 10_000

@@ -19,8 +19,6 @@ from tests.bench.results import Bar, Outcome, Table
 from tests.cluster import processes
 from tests.support.replication_rig import ReplicationRig
 
-__all__ = ["main"]
-
 FRONTS: Final = ("kafka", "schedule", "kip73")
 DOCUMENT: Final = Path("docs/benchmarks.md")
 _NODES: Final = 3

@@ -18,8 +18,6 @@ from tests.bench.replication_throttles import MB, set_rates
 from tests.support.growth import Growth, Milestone, watch
 from tests.support.replication_rig import RECORD_BYTES, ReplicationRig
 
-__all__ = ["MOVES", "Move", "Result", "run_move"]
-
 _SETTLE_SECONDS: Final = 2.0
 _PRODUCE_RATE: Final = 0.25  # of the throttle
 
@@ -172,13 +170,7 @@ class _EventAt:
             amount = limit * estimated
         largest = growth.largest_second() if move.event != "changed and removed" else 0
         return Result(
-            self._front,
-            move,
-            amount / seconds / limit,
-            largest / limit,
-            largest,
-            seconds,
-            estimated,
+            self._front, move, amount / seconds / limit, largest / limit, largest, seconds, estimated
         )
 
     def _kill(self) -> None:

@@ -27,8 +27,6 @@ from tests.bench.verified_producer import VerifiedProducer
 from tests.support.growth import watch
 from tests.support.replication_rig import ReplicationRig
 
-__all__ = ["NODES", "bars", "run_plans", "tables"]
-
 NODES: Final = 8
 _LEADERS: Final = (1, 2, 3, 4, 5, 6)
 _LATE: Final = (7, 8)

@@ -10,8 +10,6 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.support.replication_rig import ReplicationRig
 
-__all__ = ["MB", "set_rates", "throttled_topics"]
-
 MB: Final = 1_000_000
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

@@ -9,8 +9,6 @@ from rich.table import Table as ScreenTable
 
 from tests.bench.results import Outcome, Table
 
-__all__ = ["bars_table", "markdown", "replace_between", "screen", "show", "write"]
-
 
 def bars_table(outcome: Outcome) -> Table:
     """Return the bars as a table."""

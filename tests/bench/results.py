@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Bar", "Outcome", "Table", "ratio"]
-
 MISSING: Final = "–"
 
 

@@ -18,8 +18,6 @@ from tests.bench.process import Child, child_process, python
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.cluster.sasl import SASL_LISTENERS
 
-__all__ = ["Stage", "stage"]
-
 _ADMIN_SECONDS: Final = 120.0
 _PARTITIONS_AT_ONCE: Final = 1000
 _BROKER: Final = {

@@ -8,8 +8,6 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.support.replication_rig import ReplicationRig
 
-__all__ = ["VerifiedProducer"]
-
 
 class VerifiedProducer:
     """A client that produces 1000 records a second, and reads them all at the end."""

@@ -8,19 +8,6 @@ import struct
 
 from kafka.record import MemoryRecordsBuilder
 
-__all__ = [
-    "api_versions",
-    "fetch_failed",
-    "fetch_first",
-    "login_failed",
-    "metadata_all_topics",
-    "metadata_answer",
-    "produce",
-    "produce_failed",
-    "sasl_handshake",
-    "sasl_plain",
-]
-
 _PRODUCE, _FETCH, _METADATA, _API_VERSIONS = 0, 1, 3, 18
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 _PRODUCE_VERSION, _FETCH_VERSION, _METADATA_VERSION, _API_VERSIONS_VERSION = 12, 12, 12, 3

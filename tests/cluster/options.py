@@ -95,11 +95,7 @@ def defaults(nodes: int) -> dict[str, str]:
 
 
 def server_properties(
-    node: int,
-    addresses: NodeAddresses,
-    voters: Mapping[int, int],
-    directory: Path,
-    options: ClusterOptions,
+    node: int, addresses: NodeAddresses, voters: Mapping[int, int], directory: Path, options: ClusterOptions
 ) -> str:
     """Return one broker's `server.properties`; `voters` are the controllers' ports by node id."""
     controller_port = voters[node]

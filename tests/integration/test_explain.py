@@ -25,14 +25,7 @@ from tests.conftest import CreateTopic
 from tests.support import mutation_frames
 from tests.support.frames import request as raw_request
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
-from tests.support.raw_topics import (
-    Topic,
-    batch,
-    describe,
-    fetch_request,
-    produce_request,
-    write,
-)
+from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request, write
 from tests.support.waiting import until
 from tests.support.wire import wired
 from tests.unit.protocol.kafka_frames import framed

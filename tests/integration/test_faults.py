@@ -190,10 +190,7 @@ def test_restarted_proxy_knows_its_brokers_before_the_cluster_answers(kafka: Clu
     port = free_port()
     state: dict[str, object] = {"directory": str(tmp_path / "state")}
     settings = SluiceSettings(f"{HOST}:{port}", sections={"state": state})
-    with (
-        forwarded(port, kafka.address(1)),
-        SluiceProcess.configured(settings, tmp_path),
-    ):
+    with forwarded(port, kafka.address(1)), SluiceProcess.configured(settings, tmp_path):
         until((tmp_path / "state" / "brokers.json").exists, "the map is on disk")
     with started(settings, tmp_path) as sluice:
         assert answers(sluice, 2)

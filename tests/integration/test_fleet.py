@@ -36,10 +36,7 @@ class Fleet:
         self._directory = directory
         secret = directory / "secret"
         secret.write_text("word" * 8)
-        self._settings = SluiceSettings(
-            kafka.bootstrap(),
-            quotas={"policy": "schedule", "scope": "cluster"},
-        )
+        self._settings = SluiceSettings(kafka.bootstrap(), quotas={"policy": "schedule", "scope": "cluster"})
         self._keys = {"holder": self.holder, "members_max": 4, "secret_file": str(secret)}
         self.limit = QUOTA
         self.members: dict[str, SluiceProcess] = {}

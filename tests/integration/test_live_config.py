@@ -22,9 +22,7 @@ RATE = 20_000  # bytes/s; the load sends several times as much
 def settings(kafka: Cluster) -> SluiceSettings:
     """A gateway that only observes."""
     return SluiceSettings(
-        kafka.bootstrap(),
-        quotas={"mode": "observe"},
-        client_quotas={THROTTLED: {"producer_byte_rate": RATE}},
+        kafka.bootstrap(), quotas={"mode": "observe"}, client_quotas={THROTTLED: {"producer_byte_rate": RATE}}
     )
 
 

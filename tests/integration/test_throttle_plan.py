@@ -154,11 +154,7 @@ def test_throttled_fetch_is_answered_at_once_and_empty(
     session = first.session_id if version >= 7 else 0
     overdraw(overdrawn, stock)
     message = fetch_request(
-        stock,
-        {filled: 0},
-        version=version,
-        session_id=session,
-        session_epoch=1 if version >= 7 else -1,
+        stock, {filled: 0}, version=version, session_id=session, session_epoch=1 if version >= 7 else -1
     )
     answer, seconds = fetch(wire, message, version)
     assert seconds < AT_ONCE_SECONDS

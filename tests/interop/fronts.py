@@ -29,12 +29,7 @@ class Front:
 
 @contextlib.contextmanager
 def front(
-    brokers: str,
-    directory: Path,
-    *,
-    policy: str,
-    scope: str,
-    client_quotas: dict[str, dict[str, int]],
+    brokers: str, directory: Path, *, policy: str, scope: str, client_quotas: dict[str, dict[str, int]]
 ) -> Iterator[Front]:
     """Start a Sluice that advertises a tap's ports, and the tap."""
     directory.mkdir(parents=True)

@@ -21,8 +21,6 @@ from typing import Any, Final
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA, PRODUCE
 from tests.support.captures import write
 
-__all__ = ["DIRECTORY", "SECONDS", "rows"]
-
 DIRECTORY: Final = Path(__file__).parent / "capture"
 FILE: Final = "capture-synthetic-000001.parquet"
 SECONDS: Final = 30.0

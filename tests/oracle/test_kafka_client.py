@@ -4,21 +4,10 @@ from typing import Any
 
 import pytest
 
-from kafka_client import (
-    Request,
-    metadata,
-    quotas,
-    topics,
-)
-from kafka_client import (
-    metadata as configs,
-)
-from kafka_client import (
-    metadata as reassignments,
-)
-from kafka_client import (
-    metadata as replicas,
-)
+from kafka_client import Request, metadata, quotas, topics
+from kafka_client import metadata as configs
+from kafka_client import metadata as reassignments
+from kafka_client import metadata as replicas
 from tests.oracle.judge import Judge
 from tests.support.own_requests import frame_of
 

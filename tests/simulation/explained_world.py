@@ -20,8 +20,6 @@ from quotas.options import EngineOptions, Policy
 from quotas.throttles.bandwidth import Throttle
 from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of
 
-__all__ = ["LIMIT", "VISIT_MS", "Case", "Visits", "taken", "verdict", "waited_seconds"]
-
 LIMIT: Final = 2_000_000.0  # bytes/s
 # Kafka's windows need a minute or two until their sawtooth is steady.
 BEGIN_MS: Final = 120_000

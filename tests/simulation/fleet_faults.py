@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["ALL_FAULTS", "NO_CUT_OFF", "SHORT_MS", "Faults"]
-
 # Of a lease, so that a short run sees many of them end.
 SHORT_MS: Final = 3000
 

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["QUOTA", "REQUEST", "Ledger"]
-
 QUOTA: Final = 4_000_000.0  # bytes/s, with a burst of one second
 REQUEST: Final = 100_000
 

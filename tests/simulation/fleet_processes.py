@@ -23,19 +23,6 @@ from tests.simulation.fleet_ledger import QUOTA, REQUEST
 if TYPE_CHECKING:
     from tests.simulation.fleet_world import World
 
-__all__ = [
-    "KEY",
-    "KEYS",
-    "TENURES",
-    "TICK_MS",
-    "Committed",
-    "Connection",
-    "Holder",
-    "MemberProcess",
-    "Process",
-    "Worker",
-]
-
 TENURES: Final = 3  # in a lease
 LATE_MS_MAX: Final = 3000  # a commit of which nothing was heard
 DRAIN_MS_MAX: Final = 2000  # of a worker whose control process has ended

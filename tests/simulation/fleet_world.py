@@ -26,8 +26,6 @@ from tests.simulation.fleet_processes import (
     Worker,
 )
 
-__all__ = ["KEY", "MEMBERS_MAX", "World", "chaotic"]
-
 LEASE_MS: Final = 15_000
 MEMBERS_MAX: Final = 4
 _MEMBERS_MORE: Final = 6  # another `members_max`, for a while
@@ -61,12 +59,7 @@ class World:
     """
 
     def __init__(
-        self,
-        seed: int,
-        members: int,
-        workers: int,
-        faults: Faults | None = None,
-        lease_ms: int = LEASE_MS,
+        self, seed: int, members: int, workers: int, faults: Faults | None = None, lease_ms: int = LEASE_MS
     ) -> None:
         self.random = Random(seed)
         self.faults = faults or Faults()

@@ -9,8 +9,6 @@ from quotas.engine import Engine
 from quotas.options import EngineOptions, Mode, Policy
 from tests.simulation.quota_world import ClientOptions, World, gates_of
 
-__all__ = ["LIMIT", "Load", "enforced_share", "predicted_share"]
-
 LIMIT: Final = 2_000_000.0  # bytes/s
 # In the time with enforcement: Kafka's windows need a minute or two until their sawtooth is steady.
 BEGIN_MS: Final = 120_000

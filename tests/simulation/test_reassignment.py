@@ -47,10 +47,7 @@ class Reassigning(RuleBasedStateMachine):
 
     completion: Completion = "targets"
 
-    @initialize(
-        placed=st.lists(replica_lists, min_size=_PARTITIONS, max_size=_PARTITIONS),
-        limits=all_limits,
-    )
+    @initialize(placed=st.lists(replica_lists, min_size=_PARTITIONS, max_size=_PARTITIONS), limits=all_limits)
     def start(self, placed: list[tuple[int, ...]], limits: BatchLimits) -> None:
         self.cluster = SimulatedCluster(_BROKERS, self.completion)
         self.executor = Reassigner(self.cluster, limits)

@@ -9,8 +9,6 @@ from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy
 from quotas.throttles.bandwidth import Throttle
 
-__all__ = ["LIMIT", "Event", "ThrottleWorld", "world_of"]
-
 LIMIT = 2_000_000.0
 
 Event = Callable[[int], None]

@@ -17,18 +17,6 @@ _NAMES: Final = 100
 LIMITED: Final = 50
 """So many of the names have a producer's quota."""
 
-__all__ = [
-    "LIMITED",
-    "announced",
-    "garbage",
-    "half_header",
-    "half_join_group",
-    "many_requests",
-    "nothing",
-    "one_request",
-    "oversized",
-]
-
 
 def nothing(_: random.Random) -> bytes:
     """Send nothing."""

@@ -39,8 +39,6 @@ from tests.soak.kernel import sockets
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create, describe
 
-__all__ = ["CROWD_KINDS", "Options", "Phase", "Result", "play"]
-
 CROWD_KINDS: Final = ("idle", "half header", "half frame", "never reading", "storm")
 _POLICY: Final = "schedule"
 _CALM_SECONDS: Final = 20.0

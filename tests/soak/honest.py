@@ -19,8 +19,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tests.soak.records import Key, Tally, record
 
-__all__ = ["FREE", "LIMITED", "main"]
-
 FREE: Final = "soak-free"
 LIMITED: Final = "soak-limited"
 _TIMEOUT_SECONDS: Final = 300.0

@@ -26,8 +26,6 @@ from typing import Final
 from tests.cluster import HOST
 from tests.soak import attacks
 
-__all__ = ["KINDS", "Crowd", "Kind", "main"]
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:

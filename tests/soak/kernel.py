@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["descriptors", "sockets"]
-
 
 def descriptors(pid: int) -> int:
     """Return how many descriptors the process has open."""

@@ -21,8 +21,6 @@ from tests.bench import wire
 from tests.bench.figures import percentile
 from tests.bench.generator import Peer
 
-__all__ = ["Measured", "main"]
-
 PING: Final = "ping"
 PRODUCE: Final = "produce"
 _RECORD_BYTES: Final = 100

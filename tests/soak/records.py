@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["RECORD_BYTES", "Key", "Tally", "Verdict", "record", "verdict"]
-
 RECORD_BYTES: Final = 500
 _EXAMPLES_MAX: Final = 20
 Key = tuple[int, int]

@@ -8,8 +8,6 @@ from typing import IO, Final
 
 from tests.bench.figures import median
 
-__all__ = ["Log", "Sample", "growth", "percentage", "plot", "windows"]
-
 _WARM_UP_SHARE: Final = 0.25
 _WARM_UP_SECONDS_MAX: Final = 900.0
 _MIB: Final = 1024.0

@@ -22,8 +22,6 @@ from tests.soak.honest import FREE, LIMITED
 from tests.soak.records import Tally
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
-__all__ = ["HOSTILE", "TOPIC", "Clients", "Configuration", "Rolling", "clients", "read_all"]
-
 TOPIC: Final = "soak"
 PARTITIONS: Final = 6
 HOSTILE: Final = {

@@ -11,8 +11,6 @@ from tests.bench.results import MISSING, Bar, Outcome, Table
 from tests.soak.records import Verdict
 from tests.soak.samples import Sample, growth, percentage, windows
 
-__all__ = ["Found", "outcome", "write"]
-
 GROWTH_MAX: Final = 0.02
 _NO_VERDICT: Final = Verdict(0, 0, 0, 0)
 

@@ -11,8 +11,6 @@ from typing import Final, Self
 
 from tests.cluster import HOST
 
-__all__ = ["BackgroundRelay", "read_frame"]
-
 _FRAME_BYTES_MAX: Final = 200 * 1024 * 1024
 _SECONDS_MAX: Final = 10
 

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 
 from protocol.capture import COLUMNS, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
 
-__all__ = ["schema", "write"]
-
 
 def schema(version: object = SCHEMA_VERSION) -> pa.Schema:
     """The published columns; None as the version: none is said."""

@@ -11,8 +11,6 @@ from typing import Final
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-__all__ = ["Watched", "chromium", "find_chromium", "picture"]
-
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _PATHS: Final = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 _ARGUMENTS: Final = (

@@ -12,8 +12,6 @@ from tests.cluster import HOST, processes
 from tests.support.proxy_process import ROOT
 from tests.support.waiting import until
 
-__all__ = ["ConsoleProcess"]
-
 _ADDRESS: Final = re.compile(r"sluice console: (http://\S+/) ")
 
 

@@ -3,8 +3,6 @@
 from proxy.channel import Direction, Verdict
 from proxy.channel.direction import Job
 
-__all__ = ["FakeDirection"]
-
 
 class FakeDirection(Direction):
     """Has nothing for the other direction, and no job."""

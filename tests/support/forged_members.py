@@ -12,8 +12,6 @@ import aiokafka
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-__all__ = ["Forger", "joined", "said"]
-
 PROTOCOL: Final = "sluice-fleet-2"
 _JOINED_SECONDS_MAX: Final = 30.0
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
-__all__ = ["Growth", "Milestone", "Sample", "watch"]
-
 _SAMPLE_SECONDS: Final = 0.02
 
 

@@ -15,8 +15,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
 from tests.cluster import Cluster, ClusterOptions
 from tests.cluster.sasl import SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS
 
-__all__ = ["allow", "guarded_cluster", "no_longer_allow"]
-
 _SLUICE: Final = "User:sluice"
 _SECONDS: Final = 30
 

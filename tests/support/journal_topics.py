@@ -14,8 +14,6 @@ from typing import TypeVar
 from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.topics.records import AppendError, Portion, Problem, Record, Seal
 
-__all__ = ["SimulatedLog", "SimulatedTopic", "SimulatedWriter"]
-
 T = TypeVar("T")
 
 

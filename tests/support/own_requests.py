@@ -6,8 +6,6 @@ from kafka_client import Request
 from protocol.api import flexible
 from protocol.header import REQUEST_HEAD
 
-__all__ = ["frame_of"]
-
 
 def frame_of(request: Request[Any], client_id: str = "sluice", correlation_id: int = 1) -> bytes:
     """The request as it is sent."""

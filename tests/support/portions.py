@@ -4,8 +4,6 @@ from typing import TypeVar
 
 from protocol.primitives import Portions
 
-__all__ = ["counted", "run"]
-
 R = TypeVar("R")
 
 

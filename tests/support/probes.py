@@ -4,8 +4,6 @@ from protocol.api import FETCH
 from proxy.channel import Probe
 from tests.support.playbook import channel_machine
 
-__all__ = ["finished", "outstanding"]
-
 
 def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     """A request that the broker has."""

@@ -97,12 +97,7 @@ class SluiceSettings:
             # As Kafka's brokers count, which tests compare with.
             _table(
                 "[quotas]",
-                {
-                    "file": str(directory / "quotas.toml"),
-                    "policy": "kip13",
-                    "scope": "broker",
-                    **self.quotas,
-                },
+                {"file": str(directory / "quotas.toml"), "policy": "kip13", "scope": "broker", **self.quotas},
             ),
             _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
             *(_table(f"[{name}]", keys) for name, keys in self.sections.items()),

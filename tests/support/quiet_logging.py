@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["logging_stays"]
-
 
 @pytest.fixture(autouse=True)
 def logging_stays() -> Iterator[None]:

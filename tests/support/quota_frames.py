@@ -6,8 +6,6 @@ from kafka_client import quotas
 from protocol.messages.client_quotas import Alteration, Component
 from tests.support.own_requests import frame_of
 
-__all__ = ["alter_request", "describe_request"]
-
 
 def describe_request(
     components: Sequence[Component], *, strict: bool, correlation_id: int, client_id: str, version: int = 0

@@ -7,8 +7,6 @@ from typing import Final
 
 from proxy.topics.records import AppendError, Portion, Problem, Record
 
-__all__ = ["TOPIC_ID", "FakeLog"]
-
 TOPIC_ID: Final = bytes(range(16))
 
 

@@ -2,8 +2,6 @@
 
 import gc
 
-__all__ = ["reachable"]
-
 
 def reachable(root: object) -> bytes:
     """Everything an object leads to, as text; classes, modules and functions excluded."""

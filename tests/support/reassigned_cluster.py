@@ -11,8 +11,6 @@ from typing import Literal
 
 from quotas.reassignment.step import PartitionState, TopicPartition
 
-__all__ = ["Completion", "RefusedError", "SimulatedCluster", "SimulatedPartition"]
-
 Completion = Literal["added", "targets", "added, and targets where it shrinks"]
 """What must be in sync: before Kafka 3.8; 3.8 to 4.1; after KAFKA-19975."""
 

@@ -12,8 +12,6 @@ from quotas.reassignment.batch import Batch, BatchLimits, next_batch
 from quotas.reassignment.step import Move, PartitionState, Step, TopicPartition
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
 
-__all__ = ["Reassigner", "check_step"]
-
 
 @dataclass
 class Reassigner:

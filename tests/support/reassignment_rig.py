@@ -53,10 +53,7 @@ class ReassignmentRig(ReplicationRig):
         listener = Listener(
             SASL,
             protocol="SASL_PLAINTEXT",
-            properties={
-                "sasl.enabled.mechanisms": "PLAIN",
-                "plain.sasl.jaas.config": f"{_MODULE} {users};",
-            },
+            properties={"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": f"{_MODULE} {users};"},
         )
         super().__init__(
             directory,

@@ -13,8 +13,6 @@ from quotas.definitions.definitions import PRODUCER_BYTE_RATE
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
 
-__all__ = ["FORGED_RATE", "begin"]
-
 FORGED_RATE = 1e12
 _AUTHOR = Author("admin", "192.0.2.1:1", "2026-01-31T12:00:00.000Z")
 _AT_ONCE = 1_000

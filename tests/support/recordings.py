@@ -15,8 +15,6 @@ import numpy.typing as npt
 from offline.advice.limits import DEFAULT_MIN, Bound
 from quotas.options import EngineOptions
 
-__all__ = ["PAIRS", "RECORDINGS", "Recorded", "Recording", "Right", "at_most_twice"]
-
 Ints = npt.NDArray[np.int64]
 HEADROOM: Final = 1.1
 _MINUTES_2: Final = 120
@@ -167,10 +165,7 @@ _THROTTLED: Final = Recording(
     "a recording that was throttled",
     "fetch",
     _MINUTES_2,
-    [
-        *_steady("reader", 5, 20_000, 0.2),
-        Recorded("held", _every(0.4, 120), 200_000, throttle_ms=300),
-    ],
+    [*_steady("reader", 5, 20_000, 0.2), Recorded("held", _every(0.4, 120), 200_000, throttle_ms=300)],
     {80e6: Right((DEFAULT_MIN, 2 * DEFAULT_MIN), {"held": at_most_twice(2e6)}, ("need", "need"))},
 )
 
@@ -201,10 +196,7 @@ _NIGHT: Final = Recording(
     "a night batch",
     "produce",
     _HOURS_2,
-    [
-        *_steady("day", 5, 500_000, 5.0, _HOURS_2),
-        Recorded("batch", _every(0.1, 3900.0, 3600.0), 2_000_000),
-    ],
+    [*_steady("day", 5, 500_000, 5.0, _HOURS_2), Recorded("batch", _every(0.1, 3900.0, 3600.0), 2_000_000)],
     {80e6: Right((HEADROOM * 100e3, 2 * 150e3), {"batch": at_most_twice(20e6)}, ("need", "need"))},
 )
 

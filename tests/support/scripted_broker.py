@@ -152,10 +152,7 @@ def honest(asked: Asked) -> None:
     cls = RESPONSES[METADATA]
     broker = entry(cls, asked.version, "MetadataResponseBroker", node_id=1, host=HOST, port=asked.broker.port)
     asked.say(
-        framed(
-            cls(version=asked.version, brokers=[broker], topics=[]),
-            correlation_id=asked.correlation_id,
-        )
+        framed(cls(version=asked.version, brokers=[broker], topics=[]), correlation_id=asked.correlation_id)
     )
 
 

@@ -11,8 +11,6 @@ from urllib.parse import parse_qs
 
 from proxy.admin import AdminServer, Page, Request
 
-__all__ = ["HOST", "ScriptedMember", "row", "rule", "times"]
-
 HOST: Final = "127.0.0.1"
 _PATHS: Final = (
     "/v1/status",

@@ -54,11 +54,7 @@ class SidecarRig(ReplicationRig):
     def of_sidecar(self, node: int) -> SluiceSettings:
         """One sidecar's configuration."""
         settings = self.settings()
-        fleet: dict[str, object] = {
-            "name": f"sidecar-{node}",
-            "members_max": NODES,
-            "holder": self._holder,
-        }
+        fleet: dict[str, object] = {"name": f"sidecar-{node}", "members_max": NODES, "holder": self._holder}
         if node == HOLDER:
             fleet["bind"] = self._holder
         upstream = {str(node): self.upstreams[str(node)]}

@@ -18,8 +18,6 @@ from proxy.explain.watch import FOLLOWERS
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 
-__all__ = ["situations"]
-
 PRODUCE: Final = Rule("produce", "producer_byte_rate")
 FETCH: Final = Rule("fetch", "consumer_byte_rate")
 REQUEST: Final = Rule("request", "request_percentage")

@@ -14,8 +14,6 @@ from typing import Final
 from commandline.arguments import commands
 from commandline.program import MEANINGS
 
-__all__ = ["surface"]
-
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 _ROW: Final = re.compile(r"^\| ((?:`[^`|]+`(?:, )?)+) \|", re.MULTILINE)
 _SECTION: Final = re.compile(r"^## ((?:POST )?/v1/\w+)", re.MULTILINE)

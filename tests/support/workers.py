@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.proxy_process import SluiceProcess
 
-__all__ = ["FIRST_SHARE", "PROCESSES", "WORKERS", "is_ready", "one_process", "until_of", "worker_ids"]
-
 _SECONDS_MAX: Final = 20.0
 
 WORKERS: Final = int(os.environ.get("SLUICE_PROCESS__WORKERS", "1"))

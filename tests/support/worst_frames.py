@@ -28,8 +28,6 @@ from tests.support import worst_replica_frames as replicas
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, engine_of
 
-__all__ = ["CASES", "Case", "Taken", "run"]
-
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 READ_BYTES: Final = 64 * KIB
@@ -205,12 +203,7 @@ def _mutation(key: int, version: int, rest: bytes, tail: bytes = bytes(6)) -> Ca
 
 def _created_configs(size: int) -> Talk:
     topic = b"\x02t" + struct.pack(">ih", 1, 1) + b"\x01" + _array(b"\x01\x01\0", size) + b"\0"
-    return Talk(
-        _channel(_MUTATIONS),
-        [],
-        "client",
-        _asked(api.CREATE_TOPICS, 7, b"\x02" + topic + bytes(6)),
-    )
+    return Talk(_channel(_MUTATIONS), [], "client", _asked(api.CREATE_TOPICS, 7, b"\x02" + topic + bytes(6)))
 
 
 def _gateway(
@@ -408,12 +401,7 @@ CASES: Final = (
         _mutation(api.CREATE_TOPICS, 7, _ONE_TOPIC[api.CREATE_TOPICS][2:]),
     ),
     Case("CreateTopics 7", "configs", 3 * MIB, _created_configs),
-    Case(
-        "CreatePartitions 3",
-        "topics",
-        4 * MIB,
-        _mutation(api.CREATE_PARTITIONS, 3, bytes(4) + b"\x01\0"),
-    ),
+    Case("CreatePartitions 3", "topics", 4 * MIB, _mutation(api.CREATE_PARTITIONS, 3, bytes(4) + b"\x01\0")),
     Case("DeleteTopics 5", "topics", 4 * MIB, _mutation(api.DELETE_TOPICS, 5, b"", tail=bytes(5))),
     Case("ListPartitionReassignments 1", "topics", MIB, _listed),
     Case("ListPartitionReassignments 1", "answer", 16 * MIB, _listed_answer),
@@ -475,12 +463,7 @@ CASES: Final = (
             asked=b"\0\0\1" + bytes(6),
         ),
     ),
-    Case(
-        "CreateTopics 7",
-        "answer",
-        8 * MIB,
-        _mutated(api.CREATE_TOPICS, 7, _CREATED, _MUTATIONS),
-    ),
+    Case("CreateTopics 7", "answer", 8 * MIB, _mutated(api.CREATE_TOPICS, 7, _CREATED, _MUTATIONS)),
     Case(
         "CreateTopics 7",
         "answer, half rejected",

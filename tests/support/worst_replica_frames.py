@@ -18,8 +18,6 @@ from quotas.replication.replication_quotas import (
 from tests.support.frames import frame, request
 from tests.support.replicas import FOLLOWER, replication_channel
 
-__all__ = ["FETCH_BYTES", "answered", "fetched", "forgetting", "throttled"]
-
 FETCH: Final = 1
 VERSION: Final = 17
 SESSION: Final = 77

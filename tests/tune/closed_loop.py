@@ -20,8 +20,6 @@ from offline.replay.schedule import Recorded
 from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, PRODUCE
 
-__all__ = ["Observed", "send_again"]
-
 _EMPTY_BYTES_MAX: Final = 128  # of a Fetch's answer without records
 _ANSWER_SECONDS_MAX: Final = 60.0
 

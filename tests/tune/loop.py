@@ -26,8 +26,6 @@ from tests.cluster import HOST
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 from tests.tune.closed_loop import Observed, send_again
 
-__all__ = ["CLIENTS", "HOGS", "Compared", "Tuned", "tune"]
-
 # Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between
 # an answer and the next request, and when they are sent again that comes on top once more: a few milliseconds, by which
 # a client with small ones asks for less than was recorded, and waits for less than was predicted.
@@ -54,12 +52,7 @@ _RUN_SECONDS_MAX: Final = 400
 _THROTTLE: Final = "sluice_client_throttle_seconds_total"
 _RELOAD_SECONDS: Final = 2.0
 # The capacity is what holds the hog and the bootstrap: it is stated, so no client is cut for a share's sake.
-_GOAL: Final = (
-    "--capacity-in=3M",
-    "--capacity-out=2500k",
-    "--overrides=1",
-    "--candidates=30",
-)
+_GOAL: Final = ("--capacity-in=3M", "--capacity-out=2500k", "--overrides=1", "--candidates=30")
 
 
 _SPARK: Final = ("--no-progress", "--master=local[2]", "--driver-memory=1g")

@@ -32,8 +32,6 @@ from tests.cluster import (
     tools,
 )
 
-__all__ = ["CONSUMED", "LISTENER", "PRODUCED", "Bench", "main"]
-
 LISTENER: Final = "COUNTED"
 PRODUCED: Final = "accuracy-produce"
 CONSUMED: Final = "accuracy-consume"

@@ -16,8 +16,6 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-__all__ = ["REQUEST_BYTES", "fill", "main"]
-
 REQUEST_BYTES: Final = 1_000_000
 _OVERHEAD_BYTES: Final = 200
 """Header, topic and record batch around the one value of a Produce request."""

@@ -7,8 +7,6 @@ response without its 4-byte length.
 import struct
 from typing import Final, NamedTuple
 
-__all__ = ["FETCH", "PRODUCE", "Counted", "Frame", "Ledger", "Walk"]
-
 PRODUCE: Final = 0
 FETCH: Final = 1
 _HEAD_BYTES: Final = 300

@@ -8,8 +8,6 @@ from tests.bench.accuracy.options import KAFKA, KIP13, POLICIES, SCHEDULE, Optio
 from tests.bench.figures import Event, jain_index, largest_second, per_second, steady_rate, within_first
 from tests.bench.results import Bar, Outcome, Table
 
-__all__ = ["Figures", "judge", "report"]
-
 STEADY_LIMIT = 0.02
 FIRST_LIMIT = 2.5
 JAIN_LIMIT = 0.98

@@ -8,8 +8,6 @@ from typing import Final
 
 from tests.bench.options import DOCUMENT
 
-__all__ = ["CONNECTIONS", "DIRECTIONS", "KAFKA", "KIP13", "POLICIES", "SCHEDULE", "Options", "parse"]
-
 KAFKA: Final = "kafka"
 KIP13: Final = "kip13"
 SCHEDULE: Final = "schedule"

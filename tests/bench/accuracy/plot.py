@@ -6,8 +6,6 @@ from typing import Final
 from tests.bench.accuracy.judge import Figures
 from tests.bench.accuracy.options import KAFKA, KIP13, SCHEDULE
 
-__all__ = ["svg"]
-
 _COLOURS: Final = {KAFKA: "#8a8f98", KIP13: "#c2571a", SCHEDULE: "#1a6fc2"}
 _WIDTH: Final = 300
 _HEIGHT: Final = 150

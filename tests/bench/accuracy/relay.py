@@ -20,8 +20,6 @@ from typing import Final, TextIO
 from tests.bench.accuracy.frames import FETCH, Counted, Ledger
 from tests.cluster import HOST
 
-__all__ = ["main", "read_events"]
-
 _CHUNK: Final = 1 << 18
 
 
@@ -81,10 +79,7 @@ class Relay:
         self._sink.write(f"{number} {' '.join(str(field) for field in counted)}\n")
 
     async def _pump(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        note: Callable[[bytes, float], None],
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes, float], None]
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):

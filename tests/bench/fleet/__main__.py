@@ -26,8 +26,6 @@ from tests.bench.options import DOCUMENT
 from tests.bench.results import Outcome
 from tests.cluster import MissingPrerequisiteError, processes
 
-__all__ = ["main"]
-
 _PARTS: Final = ("shapes", "faults", "kills", "workers", "holder", "quotas", "flood")
 _SHAPES: Final = "1x1,1x2,2x1,2x2"
 _SECONDS: Final = 75

@@ -11,8 +11,6 @@ from typing import Final
 
 from tests.bench.figures import Event
 
-__all__ = ["Bound", "Life", "Worst", "below", "rate", "worst"]
-
 _GRID_SECONDS: Final = 0.1
 
 Life = tuple[float, float]

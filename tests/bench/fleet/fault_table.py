@@ -10,8 +10,6 @@ from tests.bench.fleet.bound import Bound, Worst, below, rate, worst
 from tests.bench.fleet.faults import CONNECTIONS, FAULTS, Direction, Played
 from tests.bench.results import MISSING, Bar, Outcome, Table
 
-__all__ = ["Row", "report", "rows", "svg"]
-
 BURST_SECONDS: Final = 1.0
 LEAST: Final = 0.97
 _COLOURS: Final = {"produce": "#c2571a", "consume": "#1a6fc2"}

@@ -22,8 +22,6 @@ from tests.bench.fleet.bound import Life
 from tests.bench.fleet.rig import Rig, rig
 from tests.bench.process import Child, child_process, python
 
-__all__ = ["FAULTS", "Direction", "Fault", "Played", "play"]
-
 MEMBERS: Final = 2
 WORKERS: Final = 2
 CONNECTIONS: Final = {"produce": 24, "consume": 12}

@@ -24,8 +24,6 @@ from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import set_rates
 from tests.support.topic_quotas import Topic, rate_of, wait_until
 
-__all__ = ["Figures", "measure", "report"]
-
 RECORDS: Final = 1_070_000
 PER_SECOND: Final = 71_000
 ALTERED_SECONDS_MAX: Final = 2.0

@@ -24,8 +24,6 @@ from quotas.sharing.lessor import Lessor
 from tests.bench.process import cpu_seconds
 from tests.bench.results import Bar, Outcome, Table
 
-__all__ = ["Figures", "measure", "report"]
-
 LIMIT_PERCENT: Final = 25.0
 _MEMBERS: Final = 16
 _KEYS: Final = 1000

@@ -11,8 +11,6 @@ from tests.bench.fleet.faults import Direction, Fault, Played
 from tests.bench.fleet.rig import Member, Rig
 from tests.bench.results import Bar, Outcome, Table
 
-__all__ = ["KILLS", "below", "report"]
-
 BELOW: Final = 0.9
 SECONDS_MAX: Final = 3.0
 KILLED_SECONDS: Final = 28.0

@@ -20,8 +20,6 @@ from typing import Final, TextIO
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-__all__ = ["CLIENTS_MAX", "RECORD_BYTES", "main", "read_notes", "value"]
-
 RECORD_BYTES: Final = 50_000
 """One in each request: small beside a quota's second, so that a rate shows, and what a process may add is small."""
 CLIENTS_MAX: Final = 1000

@@ -15,8 +15,6 @@ from protocol.api import API_VERSIONS, METADATA, PRODUCE, flexible
 from tests.bench.wire import compact, varint
 from tests.hostile import answers
 
-__all__ = ["Broker", "produced"]
-
 NODE: Final = 1
 _HEAD: Final = struct.Struct(">ihhih")
 _READ_BYTES: Final = 1 << 18

@@ -24,8 +24,6 @@ from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import describe, set_rates
 from tests.support.topic_quotas import Topic, rate_of, wait_until
 
-__all__ = ["Figures", "measure", "report"]
-
 SEEN_SECONDS_MAX: Final = 1.0
 START_SECONDS_MAX: Final = 10.0
 _ALTERATIONS: Final = 200

@@ -28,8 +28,6 @@ from tests.bench.lanes import wait_for
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, processes
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
-__all__ = ["GROUP", "Member", "Rig", "rig"]
-
 GROUP: Final = "__sluice"
 _LISTENER: Final = "COUNTED"
 _ADMIN_SECONDS: Final = 60.0

@@ -26,8 +26,6 @@ from tests.bench.lanes import NODE, sluice_command
 from tests.bench.results import Bar, Outcome, Table
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, tools
 
-__all__ = ["CONNECTIONS", "QUOTA", "Shape", "measure", "report"]
-
 QUOTA: Final = 4_000_000
 CONNECTIONS: Final = {"produce": 24, "consume": 12}
 STEADY_MIN, STEADY_MAX, JAIN_MIN = 0.97, 1.01, 0.95

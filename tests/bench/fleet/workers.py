@@ -29,8 +29,6 @@ from tests.bench.process import Child, child_process, cpu_nanoseconds, family, p
 from tests.bench.results import MISSING, Bar, Outcome, Table
 from tests.cluster import HOST, free_ports, processes
 
-__all__ = ["ALONE", "LIMIT", "MANY", "Figures", "measure", "report"]
-
 LIMIT: Final = 1.05
 _TOPIC: Final = "small"
 _BYTES: Final = 100

@@ -32,8 +32,6 @@ from tests.bench.stage import stage
 from tests.cluster import MissingPrerequisiteError, processes
 from tests.support.proxy_process import ROOT
 
-__all__ = ["main", "table"]
-
 POLICIES: Final = ("kip13", "schedule")
 FULL: Final = Amounts()
 CAPTURING: Final = {"none": (), "after": (AFTER,), "both": (BEFORE, AFTER)}

@@ -21,8 +21,6 @@ from tests.bench.stage import Stage
 from tests.cluster import HOST, free_ports, processes
 from tests.support.proxy_process import ROOT
 
-__all__ = ["AFTER", "BEFORE", "WORKING_TREE", "RevisionError", "checkout", "opened", "verify"]
-
 BEFORE: Final = "before"
 AFTER: Final = "after"
 WORKING_TREE: Final = "working tree"

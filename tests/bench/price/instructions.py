@@ -19,8 +19,6 @@ from tests.bench.price.checkouts import opened
 from tests.bench.price.turns import LANES, TOPIC_CONFIGS, PriceLane
 from tests.bench.stage import Stage
 
-__all__ = ["HINT", "count", "dumped", "missing"]
-
 HINT: Final = "valgrind is missing: apt-get install valgrind"
 _TURNS: Final = 7
 _TURN_SECONDS: Final = 0.7
@@ -53,13 +51,7 @@ def count(
     return {name: (before, after) for name, (before, after) in found.items()}
 
 
-def _side(
-    stage: Stage,
-    side: Lane,
-    size: int,
-    lanes: Sequence[PriceLane],
-    output: Path,
-) -> list[float]:
+def _side(stage: Stage, side: Lane, size: int, lanes: Sequence[PriceLane], output: Path) -> list[float]:
     topic = f"instructions-{size}-{side.pid}"
     stage.create_topic(topic, configs=TOPIC_CONFIGS)
     counted = []

@@ -9,8 +9,6 @@ from typing import Final
 
 from tests.support.console_process import ConsoleProcess
 
-__all__ = ["REFRESH_SECONDS", "open_page"]
-
 REFRESH_SECONDS: Final = 2.0  # the console's default
 _PAGE_SECONDS_MAX: Final = 30.0
 _READ_BYTES: Final = 65_536

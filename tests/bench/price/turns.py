@@ -15,8 +15,6 @@ from tests.bench.lanes import Lane
 from tests.bench.process import Child, cpu_nanoseconds
 from tests.bench.stage import Stage
 
-__all__ = ["LANES", "TOPIC_CONFIGS", "Amounts", "Figures", "PriceLane", "alternating", "play_round"]
-
 
 @dataclass(frozen=True, slots=True)
 class PriceLane:

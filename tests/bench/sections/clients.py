@@ -21,8 +21,6 @@ from quotas.throttles.bandwidth import Throttle
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
-__all__ = ["Asking", "measure", "run"]
-
 FEW: Final = 10
 LIMIT: Final = 1.1
 POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")

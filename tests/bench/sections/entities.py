@@ -19,8 +19,6 @@ from tests.bench.results import Bar, Outcome, Table
 from tests.bench.sections.clients import Asking
 from tests.bench.stage import Stage
 
-__all__ = ["LIMIT", "Cost", "definitions", "measure", "run"]
-
 COUNTS: Final = (1, 1_000, 100_000)
 LIMIT: Final = 1.1
 POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")

@@ -11,8 +11,6 @@ from tests.bench.process import Child, cpu_seconds, resident_kib
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
-__all__ = ["run"]
-
 KIB_LIMIT: Final = 6.0
 BUSY_LIMIT_PERCENT: Final = 5.0
 """Of one core: what "no busy CPU" is taken to mean with all connections idle."""

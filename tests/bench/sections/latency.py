@@ -10,8 +10,6 @@ from tests.bench.results import MISSING, Bar, Outcome, Table
 from tests.bench.sections.throughput import rotated
 from tests.bench.stage import Stage
 
-__all__ = ["over_haproxy", "run"]
-
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR)
 PERCENTILES: Final = ("p50", "p99", "p99.9")
 _SIZE: Final = 1000

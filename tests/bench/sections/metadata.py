@@ -15,8 +15,6 @@ from tests.bench.lanes import DIRECT, HAPROXY, SLUICE, Lane
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
-__all__ = ["rewrite_times", "run"]
-
 LANES: Final = (DIRECT, HAPROXY, SLUICE)
 HELD_LIMIT_MS: Final = 5.0
 """What "a few ms" is taken to mean."""

@@ -15,16 +15,6 @@ from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.sections.throughput import rotated
 from tests.bench.stage import Stage
 
-__all__ = [
-    "MANY_CONNECTIONS",
-    "SMALL_BYTES",
-    "SMALL_LIMIT",
-    "run_large",
-    "run_many",
-    "run_medium",
-    "run_small",
-]
-
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR)
 SMALL_BYTES: Final = 100
 MEDIUM_BYTES: Final = 16384

@@ -29,8 +29,6 @@ from tests.bench.sections.throughput import (
 from tests.bench.stage import Stage
 from tests.cluster.sasl import password
 
-__all__ = ["run_sasl", "run_tls"]
-
 _USER: Final = "alice"
 _CONSUMED: Final = "consume-secured"
 _SMALL: Final = "small-secured"

@@ -15,8 +15,6 @@ from tests.bench.process import cpu_seconds
 from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.stage import Stage
 
-__all__ = ["LANES", "rotated", "run_consume", "run_produce"]
-
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, UNPRIVILEGED)
 QUICK_LANES: Final = (DIRECT, HAPROXY, SLUICE)
 PARTITIONS: Final = 6

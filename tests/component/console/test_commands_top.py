@@ -160,10 +160,7 @@ def test_member_that_is_not_sluice_is_said(
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["-d", "0"], "-d 0: must be from 0.5 to 3600 seconds"),
-        (["-n", "-1"], "-n -1: must be 0 or more"),
-    ],
+    [(["-d", "0"], "-d 0: must be from 0.5 to 3600 seconds"), (["-n", "-1"], "-n -1: must be 0 or more")],
 )
 def test_wrong_arguments_are_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]

@@ -20,8 +20,6 @@ from tests.support.raw_topics import Topic, batch, produce_request
 from tests.support.wire import wired
 from tests.unit.protocol.kafka_frames import framed
 
-__all__ = ["CALM", "QUOTAS", "TOPICS", "TOPIC_QUOTA", "TROUBLES", "Place", "running", "slow_broker"]
-
 SLOW_BROKER: Final = 3
 TOPICS: Final = {"orders": 1, "clicks": 2, "invoices": SLOW_BROKER, "stores": 1, "search": 2, "audit": 1}
 QUOTAS: Final[dict[str, dict[str, float]]] = {

@@ -19,14 +19,7 @@ from typing import Final
 
 from tests.bench.haproxy import find
 from tests.cluster import Cluster, ClusterOptions, processes
-from tests.interop.failover.measure import (
-    BACK_SECONDS_MAX,
-    Case,
-    Fault,
-    Outcome,
-    Role,
-    measure,
-)
+from tests.interop.failover.measure import BACK_SECONDS_MAX, Case, Fault, Outcome, Role, measure
 from tests.interop.families import FAMILIES, ROOT, Family, java_of
 from tests.interop.runs import Crowd
 from tests.support.gateways import BALANCED, LISTED, NAMED, Way, haproxy

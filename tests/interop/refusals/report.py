@@ -127,10 +127,7 @@ def _acks_0(outcomes: Sequence[Outcome]) -> str:
         ]
         for outcome in outcomes
     ]
-    return _table(
-        ["", "way", "closed", "lost, called delivered", "failed", "reordered", "goes on"],
-        rows,
-    )
+    return _table(["", "way", "closed", "lost, called delivered", "failed", "reordered", "goes on"], rows)
 
 
 def _members(members: Sequence[tuple[Membership, Membership]]) -> str:

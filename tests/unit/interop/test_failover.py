@@ -35,10 +35,7 @@ def test_a_partition_without_records_since_the_fault_is_still_in_its_gap() -> No
     [
         (Outcome(case(), seconds=0.21), "0.2 s"),
         (Outcome(case()), "**no**, nor within 60 s after it is back"),
-        (
-            Outcome(case(), back_seconds=0.5, given_up=2),
-            "**no** (+0.5 s), 2 given up",
-        ),
+        (Outcome(case(), back_seconds=0.5, given_up=2), "**no** (+0.5 s), 2 given up"),
         (Outcome(case(), seconds=0.21, lost=1), "0.2 s, **1 lost**"),
         (Outcome(case(), trouble="never began"), "never began"),
     ],

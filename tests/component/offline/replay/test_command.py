@@ -122,11 +122,7 @@ def test_exit_code_reports_that_no_request_had_a_response(tmp_path: Path, replay
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_replay_reports_its_results_so_far(
-    tmp_path: Path,
-    echo: int,
-    replay: Replay,
-    number: signal.Signals,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, echo: int, replay: Replay, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A minute's recording."""
     before = signal.getsignal(number)

@@ -117,10 +117,7 @@ async def consume(options: argparse.Namespace) -> None:
     tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     limits = {}
     if options.fetch_bytes:
-        limits = {
-            "fetch_max_bytes": options.fetch_bytes,
-            "max_partition_fetch_bytes": options.fetch_bytes,
-        }
+        limits = {"fetch_max_bytes": options.fetch_bytes, "max_partition_fetch_bytes": options.fetch_bytes}
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,

@@ -116,10 +116,7 @@ def consume(options: argparse.Namespace) -> None:
     tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     limits = {}
     if options.fetch_bytes:
-        limits = {
-            "fetch_max_bytes": options.fetch_bytes,
-            "max_partition_fetch_bytes": options.fetch_bytes,
-        }
+        limits = {"fetch_max_bytes": options.fetch_bytes, "max_partition_fetch_bytes": options.fetch_bytes}
     consumer = KafkaConsumer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,

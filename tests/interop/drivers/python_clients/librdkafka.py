@@ -57,12 +57,7 @@ def produce(options: argparse.Namespace) -> None:
 def produce_with(options: argparse.Namespace, compression: str) -> None:
     tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
     producer = Producer(
-        {
-            **base(options),
-            **semantics(options),
-            "compression.type": compression,
-            "error_cb": tally.error,
-        }
+        {**base(options), **semantics(options), "compression.type": compression, "error_cb": tally.error}
     )
     waiting = 0
 
