@@ -21,7 +21,8 @@ from dataclasses import replace
 from sys import getsizeof
 from typing import Final
 
-from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.limiters.flow import Limiter
 from quotas.limiters.lending import Budgets, LimiterKey
 from quotas.limiters.policy import limiter_in_force

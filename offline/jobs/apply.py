@@ -33,8 +33,9 @@ from quotas.definitions.alterations import (
     differences,
     entity_of_parts,
 )
-from quotas.definitions.definitions import WHOLE_KEYS, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
+from quotas.definitions.kinds import WHOLE_KEYS
 from quotas.definitions.toml_file import Document, parse, render
 from quotas.errors import DefinitionError, FormError
 

@@ -52,16 +52,9 @@ from quotas.definitions.alterations import (
     parts_of,
     text_of,
 )
-from quotas.definitions.definitions import (
-    CLIENT_KEYS,
-    KEYS,
-    Definitions,
-    candidates,
-    check_entity,
-    check_value,
-    keys_of,
-)
+from quotas.definitions.definitions import Definitions, candidates, check_entity, check_value, keys_of
 from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import CLIENT_KEYS, KEYS
 from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError, hint
 

@@ -20,8 +20,8 @@ from proxy.config.options import (
 from proxy.config.readers import PORT_MAX, Address
 from proxy.system.errors import ConfigError
 from quotas.definitions.alterations import text_of
-from quotas.definitions.definitions import BYTE_RATES
 from quotas.definitions.entities import Entity, ip_name
+from quotas.definitions.kinds import BYTE_RATES
 
 EPHEMERAL_FIRST: Final = 32768  # Linux's default ip_local_port_range begins here
 _ANY: Final = ("0.0.0.0", "::")

@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from proxy.explain.report import ClientReport
 from proxy.explain.rules import KEYS, InForce, Rule, entity_text, in_force
-from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions, match
+from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE
 from quotas.throttles.kinds import KINDS, TOPIC
 
 _TOPICS_MAX: Final = 3  # in one row

@@ -21,7 +21,7 @@ from proxy.explain.parts import CLIENT, Windows
 from proxy.explain.rules import KEYS, NO_RATES, Neighbour, Rates, Rule, largest
 from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
-from quotas.definitions.definitions import CONSUMER_BYTE_RATE
+from quotas.definitions.kinds import CONSUMER_BYTE_RATE
 
 # ----------------------------------------------------------------------------------------------------
 # What a client takes, and the most that it would take without a limit, as far as that can be known.

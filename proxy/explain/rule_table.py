@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from proxy.explain.budgets import Budgets
 from proxy.explain.report import ClientReport
 from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text
-from quotas.definitions.definitions import CONNECTION_CREATION_RATE, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity, entity_of
+from quotas.definitions.kinds import CONNECTION_CREATION_RATE
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 
 RULES_MAX: Final = 1_000  # in one list

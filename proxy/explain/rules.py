@@ -6,16 +6,15 @@ from typing import Final, NamedTuple, Protocol
 
 from proxy.channel import Muting, ReplicaThrottle
 from quotas.definitions.alterations import text_of
-from quotas.definitions.definitions import (
+from quotas.definitions.definitions import Definitions, match
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    Definitions,
-    match,
 )
-from quotas.definitions.entities import DEFAULT, Entity
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.figures import QuotaView
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC

@@ -17,15 +17,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from quotas.definitions.definitions import (
-    ENTITIES_MAX,
-    IP_KEYS,
-    LONG_MAX,
-    WHOLE_KEYS,
-    Definitions,
-    keys_of,
-)
+from quotas.definitions.definitions import ENTITIES_MAX, Definitions, keys_of
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical, ip_name
+from quotas.definitions.kinds import INT_KEYS, INT_MAX, LONG_MAX, WHOLE_KEYS
 
 Parts = Sequence[tuple[str, str | None]]
 """Entity type and name in Kafka's spelling; None is the default entity."""
@@ -37,8 +31,6 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TOPIC: Final = "topic"
 PARTS: Final = (USER, CLIENT_ID, IP, TOPIC)  # an Entity's fields as the API names them
-_INT_MAX: Final = 2**31 - 1
-_INT_KEYS: Final = IP_KEYS
 
 
 class Outcome(NamedTuple):
@@ -185,7 +177,7 @@ def _altered(
 def _value(key: str, value: float) -> float:
     if not value > 0:  # so written, it refuses NaN too
         raise _RefusedError(f"Quota {key} must be greater than 0")
-    if key in _INT_KEYS and value > _INT_MAX:
+    if key in INT_KEYS and value > INT_MAX:
         raise _RefusedError(f"Proposed value for {key} is too large for an INT.")
     if key in WHOLE_KEYS:
         if value > LONG_MAX:

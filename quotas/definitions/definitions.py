@@ -20,91 +20,23 @@ bucket of its own, since it is counted although it has no limit. Static settings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
+from quotas.definitions.kinds import (
+    CLIENT_KEYS,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    IP_KEYS,
+    KEYS,
+    LONG_MAX,
+    PRODUCER_BYTE_RATE,
+    TOPIC_KEYS,
+    USER_KEYS,
+    WHOLE_KEYS,
+)
 from quotas.errors import DefinitionError, hint
 
-# ----------------------------------------------------------------------------------------------------
-# A digest of quotas, which is equal where quotas are: the members of a fleet compare it.
-#
-# It is the sum of a hash of each entity with its limits, so it costs two hashes to follow a change, whatever
-# the number
-# of entities, and does not depend on the order in which they were defined. It finds differences that happen,
-# not those
-# that are made on purpose.
-
-
-_BYTES: Final = 8
-_SPACE: Final = 1 << (8 * _BYTES)
-
-
-class Digest:
-    """The digest of quotas that change.
-
-    >>> one, other = Digest(), Digest()
-    >>> one.replace("-=:a", {}, {"producer_byte_rate": 5.0})
-    >>> one.replace("-=:b", {}, {"producer_byte_rate": 6.0})
-    >>> other.replace("-=:b", {}, {"producer_byte_rate": 6.0})
-    >>> str(one) == str(other)
-    False
-    >>> one.replace("-=:a", {"producer_byte_rate": 5.0}, {})
-    >>> str(one) == str(other)
-    True
-    """
-
-    __slots__ = ("_entries", "_static")
-
-    def __init__(self) -> None:
-        self._entries = 0
-        self._static = 0
-
-    def __str__(self) -> str:
-        return f"{(self._entries + self._static) % _SPACE:0{2 * _BYTES}x}"
-
-    def replace(self, code: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-        """Follow a change of an entity's limits; no limits: there is no entity."""
-        self._entries = (self._entries - _hash(code, before) + _hash(code, after)) % _SPACE
-
-    def set_static(self, rates: Iterable[tuple[str, str | None, float]]) -> None:
-        """Set the static settings: the key, the client id or None for the default, and the rate."""
-        self._static = (
-            sum(_hash(f"static {client_id!r}", {key: rate}) for key, client_id, rate in rates) % _SPACE
-        )
-
-
-def _hash(code: str, limits: Mapping[str, float]) -> int:
-    if not limits:
-        return 0
-    text = "\0".join((code, *(f"{key}={float(limits[key])!r}" for key in sorted(limits))))
-    # Names are any strings that a client may send.
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest())
-
-
-QuotaKey = Literal[
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
-]
-PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
-CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
-REQUEST_PERCENTAGE: Final = "request_percentage"
-CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
-CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
-CLIENT_KEYS: Final = frozenset(
-    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
-)
-IP_KEYS: Final = frozenset({"connection_creation_rate"})
-BYTE_RATES: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
-TOPIC_KEYS: Final = BYTE_RATES
-USER_KEYS: Final = CLIENT_KEYS | IP_KEYS
-# Kafka's LONG and INT keys take no fractions (kafka-quotas.md §6.1); the other two are DOUBLE.
-WHOLE_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
-LONG_MAX: Final = 2**63 - 1
-# The order in which an entity's limits are shown and written.
-KEYS: Final[tuple[str, ...]] = get_args(QuotaKey)
 _DEFAULT_PAIR: Final = code(DEFAULT, DEFAULT)
 _DEFAULT_USER: Final = code(DEFAULT, None)
 _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
@@ -122,6 +54,13 @@ class StaticQuotas:
     producer_override: Mapping[str, float] = field(default_factory=dict)
     consumer_default: float | None = None
     consumer_override: Mapping[str, float] = field(default_factory=dict)
+
+    def sides(self) -> tuple[tuple[str, str, float | None, Mapping[str, float]], ...]:
+        """The settings of each side: the side's name, the key, the default, and the overrides by client id."""
+        return (
+            ("producer", PRODUCER_BYTE_RATE, self.producer_default, self.producer_override),
+            ("consumer", CONSUMER_BYTE_RATE, self.consumer_default, self.consumer_override),
+        )
 
 
 def keys_of(entity: Entity) -> frozenset[str]:
@@ -448,10 +387,7 @@ def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[st
     """KIP-13's settings as defaults by key, and overrides by key and client id."""
     defaults: dict[str, float] = {}
     overrides: dict[tuple[str, str], float] = {}
-    for side, key, default, override in (
-        ("producer", PRODUCER_BYTE_RATE, static.producer_default, static.producer_override),
-        ("consumer", CONSUMER_BYTE_RATE, static.consumer_default, static.consumer_override),
-    ):
+    for side, key, default, override in static.sides():
         if default is not None:
             check_value(Entity(client_id=DEFAULT), key, default, f"{side}_default")
             defaults[key] = float(default)
@@ -463,13 +399,8 @@ def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[st
 
 
 # ----------------------------------------------------------------------------------------------------
-# Which entity's limit applies to a client, and which others could have (Kafka's eight levels; kafka-quotas.md
-# §1.3).
-#
-# `Definitions.limit` is what traffic uses; this says why, for people.
-
-
-_STATIC: Final = {PRODUCER_BYTE_RATE: "producer", CONSUMER_BYTE_RATE: "consumer"}
+# Which entity's limit applies to a client, and which others could have. `Definitions.limit` is what traffic uses; this
+# says why, for people.
 
 
 class Candidate(NamedTuple):
@@ -506,15 +437,12 @@ def candidates(definitions: Definitions, key: str, user: str, client_id: str) ->
     own, default = Entity(client_id=client_id), Entity(client_id=DEFAULT)
     for entity in (*entities, own):
         yield Candidate(entity, definitions.values(entity).get(key))
-    name = _STATIC.get(key)
-    static = definitions.static
-    if name is not None:
-        overrides = static.producer_override if name == "producer" else static.consumer_override
+    static = [side for side in definitions.static.sides() if side[1] == key]
+    for name, _, _, overrides in static:
         if client_id in overrides:
             yield Candidate(own, float(overrides[client_id]), f"{name}_override")
     yield Candidate(default, definitions.values(default).get(key))
-    if name is not None:
-        value = static.producer_default if name == "producer" else static.consumer_default
+    for name, _, value, _ in static:
         if value is not None:
             yield Candidate(default, float(value), f"{name}_default")
 
@@ -527,3 +455,56 @@ def match(definitions: Definitions, key: str, user: str, client_id: str) -> Cand
     Entity(user=None, client_id=<default>, ip=None, topic=None)
     """
     return next((one for one in candidates(definitions, key, user, client_id) if one.value is not None), None)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A digest of quotas, which is equal where quotas are: the members of a fleet compare it.
+#
+# It is the sum of a hash of each entity with its limits, so following a change costs two hashes, whatever the number of
+# entities, and the order in which they were defined does not matter. It finds differences that happen, not those that
+# are made on purpose.
+
+_BYTES: Final = 8
+_SPACE: Final = 1 << (8 * _BYTES)
+
+
+class Digest:
+    """The digest of quotas that change.
+
+    >>> one, other = Digest(), Digest()
+    >>> one.replace("-=:a", {}, {"producer_byte_rate": 5.0})
+    >>> one.replace("-=:b", {}, {"producer_byte_rate": 6.0})
+    >>> other.replace("-=:b", {}, {"producer_byte_rate": 6.0})
+    >>> str(one) == str(other)
+    False
+    >>> one.replace("-=:a", {"producer_byte_rate": 5.0}, {})
+    >>> str(one) == str(other)
+    True
+    """
+
+    __slots__ = ("_entries", "_static")
+
+    def __init__(self) -> None:
+        self._entries = 0
+        self._static = 0
+
+    def __str__(self) -> str:
+        return f"{(self._entries + self._static) % _SPACE:0{2 * _BYTES}x}"
+
+    def replace(self, code: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+        """Follow a change of an entity's limits; no limits: there is no entity."""
+        self._entries = (self._entries - _hash(code, before) + _hash(code, after)) % _SPACE
+
+    def set_static(self, rates: Iterable[tuple[str, str | None, float]]) -> None:
+        """Set the static settings: the key, the client id or None for the default, and the rate."""
+        self._static = (
+            sum(_hash(f"static {client_id!r}", {key: rate}) for key, client_id, rate in rates) % _SPACE
+        )
+
+
+def _hash(code: str, limits: Mapping[str, float]) -> int:
+    if not limits:
+        return 0
+    text = "\0".join((code, *(f"{key}={float(limits[key])!r}" for key in sorted(limits))))
+    # Names are any strings that a client may send.
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest())

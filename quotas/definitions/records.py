@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from quotas.definitions.alterations import Parts, entity_of_parts, parts_of
-from quotas.definitions.definitions import KEYS, check_entity, check_value
+from quotas.definitions.definitions import check_entity, check_value
 from quotas.definitions.entities import DEFAULT, Entity, ip_name
+from quotas.definitions.kinds import KEYS
 from quotas.errors import DefinitionError
 
 VERSION: Final = 1

@@ -18,18 +18,9 @@ from itertools import islice
 from typing import Final
 
 from quotas.definitions.amounts import parse_amount, write_like
-from quotas.definitions.definitions import (
-    ENTITIES_MAX,
-    KEYS,
-    LONG_MAX,
-    USER_KEYS,
-    WHOLE_KEYS,
-    Definitions,
-    StaticQuotas,
-    check_entity,
-    check_value,
-)
+from quotas.definitions.definitions import ENTITIES_MAX, Definitions, StaticQuotas, check_entity, check_value
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical, code
+from quotas.definitions.kinds import KEYS, LONG_MAX, WHOLE_KEYS
 from quotas.errors import AmountError, DefinitionError, FormError, TomlError, hint
 
 # ----------------------------------------------------------------------------------------------------
@@ -374,7 +365,6 @@ _PIECES_AT_ONCE: Final = 1000  # joined in one go: about 0.1 ms
 _LIMIT: Final = re.compile(
     r"""([ \t]*["']?([A-Za-z_]+)["']?[ \t]*=[ \t]*)("[^"]*"|'[^']*'|[^\s#"']+)(.*)""", re.DOTALL
 )
-_KEYS: Final = USER_KEYS  # every key there is
 
 
 class Document:
@@ -495,7 +485,7 @@ def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) ->
     for line in _split(text):
         match = _LIMIT.match(line)
         key = match[2] if match else ""
-        if match and key in _KEYS:
+        if match and key in KEYS:
             if key not in left:
                 continue
             value = left.pop(key)

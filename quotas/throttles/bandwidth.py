@@ -9,7 +9,7 @@ The arithmetic is in the limiters; holds and mutes are carried out by the channe
 from typing import Final, Protocol
 
 from quotas.decisions import ADMITTED, Decision
-from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ThrottleSource

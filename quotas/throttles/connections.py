@@ -12,8 +12,8 @@ This is the part of KIP-612 for IP entities. The rates of a broker or listener, 
 from typing import Final, NamedTuple, Protocol
 
 from quotas.decisions import Decision
-from quotas.definitions.definitions import CONNECTION_CREATION_RATE
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import CONNECTION_CREATION_RATE
 from quotas.limiters.bucket import TokenBucket
 from quotas.limiters.lending import ALL_BROKERS
 from quotas.limiters.sampled import SampledLimit

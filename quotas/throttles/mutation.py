@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from quotas.decisions import Decision
-from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE
 from quotas.limiters.bucket import TokenBucket
 from quotas.limiters.lending import ALL_BROKERS, LimiterKey, ThrottleSource
 from quotas.limiters.virtual_time import ConnectionTime

@@ -14,7 +14,8 @@ The channel measures and mutes. The limiters are in `request_quotas`.
 from typing import Final, Protocol
 
 from quotas.decisions import Decision
-from quotas.definitions.definitions import REQUEST_PERCENTAGE, Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.kinds import REQUEST_PERCENTAGE
 from quotas.limiters.lending import LimiterKey, ThrottleSource
 from quotas.limiters.sampled import SampledLimit
 from quotas.limiters.virtual_time import ConnectionTime

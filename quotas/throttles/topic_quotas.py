@@ -24,8 +24,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from quotas.decisions import Decision
-from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ALL_BROKERS, LimiterKey
 from quotas.limiters.policy import Rules, limiter_in_force
@@ -194,7 +195,7 @@ class TopicQuotas:
     ) -> tuple[TopicThrottle, int] | None:
         """Charge several topics; returns the throttle with the longest mute and the mute in ms, or None.
 
-        >>> from quotas.definitions.definitions import PRODUCER_BYTE_RATE as KEY
+        >>> from quotas.definitions.kinds import PRODUCER_BYTE_RATE as KEY
         >>> from quotas.engine import Engine, EngineOptions
         >>> from quotas.definitions.entities import Entity
         >>> limits = {Entity(topic=topic): {KEY: rate} for topic, rate in (("a", 1_000_000), ("b", 500_000))}

@@ -5,8 +5,9 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.definitions.definitions import CLIENT_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
+from quotas.definitions.kinds import CLIENT_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS
 from quotas.definitions.toml_file import parse, render
 from quotas.errors import DefinitionError
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.definitions.definitions import KEYS, WHOLE_KEYS, Definitions, keys_of
+from quotas.definitions.definitions import Definitions, keys_of
 from quotas.definitions.entities import DEFAULT, Entity, Name, canonical
+from quotas.definitions.kinds import KEYS, WHOLE_KEYS
 from quotas.definitions.records import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,

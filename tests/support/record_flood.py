@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 
-from quotas.definitions.definitions import PRODUCER_BYTE_RATE
 from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.definitions.records import Author, key_of, value_of
 
 FORGED_RATE = 1e12

@@ -13,8 +13,8 @@ from typing import Final
 
 from rich.console import Console
 
-from quotas.definitions.definitions import PRODUCER_BYTE_RATE
 from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.definitions.records import Author, key_of, value_of
 from tests.bench.figures import median, percentile
 from tests.bench.process import resident_kib

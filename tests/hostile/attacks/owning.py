@@ -20,8 +20,8 @@ from aiokafka.errors import KafkaError
 
 from proxy.config import Address
 from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Statements
-from quotas.definitions.definitions import PRODUCER_BYTE_RATE
 from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.definitions.records import Author, key_of, value_of
 from tests.cluster import Cluster, ClusterOptions, free_port
 from tests.hostile.attacks.harm import Row

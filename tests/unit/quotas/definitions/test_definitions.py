@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.definitions.definitions import (
-    CONNECTION_CREATION_RATE,
-    CONSUMER_BYTE_RATE,
-    PRODUCER_BYTE_RATE,
-    Definitions,
-    StaticQuotas,
-    candidates,
-    match,
-)
+from quotas.definitions.definitions import Definitions, StaticQuotas, candidates, match
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, code
+from quotas.definitions.kinds import CONNECTION_CREATION_RATE, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.errors import DefinitionError
 from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
 

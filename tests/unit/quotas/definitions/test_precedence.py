@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, Name
+from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.engine import Engine
 from quotas.limiters.flow import Flow
 from quotas.options import EngineOptions

@@ -2,8 +2,9 @@
 `schedule`.
 """
 
-from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.engine import Engine
 from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import SampledLimiter

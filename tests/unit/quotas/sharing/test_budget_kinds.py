@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from quotas.definitions.definitions import (
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import (
     CONNECTION_CREATION_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    Definitions,
 )
-from quotas.definitions.entities import Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets

@@ -1,0 +1,142 @@
+"""The kinds of quotas, one row for each: all that differs between them and is not arithmetic.
+
+Definitions, the quotas file, the API, `sluice quotas`, metrics, `/v1`, explanations, events and captures read this
+table instead of naming kinds themselves.
+
+Five kinds have a key that Kafka's tools know. A topic's quotas have the keys of the byte rates, and counts all clients
+together; Kafka has no such quotas, nor connection rates of users. A replication throttle is no quota of an entity, and
+is in the table for the names that it has where waits are shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+Owner = Literal["client", "user", "ip", "topic"]
+"""What may have a limit: a client (any of Kafka's eight levels of user and client id), a user without a client id, an
+IP address, or a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit of a limit.
+
+    Attributes:
+        name: bytes/s, %, partitions/s or connections/s.
+        counted: what a throttle counts for one of them: a percent of a second are 10,000 microseconds.
+    """
+
+    name: str
+    counted: int = 1
+
+
+BYTES: Final = Unit("bytes/s")
+PERCENT: Final = Unit("%", counted=10_000)
+PARTITIONS: Final = Unit("partitions/s")
+CONNECTIONS: Final = Unit("connections/s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of quota.
+
+    Attributes:
+        name: one word, for /v1, captures and explanations.
+        type: Kafka's name, the label `type` of metrics.
+        unit: the unit of limits.
+        key: the key of limits, in Kafka's spelling; "" if other kinds' keys or none are used.
+        owners: what may have such a limit.
+        whole_max: the largest limit of a key that takes no fractions (Kafka's LONG and INT); None for a DOUBLE.
+        series: the rows of metrics that it is shown in; "" if in none but the waits.
+        every_request: whether each request counts, whatever is in it.
+        holder: what the name of a throttle of this kind is the name of, in sentences; "" for its own kind.
+    """
+
+    name: str
+    type: str
+    unit: Unit
+    key: str = ""
+    owners: tuple[Owner, ...] = ()
+    whole_max: int | None = None
+    series: str = ""
+    every_request: bool = False
+    holder: str = ""
+
+
+LONG_MAX: Final = 2**63 - 1
+INT_MAX: Final = 2**31 - 1
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+PRODUCE: Final = Kind(
+    name="produce",
+    type="Produce",
+    key=PRODUCER_BYTE_RATE,
+    unit=BYTES,
+    owners=("client", "topic"),
+    whole_max=LONG_MAX,
+    series="clients",
+)
+FETCH: Final = Kind(
+    name="fetch",
+    type="Fetch",
+    key=CONSUMER_BYTE_RATE,
+    unit=BYTES,
+    owners=("client", "topic"),
+    whole_max=LONG_MAX,
+    series="clients",
+)
+REQUEST: Final = Kind(
+    name="request",
+    type="Request",
+    key=REQUEST_PERCENTAGE,
+    unit=PERCENT,
+    owners=("client",),
+    series="requests",
+    every_request=True,
+)
+MUTATION: Final = Kind(
+    name="mutation",
+    type="ControllerMutation",
+    key=CONTROLLER_MUTATION_RATE,
+    unit=PARTITIONS,
+    owners=("client",),
+    series="mutations",
+)
+CONNECTION: Final = Kind(
+    name="connection",
+    type="Connection",
+    key=CONNECTION_CREATION_RATE,
+    unit=CONNECTIONS,
+    owners=("user", "ip"),
+    whole_max=INT_MAX,
+    every_request=True,
+    holder="user",
+)
+TOPIC: Final = Kind(name="topic", type="Topic", unit=BYTES, series="topics")
+REPLICATION: Final = Kind(name="replication", type="Replication", unit=BYTES, holder="broker")
+
+KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTION, TOPIC, REPLICATION)
+CLIENT_KINDS: Final = tuple(kind for kind in KINDS if "client" in kind.owners)
+BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})
+BY_TYPE: Final[Mapping[str, Kind]] = MappingProxyType({kind.type: kind for kind in KINDS})
+# In the order in which an entity's limits are shown and written.
+BY_KEY: Final[Mapping[str, Kind]] = MappingProxyType({kind.key: kind for kind in KINDS if kind.key})
+
+
+def _keys_of(*owners: Owner) -> frozenset[str]:
+    return frozenset(key for key, kind in BY_KEY.items() if not set(owners).isdisjoint(kind.owners))
+
+
+KEYS: Final = tuple(BY_KEY)
+CLIENT_KEYS: Final = _keys_of("client")
+USER_KEYS: Final = _keys_of("client", "user")
+IP_KEYS: Final = _keys_of("ip")
+TOPIC_KEYS: Final = _keys_of("topic")
+BYTE_RATES: Final = frozenset(key for key, kind in BY_KEY.items() if kind.unit is BYTES)
+WHOLE_KEYS: Final = frozenset(key for key, kind in BY_KEY.items() if kind.whole_max is not None)
+INT_KEYS: Final = frozenset(key for key, kind in BY_KEY.items() if kind.whole_max == INT_MAX)
