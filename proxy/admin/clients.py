@@ -9,7 +9,9 @@ Nothing here knows sockets or the clock.
 import heapq
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
+
+import msgspec
 
 from commandline.amounts import printable
 from proxy.admin.http import Page
@@ -39,7 +41,7 @@ TITLES: Final = (
 _Identity = tuple[str, str, str]
 
 
-class ClientPart(NamedTuple):
+class ClientPart(msgspec.Struct, frozen=True, array_like=True):
     """The counts of one of several processes.
 
     Args:

@@ -15,6 +15,8 @@ from heapq import nlargest
 from itertools import islice
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from proxy.admin.http import Page, RefusedError, Request, fields_of
 from proxy.admin.pages import missing_document
 from proxy.admin.server import Handler, rows_page, sorted_in_turns
@@ -199,8 +201,8 @@ class Explanations:
             seen = await self._source.seen(Query(window, name, address=address))
             missing.update((one.worker, one) for one in seen.missing)
             if seen.clients:
-                return seen._replace(missing=tuple(missing.values()))
-        return NOTHING._replace(missing=tuple(missing.values()))
+                return replace(seen, missing=tuple(missing.values()))
+        return replace(NOTHING, missing=tuple(missing.values()))
 
 
 def _longest_waits(clients: Iterable[ClientReport]) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from commandline.amounts import printable
 from proxy.admin.http import Page
 from proxy.explain.report import Missing
@@ -106,7 +108,7 @@ class NoWorkersError(Exception):
 
 def missing_document(missing: Iterable[Missing]) -> list[dict[str, Any]]:
     """Return the field `missing` of a document."""
-    return [one._asdict() for one in missing]
+    return [asdict(one) for one in missing]
 
 
 def missing_text(missing: Sequence[Missing]) -> str:

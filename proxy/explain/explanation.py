@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import asdict
+
 from commandline.amounts import rate, size
 from proxy.explain import parts
 from proxy.explain.budgets import Budgets
@@ -114,7 +116,7 @@ def explain(client: ClientReport, context: Context) -> dict[str, Any]:
             {"kind": rule.kind, "key": rule.key, "name": rule.name, "part": _part(ms, client.times)}
             for rule, ms in sorted(client.waits, key=lambda wait: -wait[1])
         ],
-        "neighbours": [neighbour._asdict() for neighbour in neighbours],
+        "neighbours": [asdict(neighbour) for neighbour in neighbours],
         "wants": None if asked is None else _wants_document(asked),
         "demand": {key: _demand_document(demand) for key, demand in zip(KEYS, client.demands, strict=False)},
         "broker": None if broker is None else broker_document(broker),

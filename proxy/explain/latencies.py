@@ -12,6 +12,8 @@ brokers are kept; a client cannot name one.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
+import msgspec
+
 from proxy.channel import Muting
 from proxy.explain.parts import QUARTER, Windows
 from proxy.explain.rules import Rule, rule_of
@@ -148,7 +150,7 @@ _REQUESTS: Final = CLASSES + 1
 _MS_OWN_TIME: Final = CLASSES + 2
 
 
-class OwnReport(NamedTuple):
+class OwnReport(msgspec.Struct, frozen=True, array_like=True):
     """The figures of one process, or of several, over a window.
 
     Args:
@@ -230,7 +232,7 @@ def merge_own(reports: Iterable[OwnReport | None]) -> OwnReport | None:
 RULES_MAX: Final = 16  # of one client
 
 
-class Predicted(NamedTuple):
+class Predicted(msgspec.Struct, frozen=True, array_like=True):
     """The waits that one client would have with enforcement.
 
     Args:

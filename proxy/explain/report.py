@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappush, heappushpop, nlargest
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.explain import parts
 from proxy.explain.latencies import (
@@ -111,7 +114,7 @@ CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 LOOKED_AT_MAX: Final = 500  # connections of each client in a list, about 2 ms
 
 
-class ConnectionReport(NamedTuple):
+class ConnectionReport(msgspec.Struct, frozen=True, array_like=True):
     """The report on one connection.
 
     Args:
@@ -136,7 +139,7 @@ class ConnectionReport(NamedTuple):
     in_flight_max: int = 0
 
 
-class BrokerReport(NamedTuple):
+class BrokerReport(msgspec.Struct, frozen=True, array_like=True):
     """One broker's response times over a window.
 
     Args:
@@ -173,7 +176,7 @@ class BrokerReport(NamedTuple):
         return time_percentile_ms(self.classes, part)
 
 
-class OwnBroker(NamedTuple):
+class OwnBroker(msgspec.Struct, frozen=True, array_like=True):
     """One client at one broker.
 
     Args:
@@ -190,7 +193,7 @@ class OwnBroker(NamedTuple):
     ms: float
 
 
-class ClientReport(NamedTuple):
+class ClientReport(msgspec.Struct, frozen=True, array_like=True):
     """One client.
 
     Args:
@@ -362,7 +365,7 @@ def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
                 one.under_way + other.under_way,
                 max(one.oldest_ms, other.oldest_ms),
             )
-    return sorted(found.values())
+    return [found[broker] for broker in sorted(found)]
 
 
 def waiting_order(connection: ConnectionReport) -> tuple[float, float]:
@@ -410,7 +413,7 @@ def _merge_own(brokers: Iterable[OwnBroker]) -> tuple[OwnBroker, ...]:
             )
             one = OwnBroker(one.broker, *sums)  # noqa: PLW2901 - the sum takes its place
         found[one.broker] = one
-    return tuple(sorted(found.values()))
+    return tuple(found[broker] for broker in sorted(found))
 
 
 def _predicted(client: Client, window: int, now_ms: int) -> Predicted:
@@ -459,7 +462,7 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
 # responses.
 
 
-class Missing(NamedTuple):
+class Missing(msgspec.Struct, frozen=True, array_like=True):
     """A worker process whose figures are missing.
 
     Args:
@@ -471,7 +474,7 @@ class Missing(NamedTuple):
     problem: str
 
 
-class Query(NamedTuple):
+class Query(msgspec.Struct, frozen=True, array_like=True):
     """A query.
 
     Args:
@@ -494,7 +497,7 @@ class Query(NamedTuple):
         return self.client is None and self.client_id is None and not self.brokers_only
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True, array_like=True):
     """The response to a query.
 
     Args:
@@ -583,7 +586,8 @@ def of_address(client: ClientReport, connections: ConnectionsSum, address: str) 
     times = connections.times()
     whole = waited_ms(client.times)
     part = min(1.0, waited_ms(times) / whole) if whole > 0 else 0.0
-    return client._replace(
+    return replace(
+        client,
         address=address,
         connections_total=connections.total,
         times=times,

@@ -125,8 +125,8 @@ class RuleTable:
 
 
 def _place(found: InForce) -> _Place:
-    kind, key, name, _ = found.rule
-    return _Place(kind, key, found.entity, name if kind == REPLICATION else "")
+    rule = found.rule
+    return _Place(rule.kind, rule.key, found.entity, rule.name if rule.kind == REPLICATION else "")
 
 
 def kind_of(key: str, entity: Entity) -> str:

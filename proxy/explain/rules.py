@@ -4,6 +4,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from heapq import nlargest
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from proxy.channel import Muting, ReplicaThrottle
 from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import Definitions, match
@@ -23,7 +25,7 @@ from quotas.throttles.topic_quotas import TopicThrottle
 REPLICATION: Final = "replication"
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True, array_like=True):
     """A quota that a client was throttled for; its entity follows from the definitions in force.
 
     Args:
@@ -175,7 +177,7 @@ _TYPES: Final = {
 }
 
 
-class Neighbour(NamedTuple):
+class Neighbour(msgspec.Struct, frozen=True, array_like=True):
     """A client with its rate: in bytes/s, percent, or partitions/s."""
 
     user: str
@@ -258,7 +260,8 @@ class Sharers:
 def largest(neighbours: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
     """Return the clients with the highest rates, after adding up the rates of each client."""
     rates: dict[tuple[str, str], float] = {}
-    for user, client_id, rate in neighbours:
-        rates[user, client_id] = rates.get((user, client_id), 0.0) + rate
+    for one in neighbours:
+        name = one.user, one.client_id
+        rates[name] = rates.get(name, 0.0) + one.rate
     found = (Neighbour(*name, rate) for name, rate in rates.items())
     return tuple(nlargest(NEIGHBOURS_MAX, found, key=lambda one: one.rate))

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import nlargest
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from proxy.explain import parts
 from proxy.explain.parts import MINUTE
@@ -30,7 +32,7 @@ _PORTION: Final = 200  # windows added up in one turn of the loop, about 1 ms
 _Key = tuple[str, str]
 
 
-class Waiter(NamedTuple):
+class Waiter(msgspec.Struct, frozen=True, array_like=True):
     """A client that has begun or ended.
 
     Args:
@@ -44,7 +46,7 @@ class Waiter(NamedTuple):
     rule: Rule | None
 
 
-class Judgement(NamedTuple):
+class Judgement(msgspec.Struct, frozen=True, array_like=True):
     """The clients that have begun, or ended, to wait.
 
     Args:

@@ -11,13 +11,15 @@ response in transit, another request in flight. Without the mute it would need t
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 ASSUMED: Final = "the client waits for its responses"
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
 _ABOVE_MIN: Final = 1.2  # of the limit: a lower bound below that says no more than that the client waits
 _MINUTE_SECONDS: Final = 60.0
 
 
-class Demand(NamedTuple):
+class Demand(msgspec.Struct, frozen=True, array_like=True):
     """One client's demand of one kind, in the unit of its quota per second.
 
     Args:

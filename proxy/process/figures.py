@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from proxy.admin import NoWorkersError, count_clients
 from proxy.admin.clients import ClientPart, ClientTable
 from proxy.explain.report import NOTHING, Missing, Query, Seen, SeenSum
@@ -196,7 +198,7 @@ class MergedFigures:
                 if isinstance(portion, Seen):
                     whole.add(portion)
         seen = whole.sum([client async for client in in_turns(whole.clients())])
-        return seen._replace(missing=missing)
+        return replace(seen, missing=missing)
 
     async def _scrape(self, request: Callable[[int], object]) -> Responses:
         """Ask all workers; refuse to go on without any."""

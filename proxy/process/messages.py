@@ -72,7 +72,7 @@ class Waits:
             self._tell(client_waits_ended(Waiting(waiter.user, waiter.client_id, waiter.part)))
 
     def _described(self, waiter: Waiter) -> Waiting:
-        user, client_id, part, rule = waiter
+        user, client_id, part, rule = waiter.user, waiter.client_id, waiter.part, waiter.rule
         if rule is None:
             return Waiting(user, client_id, part)
         found = in_force(rule, self._definitions, user, client_id, self._mutations_rate)

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxy.explain.latencies import OwnTime
 from proxy.explain.report import (
     NOTHING,
@@ -120,9 +122,9 @@ class Watching:
                 continue
             reports.append(one)
             if len(reports) == PORTION:
-                yield NOTHING._replace(clients=tuple(reports))
+                yield replace(NOTHING, clients=tuple(reports))
                 reports.clear()
-        yield rest._replace(clients=tuple(reports))
+        yield replace(rest, clients=tuple(reports))
 
     def _reports(self, query: Query, rates: ClientRates, now_ms: int) -> Iterator[ClientReport | None]:
         """Yield each client's report; None for one that is not asked for."""
@@ -147,7 +149,8 @@ class Watching:
         if query.address and not connections.total:
             return rest
         client = report(found, query.window, now_ms, connections, demands=demand.demands())
-        return rest._replace(
+        return replace(
+            rest,
             clients=(of_address(client, connections, query.address) if query.address else client,),
             neighbours={rule: some.found() for rule, some in sharers.items()},
             backlogs={rule: some.backlog_bytes for rule, some in sharers.items()},

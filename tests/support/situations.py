@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from proxy.explain import parts
 from proxy.explain.explanation import Context, Origin
 from proxy.explain.latencies import CLASSES, OwnReport, class_of
@@ -227,9 +229,9 @@ def _of_brokers() -> Iterator[Situation]:
     yield "a broker that stands still most of the time", still, context(broker(ms1=12_000, ms400=115))
     hangs = client(connection(broker=1.0), asked={2: (10, 2)})
     yield "a broker that has not responded for 40 s", hangs, context(broker(ms2=900, oldest_ms=40_000))
-    five = client(connection(broker=0.96)._replace(in_flight_max=5), asked={2: (28_000, 2)})
+    five = client(replace(connection(broker=0.96), in_flight_max=5), asked={2: (28_000, 2)})
     yield "a quick broker, with five requests in flight", five, context(broker(ms2=60_000, ms6=100))
-    acks = client(connection(broker=0.96)._replace(acks_all=True), asked={2: (40, 1400)})
+    acks = client(replace(connection(broker=0.96), acks_all=True), asked={2: (40, 1400)})
     yield "a stopped follower, or a slow leader", acks, context(broker(ms1400=500, ms1900=20))
     unknown = client(connection(-1, broker=0.9), asked={-1: (40, 1400)})
     yield "an unknown broker", unknown, context()
@@ -248,7 +250,7 @@ def _of_clients() -> Iterator[Situation]:
     yield "slow to read and to send", client(connection(client=0.9), unread=0.5), context()
     busy = OwnReport((0.0,) * CLASSES, 57_000, 1_000_000, 0.97)
     yield "Sluice itself", client(connection(sluice=0.7, broker=0.1)), context(own=busy)
-    nothing = client(connection())._replace(times=(0.0,) * 7, connections=())
+    nothing = replace(client(connection()), times=(0.0,) * 7, connections=())
     yield "not seen in the window", nothing, context()
 
 

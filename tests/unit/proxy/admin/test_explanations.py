@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from proxy.admin import Explanations, Request
 from proxy.admin.http import RefusedError
@@ -73,7 +74,7 @@ async def test_one_client_by_user_and_client_id() -> None:
 
 
 async def test_connections_of_one_address() -> None:
-    source = Source(client("web", "ann")._replace(address="::1"))
+    source = Source(replace(client("web", "ann"), address="::1"))
     status, document = await page(source, "/v1/client", "client_id=web&user=ann&address=0:0::1")
     assert (status, document["address"]) == (200, "::1")
     assert document["sentence"].startswith("web of user ann at ::1 ")
@@ -84,7 +85,7 @@ async def test_without_a_user_a_client_at_the_address_is_looked_for() -> None:
     class Elsewhere(Source):
         async def seen(self, query: Query) -> Seen:
             found = await super().seen(query)
-            return found if query.client != ("bob", "a") else found._replace(clients=())
+            return found if query.client != ("bob", "a") else replace(found, clients=())
 
     source = Elsewhere(client("a", "ann", 0.1), client("a", "bob", 0.5))
     _, document = await page(source, "/v1/client", "client_id=a&address=10.0.0.9")
@@ -127,7 +128,7 @@ async def test_client_that_is_known_in_part(query: str) -> None:
     source = Source(client("a", "ann"))
     source.missing = (LATE,)
     status, document = await page(source, "/v1/client", query)
-    assert (status, document["client_id"], document["missing"]) == (200, "a", [LATE._asdict()])
+    assert (status, document["client_id"], document["missing"]) == (200, "a", [asdict(LATE)])
 
 
 @pytest.mark.parametrize("query", ["client_id=b", "client_id=a&user=bob"])
@@ -135,7 +136,7 @@ async def test_client_that_a_missing_worker_may_have_is_not_unknown(query: str) 
     source = Source(client("a", "ann"))
     source.missing = (LATE,)
     status, document = await page(source, "/v1/client", query)
-    assert (status, document["missing"]) == (503, [LATE._asdict()])
+    assert (status, document["missing"]) == (503, [asdict(LATE)])
     assert document["error"].endswith("was seen, which is not certain: workers are missing")
 
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.explain import parts
 from proxy.explain.budgets import Budgets
@@ -89,15 +90,15 @@ def context(definitions: Definitions = DEFINITIONS, **fields: Any) -> Context:
 def test_particulars_of_a_connection() -> None:
     client = report(muted=0.5, idle=0.5)
     first, second = client.connections
-    waits = first._replace(library="librdkafka 2.3.0", batch_bytes=20_480.4, in_flight=5, waits_ms=1_250)
-    found = explain(client._replace(connections=(waits, second)), context())["connections"]
+    waits = replace(first, library="librdkafka 2.3.0", batch_bytes=20_480.4, in_flight=5, waits_ms=1_250)
+    found = explain(replace(client, connections=(waits, second)), context())["connections"]
     names = ("library", "batch_bytes", "in_flight", "waits_until")
     assert [found[0][name] for name in names] == ["librdkafka 2.3.0", 20_480, 5, "2026-11-22T10:40:01.250Z"]
     assert [found[1][name] for name in names] == ["", None, 0, None]
 
 
 def test_observed_client_has_what_it_would_wait_for_and_what_would_pass() -> None:
-    client = report(broker=0.5, idle=0.5)._replace(predicted=Predicted(0.62, ((PRODUCE, 620.0),)))
+    client = replace(report(broker=0.5, idle=0.5), predicted=Predicted(0.62, ((PRODUCE, 620.0),)))
     found = explain(client, context(enforcing=False, backlogs={PRODUCE: 16_000_000.0}))
     predicted = found["predicted"]
     assert (found["rule"], predicted["rule"]["enforced"]) == (None, False)
@@ -112,7 +113,7 @@ def test_observed_client_has_what_it_would_wait_for_and_what_would_pass() -> Non
 
 
 def test_nothing_is_predicted_while_quotas_are_enforced() -> None:
-    client = report(broker=0.5, idle=0.5)._replace(predicted=Predicted(0.62, ((PRODUCE, 620.0),)))
+    client = replace(report(broker=0.5, idle=0.5), predicted=Predicted(0.62, ((PRODUCE, 620.0),)))
     assert explain(client, context())["predicted"] is None
     assert explain(report(idle=1), context(enforcing=False))["predicted"] is None
 
@@ -120,7 +121,7 @@ def test_nothing_is_predicted_while_quotas_are_enforced() -> None:
 def test_throttled_client_has_its_rule_its_wants_and_its_neighbours() -> None:
     client = report({PRODUCE: 620}, probes=(10, 30), muted=0.62, broker=0.02, idle=0.36)
     demand = Demand(1.5e6, 1.6e6, 1.5e6 / (1 - 0.62), True)
-    found = explain(client._replace(demands=(demand, NO_DEMAND, NO_DEMAND, NO_DEMAND)), context())
+    found = explain(replace(client, demands=(demand, NO_DEMAND, NO_DEMAND, NO_DEMAND)), context())
     assert found["sentence"] == (
         "web-1 waited 62% of the last minute for producer_byte_rate 2.0 MB/s of client-id <default>, "
         "set 2026-11-22T10:31:00Z by User:ops from 10.0.0.4. It asks for at most about 3.9 MB/s. "

@@ -1,6 +1,7 @@
 """What a client takes, counted at visits, and the bound of what it would take: exact numbers."""
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.explain import parts
 from proxy.explain.condition import ASKED, Condition
@@ -154,7 +155,7 @@ def report_of(address: str) -> ClientReport:
     sums = ConnectionsSum()
     for one in from_address(iter(ALL), address):
         sums.add(one)
-    return of_address(whole()._replace(connections=sums.worst()), sums, address)
+    return of_address(replace(whole(), connections=sums.worst()), sums, address)
 
 
 @pytest.mark.parametrize(
