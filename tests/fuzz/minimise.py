@@ -21,7 +21,8 @@ __all__ = ["cover", "main"]
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _PACKAGES: Final = tuple(
-    f"{_ROOT}/{name}/" for name in ("protocol", "quotas", "commandline", "kafka_client", "proxy", "offline")
+    f"{_ROOT}/{name}/"
+    for name in ("protocol", "quotas", "commandline", "kafka_client", "console", "proxy", "offline")
 )
 _FILE_BYTES_MAX: Final = 28 * 1024
 _INPUT_BYTES_MAX: Final = 2000

@@ -30,6 +30,7 @@ SHIPPED: Final = (
     "quotas",
     "commandline",
     "kafka_client",
+    "console",
     "proxy",
     "offline",
     "requirements",

@@ -30,12 +30,12 @@ def _project() -> dict[str, object]:
     return project
 
 
-def test_wheel_has_the_six_packages_and_nothing_else(wheel: Path) -> None:
+def test_wheel_has_the_seven_packages_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
 
     tops = {name.split("/")[0] for name in names}
-    packages = {"protocol", "quotas", "commandline", "kafka_client", "proxy", "offline"}
+    packages = {"protocol", "quotas", "commandline", "kafka_client", "console", "proxy", "offline"}
     assert tops == packages | {f"kafka_sluice-{_project()['version']}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".toml"))]
@@ -50,7 +50,13 @@ def test_base_install_is_the_proxy_alone(installed: Path, tmp_path: Path) -> Non
     listed = json.loads(run(*pip, "list", "--format", "json", cwd=tmp_path))
     names = {package["name"].lower().replace("_", "-") for package in listed}
 
-    assert names - {"pip", "setuptools"} == {"kafka-python", "kafka-sluice", "uvloop", "prometheus-client"}
+    assert names - {"pip", "setuptools"} == {
+        "kafka-python",
+        "kafka-sluice",
+        "msgspec",
+        "prometheus-client",
+        "uvloop",
+    }
 
 
 def test_check_judges_the_example_configuration(installed: Path, tmp_path: Path) -> None:
