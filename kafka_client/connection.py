@@ -1,8 +1,22 @@
-"""One connection to a broker: plaintext or TLS, then a login, then one request at a time.
+"""One connection to a broker: plaintext or TLS, then a login by SASL, then one request at a time.
 
 The TLS context and the login are given for each connection, so a renewed certificate or password applies from the next
 connection on. Deadlines are set by the caller (`asyncio.timeout`); a call that is interrupted leaves the connection
 unusable, and the owner must close it. The length of a response is checked before any of it is kept.
+
+A login is SaslHandshake, then the tokens of an exchange in SaslAuthenticate (KIP-43, KIP-152). The exchange is that of
+kafka-python's mechanisms. GSSAPI needs the package gssapi and AWS_MSK_IAM botocore; both find their credentials
+themselves. For OAUTHBEARER the password is the token.
+
+Non-obvious:
+
+- The password is read again for each login, so that a changed file needs no restart. It is never logged; the broker's
+  message about a refused login is.
+- Re-authentication (KIP-368) is not supported: a broker closes the connection when its session ends, and the next
+  connection logs in again.
+- Two things are added to the library's SCRAM: a name with a comma or an equals sign is escaped (RFC 5802, section
+  5.1), and a challenge with fewer iterations than Kafka's own clients accept is refused: a server that poses as a
+  broker could otherwise guess the password cheaply. The library itself refuses more than a million.
 """
 
 import asyncio
@@ -11,21 +25,31 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final, Self
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.protocol import sasl
 
-from kafka_client.codec import decode, encode, sasl
-from kafka_client.request import KIB, ClosedError, LoginError, Request
-from protocol.api import API_NAMES, SASL_AUTHENTICATE, SASL_HANDSHAKE, flexible
+from kafka_client.request import KIB, ClosedError, LoginError, Request, request_of
+from protocol.api import API_NAMES, flexible
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
 
 CLIENT_ID: Final = b"sluice"
 # Constant: a connection has one request at a time, and is closed if its response is late.
 _CORRELATION_ID: Final = 1
+
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 0
+_HANDSHAKE_BYTES_MAX: Final = 64 * KIB
+_TOKEN_BYTES_MAX: Final = 512 * KIB
+_TOKENS_MAX: Final = 8  # GSSAPI has four
+
+_KERBEROS_SERVICE: Final = "kafka"  # as in sasl.kerberos.service.name of nearly every broker
+_ITERATIONS_MIN: Final = 4096  # as in Kafka's ScramMechanism
+# The library takes the last of several iteration counts, so only one is accepted.
+_CHALLENGE: Final = re.compile(rb"r=[^,]*,s=[^,]*,i=([0-9]{1,9})(?:,[^i,][^,]*)*")
 
 
 class Connection:
@@ -141,25 +165,6 @@ class Connection:
         self._writer.close()
 
 
-# ----------------------------------------------------------------------------------------------------
-# One SASL exchange by kafka-python's mechanisms, without a connection and a clock.
-#
-# GSSAPI needs the package gssapi and AWS_MSK_IAM botocore; both find their credentials themselves. For
-# OAUTHBEARER the
-# password is the token.
-# Two things are added to the library's SCRAM: a name with a comma or an equals sign is escaped (RFC 5802,
-# section 5.1),
-# and a challenge with fewer iterations than Kafka's own clients accept is refused: a server that poses as a
-# broker could
-# otherwise guess the password cheaply. The library itself refuses more than a million.
-
-
-_KERBEROS_SERVICE: Final = "kafka"  # as in sasl.kerberos.service.name of nearly every broker
-_ITERATIONS_MIN: Final = 4096  # as in Kafka's ScramMechanism
-# The library takes the last of several iteration counts, so only one is accepted.
-_CHALLENGE: Final = re.compile(rb"r=[^,]*,s=[^,]*,i=([0-9]{1,9})(?:,[^i,][^,]*)*")
-
-
 class Exchange:
     """The client's side of an exchange.
 
@@ -245,24 +250,6 @@ def _check_challenge(challenge: bytes) -> None:
         raise ValueError(f"{int(found[1])} iterations, at least {_ITERATIONS_MIN} are required")
 
 
-# ----------------------------------------------------------------------------------------------------
-# Sluice's own login: SaslHandshake, then the tokens of an exchange in SaslAuthenticate (KIP-43, KIP-152).
-#
-# The password is read again for each login, so that a changed file needs no restart. It is never logged; the
-# broker's
-# message about a refused login is.
-# Re-authentication (KIP-368) is not supported: a broker closes the connection when its session ends, and the
-# next
-# connection logs in again.
-
-
-_HANDSHAKE_VERSION: Final = 1
-_AUTHENTICATE_VERSION: Final = 0
-_HANDSHAKE_BYTES_MAX: Final = 64 * KIB
-_TOKEN_BYTES_MAX: Final = 512 * KIB
-_TOKENS_MAX: Final = 8  # GSSAPI has four
-
-
 class Login:
     """Authenticates connections.
 
@@ -288,12 +275,9 @@ class Login:
             OSError, WireError: as `Connection.send`.
         """
         exchange = await asyncio.to_thread(self._exchange, host, connection.encrypted)
-        body = encode(sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
-        read = partial(decode, sasl.SaslHandshakeResponse, _HANDSHAKE_VERSION)
-        frame = await connection.send(
-            Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read, _HANDSHAKE_BYTES_MAX)
-        )
-        error_code = read(frame).error_code
+        asked = sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism)
+        handshake = request_of(asked, sasl.SaslHandshakeResponse, _error_code, _HANDSHAKE_BYTES_MAX)
+        error_code = handshake.read(await connection.send(handshake))
         if error_code:
             raise LoginError(f"the broker does not support {self._mechanism} (error {error_code})")
         for _ in range(_TOKENS_MAX):
@@ -309,14 +293,18 @@ class Login:
 
 async def _send_token(connection: Connection, token: bytes) -> bytes:
     """Send a token and return the broker's token."""
-    body = encode(sasl.SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
-    read = partial(decode, sasl.SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
-    frame = await connection.send(
-        Request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body, read, _TOKEN_BYTES_MAX)
-    )
-    verdict = read(frame)
-    if verdict.error_code:
+    asked = sasl.SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token)
+    request = request_of(asked, sasl.SaslAuthenticateResponse, _token, _TOKEN_BYTES_MAX)
+    return request.read(await connection.send(request))
+
+
+def _error_code(response: Any) -> int:
+    return int(response.error_code)
+
+
+def _token(response: Any) -> bytes:
+    if response.error_code:
         raise LoginError(
-            f"the broker refuses the credentials (error {verdict.error_code}): {verdict.error_message or ''}"
+            f"the broker refuses the credentials (error {response.error_code}): {response.error_message or ''}"
         )
-    return verdict.auth_bytes or b""
+    return response.auth_bytes or b""

@@ -1,7 +1,20 @@
-"""Metadata and DescribeCluster: the brokers, and topics with their partitions (KIP-4, KIP-516, KIP-1073).
+"""Requests about the cluster: brokers, topics with their partitions, configs, replicas, reassignments, ACLs.
 
-Requests create no topics. Versions: Metadata 1 for the brokers only, which every broker since 0.10 supports; 12 for
-topics, the first in which brokers look up topics by id. Topics are requested in chunks of 250 (`chunks`).
+Metadata (KIP-4, KIP-516) creates no topics: version 1 for the brokers only, which every broker since 0.10 supports; 12
+for topics, the first in which brokers look up topics by id. Topics are requested in chunks of 250 (`chunks`).
+DescribeCluster 2 (KIP-1073) has the registered brokers. DescribeConfigs 1 (KIP-133, KIP-73) has a few dynamic configs;
+synonyms are not requested: a value is the one in force, which is a broker's own config or else the cluster's default.
+DescribeLogDirs 1 (KIP-113) has the sizes of replicas, ElectLeaders 1 (KIP-183) elects preferred leaders. The messages
+about reassignments (KIP-455) are those of `protocol`, since Sluice also handles them for clients. DescribeAcls 1
+(KIP-140) shows whether the brokers have an authorizer.
+
+Non-obvious:
+
+- A broker describes only its own configs and its own log directories. Replicas that move between directories of a
+  broker ("future") are left out.
+- Unclean elections are never requested: they lose records.
+- Without an authorizer every client may do everything; a broker then responds with SECURITY_DISABLED. With one,
+  Sluice's own user may have no right to ask, which says as much. ACLs of the cluster are asked for: these are few.
 """
 
 import uuid
@@ -9,38 +22,42 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kafka_client.codec import admin, decode, encode
-from kafka_client.codec import metadata as messages
-from kafka_client.request import MIB, Request
-from protocol.api import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_LOG_DIRS,
-    ELECT_LEADERS,
-    LIST_PARTITION_REASSIGNMENTS,
-    METADATA,
-)
+from kafka.protocol import admin
+from kafka.protocol import metadata as messages
+
+from kafka_client.request import MIB, Request, request_of
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.messages import reassignments
-from protocol.messages import reassignments as alter_reassignments
-from protocol.messages.reassignments import (
-    AlterRequest,
-    AlterResponse,
-    Reassignments,
-    Stepping,
-    Target,
-)
+from protocol.messages.reassignments import AlterRequest, AlterResponse, Reassignments, Stepping, Target
 
 _BROKERS_VERSION: Final = 1
-_BROKERS_BYTES_MAX: Final = 2 * MIB  # 10,000 brokers with names of 150 characters
 _TOPICS_VERSION: Final = 12
+_CLUSTER_VERSION: Final = 2
+_ADMIN_VERSION: Final = 1  # of DescribeConfigs, DescribeLogDirs, ElectLeaders and DescribeAcls
+
+_BROKERS_BYTES_MAX: Final = 2 * MIB  # 10,000 brokers with names of 150 characters
 # 250 topics (`chunks`) with 800 partitions each; decoded, it takes 20 times as much memory.
 _TOPICS_BYTES_MAX: Final = 8 * MIB
 _EVERYTHING_BYTES_MAX: Final = 16 * MIB
-_CLUSTER_VERSION: Final = 2
 _CLUSTER_BYTES_MAX: Final = MIB
+_CONFIGS_BYTES_MAX: Final = 8 * MIB  # a list of throttled replicas has up to 32 kB
+_LOG_DIRS_BYTES_MAX: Final = 16 * MIB
+_ELECT_BYTES_MAX: Final = 4 * MIB
+_LIST_BYTES_MAX: Final = 8 * MIB
+_ALTER_BYTES_MAX: Final = 4 * MIB
+_ACLS_BYTES_MAX: Final = 4 * MIB
+
+SECURITY_DISABLED: Final = 54
 _ENDPOINTS_OF_BROKERS: Final = 1
 _NO_ID: Final = bytes(16)
+_TOPIC_CONFIGS: Final = 2
+_BROKER_CONFIGS: Final = 4
+_PREFERRED: Final = 0
+_ELECTION_NOT_NEEDED: Final = 84
+_CLUSTER_ACLS: Final = 4
+_ANY: Final = 1
+
+Partition = tuple[str, int]
 
 
 class Broker(NamedTuple):
@@ -87,39 +104,43 @@ class TopicMetadata(NamedTuple):
     topic_id: bytes
 
 
+class Described(NamedTuple):
+    """One resource: its configs by name, without those that have no value."""
+
+    error_code: int
+    name: str
+    configs: Mapping[str, str]
+
+
+# Brokers, and topics with their partitions.
+
+
 def brokers() -> Request[list[Broker]]:
     """Return the request for the brokers that are alive."""
-    body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=[]))
-    return Request(METADATA, _BROKERS_VERSION, body, _read_brokers, _BROKERS_BYTES_MAX)
+    asked = messages.MetadataRequest(version=_BROKERS_VERSION, topics=[])
+    return request_of(asked, messages.MetadataResponse, _brokers, _BROKERS_BYTES_MAX)
 
 
 def all_topics() -> Request[ClusterMetadata]:
     """Return the request for all topics with their partitions, in the version of `brokers`, which has no topic ids."""
-    body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=None))
-    read = partial(_read_partitions, _BROKERS_VERSION)
-    return Request(METADATA, _BROKERS_VERSION, body, read, _EVERYTHING_BYTES_MAX)
+    asked = messages.MetadataRequest(version=_BROKERS_VERSION, topics=None)
+    return request_of(asked, messages.MetadataResponse, _cluster, _EVERYTHING_BYTES_MAX)
 
 
 def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterMetadata]:
     """Return the request for these topics with their partitions; before version 12 the ids are zeros."""
-    read = partial(_read_partitions, version)
-    return Request(METADATA, version, _names_body(topics, version), read, _TOPICS_BYTES_MAX)
+    asked = _asked(topics, version)
+    return request_of(asked, messages.MetadataResponse, _cluster, _TOPICS_BYTES_MAX)
 
 
 def topics_by_name(names: Sequence[str]) -> Request[list[TopicMetadata]]:
     """Return the request for the ids of topics."""
-    body = _names_body(names, _TOPICS_VERSION)
-    return Request(METADATA, _TOPICS_VERSION, body, _read_topics, _TOPICS_BYTES_MAX)
+    return request_of(_asked(names), messages.MetadataResponse, _topics, _TOPICS_BYTES_MAX)
 
 
 def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicMetadata]]:
     """Return the request for the names of topics."""
-    kind = messages.MetadataRequest.MetadataRequestTopic
-    entries = [
-        kind(version=_TOPICS_VERSION, topic_id=uuid.UUID(bytes=topic_id), name=None) for topic_id in topic_ids
-    ]
-    body = _topics_body(entries, _TOPICS_VERSION)
-    return Request(METADATA, _TOPICS_VERSION, body, _read_topics, _TOPICS_BYTES_MAX)
+    return request_of(_asked(topic_ids), messages.MetadataResponse, _topics, _TOPICS_BYTES_MAX)
 
 
 def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
@@ -130,40 +151,32 @@ def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
         endpoint_type=_ENDPOINTS_OF_BROKERS,
         include_fenced_brokers=True,
     )
-    body = encode(asked)
-    return Request(DESCRIBE_CLUSTER, _CLUSTER_VERSION, body, _read_registered, _CLUSTER_BYTES_MAX)
+    return request_of(asked, admin.DescribeClusterResponse, _registered, _CLUSTER_BYTES_MAX)
 
 
-def _names_body(names: Sequence[str], version: int) -> bytes:
+def _asked(topics: Sequence[str] | Sequence[bytes], version: int = _TOPICS_VERSION) -> Any:
+    """Return a Metadata request for topics by name, or by id (bytes)."""
     kind = messages.MetadataRequest.MetadataRequestTopic
-    return _topics_body([kind(version=version, name=name) for name in names], version)
-
-
-def _topics_body(topics: Sequence[Any], version: int) -> bytes:
-    asked = messages.MetadataRequest(
+    return messages.MetadataRequest(
         version=version,
-        topics=topics,
+        topics=[
+            kind(name=topic) if isinstance(topic, str) else kind(topic_id=uuid.UUID(bytes=topic), name=None)
+            for topic in topics
+        ],
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=False,
     )
-    return encode(asked)
 
 
-def _brokers_of(response: Any) -> list[Broker]:
+def _brokers(response: Any) -> list[Broker]:
     return [Broker(one.node_id, one.host or "", one.port) for one in response.brokers or ()]
 
 
-def _read_brokers(frame: bytes) -> list[Broker]:
-    return _brokers_of(decode(messages.MetadataResponse, _BROKERS_VERSION, frame))
-
-
-def _read_topics(frame: bytes) -> list[TopicMetadata]:
-    response = decode(messages.MetadataResponse, _TOPICS_VERSION, frame)
+def _topics(response: Any) -> list[TopicMetadata]:
     return [TopicMetadata(one.error_code, one.name, _id_of(one)) for one in response.topics or ()]
 
 
-def _read_partitions(version: int, frame: bytes) -> ClusterMetadata:
-    response = decode(messages.MetadataResponse, version, frame)
+def _cluster(response: Any) -> ClusterMetadata:
     topics = {}
     for topic in response.topics or ():
         # A partition without a leader has an error, but it exists.
@@ -174,7 +187,7 @@ def _read_partitions(version: int, frame: bytes) -> ClusterMetadata:
             for one in topic.partitions or ()
         }
         topics[topic.name or ""] = TopicPartitions(topic.error_code, _id_of(topic), seen)
-    return ClusterMetadata(_brokers_of(response), topics)
+    return ClusterMetadata(_brokers(response), topics)
 
 
 def _id_of(topic: Any) -> bytes:
@@ -182,92 +195,51 @@ def _id_of(topic: Any) -> bytes:
     return topic.topic_id.bytes if topic.topic_id is not None else _NO_ID
 
 
-def _read_registered(frame: bytes) -> tuple[int, frozenset[int]]:
-    response = decode(admin.DescribeClusterResponse, _CLUSTER_VERSION, frame)
+def _registered(response: Any) -> tuple[int, frozenset[int]]:
     return response.error_code, frozenset(broker.broker_id for broker in response.brokers or ())
 
 
-# ----------------------------------------------------------------------------------------------------
-# DescribeConfigs 1: a few dynamic configs of topics and brokers (KIP-133, KIP-73).
-#
-# A broker can describe only its own configs. Synonyms are not requested: a value is the one in force, which
-# is a broker's
-# own config or else the cluster's default.
-
-
-_VERSION: Final = 1
-_BYTES_MAX: Final = 8 * MIB  # a list of throttled replicas has up to 32 kB
-_TOPIC: Final = 2
-_BROKER: Final = 4
-
-
-class Described(NamedTuple):
-    """One resource: its configs by name, without those that have no value."""
-
-    error_code: int
-    name: str
-    configs: Mapping[str, str]
+# Configs.
 
 
 def describe_topics(names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
     """Describe these keys of topics."""
-    return _describe(_TOPIC, names, keys)
+    return _describe(_TOPIC_CONFIGS, names, keys)
 
 
 def describe_brokers(brokers: Sequence[int], keys: Sequence[str]) -> Request[list[Described]]:
     """Describe these keys of brokers."""
-    return _describe(_BROKER, [str(broker) for broker in brokers], keys)
+    return _describe(_BROKER_CONFIGS, [str(broker) for broker in brokers], keys)
 
 
 def _describe(kind: int, names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
     resource = admin.DescribeConfigsRequest.DescribeConfigsResource
-    resources = [
-        resource(version=_VERSION, resource_type=kind, resource_name=name, configuration_keys=keys)
-        for name in names
-    ]
-    asked = admin.DescribeConfigsRequest(version=_VERSION, resources=resources, include_synonyms=False)
-    return Request(DESCRIBE_CONFIGS, _VERSION, encode(asked), _read, _BYTES_MAX)
+    asked = admin.DescribeConfigsRequest(
+        version=_ADMIN_VERSION,
+        resources=[
+            resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names
+        ],
+        include_synonyms=False,
+    )
+    return request_of(asked, admin.DescribeConfigsResponse, _described, _CONFIGS_BYTES_MAX)
 
 
-def _read(frame: bytes) -> list[Described]:
-    response = decode(admin.DescribeConfigsResponse, _VERSION, frame)
-    return [
-        Described(
-            one.error_code,
-            one.resource_name or "",
-            {
-                config.name: config.value
-                for config in one.configs or ()
-                if config.name is not None and config.value is not None
-            },
-        )
-        for one in response.results or ()
-    ]
+def _described(response: Any) -> list[Described]:
+    found = []
+    for one in response.results or ():
+        values = {config.name: config.value for config in one.configs or () if config.value is not None}
+        values.pop(None, None)
+        found.append(Described(one.error_code, one.resource_name or "", values))
+    return found
 
 
-# ----------------------------------------------------------------------------------------------------
-# DescribeLogDirs 1 and ElectLeaders 1: the sizes of replicas, and preferred leader elections (KIP-113,
-# KIP-183).
-#
-# A broker only describes its own log directories; replicas that move between directories of a broker
-# ("future") are left
-# out. Unclean elections are never requested: they lose records.
-
-
-Partition = tuple[str, int]
-
-_LOG_DIRS_VERSION: Final = 1
-_LOG_DIRS_BYTES_MAX: Final = 16 * MIB
-_ELECT_VERSION: Final = 1
-_ELECT_BYTES_MAX: Final = 4 * MIB
-_PREFERRED: Final = 0
-_ELECTION_NOT_NEEDED: Final = 84
+# The sizes of replicas, and elections of leaders.
 
 
 def replica_sizes() -> Request[dict[Partition, int]]:
     """Return the request for the size in bytes of each replica of a broker."""
-    body = encode(admin.DescribeLogDirsRequest(version=_LOG_DIRS_VERSION, topics=None))
-    return Request(DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, body, _read_sizes, _LOG_DIRS_BYTES_MAX)
+    asked = admin.DescribeLogDirsRequest(version=_ADMIN_VERSION, topics=None)
+    return request_of(asked, admin.DescribeLogDirsResponse, _sizes, _LOG_DIRS_BYTES_MAX)
 
 
 def elect_preferred(
@@ -282,18 +254,15 @@ def elect_preferred(
         topics.setdefault(name, []).append(index)
     kind = admin.ElectLeadersRequest.TopicPartitions
     asked = admin.ElectLeadersRequest(
-        version=_ELECT_VERSION,
+        version=_ADMIN_VERSION,
         election_type=_PREFERRED,
-        topic_partitions=[
-            kind(version=_ELECT_VERSION, topic=name, partitions=indexes) for name, indexes in topics.items()
-        ],
+        topic_partitions=[kind(topic=name, partitions=indexes) for name, indexes in topics.items()],
         timeout_ms=timeout_ms,
     )
-    return Request(ELECT_LEADERS, _ELECT_VERSION, encode(asked), _read_elected, _ELECT_BYTES_MAX)
+    return request_of(asked, admin.ElectLeadersResponse, _elected, _ELECT_BYTES_MAX)
 
 
-def _read_sizes(frame: bytes) -> dict[Partition, int]:
-    response = decode(admin.DescribeLogDirsResponse, _LOG_DIRS_VERSION, frame)
+def _sizes(response: Any) -> dict[Partition, int]:
     return {
         (topic.name or "", one.partition_index): max(one.partition_size, 0)
         for directory in response.results or ()  # a failed directory lists no topics
@@ -303,8 +272,7 @@ def _read_sizes(frame: bytes) -> dict[Partition, int]:
     }
 
 
-def _read_elected(frame: bytes) -> tuple[int, dict[Partition, tuple[int, str]]]:
-    response = decode(admin.ElectLeadersResponse, _ELECT_VERSION, frame)
+def _elected(response: Any) -> tuple[int, dict[Partition, tuple[int, str]]]:
     found = {}
     for topic in response.replica_election_results or ():
         for one in topic.partition_result or ():
@@ -313,23 +281,14 @@ def _read_elected(frame: bytes) -> tuple[int, dict[Partition, tuple[int, str]]]:
     return response.error_code, found
 
 
-# ----------------------------------------------------------------------------------------------------
-# ListPartitionReassignments and AlterPartitionReassignments, sent by Sluice itself (KIP-455).
-#
-# The messages are encoded and decoded in `protocol`, since Sluice also handles them for clients.
-
-
-_ALTER: Final = alter_reassignments.VERSION
-_LIST_BYTES_MAX: Final = 8 * MIB
-_ALTER_BYTES_MAX: Final = 4 * MIB
+# Reassignments.
 
 
 def list_ongoing() -> Request[Reassignments]:
     """Return the request for all reassignments under way."""
-    version = reassignments.VERSION
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
-        version,
+        reassignments.VERSION,
         reassignments.EVERYTHING,
         reassignments.read_list_response,
         _LIST_BYTES_MAX,
@@ -338,10 +297,9 @@ def list_ongoing() -> Request[Reassignments]:
 
 def list_batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
     """Return the request, to a Sluice proxy, for all reassignments and their current steps (KIP-435)."""
-    version = reassignments.BATCH_VERSION
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
-        version,
+        reassignments.BATCH_VERSION,
         reassignments.EVERYTHING,
         reassignments.read_batch,
         _LIST_BYTES_MAX,
@@ -350,32 +308,20 @@ def list_batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]
 
 def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterResponse]:
     """Return the request that reassigns partitions, or cancels their reassignments (None)."""
-    body = alter_reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), _ALTER)
-    read = partial(alter_reassignments.read_alter_response, version=_ALTER)
-    return Request(ALTER_PARTITION_REASSIGNMENTS, _ALTER, body, read, _ALTER_BYTES_MAX)
+    version = reassignments.VERSION
+    body = reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), version)
+    read = partial(reassignments.read_alter_response, version=version)
+    return Request(ALTER_PARTITION_REASSIGNMENTS, version, body, read, _ALTER_BYTES_MAX)
 
 
-# ----------------------------------------------------------------------------------------------------
-# DescribeAcls 1, to find out whether the brokers have an authorizer (KIP-140).
-#
-# Without one every client may do everything; a broker then responds with SECURITY_DISABLED. With one,
-# Sluice's own user
-# may have no right to ask, which says as much. ACLs of the cluster are asked for, since these are few.
-
-
-SECURITY_DISABLED: Final = 54
-_DESCRIBE_ACLS: Final = 29
-
-_BYTES_MAX_ACLS: Final = 4 * MIB
-_CLUSTER: Final = 4  # the kind of a resource
-_ANY: Final = 1
+# ACLs.
 
 
 def describe_cluster_acls() -> Request[int]:
-    """Return the request; the result is Kafka's error code."""
+    """Return the request for the ACLs of the cluster; the result is Kafka's error code."""
     asked = admin.DescribeAclsRequest(
-        version=_VERSION,
-        resource_type_filter=_CLUSTER,
+        version=_ADMIN_VERSION,
+        resource_type_filter=_CLUSTER_ACLS,
         resource_name_filter=None,
         pattern_type_filter=_ANY,
         principal_filter=None,
@@ -383,8 +329,6 @@ def describe_cluster_acls() -> Request[int]:
         operation=_ANY,
         permission_type=_ANY,
     )
-    return Request(_DESCRIBE_ACLS, _VERSION, encode(asked), _read_acls, _BYTES_MAX_ACLS)
-
-
-def _read_acls(frame: bytes) -> int:
-    return int(decode(admin.DescribeAclsResponse, _VERSION, frame).error_code)
+    return request_of(
+        asked, admin.DescribeAclsResponse, lambda response: int(response.error_code), _ACLS_BYTES_MAX
+    )

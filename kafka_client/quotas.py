@@ -13,10 +13,11 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from kafka_client.codec import admin, decode, encode
+from kafka.protocol import admin
+
 from kafka_client.connection import Connection
-from kafka_client.request import MIB, RefusedError, Request
-from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
+from kafka_client.request import MIB, RefusedError, Request, request_of
+from protocol.api import DESCRIBE_CLIENT_QUOTAS, flexible
 from protocol.errors import TruncatedError
 from protocol.header import response_body_start
 from protocol.messages.client_quotas import Alteration, Component, Parts, read_parts
@@ -94,14 +95,11 @@ def describe(
     kind = admin.DescribeClientQuotasRequest.ComponentData
     asked = admin.DescribeClientQuotasRequest(
         version=version,
-        components=[
-            kind(version=version, entity_type=entity_type, match_type=match_type, match=match)
-            for entity_type, match_type, match in components
-        ],
+        components=[kind(entity_type=one, match_type=how, match=name) for one, how, name in components],
         strict=strict,
     )
     read = partial(QuotaEntities, version)
-    return Request(DESCRIBE_CLIENT_QUOTAS, version, encode(asked), read, bytes_max)
+    return Request(DESCRIBE_CLIENT_QUOTAS, version, bytes(asked.encode()), read, bytes_max)
 
 
 def alter(
@@ -111,21 +109,13 @@ def alter(
     entry = admin.AlterClientQuotasRequest.EntryData
     entries = [
         entry(
-            version=version,
-            entity=[
-                entry.EntityData(version=version, entity_type=entity_type, entity_name=name)
-                for entity_type, name in parts
-            ],
-            ops=[
-                entry.OpData(version=version, key=key, value=value or 0.0, remove=value is None)
-                for key, value in ops
-            ],
+            entity=[entry.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
+            ops=[entry.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops],
         )
         for parts, ops in alterations
     ]
     asked = admin.AlterClientQuotasRequest(version=version, entries=entries, validate_only=validate_only)
-    read = partial(_read_altered, version)
-    return Request(ALTER_CLIENT_QUOTAS, version, encode(asked), read, _ALTERED_BYTES_MAX)
+    return request_of(asked, admin.AlterClientQuotasResponse, _altered, _ALTERED_BYTES_MAX)
 
 
 class QuotaClient:
@@ -176,8 +166,7 @@ class QuotaClient:
             raise
 
 
-def _read_altered(version: int, frame: bytes) -> list[Altered]:
-    response = decode(admin.AlterClientQuotasResponse, version, frame)
+def _altered(response: Any) -> list[Altered]:
     return [
         (
             tuple((part.entity_type or "", part.entity_name) for part in entry.entity or ()),

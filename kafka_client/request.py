@@ -1,9 +1,28 @@
-"""A request of Sluice's own with the decoder of its response, and the number of topics per request."""
+"""A request of Sluice's own with the decoder of its response, made from kafka-python's message classes.
+
+Fields that Kafka may send as null are None here.
+
+    OSError             the broker cannot be reached, or the connection breaks
+    └── ClosedError     the broker closed the connection instead of sending a response
+    TimeoutError        the caller's deadline has passed
+    RefusedError        the broker responds with one error to the whole request
+    LoginError          the broker does not accept the credentials, or there are none
+    WireError           what came back is not a response to the request (`protocol.errors`)
+
+Non-obvious:
+
+- A response is searched for overlong numbers before it is decoded. kafka-python reads a variable-length number to its
+  last byte, in quadratic time; so a response with more consecutive continuation bytes than any string or number of
+  these messages has is refused.
+- A decoded response takes about twenty times the memory of its bytes. So each request has its own limit for the
+  response (`Request.bytes_max`), which follows from what is requested.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from protocol.errors import WireError
+from protocol.errors import MalformedFieldError, TruncatedError, WireError
+from protocol.primitives import Buffer
 
 T = TypeVar("T")
 
@@ -14,42 +33,12 @@ MIB: Final = 1024 * KIB
 # depends on the number of requested topics.
 _TOPICS_MAX: Final = 250
 
-
-class Request(NamedTuple, Generic[T]):
-    """A request, and how to decode its response.
-
-    Attributes:
-        body: the fields, without a header.
-        read: decodes a whole frame; raises WireError. A large frame takes longer than one turn of the loop may take.
-        bytes_max: the longest accepted response; a longer one is refused when its length is read.
-    """
-
-    api_key: int
-    version: int
-    body: bytes
-    read: Callable[[bytes], T]
-    bytes_max: int
-
-
-def chunks(topics: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Divide topics among requests.
-
-    >>> [len(chunk) for chunk in chunks(range(600))]
-    [250, 250, 100]
-    """
-    for start in range(0, len(topics), _TOPICS_MAX):
-        yield topics[start : start + _TOPICS_MAX]
-
-
-# ----------------------------------------------------------------------------------------------------
-# The errors of a request to a broker.
-#
-# OSError             the broker cannot be reached, or the connection breaks
-# └── ClosedError     the broker closed the connection instead of sending a response
-# TimeoutError        the caller's deadline has passed
-# RefusedError        the broker responds with one error to the whole request
-# LoginError          the broker does not accept the credentials, or there are none
-# WireError           what came back is not a response to the request (`protocol.errors`)
+# A topic's id has 16 bytes, and may be followed by numbers with the value -1.
+_CONTINUATION_BYTES_MAX: Final = 256
+_IS_CONTINUATION: Final = bytes(byte >= 0x80 for byte in range(256))
+_TOO_MANY: Final = b"\1" * _CONTINUATION_BYTES_MAX
+# Looked through at a time, so that the interpreter may change threads in between.
+_PIECE_BYTES: Final = 64 * 1024
 
 
 class ClosedError(ConnectionError):
@@ -71,3 +60,78 @@ class LoginError(Exception):
 
 ASKING_FAILS: Final = (OSError, WireError, LoginError, TimeoutError)
 """All of the above except RefusedError, which is a response."""
+
+
+class Request(NamedTuple, Generic[T]):
+    """A request, and how to decode its response.
+
+    Attributes:
+        body: the fields, without a header.
+        read: decodes a whole frame; raises WireError. A large frame takes longer than one turn of the loop may take.
+        bytes_max: the longest accepted response; a longer one is refused when its length is read.
+    """
+
+    api_key: int
+    version: int
+    body: bytes
+    read: Callable[[bytes], T]
+    bytes_max: int
+
+
+def request_of(message: Any, response: Any, read: Callable[[Any], T], bytes_max: int) -> Request[T]:
+    """Return the request with the fields of a message of kafka-python.
+
+    Args:
+        response: kafka-python's class of the response.
+        read: converts a decoded response.
+    """
+    version = message.version
+    return Request(
+        message.API_KEY,
+        version,
+        bytes(message.encode()),
+        lambda frame: read(decode(response, version, frame)),
+        bytes_max,
+    )
+
+
+def decode(kind: Any, version: int, frame: Buffer) -> Any:
+    """Decode the response in a whole frame.
+
+    Args:
+        kind: kafka-python's class of the response.
+
+    Raises:
+        WireError: the frame is not such a response.
+    """
+    if int.from_bytes(frame[:4], "big") != len(frame) - 4:
+        raise TruncatedError(f"a frame of {len(frame)} bytes is not what its length says")
+    _check_numbers(frame)
+    try:
+        return kind.decode(memoryview(frame), version=version, header=True, framed=True)
+    except Exception as error:  # noqa: BLE001 - kafka-python raises whatever each field does, assertions too
+        raise MalformedFieldError(f"{kind.__name__} {version}: {type(error).__name__}: {error}") from None
+
+
+def _check_numbers(frame: Buffer) -> None:
+    """Refuse a frame with a number that may be too long to be decoded in time.
+
+    Raises:
+        MalformedFieldError: the frame contains one.
+    """
+    for start in range(0, len(frame), _PIECE_BYTES):
+        piece = bytes(frame[start : start + _PIECE_BYTES + _CONTINUATION_BYTES_MAX])
+        if _TOO_MANY in piece.translate(_IS_CONTINUATION):
+            raise MalformedFieldError(
+                f"more than {_CONTINUATION_BYTES_MAX} continuation bytes after byte {start}"
+            )
+
+
+def chunks(topics: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Divide topics among requests.
+
+    >>> [len(chunk) for chunk in chunks(range(600))]
+    [250, 250, 100]
+    """
+    for start in range(0, len(topics), _TOPICS_MAX):
+        yield topics[start : start + _TOPICS_MAX]

@@ -1,115 +1,34 @@
-"""ApiVersions 3, CreateTopics 5 and ListOffsets 6: the requests that prepare the target of a replay.
+"""Requests about single topics: of Sluice's own, and of the target of a replay.
 
-The Metadata requests of a replay are in `kafka_client.metadata`.
+Versions: Metadata 12, CreateTopics 5, ListOffsets 6, ApiVersions 3. Metadata says which operations this user may
+perform on a topic (KIP-430), so a missing permission is known before a write fails; it creates no topic. Brokers before
+Kafka 2.8 have no topic ids and refuse that version. The other Metadata requests are in `kafka_client.metadata`.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from kafka_client.codec import admin, consumer, decode, encode, metadata
-from kafka_client.codec import metadata as messages
-from kafka_client.request import MIB, Request
-from protocol.api import API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS, METADATA
+from kafka.protocol import admin, consumer, metadata
 
-_BYTES_MAX: Final = MIB
-_API_VERSIONS: Final = 3
-_CREATE: Final = 5
-_OFFSETS: Final = 6
-VERSIONS: Final = {API_VERSIONS: _API_VERSIONS, CREATE_TOPICS: _CREATE, LIST_OFFSETS: _OFFSETS}
-_CONSUMER: Final = -1
-_NO_EPOCH: Final = -1
-_EARLIEST: Final = -2
-_TIMEOUT_MS: Final = 30_000
-
-
-def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
-    """Return the request for the version range of each API; the result is empty if the broker refuses this version."""
-    asked = metadata.ApiVersionsRequest(
-        version=_API_VERSIONS, client_software_name=software, client_software_version="1"
-    )
-    return Request(API_VERSIONS, _API_VERSIONS, encode(asked), _read_ranges, _BYTES_MAX)
-
-
-def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple[int, str]]:
-    """Create one topic with its replicas by partition, of which the first leads; the response is error and message."""
-    kind = admin.CreateTopicsRequest.CreatableTopic
-    assignments = [
-        kind.CreatableReplicaAssignment(version=_CREATE, partition_index=index, broker_ids=brokers)
-        for index, brokers in enumerate(replicas)
-    ]
-    entry = kind(
-        version=_CREATE,
-        name=topic,
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=assignments,
-        configs=[],
-    )
-    asked = admin.CreateTopicsRequest(
-        version=_CREATE, topics=[entry], timeout_ms=_TIMEOUT_MS, validate_only=False
-    )
-    return Request(CREATE_TOPICS, _CREATE, encode(asked), _read_created, _BYTES_MAX)
-
-
-def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
-    """Return the request for the first offsets of one topic; the result is error code and offset by partition."""
-    kind = consumer.ListOffsetsRequest.ListOffsetsTopic
-    rows = [
-        kind.ListOffsetsPartition(
-            version=_OFFSETS, partition_index=index, current_leader_epoch=_NO_EPOCH, timestamp=_EARLIEST
-        )
-        for index in partitions
-    ]
-    asked = consumer.ListOffsetsRequest(
-        version=_OFFSETS,
-        replica_id=_CONSUMER,
-        isolation_level=0,
-        topics=[kind(version=_OFFSETS, name=topic, partitions=rows)],
-    )
-    return Request(LIST_OFFSETS, _OFFSETS, encode(asked), _read_offsets, _BYTES_MAX)
-
-
-def _read_ranges(frame: bytes) -> dict[int, tuple[int, int]]:
-    response = decode(metadata.ApiVersionsResponse, _API_VERSIONS, frame)
-    if response.error_code:
-        return {}
-    return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys or ()}
-
-
-def _read_created(frame: bytes) -> tuple[int, str]:
-    response = decode(admin.CreateTopicsResponse, _CREATE, frame)
-    for topic in response.topics or ():
-        return topic.error_code, topic.error_message or ""
-    return -1, "the response does not name it"
-
-
-def _read_offsets(frame: bytes) -> dict[int, tuple[int, int]]:
-    response = decode(consumer.ListOffsetsResponse, _OFFSETS, frame)
-    return {
-        one.partition_index: (one.error_code, one.offset)
-        for topic in response.topics or ()
-        for one in topic.partitions or ()
-    }
-
-
-# ----------------------------------------------------------------------------------------------------
-# Metadata 12 and CreateTopics 5 for a topic of Sluice's own: the requests that look it up and create it.
-#
-# Metadata says which operations this user may perform on the topic (KIP-430), so a missing permission is
-# known before a
-# write fails. The Metadata request creates no topic. Brokers before Kafka 2.8 have no topic ids and refuse
-# this version.
-
+from kafka_client.request import MIB, Request, request_of
+from protocol.api import API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS
 
 # Kafka's AclOperation codes.
 READ: Final = 3
 WRITE: Final = 4
 
+# The versions of a replay's preparation.
+VERSIONS: Final = {API_VERSIONS: 3, CREATE_TOPICS: 5, LIST_OFFSETS: 6}
+
 _METADATA_VERSION: Final = 12
-_CREATE_VERSION: Final = 5
-_BYTES_MAX_LOG_TOPICS: Final = 4 * MIB  # 10,000 brokers, and one topic with 50,000 partitions
-_TIMEOUT_MS_LOG_TOPICS: Final = 10_000
+_BYTES_MAX: Final = MIB
+_TOPIC_BYTES_MAX: Final = 4 * MIB  # 10,000 brokers, and one topic with 50,000 partitions
+_CREATE_TIMEOUT_MS: Final = 10_000
+_REPLAY_TIMEOUT_MS: Final = 30_000  # for a topic with many partitions
+_CONSUMER: Final = -1
+_NO_EPOCH: Final = -1
+_EARLIEST: Final = -2
 
 
 class TopicLook(NamedTuple):
@@ -128,47 +47,80 @@ class TopicLook(NamedTuple):
     brokers: int
 
 
+def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
+    """Return the request for the version range of each API; the result is empty if the broker refuses this version."""
+    asked = metadata.ApiVersionsRequest(
+        version=VERSIONS[API_VERSIONS], client_software_name=software, client_software_version="1"
+    )
+    return request_of(asked, metadata.ApiVersionsResponse, _ranges, _BYTES_MAX)
+
+
 def look(topic: str) -> Request[TopicLook]:
     """Return the request for a topic's id, partitions and permitted operations."""
-    kind = messages.MetadataRequest.MetadataRequestTopic
-    asked = messages.MetadataRequest(
+    asked = metadata.MetadataRequest(
         version=_METADATA_VERSION,
-        topics=[kind(version=_METADATA_VERSION, name=topic)],
+        topics=[metadata.MetadataRequest.MetadataRequestTopic(name=topic)],
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    return Request(
-        METADATA, _METADATA_VERSION, encode(asked), partial(_read_look, topic), _BYTES_MAX_LOG_TOPICS
-    )
+    return request_of(asked, metadata.MetadataResponse, partial(_look, topic), _TOPIC_BYTES_MAX)
 
 
 def create(
     topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> Request[tuple[int, str]]:
     """Return the request that creates a topic; the result: error code and message."""
-    kind = admin.CreateTopicsRequest.CreatableTopic
-    entries = [
-        kind.CreatableTopicConfig(version=_CREATE_VERSION, name=name, value=value)
-        for name, value in configs.items()
+    kind = admin.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+    entries = [kind(name=name, value=value) for name, value in configs.items()]
+    return _create(topic, partitions, replication_factor, [], entries, _CREATE_TIMEOUT_MS)
+
+
+def create_placed(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple[int, str]]:
+    """Return the request that creates a topic with its replicas by partition, of which the first leads."""
+    kind = admin.CreateTopicsRequest.CreatableTopic.CreatableReplicaAssignment
+    assignments = [kind(partition_index=index, broker_ids=brokers) for index, brokers in enumerate(replicas)]
+    return _create(topic, -1, -1, assignments, [], _REPLAY_TIMEOUT_MS)
+
+
+def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
+    """Return the request for the first offsets of one topic; the result is error code and offset by partition."""
+    kind = consumer.ListOffsetsRequest.ListOffsetsTopic
+    rows = [
+        kind.ListOffsetsPartition(partition_index=index, current_leader_epoch=_NO_EPOCH, timestamp=_EARLIEST)
+        for index in partitions
     ]
-    entry = kind(
-        version=_CREATE_VERSION,
+    asked = consumer.ListOffsetsRequest(
+        version=VERSIONS[LIST_OFFSETS],
+        replica_id=_CONSUMER,
+        isolation_level=0,
+        topics=[kind(name=topic, partitions=rows)],
+    )
+    return request_of(asked, consumer.ListOffsetsResponse, _offsets, _BYTES_MAX)
+
+
+def _create(
+    topic: str, partitions: int, replication_factor: int, assignments: Any, configs: Any, timeout_ms: int
+) -> Request[tuple[int, str]]:
+    entry = admin.CreateTopicsRequest.CreatableTopic(
         name=topic,
         num_partitions=partitions,
         replication_factor=replication_factor,
-        assignments=[],
-        configs=entries,
+        assignments=assignments,
+        configs=configs,
     )
     asked = admin.CreateTopicsRequest(
-        version=_CREATE_VERSION, topics=[entry], timeout_ms=_TIMEOUT_MS_LOG_TOPICS, validate_only=False
+        version=VERSIONS[CREATE_TOPICS], topics=[entry], timeout_ms=timeout_ms, validate_only=False
     )
-    return Request(
-        CREATE_TOPICS, _CREATE_VERSION, encode(asked), _read_created_log_topics, _BYTES_MAX_LOG_TOPICS
-    )
+    return request_of(asked, admin.CreateTopicsResponse, _created, _BYTES_MAX)
 
 
-def _read_look(topic: str, frame: bytes) -> TopicLook:
-    response = decode(messages.MetadataResponse, _METADATA_VERSION, frame)
+def _ranges(response: Any) -> dict[int, tuple[int, int]]:
+    if response.error_code:
+        return {}
+    return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys or ()}
+
+
+def _look(topic: str, response: Any) -> TopicLook:
     brokers = len(response.brokers or ())
     for found in response.topics or ():
         if found.name == topic:
@@ -183,8 +135,15 @@ def _read_look(topic: str, frame: bytes) -> TopicLook:
     return TopicLook(-1, bytes(16), 0, frozenset(), brokers)
 
 
-def _read_created_log_topics(frame: bytes) -> tuple[int, str]:
-    response = decode(admin.CreateTopicsResponse, _CREATE_VERSION, frame)
+def _created(response: Any) -> tuple[int, str]:
     for topic in response.topics or ():
         return topic.error_code, topic.error_message or ""
     return -1, "the response does not name the topic"
+
+
+def _offsets(response: Any) -> dict[int, tuple[int, int]]:
+    return {
+        one.partition_index: (one.error_code, one.offset)
+        for topic in response.topics or ()
+        for one in topic.partitions or ()
+    }

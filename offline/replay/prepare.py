@@ -180,7 +180,7 @@ async def _create(
         leader = nodes[leaders[partition]] if partition in leaders else brokers[partition % len(brokers)]
         at = brokers.index(leader)
         rows.append([brokers[(at + step) % len(brokers)] for step in range(min(replicas, len(brokers)))])
-    error, message = await peer.ask(topics.create_topic(name, rows))
+    error, message = await peer.ask(topics.create_placed(name, rows))
     if error not in (responses.NONE, _EXISTS):
         raise TargetError(f"topic {name}: cannot be created: error {error}: {message}")
 

@@ -167,7 +167,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("kept.freed", _freed),
     ("replay_responses.outcome", _replayed),
     ("replay_responses.read_metadata", _own(own_metadata.partitions([], 9))),
-    ("replay_responses.read_created", _own(topics.create_topic("t", []))),
+    ("replay_responses.read_created", _own(topics.create_placed("t", []))),
 )
 
 

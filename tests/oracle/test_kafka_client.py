@@ -5,9 +5,6 @@ from typing import Any
 import pytest
 
 from kafka_client import Request, metadata, quotas, topics
-from kafka_client import metadata as configs
-from kafka_client import metadata as reassignments
-from kafka_client import metadata as replicas
 from tests.oracle.judge import Judge
 from tests.support.own_requests import frame_of
 
@@ -46,21 +43,21 @@ REQUESTS: list[tuple[Request[Any], str]] = [
         ),
     ),
     (
-        configs.describe_brokers([3], ["k"]),
+        metadata.describe_brokers([3], ["k"]),
         (
             "DescribeConfigsRequestData(resources=[DescribeConfigsResource(resourceType=4, resourceName='3', "
             "configurationKeys=[k])], includeSynonyms=false, includeDocumentation=false)"
         ),
     ),
-    (replicas.replica_sizes(), "DescribeLogDirsRequestData(topics=null)"),
+    (metadata.replica_sizes(), "DescribeLogDirsRequestData(topics=null)"),
     (
-        replicas.elect_preferred([("a", 1), ("b", 0), ("a", 2)], 5000),
+        metadata.elect_preferred([("a", 1), ("b", 0), ("a", 2)], 5000),
         (
             "ElectLeadersRequestData(electionType=0, topicPartitions=[TopicPartitions(topic='a', partitions=[1, 2]), "
             "TopicPartitions(topic='b', partitions=[0])], timeoutMs=5000)"
         ),
     ),
-    (reassignments.list_ongoing(), "ListPartitionReassignmentsRequestData(timeoutMs=60000, topics=null)"),
+    (metadata.list_ongoing(), "ListPartitionReassignmentsRequestData(timeoutMs=60000, topics=null)"),
     (quotas.describe(), "DescribeClientQuotasRequestData(components=[], strict=false)"),
     (
         quotas.alter([([("user", None)], [("producer_byte_rate", 5.0), ("k", None)])], validate_only=True),
@@ -92,11 +89,11 @@ READ: list[Request[Any]] = [
     metadata.partitions(["a"], 9),
     metadata.topics_by_id([bytes(16)]),
     metadata.registered_brokers(),
-    configs.describe_topics(["a"], ["k"]),
-    replicas.replica_sizes(),
-    replicas.elect_preferred([], 1),
+    metadata.describe_topics(["a"], ["k"]),
+    metadata.replica_sizes(),
+    metadata.elect_preferred([], 1),
     quotas.alter([], validate_only=True),
-    topics.create_topic("a", [[1]]),
+    topics.create_placed("a", [[1]]),
     topics.first_offsets("a", [0]),
 ]
 
@@ -112,7 +109,7 @@ def test_request_is_read_by_kafka(judge: Judge, request_: Request[Any], said: st
 
 
 def test_created_topic_is_read_by_kafka(judge: Judge) -> None:
-    request = topics.create_topic("a", [[1, 2], [2, 1]])
+    request = topics.create_placed("a", [[1, 2], [2, 1]])
     asked = judge.ask("get", "request", request.api_key, request.version, "toString", frame_of(request))
     assert "name='a', numPartitions=-1, replicationFactor=-1" in asked
     assert "partitionIndex=1, brokerIds=[2, 1]" in asked

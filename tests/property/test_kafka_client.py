@@ -7,8 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_client import Request, metadata, topics
-from kafka_client import metadata as configs
-from kafka_client import metadata as replicas
 from protocol.api import ELECT_LEADERS, METADATA
 from protocol.errors import WireError
 from tests.support.own_requests import frame_of
@@ -22,11 +20,11 @@ EVERY: list[Request[Any]] = [
     metadata.partitions([]),
     metadata.topics_by_id([]),
     metadata.registered_brokers(),
-    configs.describe_topics([], []),
-    replicas.replica_sizes(),
-    replicas.elect_preferred([], 1),
+    metadata.describe_topics([], []),
+    metadata.replica_sizes(),
+    metadata.elect_preferred([], 1),
     topics.version_ranges("me"),
-    topics.create_topic("a", []),
+    topics.create_placed("a", []),
     topics.first_offsets("a", []),
 ]
 
@@ -34,7 +32,7 @@ EVERY: list[Request[Any]] = [
 @FEW
 @given(partitions=st.lists(PARTITIONS, max_size=4, unique=True))
 def test_election_is_asked_for_each_partition(partitions: list[tuple[str, int]]) -> None:
-    request = replicas.elect_preferred(partitions, 5000)
+    request = metadata.elect_preferred(partitions, 5000)
     message = decoded(REQUESTS[ELECT_LEADERS], request.version, frame_of(request))
     assert (message.election_type, message.timeout_ms) == (0, 5000)
     named = [(one.topic, index) for one in message.topic_partitions for index in one.partitions]
@@ -44,7 +42,7 @@ def test_election_is_asked_for_each_partition(partitions: list[tuple[str, int]])
 @FEW
 @given(data=st.data())
 def test_election_is_read(data: st.DataObject) -> None:
-    request = replicas.elect_preferred([], 1)
+    request = metadata.elect_preferred([], 1)
     message = data.draw(messages(RESPONSES[ELECT_LEADERS], request.version))
     frame = framed(message)
     error_code, found = request.read(frame)

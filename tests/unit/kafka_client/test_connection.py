@@ -19,12 +19,6 @@ from kafka_client import (
     metadata,
     quotas,
 )
-from kafka_client import (
-    metadata as configs,
-)
-from kafka_client import (
-    metadata as reassignments,
-)
 from kafka_client.connection import Exchange
 from kafka_client.request import MIB
 from protocol.api import API_NAMES, METADATA
@@ -55,9 +49,9 @@ async def requested(request: Request[Any], length: int) -> bytes:
         (metadata.brokers(), 2 * MIB),
         (metadata.partitions(["t"]), 8 * MIB),
         (metadata.registered_brokers(), MIB),
-        (configs.describe_topics(["t"], ["k"]), 8 * MIB),
-        (reassignments.list_ongoing(), 8 * MIB),
-        (reassignments.alter({}, 1), 4 * MIB),
+        (metadata.describe_topics(["t"], ["k"]), 8 * MIB),
+        (metadata.list_ongoing(), 8 * MIB),
+        (metadata.alter({}, 1), 4 * MIB),
         (quotas.describe(), 16 * MIB),
     ],
     ids=lambda value: API_NAMES[value.api_key] if isinstance(value, Request) else "",

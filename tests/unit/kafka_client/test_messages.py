@@ -15,23 +15,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from kafka_client import (
-    Request,
-    metadata,
-    topics,
-)
-from kafka_client import (
-    metadata as acls,
-)
-from kafka_client import (
-    metadata as configs,
-)
-from kafka_client import (
-    metadata as reassignments,
-)
-from kafka_client import (
-    metadata as replicas,
-)
+from kafka_client import Request, metadata, topics
 from protocol.errors import WireError
 from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import decoded, framed, struct
@@ -43,11 +27,11 @@ def sent(kind: Any, request: Request[Any]) -> Any:
 
 
 def test_configs_are_asked_for() -> None:
-    message = sent(DescribeConfigsRequest, configs.describe_topics(["a", "b"], ["k", "l"]))
+    message = sent(DescribeConfigsRequest, metadata.describe_topics(["a", "b"], ["k", "l"]))
     assert [(one.resource_type, one.resource_name) for one in message.resources] == [(2, "a"), (2, "b")]
     assert message.resources[0].configuration_keys == ["k", "l"]
     assert not message.include_synonyms
-    (broker,) = sent(DescribeConfigsRequest, configs.describe_brokers([7], ["k"])).resources
+    (broker,) = sent(DescribeConfigsRequest, metadata.describe_brokers([7], ["k"])).resources
     assert (broker.resource_type, broker.resource_name) == (4, "7")
 
 
@@ -69,7 +53,7 @@ def test_configs_are_read() -> None:
         configs=values,
     )
     frame = framed(kind(version=1, throttle_time_ms=0, results=[result]))
-    read = configs.describe_topics(["a"], ["k", "l"]).read
+    read = metadata.describe_topics(["a"], ["k", "l"]).read
     assert read(frame) == [(0, "a", {"k": "0:1"})]
     for end in range(8, len(frame)):
         with pytest.raises(WireError):
@@ -77,7 +61,7 @@ def test_configs_are_read() -> None:
 
 
 def test_reassignments_are_asked_for_and_read() -> None:
-    message = sent(ListPartitionReassignmentsRequest, reassignments.list_ongoing())
+    message = sent(ListPartitionReassignmentsRequest, metadata.list_ongoing())
     assert message.timeout_ms == 60_000
     assert message.topics is None
     kind = ListPartitionReassignmentsResponse
@@ -95,11 +79,11 @@ def test_reassignments_are_asked_for_and_read() -> None:
     ]
     topic = struct(kind, 0, "OngoingTopicReassignment", name="t", partitions=partitions)
     frame = framed(kind(version=0, throttle_time_ms=0, error_code=0, error_message=None, topics=[topic]))
-    found = reassignments.list_ongoing().read(frame)
+    found = metadata.list_ongoing().read(frame)
     assert (found.error_code, found.error_message) == (0, None)
     assert found.adding == {("t", 0): frozenset({3, 4})}
     with pytest.raises(WireError):
-        reassignments.list_ongoing().read(frame[:-8])
+        metadata.list_ongoing().read(frame[:-8])
 
 
 def test_topics_are_asked_for_and_none_is_created() -> None:
@@ -161,7 +145,7 @@ def test_log_sizes_are_read_without_those_on_their_way_to_another_disk() -> None
     topic = struct(kind, 1, "DescribeLogDirsTopic", name="t", partitions=partitions)
     result = struct(kind, 1, "DescribeLogDirsResult", error_code=0, log_dir="/d", topics=[topic])
     frame = framed(kind(version=1, throttle_time_ms=0, results=[result]))
-    assert replicas.replica_sizes().read(frame) == {("t", 0): 1 << 40}
+    assert metadata.replica_sizes().read(frame) == {("t", 0): 1 << 40}
 
 
 def test_broker_that_refuses_the_version_offers_no_api() -> None:
@@ -171,10 +155,10 @@ def test_broker_that_refuses_the_version_offers_no_api() -> None:
 
 
 def test_brokers_say_whether_they_have_an_authorizer() -> None:
-    request = acls.describe_cluster_acls()
+    request = metadata.describe_cluster_acls()
     message = sent(DescribeAclsRequest, request)
     assert (message.resource_type_filter, message.resource_name_filter, message.operation) == (4, None, 1)
-    for code in (0, 31, acls.SECURITY_DISABLED):
+    for code in (0, 31, metadata.SECURITY_DISABLED):
         kind = DescribeAclsResponse
         frame = framed(kind(version=1, throttle_time_ms=0, error_code=code, error_message=None, resources=[]))
         assert request.read(frame) == code

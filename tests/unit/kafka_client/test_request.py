@@ -1,4 +1,4 @@
-"""kafka_client.codec: responses that cannot be are refused, and in time."""
+"""kafka_client.request: responses that cannot be are refused, and in time."""
 
 import time
 
@@ -6,8 +6,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from kafka_client import metadata
-from kafka_client import metadata as reassignments
-from kafka_client.codec import decode
+from kafka_client.request import decode
 from protocol.errors import MalformedFieldError, WireError
 from tests.unit.protocol.kafka_frames import framed
 
@@ -58,4 +57,4 @@ def test_array_that_is_null_is_empty() -> None:
 
 
 def test_reassignments_are_read_as_those_of_clients() -> None:
-    assert reassignments.list_ongoing().read(whole(bytes(5) + bytes(4) + bytes(2) + b"\0\1\0")).ongoing == {}
+    assert metadata.list_ongoing().read(whole(bytes(5) + bytes(4) + bytes(2) + b"\0\1\0")).ongoing == {}
