@@ -16,24 +16,24 @@ from tests.bench import machine, report
 from tests.bench.lanes import OTHER_PYTHON
 from tests.bench.options import SECTIONS, Options, parse
 from tests.bench.process import raise_descriptor_limit
-from tests.bench.results import Outcome
-from tests.bench.sections import clients, entities, idle, latency, metadata, requests, secured, throughput
+from tests.bench.report import Outcome
+from tests.bench.sections import data_path, decisions, idle, metadata
 from tests.bench.stage import Stage, stage
 from tests.cluster import MissingPrerequisiteError, processes
 
 _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
-    "produce": throughput.run_produce,
-    "consume": throughput.run_consume,
-    "small": requests.run_small,
-    "many": requests.run_many,
-    "medium": requests.run_medium,
-    "large": requests.run_large,
-    "latency": latency.run,
+    "produce": data_path.run_produce,
+    "consume": data_path.run_consume,
+    "small": data_path.run_small,
+    "many": data_path.run_many,
+    "medium": data_path.run_medium,
+    "large": data_path.run_large,
+    "latency": data_path.run_latency,
     "idle": idle.run,
-    "clients": clients.run,
-    "entities": entities.run,
-    "sasl": secured.run_sasl,
-    "tls": secured.run_tls,
+    "clients": decisions.run_clients,
+    "entities": decisions.run_entities,
+    "sasl": data_path.run_sasl,
+    "tls": data_path.run_tls,
     "metadata": metadata.run,
 }
 

@@ -1,5 +1,6 @@
 """The ways a client can take to the broker: directly, through HAProxy, through Sluice in three forms.
 
+HAProxy in TCP mode is the yardstick: it knows nothing of Kafka, so it stands behind a listener that advertises it.
 A lane is started when a section needs it and ended with it, so every section measures fresh processes.
 It does not measure.
 """
@@ -17,11 +18,58 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench import haproxy
 from tests.bench.process import tail
 from tests.cluster import HOST, Cluster, processes
 from tests.cluster.sasl import SASL, password
 from tests.support.certificates import Authority, Certificate
+
+HAPROXY_HINT: Final = (
+    "HAProxy is missing: apt-get install haproxy (Debian's package is the yardstick of the data path)"
+)
+_CONNECTIONS_MAX: Final = 12_000
+_PIPES: Final = 64
+_OWN_DESCRIPTORS: Final = 120
+_PLACES: Final = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
+
+
+def find_haproxy() -> str | None:
+    """Return HAProxy's path; Debian puts it where an ordinary user's PATH does not look."""
+    return shutil.which("haproxy") or shutil.which("haproxy", path=_PLACES)
+
+
+def haproxy_configuration(port: int, broker_port: int, descriptors: int, store: Path | None = None) -> str:
+    """Return the configuration of one frontend before one broker: TCP mode, one thread, splicing on.
+
+    The timeouts are longer than any run, so that idle connections are its own business and not a timer's.
+    With `store`, a PEM file of certificate and key, it ends the clients' TLS.
+    It refuses to start with more connections than its descriptors (two each, two a pipe, some of its own) allow.
+    """
+    tls = f" ssl crt {store}" if store else ""
+    connections = min(_CONNECTIONS_MAX, (descriptors - 2 * _PIPES - _OWN_DESCRIPTORS) // 2)
+    return f"""global
+    nbthread 1
+    maxconn {connections}
+    maxpipes {_PIPES}
+defaults
+    mode tcp
+    option splice-auto
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+listen kafka
+    bind {HOST}:{port}{tls}
+    server broker {HOST}:{broker_port}
+"""
+
+
+def haproxy_command(
+    binary: str, directory: Path, port: int, broker_port: int, descriptors: int, store: Path | None = None
+) -> list[str]:
+    """Write the configuration and return the command line that serves it in the foreground, in one process."""
+    path = directory / ("haproxy-tls.cfg" if store else "haproxy.cfg")
+    path.write_text(haproxy_configuration(port, broker_port, descriptors, store))
+    return [binary, "-db", "-f", str(path)]
+
 
 DIRECT: Final = "direct"
 HAPROXY: Final = "HAProxy"
@@ -147,8 +195,8 @@ class Lanes:
                 processes.end(child)
 
     def _can(self, name: str) -> bool:
-        if name in (HAPROXY, HAPROXY_SASL, HAPROXY_TLS) and haproxy.find() is None:
-            self.missing[name] = haproxy.HINT
+        if name in (HAPROXY, HAPROXY_SASL, HAPROXY_TLS) and find_haproxy() is None:
+            self.missing[name] = HAPROXY_HINT
         if name == UNPRIVILEGED and (why := _no_ordinary_user()):
             self.missing[name] = why
         return name not in self.missing
@@ -156,12 +204,12 @@ class Lanes:
     def _haproxy(
         self, store: Path | None = None, listener: str = HAPROXY_LISTENER
     ) -> tuple[list[str], int, int]:
-        binary = haproxy.find()
+        binary = find_haproxy()
         assert binary is not None, "the lane is opened only where it is usable"
         port = self._ports.haproxy
         target = self._cluster.address(NODE, listener)[1]
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return haproxy.command(binary, self._directory, port, target, descriptors, store), port, port
+        return haproxy_command(binary, self._directory, port, target, descriptors, store), port, port
 
     def _haproxy_tls(self) -> tuple[list[str], int, int]:
         return self._haproxy(self.papers.store_file)

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from tests.bench import haproxy
+from tests.bench import lanes
 from tests.cluster.jars import java
 
 _PACKAGES: Final = ("uvloop", "kafka-python", "confluent-kafka")
@@ -64,7 +64,7 @@ def host() -> list[tuple[str, str]]:
 
 def describe(cluster: str = "one broker, one replica") -> list[tuple[str, str]]:
     """Return pairs of a name and a value; `cluster` says what Kafka's part in the run was."""
-    proxy = haproxy.find()
+    proxy = lanes.find_haproxy()
     facts = [
         (name, f"{value}, shared with broker and clients" if name == "machine" else value)
         for name, value in host()
@@ -72,5 +72,5 @@ def describe(cluster: str = "one broker, one replica") -> list[tuple[str, str]]:
     return [
         *facts,
         ("Kafka", f"{_kafka()} ({cluster}); {_first_line(java(), '-version')}"),
-        ("HAProxy", _first_line(proxy, "-v") if proxy else haproxy.HINT),
+        ("HAProxy", _first_line(proxy, "-v") if proxy else lanes.HAPROXY_HINT),
     ]

@@ -26,7 +26,7 @@ from quotas.backtest.outcomes import backtest
 from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
 from tests.bench import machine, report
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import processes
 
 DOCUMENT: Final = Path("docs/benchmarks.md")

@@ -4,6 +4,7 @@ CPU is utime + stime of /proc/PID/stat over the process and its children; memory
 """
 
 import contextlib
+import json
 import os
 import resource
 import subprocess
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 DESCRIPTORS_WANTED = 65536
 """10,000 clients are 20,000 sockets in a proxy: 65536 leaves room for the largest run here."""
@@ -111,6 +112,12 @@ class Child:
             raise ChildProcessError(f"process {self.pid} ended early; its log ends: {tail(self.log)}")
         return line.rstrip("\n")
 
+    def ask(self, order: str = "report") -> dict[str, Any]:
+        """Send an order, and return the JSON of the line that comes back."""
+        self.say(order)
+        found: dict[str, Any] = json.loads(self.hear())
+        return found
+
     def stop(self) -> None:
         """End the process: its input ends, which is its sign to end; then by force."""
         with contextlib.suppress(BrokenPipeError):
@@ -135,6 +142,14 @@ def tail(log: Path, characters: int = 2000) -> str:
 
 
 @contextmanager
+def module_process(module: str, *words: object, log: Path) -> Iterator[Child]:
+    """Run a module of ours, which says `ready` and then takes orders, for the time of a `with` block."""
+    with child_process([sys.executable, "-m", module, *map(str, words)], log) as child:
+        child.hear()  # "ready"
+        yield child
+
+
+@contextmanager
 def child_process(arguments: Sequence[str], log: Path) -> Iterator[Child]:
     """Run a process for the time of a `with` block."""
     child = Child(arguments, log)
@@ -142,8 +157,3 @@ def child_process(arguments: Sequence[str], log: Path) -> Iterator[Child]:
         yield child
     finally:
         child.stop()
-
-
-def python() -> str:
-    """Return the interpreter that runs this, for children in the same environment."""
-    return sys.executable

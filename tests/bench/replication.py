@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.bench import machine, replication_plans, report
 from tests.bench.replication_moves import MOVES, Result, run_move
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import processes
 from tests.support.replication_rig import ReplicationRig
 

@@ -17,15 +17,73 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tests.bench.replication_throttles import MB, set_rates, throttled_topics
-from tests.bench.results import Bar, Table
-from tests.bench.verified_producer import VerifiedProducer
+from tests.bench.replication_moves import MB, set_rates, throttled_topics
+from tests.bench.report import Bar, Table
 from tests.support.growth import watch
 from tests.support.replication_rig import ReplicationRig
+
+
+class VerifiedProducer:
+    """A client that produces 1000 records a second, and reads them all at the end."""
+
+    def __init__(self, rig: ReplicationRig, topic: str) -> None:
+        self._rig = rig
+        self._topic = topic
+        self.acknowledged: set[int] = set()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._produce)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def lost(self) -> int:
+        """How many were acknowledged and cannot be read."""
+        consumer = Consumer(
+            {"bootstrap.servers": self._rig.cluster.bootstrap(), "group.id": "verifier", "log_level": 0}
+        )
+        consumer.assign([TopicPartition(self._topic, 0, 0)])
+        read: set[int] = set()
+        _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), 10)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            records = consumer.consume(1000, 1.0)
+            read.update(int.from_bytes(record.value() or b"") for record in records if record.error() is None)
+            if records and (records[-1].offset() or 0) >= end - 1:
+                break
+        consumer.close()
+        return len(self.acknowledged - read)
+
+    def _produce(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._rig.cluster.bootstrap(),
+                "acks": "all",
+                "enable.idempotence": True,
+                "log_level": 0,
+            }
+        )
+        began, sent = time.monotonic(), 0
+
+        def acknowledged(error: object, record: Message) -> None:
+            if error is None:
+                self.acknowledged.add(int.from_bytes(record.value() or b""))
+
+        while not self._ended.wait(0.01):
+            while sent < (time.monotonic() - began) * 1000:
+                producer.produce(self._topic, sent.to_bytes(8), on_delivery=acknowledged)
+                sent += 1
+            producer.poll(0)
+        producer.flush(60)
+
 
 NODES: Final = 8
 _LEADERS: Final = (1, 2, 3, 4, 5, 6)

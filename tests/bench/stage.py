@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.bench.lanes import HAPROXY_LISTENER, HAPROXY_SASL_LISTENER, SIDECAR_LISTENER, LanePorts, Lanes
 from tests.bench.options import Options
-from tests.bench.process import Child, child_process, python
+from tests.bench.process import Child, module_process
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.cluster.sasl import SASL_LISTENERS
 
@@ -80,20 +80,8 @@ class Stage:
     @contextmanager
     def generator(self, port: int, topic: str, *more: str, size: int, connections: int) -> Iterator[Child]:
         """Start a load generator, connected and waiting for orders; `more` are arguments of its own."""
-        arguments = [
-            "--port",
-            str(port),
-            "--topic",
-            topic,
-            "--size",
-            str(size),
-            "--connections",
-            str(connections),
-            *more,
-        ]
-        log = self.directory / "generator.log"
-        with child_process([python(), "-m", "tests.bench.generator", *arguments], log) as child:
-            child.hear()  # "ready"
+        words = ("--port", port, "--topic", topic, "--size", size, "--connections", connections, *more)
+        with module_process("tests.bench.generator", *words, log=self.directory / "generator.log") as child:
             yield child
 
 

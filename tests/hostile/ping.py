@@ -1,7 +1,15 @@
-"""The honest client beside an attack, as a child process: what the attack costs other clients."""
+"""The honest client beside an attack, as a child process: what the attack costs other clients.
+
+    python -m tests.hostile.ping HOST PORT
+
+It asks ApiVersions every few milliseconds. Timed from the moment a request was meant to leave, so a stall is not hidden
+by the requests it kept back. At SIGTERM, or when the connection is lost, it writes one line of JSON: each request's due
+time (monotonic) and latency in seconds, and why it was lost.
+"""
 
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -11,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster import Address, processes
+from tests.hostile.wire import Client, api_versions
 from tests.support.proxy_process import ROOT
 
 _WARM_UP_SECONDS: Final = 1.0
@@ -42,7 +51,7 @@ def pinged(address: Address) -> Iterator[Latencies]:
     found = Latencies()
     with tempfile.TemporaryDirectory(prefix="hostile-ping-") as directory:
         out = Path(directory) / "out"
-        command = [sys.executable, "-m", "tests.hostile.ping_program", address[0], str(address[1])]
+        command = [sys.executable, "-m", "tests.hostile.ping", address[0], str(address[1])]
         child = processes.start(command, log=out, cwd=ROOT)
         time.sleep(_WARM_UP_SECONDS)
         try:
@@ -52,3 +61,44 @@ def pinged(address: Address) -> Iterator[Latencies]:
         told = json.loads(out.read_text().splitlines()[-1])
         found.latencies = [(due, waited) for due, waited in told["latencies"]]
         found.lost = told["lost"]
+
+
+_PAUSE_SECONDS: Final = 0.01
+_SECONDS_MAX: Final = 300.0
+
+
+class EndedError(Exception):
+    """SIGTERM."""
+
+
+def main(host: str, port: int) -> None:
+    """Ask until told to stop."""
+
+    def stop(*_: object) -> None:
+        raise EndedError
+
+    signal.signal(signal.SIGTERM, stop)
+    latencies: list[tuple[float, float]] = []
+    lost = ""
+    due = 0.0
+    try:
+        client = Client((host, port))
+        request = api_versions("ping")
+        client.ask(request)  # the broker is connected for it
+        due = began = time.monotonic()
+        while due - began < _SECONDS_MAX:
+            client.ask(request)
+            now = time.monotonic()
+            latencies.append((due, now - due))
+            due += _PAUSE_SECONDS
+            time.sleep(max(0.0, due - now))
+    except EndedError:
+        if due:
+            latencies.append((due, max(0.0, time.monotonic() - due)))
+    except OSError as error:
+        lost = f"{type(error).__name__}: {error}"
+    print(json.dumps({"latencies": latencies, "lost": lost}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

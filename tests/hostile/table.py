@@ -13,10 +13,9 @@ from typing import Final
 from tests.hostile.attacks import evasion, owning, remembering, stalling, standing, stopping
 from tests.hostile.attacks.evasion import Evasion, Outcome
 from tests.hostile.attacks.fetching import FETCHING
-from tests.hostile.attacks.harm import Row
 from tests.hostile.attacks.naming import NAMING
 from tests.hostile.attacks.producing import PRODUCING
-from tests.hostile.scene import QUOTA
+from tests.hostile.scene import QUOTA, Row
 
 BEFORE: Final = Path(__file__).with_name("before.json")
 BEGIN: Final = "<!-- hostile:begin -->"

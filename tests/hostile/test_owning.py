@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.hostile.attacks import owning
-from tests.hostile.attacks.harm import Row
+from tests.hostile.scene import Row
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.hostile.attacks import standing
-from tests.hostile.attacks.harm import Row
+from tests.hostile.scene import Row
 
 SECONDS = 8.0  # of announcing: longer than any wait that is allowed
 

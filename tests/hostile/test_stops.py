@@ -3,7 +3,7 @@
 import pytest
 
 from tests.hostile.attacks import stopping
-from tests.hostile.attacks.harm import Row
+from tests.hostile.scene import Row
 
 pytestmark = pytest.mark.timeout(240)
 

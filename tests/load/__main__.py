@@ -24,7 +24,7 @@ from offline.replay.__main__ import parser
 from offline.replay.command import main as replay
 from tests.bench import machine, report
 from tests.bench.options import DOCUMENT
-from tests.bench.results import Outcome, Table
+from tests.bench.report import Outcome, Table
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.load.make_capture import DIRECTORY
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.bench.haproxy import HINT, find
+from tests.bench.lanes import HAPROXY_HINT, find_haproxy
 from tests.packaging.conftest import ROOT, bare_environment, run
 
 _DOCKER: Final = ROOT / "docker"
@@ -167,11 +167,11 @@ def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
 
 
 def test_haproxy_finds_its_configuration_right() -> None:
-    haproxy = find()
+    haproxy = find_haproxy()
     if haproxy is None:
         if os.environ.get("CI") == "true":
-            pytest.fail(HINT, pytrace=False)
-        pytest.skip(HINT)
+            pytest.fail(HAPROXY_HINT, pytrace=False)
+        pytest.skip(HAPROXY_HINT)
 
     # Names of containers are not known here, which is a warning: it would ask for them again (init-addr none).
     run(haproxy, "-c", "-f", _DOCKER / "haproxy" / "haproxy.cfg", cwd=ROOT)

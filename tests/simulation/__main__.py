@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from tests.bench import machine
 from tests.bench import report as document
 from tests.bench.options import DOCUMENT
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.simulation.fleet_faults import NO_CUT_OFF
 from tests.simulation.fleet_world import chaotic
 

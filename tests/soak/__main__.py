@@ -26,13 +26,11 @@ from rich.console import Console
 
 from tests.bench import machine, report
 from tests.bench.process import cpu_nanoseconds, raise_descriptor_limit, resident_kib
-from tests.bench.results import Outcome
+from tests.bench.report import Outcome
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.soak import scene
+from tests.soak.judge import Found, Key, Log, Sample, Verdict, outcome, plot, verdict, write
 from tests.soak.kernel import descriptors, sockets
-from tests.soak.records import Key, Verdict, verdict
-from tests.soak.samples import Log, Sample, plot
-from tests.soak.summary import Found, outcome, write
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create
 
@@ -77,8 +75,8 @@ class Sampler:
         cpu = cpu_nanoseconds(pid) / 1e9
         share = 100 * (cpu - self._cpu) / (now - self._at) if self._at else 0.0
         self._cpu, self._at = cpu, now
-        ping = self.clients.ask(self.clients.pinger).get("ping", {})
-        counts = self.clients.ask(self.clients.honest)
+        ping = self.clients.pinger.ask().get("ping", {})
+        counts = self.clients.honest.ask()
         sample = Sample(
             seconds=round(now - self.began, 1),
             resident_kib=resident_kib(pid),
@@ -183,10 +181,10 @@ def _run(
         log.close()
         found.problem = sampler.problem
         found.alive = sluice.alive()
-        found.hostile = clients.ask(clients.hostile)
+        found.hostile = clients.hostile.ask()
         hostile.close()
         console.print("\nThe hostile clients are gone; all that was sent is read …")
-        ended = clients.ask(clients.honest, "stop")
+        ended = clients.honest.ask("stop")
     found.honest = {name: count for name, count in ended.items() if isinstance(count, int)}
     found.verdict = _verified(cluster, ended)
     found.errors_by_cause = _errors(sluice) if sluice.alive() else {}

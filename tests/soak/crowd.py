@@ -13,7 +13,6 @@ Both the crowd and the proxy keep to the limit of descriptors (RLIMIT_NOFILE), w
 """
 
 import argparse
-import json
 import secrets
 import sys
 import tempfile
@@ -27,13 +26,12 @@ from typing import Any, Final
 from tests.bench import machine, report
 from tests.bench.process import (
     Child,
-    child_process,
     cpu_nanoseconds,
-    python,
+    module_process,
     raise_descriptor_limit,
     resident_kib,
 )
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.soak.kernel import sockets
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -97,8 +95,8 @@ class Watch:
 
     def begin(self) -> None:
         """Begin a phase: what was before is forgotten."""
-        asked(self._honest)
-        asked(self._direct)
+        self._honest.ask()
+        self._direct.ask()
         self._began = time.monotonic()
         self._cpu = cpu_nanoseconds(self._sluice.process_id) / 1e9
 
@@ -107,18 +105,11 @@ class Watch:
         pid = self._sluice.process_id
         spent = cpu_nanoseconds(pid) / 1e9 - self._cpu
         seconds = time.monotonic() - self._began
-        told = asked(self._honest), asked(self._direct)
+        told = self._honest.ask(), self._direct.ask()
         phase = Phase(name, seconds, *told, resident_kib(pid), sockets(pid), spent)
         self._result.phases.append(phase)
         self.begin()
         return phase
-
-
-def asked(child: Child) -> dict[str, Any]:
-    """Return a child's report."""
-    child.say("report")
-    found: dict[str, Any] = json.loads(child.hear())
-    return found
 
 
 def play(cluster: Cluster, options: Options, directory: Path, say: Say) -> Result:
@@ -170,7 +161,7 @@ def _phases(
         time.sleep(options.seconds)
         watch.end("beside the crowd")
         for child in crowd.values():
-            for what, counted in asked(child).items():
+            for what, counted in child.ask().items():
                 result.crowd.setdefault(what, {}).update(counted)
     deadline = time.monotonic() + _CALM_SECONDS
     while (left := sockets(sluice.process_id) - before) > 0 and time.monotonic() < deadline:
@@ -184,7 +175,7 @@ def _phases(
 def _wait_for(crowd: Mapping[str, Child], wanted: Mapping[str, int], say: Say) -> None:
     deadline = time.monotonic() + _COME_SECONDS_MAX
     while time.monotonic() < deadline:
-        there = {kind: asked(child)["open"].get(kind, 0) for kind, child in crowd.items()}
+        there = {kind: child.ask()["open"].get(kind, 0) for kind, child in crowd.items()}
         say(f"{sum(there.values())} of {sum(wanted.values())} hostile connections")
         if all(there[kind] >= 0.9 * wanted[kind] for kind in wanted if kind != "storm"):
             return
@@ -194,8 +185,7 @@ def _wait_for(crowd: Mapping[str, Child], wanted: Mapping[str, int], say: Say) -
 @contextmanager
 def _honest(port: int, topic: str, options: Options, directory: Path) -> Iterator[Child]:
     words = ["--port", str(port), "--topic", topic, "--clients", str(options.honest)]
-    with child_process([python(), "-m", "tests.soak.pinger", *words], directory / "pinger.log") as child:
-        child.hear()
+    with module_process("tests.soak.pinger", *words, log=directory / "pinger.log") as child:
         yield child
 
 
@@ -206,8 +196,7 @@ def _crowd(
     wanted = ",".join(f"{kind}={count}" for kind, count in kinds.items())
     words = ["--port", str(port), "--kinds", wanted, "--seed", str(seed)]
     words += ["--opens-per-second", str(options.opens_per_second), "--source", f"127.0.0.{seed + 2}"]
-    with child_process([python(), "-m", "tests.soak.hostile", *words], directory / "hostile.log") as child:
-        child.hear()
+    with module_process("tests.soak.hostile", *words, log=directory / "hostile.log") as child:
         yield child
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from tests.soak.records import Key, Tally, record
+from tests.soak.judge import Key, Tally, record
 
 FREE: Final = "soak-free"
 LIMITED: Final = "soak-limited"

@@ -3,7 +3,6 @@
 Everything that is started here is a child of this process and ends with it. It does not judge: `__main__` does.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -11,15 +10,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGHUP
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.bench.process import Child, child_process, python
+from tests.bench.process import Child, module_process
 from tests.cluster import Cluster
-from tests.soak import attacks
+from tests.soak import hostile as attacks
 from tests.soak.honest import FREE, LIMITED
-from tests.soak.records import Tally
+from tests.soak.judge import Tally
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 TOPIC: Final = "soak"
@@ -113,13 +112,6 @@ class Clients:
     pinger: Child
     hostile: Child
 
-    @staticmethod
-    def ask(child: Child, order: str = "report") -> dict[str, Any]:
-        """Give a child an order, and return its answer."""
-        child.say(order)
-        found: dict[str, Any] = json.loads(child.hear())
-        return found
-
 
 @contextmanager
 def clients(sluice: SluiceProcess, bootstrap: str, directory: Path, stack: ExitStack) -> Iterator[Clients]:
@@ -129,10 +121,8 @@ def clients(sluice: SluiceProcess, bootstrap: str, directory: Path, stack: ExitS
     """
 
     def started(module: str, words: Sequence[str], on: ExitStack) -> Child:
-        command = [python(), "-m", f"tests.soak.{module}", *words]
-        child = on.enter_context(child_process(command, directory / f"{module}.log"))
-        child.hear()  # "ready"
-        return child
+        log = directory / f"{module}.log"
+        return on.enter_context(module_process(f"tests.soak.{module}", *words, log=log))
 
     with ExitStack() as own:
         words = ["--bootstrap", bootstrap, "--topic", TOPIC, "--partitions", str(PARTITIONS)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.bench.haproxy import find
+from tests.bench.lanes import find_haproxy
 from tests.cluster import HOST, MissingPrerequisiteError, free_ports, processes
 from tests.support.proxy_process import BROKER_ID_MAX, ROOT, SluicePorts, SluiceProcess, SluiceSettings
 
@@ -50,7 +50,7 @@ BALANCED: Final = Way("HAProxy", (HOST,), HOST, balanced=True)
 
 def haproxy() -> str:
     """Return HAProxy's path."""
-    found = find()
+    found = find_haproxy()
     if found is None:
         raise MissingPrerequisiteError("haproxy is missing: apt-get install haproxy")
     return found

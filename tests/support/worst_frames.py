@@ -19,14 +19,70 @@ from protocol.messages.replica_session import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Direction, Job, PeerError
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
+from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import OngoingMoves
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from tests.support import worst_replica_frames as replicas
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, engine_of
+from tests.support.replicas import FOLLOWER, replication_channel
+
+FETCH: Final = 1
+VERSION: Final = 17
+SESSION: Final = 77
+TOPIC: Final = bytes(15) + b"\1"
+FETCH_BYTES: Final = 33
+
+
+def throttled(rate: float | None) -> ReplicationChannel:
+    """A channel whose replicas all count against both ends' rates, as many bytes/s; None: none counts."""
+    quotas = ReplicationQuotas(ReplicationOptions())
+    quotas.name_topics({TOPIC: "t"})
+    if rate is not None:
+        every = {"t": parse_replicas("*")[0]}
+        quotas.throttle(ThrottledReplicas(leaders=every, followers=every))
+        quotas.limit(BrokerLimits(default=rate), BrokerLimits(default=rate))
+    return replication_channel(quotas)
+
+
+def fetched(count: int, *, epoch: int = 0, offset: int = 0) -> bytes:
+    """A Fetch that names so many partitions of a topic: all there are, or with an epoch those that have changed."""
+    entry = struct.Struct(">iiqiqi")
+    entries = b"".join(entry.pack(index, 5, offset, -1, 0, 1 << 20) + b"\0" for index in range(count))
+    return _replica_asked(epoch, b"\2" + TOPIC + uvarint_bytes(count + 1) + entries + b"\0" + b"\1")
+
+
+def forgetting(count: int, *, epoch: int) -> bytes:
+    """A Fetch that forgets so many partitions."""
+    entries = b"".join(index.to_bytes(4, "big") for index in range(count))
+    return _replica_asked(epoch, b"\1" + b"\2" + TOPIC + uvarint_bytes(count + 1) + entries + b"\0")
+
+
+def _replica_asked(epoch: int, topics: bytes) -> bytes:
+    head = struct.pack(">iiibii", 500, 1, 1 << 20, 0, SESSION if epoch else 0, epoch)
+    tail = b"\1" + b"\1" + b"\1\x0d" + struct.pack(">iq", FOLLOWER, 9) + b"\0"
+    return request(FETCH, VERSION, head + topics + tail)
+
+
+def answered(count: int, *, high_watermark: int = 10, records: int = 0) -> bytes:
+    """An answer that names so many partitions, each with a batch of so many bytes."""
+    batch = struct.pack(">qi", 0, records - 12) + bytes(records - 12) if records else b""
+    rest = struct.pack(">hqqq", 0, high_watermark, high_watermark, 0) + b"\1" + struct.pack(">i", -1)
+    rest += uvarint_bytes(records + 1) + batch + b"\0"
+    partitions = b"".join(index.to_bytes(4, "big") + rest for index in range(count))
+    head = b"\0\0\0\1" + b"\0" + struct.pack(">ihi", 0, 0, SESSION)
+    topics = b"\2" + TOPIC + uvarint_bytes(count + 1) + partitions + b"\0" if count else b"\1"
+    return frame(head + topics + b"\0")
+
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
@@ -338,7 +394,7 @@ def _unknown(size: int) -> Talk:
 
 def _follower(rate: float | None) -> Callable[[int], Talk]:
     """A follower's first Fetch, which names everything."""
-    return lambda size: Talk(replicas.throttled(rate), [], "client", replicas.fetched(_count(size)))
+    return lambda size: Talk(throttled(rate), [], "client", fetched(_count(size)))
 
 
 def _followed(
@@ -348,17 +404,17 @@ def _followed(
 
     def make(size: int) -> Talk:
         count = _count(size)
-        before = [("client", replicas.fetched(count)), ("broker", replicas.answered(count))]
+        before = [("client", fetched(count)), ("broker", answered(count))]
         asked = fetch(count)
         if answer is None:
-            return Talk(replicas.throttled(rate), before, "client", asked)
-        return Talk(replicas.throttled(rate), [*before, ("client", asked)], "broker", answer(count))
+            return Talk(throttled(rate), before, "client", asked)
+        return Talk(throttled(rate), [*before, ("client", asked)], "broker", answer(count))
 
     return make
 
 
 def _count(size: int) -> int:
-    return size // replicas.FETCH_BYTES
+    return size // FETCH_BYTES
 
 
 _NODE: Final = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9)
@@ -528,25 +584,25 @@ CASES: Final = (
         "Fetch 17 of a follower",
         "all have changed",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(None, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+        _followed(None, lambda n: fetched(n, epoch=1, offset=1)),
     ),
     Case(
         "Fetch 17 of a follower",
         "all are left out",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(0.0, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+        _followed(0.0, lambda n: fetched(n, epoch=1, offset=1)),
     ),
     Case(
         "Fetch 17 of a follower",
         "all are granted",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1)),
     ),
     Case(
         "Fetch 17 of a follower",
         "all are forgotten",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: replicas.forgetting(n, epoch=1)),
+        _followed(1e15, lambda n: forgetting(n, epoch=1)),
     ),
     Case(
         "Fetch 17 of a follower",
@@ -554,15 +610,15 @@ CASES: Final = (
         REPLICA_FETCH_BYTES_MAX,
         _followed(
             1e15,
-            lambda n: replicas.fetched(n, epoch=1, offset=1),
-            lambda n: replicas.answered(n, records=100),
+            lambda n: fetched(n, epoch=1, offset=1),
+            lambda n: answered(n, records=100),
         ),
     ),
     Case(
         "Fetch 17 of a follower",
         "answer for none",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: replicas.fetched(n, epoch=1, offset=1), lambda _: replicas.answered(0)),
+        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1), lambda _: answered(0)),
     ),
 )
 

@@ -16,8 +16,9 @@ from typing import Final
 from rich.console import Console
 
 from tests.bench import machine, report
-from tests.bench.accuracy import clients, judge, plot
-from tests.bench.accuracy.options import KAFKA, Options, parse
+from tests.bench.accuracy import clients, judge
+from tests.bench.accuracy import judge as plot
+from tests.bench.accuracy.judge import KAFKA, Options, parse_options
 from tests.bench.accuracy.relay import read_events
 from tests.bench.lanes import NODE, sluice_command, wait_for
 from tests.bench.process import tail
@@ -174,7 +175,7 @@ def _say(console: Console, figures: judge.Figures, seconds: float) -> None:
 
 def main() -> int:
     """Measure, print, write."""
-    options = parse()
+    options = parse_options()
     console = report.screen()
     processes.exit_on_signals()
     runs = len(options.policies) * len(options.directions) * len(options.connections)

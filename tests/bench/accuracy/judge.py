@@ -1,12 +1,98 @@
-"""From what the relay noted to figures, tables and bars: pure."""
+"""What one accuracy run is to do, and from what the relay noted to figures, tables, bars and the picture; pure.
 
-from collections.abc import Iterable, Sequence
+The picture has a panel for each direction and count of connections, with the rate in every second, a line a policy.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from tests.bench.accuracy.frames import Counted
-from tests.bench.accuracy.options import KAFKA, KIP13, POLICIES, SCHEDULE, Options
-from tests.bench.figures import Event, jain_index, largest_second, per_second, steady_rate, within_first
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.accuracy.relay import Counted
+from tests.bench.figures import (
+    Event,
+    jain_index,
+    largest_second,
+    per_second,
+    steady_rate,
+    within_first,
+)
+from tests.bench.options import DOCUMENT
+from tests.bench.report import Bar, Outcome, Table
+
+KAFKA: Final = "kafka"
+KIP13: Final = "kip13"
+SCHEDULE: Final = "schedule"
+POLICIES: Final = (KAFKA, KIP13, SCHEDULE)
+DIRECTIONS: Final = ("produce", "consume")
+CONNECTIONS: Final = (1, 5, 20)
+_SECONDS: Final = 45
+_STEADY_AFTER: Final = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The amounts of a run; the defaults are the issue's."""
+
+    policies: tuple[str, ...] = POLICIES
+    directions: tuple[str, ...] = DIRECTIONS
+    connections: tuple[int, ...] = CONNECTIONS
+    seconds: int = _SECONDS
+    quota: int = 2_000_000
+    write: bool = True
+    document: Path = DOCUMENT
+
+    @property
+    def steady_after(self) -> float:
+        """When the burst is over: after 15 s, or a third of a shorter run."""
+        return min(float(_STEADY_AFTER), self.seconds / 3)
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    """Return the options of a command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.accuracy", description=__doc__)
+    parser.add_argument("--policies", type=_some(POLICIES), default=POLICIES, help=f"of {','.join(POLICIES)}")
+    parser.add_argument(
+        "--only", type=_some(DIRECTIONS), default=DIRECTIONS, help=f"of {','.join(DIRECTIONS)}"
+    )
+    parser.add_argument("--connections", type=_numbers, default=CONNECTIONS, help="default 1,5,20")
+    parser.add_argument("--seconds", type=int, default=_SECONDS, help=f"of each run, default {_SECONDS}")
+    parser.add_argument(
+        "--write", action="store_true", help="write the document even if the run is not complete"
+    )
+    parser.add_argument("--document", type=Path, default=DOCUMENT)
+    given = parser.parse_args(arguments)
+    whole = (POLICIES, DIRECTIONS, CONNECTIONS, _SECONDS)
+    complete = (given.policies, given.only, given.connections, given.seconds) == whole
+    return Options(
+        policies=given.policies,
+        directions=given.only,
+        connections=given.connections,
+        seconds=given.seconds,
+        write=given.write or complete,
+        document=given.document,
+    )
+
+
+def _some(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    """Return a reader of some of the known names, which keeps their own order."""
+
+    def names(text: str) -> tuple[str, ...]:
+        wanted = {name.strip() for name in text.split(",")}
+        if unknown := wanted - set(known):
+            raise argparse.ArgumentTypeError(f"no {min(unknown)!r}; there are {', '.join(known)}")
+        return tuple(name for name in known if name in wanted)
+
+    return names
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers") from error
+
 
 STEADY_LIMIT = 0.02
 FIRST_LIMIT = 2.5
@@ -110,3 +196,66 @@ def _against_kafka(found: Sequence[Figures]) -> tuple[tuple[str, ...], ...]:
             off = (mine.first - kafka.first, mine.steady - kafka.steady, mine.largest - kafka.largest)
             rows.append((direction, str(connections), *(f"{value:+.2f}" for value in off)))
     return tuple(rows)
+
+
+_COLOURS: Final = {KAFKA: "#8a8f98", KIP13: "#c2571a", SCHEDULE: "#1a6fc2"}
+_WIDTH: Final = 300
+_HEIGHT: Final = 150
+_GAP: Final = 46
+_TOP: Final = 40
+_RATE_MAX: Final = 4.0
+"""Multiples of the quota at a panel's top; a burst beyond it is cut off, its height stands in the table."""
+
+
+def svg(found: Sequence[Figures]) -> str:
+    """Return the picture."""
+    directions = list(dict.fromkeys(each.direction for each in found))
+    counts = list(dict.fromkeys(each.connections for each in found))
+    width = _GAP + len(counts) * (_WIDTH + _GAP)
+    height = _TOP + len(directions) * (_HEIGHT + _GAP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="11">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *_legend(),
+    ]
+    for row, direction in enumerate(directions):
+        for column, count in enumerate(counts):
+            mine = [each for each in found if (each.direction, each.connections) == (direction, count)]
+            left, top = _GAP + column * (_WIDTH + _GAP), _TOP + row * (_HEIGHT + _GAP)
+            parts += [f'<g transform="translate({left},{top})">', *_panel(direction, count, mine), "</g>"]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _legend() -> list[str]:
+    return [
+        f'<text x="{_GAP + index * 90}" y="16" fill="{colour}">— {policy}</text>'
+        for index, (policy, colour) in enumerate(_COLOURS.items())
+    ]
+
+
+def _panel(direction: str, count: int, mine: Sequence[Figures]) -> list[str]:
+    parts = [
+        f'<text x="0" y="-6">{direction}, {count} connection{"s" if count > 1 else ""}, rate / quota</text>'
+    ]
+    for rate in range(int(_RATE_MAX) + 1):
+        y = _y(rate)
+        stroke = "#444" if rate == 1 else "#ddd"
+        parts.append(
+            f'<line x1="0" y1="{y:.1f}" x2="{_WIDTH}" y2="{y:.1f}" stroke="{stroke}" stroke-width="0.7"/>'
+        )
+        parts.append(f'<text x="-14" y="{y + 4:.1f}" fill="#666">{rate}</text>')
+    for each in mine:
+        step = _WIDTH / max(1, len(each.seconds))
+        points = " ".join(
+            f"{(index + 0.5) * step:.1f},{_y(rate):.1f}" for index, rate in enumerate(each.seconds)
+        )
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{_COLOURS[each.policy]}" stroke-width="1.4"/>'
+        )
+    seconds = max((len(each.seconds) for each in mine), default=0)
+    parts.append(f'<text x="{_WIDTH}" y="{_HEIGHT + 14}" text-anchor="end" fill="#666">{seconds} s</text>')
+    return parts
+
+
+def _y(rate: float) -> float:
+    return _HEIGHT * (1 - min(rate, _RATE_MAX) / _RATE_MAX)

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from tests.bench import machine
 from tests.bench import report as screen
-from tests.bench.accuracy.options import KIP13, SCHEDULE, Options
+from tests.bench.accuracy.judge import KIP13, SCHEDULE, Options
 from tests.bench.fleet import fault_table, faults, flood, holder, kills, quotas, shapes, workers
 from tests.bench.options import DOCUMENT
-from tests.bench.results import Outcome
+from tests.bench.report import Outcome
 from tests.cluster import MissingPrerequisiteError, processes
 
 _PARTS: Final = ("shapes", "faults", "kills", "workers", "holder", "quotas", "flood")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.bench.accuracy.options import SCHEDULE
+from tests.bench.accuracy.judge import SCHEDULE
 from tests.bench.figures import Event, jain_index, per_second
 from tests.bench.fleet.bound import Bound, Worst, below, rate, worst
 from tests.bench.fleet.faults import CONNECTIONS, FAULTS, Direction, Played
-from tests.bench.results import MISSING, Bar, Outcome, Table
+from tests.bench.report import MISSING, Bar, Outcome, Table
 
 BURST_SECONDS: Final = 1.0
 LEAST: Final = 0.97

@@ -4,7 +4,6 @@
 looked at over intervals that hold several of them.
 """
 
-import json
 import tempfile
 import time
 from collections import Counter
@@ -20,7 +19,7 @@ from rich.console import Console
 from tests.bench.fleet import load
 from tests.bench.fleet.bound import Life
 from tests.bench.fleet.rig import Rig, rig
-from tests.bench.process import Child, child_process, python
+from tests.bench.process import Child, module_process
 
 MEMBERS: Final = 2
 WORKERS: Final = 2
@@ -179,16 +178,12 @@ def _clients(running: Rig) -> Iterator[Mapping[str, Sequence[Child]]]:
         for direction, connections in CONNECTIONS.items():
             each = connections // MEMBERS
             for number, member in enumerate(running.members):
-                command = [python(), "-m", "tests.bench.fleet.load", direction, "--topic", direction]
-                command += ["--bootstrap", member.bootstrap, "--client-id", direction]
-                command += ["--connections", str(each), "--first", str(number * each)]
-                command += ["--notes", str(_notes(running, direction, number))]
+                words: list[object] = [direction, "--topic", direction, "--bootstrap", member.bootstrap]
+                words += ["--client-id", direction, "--connections", each, "--first", number * each]
+                words += ["--notes", _notes(running, direction, number)]
                 log = running.directory / f"{direction}-{number}.log"
-                child = stack.enter_context(child_process(command, log))
+                child = stack.enter_context(module_process("tests.bench.fleet.load", *words, log=log))
                 children.setdefault(direction, []).append(child)
-        for clients in children.values():
-            for child in clients:
-                child.hear()  # "ready"
         yield children
 
 
@@ -230,8 +225,7 @@ def _collect(running: Rig, direction: str, clients: Sequence[Child], began: floa
     """End the clients of a direction, and take what they and the relays noted."""
     found = Direction()
     for number, child in enumerate(clients):
-        child.say("end")
-        found.seen.update(json.loads(child.hear()))
+        found.seen.update(child.ask("end"))
         noted = load.read_notes(_notes(running, direction, number))
         found.notes += [(at - began, *rest) for at, *rest in noted]  # type: ignore[misc]
     found.let_through = [

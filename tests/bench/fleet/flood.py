@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.bench.figures import percentile
 from tests.bench.process import resident_kib
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import Cluster, ClusterOptions
 from tests.support import record_flood
 from tests.support.proxy_process import SluiceProcess

@@ -22,7 +22,7 @@ from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wi
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor
 from tests.bench.process import cpu_seconds
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 
 LIMIT_PERCENT: Final = 25.0
 _MEMBERS: Final = 16

@@ -9,7 +9,7 @@ from typing import Final
 from tests.bench.figures import Event, per_second
 from tests.bench.fleet.faults import Direction, Fault, Played
 from tests.bench.fleet.rig import Member, Rig
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 
 BELOW: Final = 0.9
 SECONDS_MAX: Final = 3.0

@@ -13,7 +13,7 @@ from typing import Final
 
 from protocol.api import API_VERSIONS, METADATA, PRODUCE, flexible
 from tests.bench.wire import compact, varint
-from tests.hostile import answers
+from tests.hostile import broker_program
 
 NODE: Final = 1
 _HEAD: Final = struct.Struct(">ihhih")
@@ -94,13 +94,13 @@ class Broker:
     def _other(self, request: bytes, key: int, version: int, correlation_id: int, name: int) -> bytes:
         at = 10 + max(0, name)
         if flexible(key, version) and at < len(request):
-            at = answers.past_tags(request, at)
+            at = broker_program.past_tags(request, at)
         if key == METADATA:
             brokers = [(NODE, "127.0.0.1", self._port)]
-            return answers.metadata(version, correlation_id, request, at, brokers)
+            return broker_program.metadata(version, correlation_id, request, at, brokers)
         if key == API_VERSIONS:
-            return answers.api_versions(version, correlation_id)
-        return answers.anything(correlation_id)
+            return broker_program.api_versions(version, correlation_id)
+        return broker_program.anything(correlation_id)
 
 
 if __name__ == "__main__":

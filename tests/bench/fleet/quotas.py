@@ -18,7 +18,7 @@ from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.definitions.records import Author, key_of, value_of
 from tests.bench.figures import median, percentile
 from tests.bench.process import resident_kib
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import HOST, Cluster, ClusterOptions, free_ports
 from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import describe, set_rates

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from tests.bench.accuracy import clients, judge
 from tests.bench.accuracy.__main__ import CONSUMED, LISTENER, PRODUCED, Bench
-from tests.bench.accuracy.options import SCHEDULE, Options
+from tests.bench.accuracy.judge import SCHEDULE, Options
 from tests.bench.accuracy.relay import read_events
 from tests.bench.lanes import NODE, sluice_command
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, tools
 
 QUOTA: Final = 4_000_000

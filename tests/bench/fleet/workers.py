@@ -11,8 +11,8 @@ All proxies run side by side and take turns, each with generators of its own who
 On two cores generator and broker are what limits `many`: a proxy costs less than either.
 """
 
-import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ from rich.console import Console
 
 from tests.bench.figures import bootstrap_interval, median
 from tests.bench.lanes import NODE, sluice_command, wait_for
-from tests.bench.process import Child, child_process, cpu_nanoseconds, family, python
-from tests.bench.results import MISSING, Bar, Outcome, Table
+from tests.bench.process import Child, cpu_nanoseconds, family, module_process
+from tests.bench.report import MISSING, Bar, Outcome, Table
 from tests.cluster import HOST, free_ports, processes
 
 LIMIT: Final = 1.05
@@ -111,10 +111,8 @@ def _turn(side: Side, load: Load) -> None:
 
 
 def _ordered(side: Side, load: Load, seconds: float) -> tuple[float, float]:
-    generator = side.generators[load]
-    generator.say(f"closed {seconds}")
-    answer = json.loads(generator.hear())
-    return answer["requests"], answer["seconds"]
+    done = side.generators[load].ask(f"closed {seconds}")
+    return done["requests"], done["seconds"]
 
 
 def _cpu(side: Side) -> int:
@@ -133,7 +131,7 @@ def _memory(pid: int) -> float:
 def _sides(counts: Sequence[int], directory: Path) -> Iterator[dict[int, Side]]:
     port = free_ports(1)[0]
     with ExitStack() as stack:
-        broker = [python(), "-m", "tests.bench.fleet.quick_broker", str(port), _TOPIC]
+        broker = [sys.executable, "-m", "tests.bench.fleet.quick_broker", str(port), _TOPIC]
         _start(stack, broker, port, directory / "broker.log")
         sides = {}
         for count in counts:
@@ -149,12 +147,10 @@ def _sides(counts: Sequence[int], directory: Path) -> Iterator[dict[int, Side]]:
 
 
 def _generator(stack: ExitStack, port: int, load: Load, directory: Path) -> Child:
-    arguments = ["--port", str(port), "--topic", _TOPIC, "--size", str(_BYTES)]
-    arguments += ["--connections", str(load.connections), "--depth", str(load.depth)]
-    command = [python(), "-m", "tests.bench.generator", *arguments]
-    generator = stack.enter_context(child_process(command, directory / "generator.log"))
-    generator.hear()  # "ready"
-    return generator
+    words: list[object] = ["--port", port, "--topic", _TOPIC, "--size", _BYTES]
+    words += ["--connections", load.connections, "--depth", load.depth]
+    process = module_process("tests.bench.generator", *words, log=directory / "generator.log")
+    return stack.enter_context(process)
 
 
 def _start(stack: ExitStack, command: list[str], port: int, log: Path) -> int:

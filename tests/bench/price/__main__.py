@@ -27,7 +27,7 @@ from tests.bench.options import Options
 from tests.bench.price import instructions
 from tests.bench.price.checkouts import AFTER, BEFORE, WORKING_TREE, RevisionError, checkout, opened, verify
 from tests.bench.price.turns import Amounts, Figures, PriceLane, play_round
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.bench.stage import stage
 from tests.cluster import MissingPrerequisiteError, processes
 from tests.support.proxy_process import ROOT

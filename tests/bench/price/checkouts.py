@@ -1,14 +1,18 @@
 """Two revisions of the proxy in front of one broker: their code, their configuration, their processes.
 
 Of a revision only the packages that run are taken out (`git archive`), into `build/price`; the working tree is used
-where it stands. It does not measure.
+where it stands. Where a side is watched, the page of `sluice console` is open on it: the console's process, and a
+reader of its stream. It does not measure.
 """
 
+import http.client
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
+import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
@@ -16,10 +20,43 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.lanes import NODE, Lane, require_free, sluice_command, wait_for
-from tests.bench.price.page import open_page
 from tests.bench.stage import Stage
 from tests.cluster import HOST, free_ports, processes
+from tests.support.console_process import ConsoleProcess
 from tests.support.proxy_process import ROOT
+
+REFRESH_SECONDS: Final = 2.0  # the console's default
+_PAGE_SECONDS_MAX: Final = 30.0
+_READ_BYTES: Final = 65_536
+
+
+@contextmanager
+def open_page(admin: str) -> Iterator[None]:
+    """Keep the first page open for the time of a `with` block; raises AssertionError if nothing was sent to it."""
+    ended = threading.Event()
+    received = [0]
+    with ConsoleProcess([admin], refresh=REFRESH_SECONDS) as console:
+        reader = threading.Thread(
+            target=_read, args=(f"{console.url}stream/overview", ended, received), daemon=True
+        )
+        reader.start()
+        try:
+            yield
+        finally:
+            ended.set()
+    reader.join(_PAGE_SECONDS_MAX)
+    assert received[0], "the console has sent nothing to its page"
+
+
+def _read(url: str, ended: threading.Event, received: list[int]) -> None:
+    try:
+        with urllib.request.urlopen(url, timeout=_PAGE_SECONDS_MAX) as response:
+            while not ended.is_set() and (part := response.read1(_READ_BYTES)):
+                received[0] += len(part)
+    except (OSError, ValueError, http.client.HTTPException):  # the stream ends within a chunk
+        if not ended.is_set():
+            raise
+
 
 BEFORE: Final = "before"
 AFTER: Final = "after"

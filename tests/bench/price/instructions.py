@@ -7,7 +7,6 @@ nothing of what batching saves. Where a side captures, it is the figure of the d
 works once a second, and the least turn has nothing of it; the CPU time has.
 """
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,8 +57,7 @@ def _side(stage: Stage, side: Lane, size: int, lanes: Sequence[PriceLane], outpu
     with stage.generator(side.port, topic, size=size, connections=1) as generator:
 
         def ordered(order: str) -> int:
-            generator.say(f"{order} {_TURN_SECONDS}")
-            return int(json.loads(generator.hear())["requests"])
+            return int(generator.ask(f"{order} {_TURN_SECONDS}")["requests"])
 
         for lane in lanes:
             ordered("closed" if lane is lanes[0] else lane.order)  # the topic has a record, caches are filled

@@ -4,7 +4,6 @@ A round is a fresh topic, fresh connections, and for each lane some pairs of tur
 before: what drifts meets both alike. The figure of a pair is the ratio of its two turns.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -133,5 +132,4 @@ def _turn(side: Lane, generator: Child, lane: PriceLane, amounts: Amounts) -> fl
 
 
 def _ordered(generator: Child, order: str, seconds: float) -> int:
-    generator.say(f"{order} {seconds}")
-    return int(json.loads(generator.hear())["requests"])
+    return int(generator.ask(f"{order} {seconds}")["requests"])

@@ -1,6 +1,5 @@
 """Idle connections: resident memory of each, CPU while they do nothing, and that none is lost."""
 
-import json
 import resource
 import time
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from typing import Final
 
 from tests.bench.lanes import HAPROXY, SLUICE, Lane
 from tests.bench.process import Child, cpu_seconds, resident_kib
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
 KIB_LIMIT: Final = 6.0
@@ -69,8 +68,7 @@ def _hold(stage: Stage, lane: Lane, generator: Child, count: int) -> Held:
     began = time.monotonic()
     held = 0
     while held < count:
-        generator.say(f"hold {min(_STEP, count - held)}")
-        held = int(json.loads(generator.hear())["held"])
+        held = int(generator.ask(f"hold {min(_STEP, count - held)}")["held"])
         first = first or (resident_kib(lane.pid) - start) / held
     opened = time.monotonic() - began
     time.sleep(_SETTLE_SECONDS)
@@ -78,8 +76,7 @@ def _hold(stage: Stage, lane: Lane, generator: Child, count: int) -> Held:
     before = cpu_seconds(lane.pid)
     time.sleep(options.idle_watch_seconds)
     percent = (cpu_seconds(lane.pid) - before) / options.idle_watch_seconds * 100
-    generator.say("lost")
-    lost = int(json.loads(generator.hear())["lost"])
+    lost = int(generator.ask("lost")["lost"])
     return Held(start, first, each, percent, held, lost, opened)
 
 

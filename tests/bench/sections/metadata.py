@@ -12,7 +12,7 @@ from protocol.messages.metadata import rewrite_head
 from tests.bench import wire
 from tests.bench.figures import percentile
 from tests.bench.lanes import DIRECT, HAPROXY, SLUICE, Lane
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench.report import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
 LANES: Final = (DIRECT, HAPROXY, SLUICE)
@@ -72,11 +72,9 @@ def _beside(stage: Stage, lane: Lane) -> dict[str, float]:
         stage.generator(lane.port, _TOPIC, size=100, connections=4) as produces,
         stage.generator(lane.port, _TOPIC, size=100, connections=1) as asks,
     ):
-        produces.say(f"open {seconds} {_PRODUCE_RATE}")
-        alone = json.loads(produces.hear())
+        alone = produces.ask(f"open {seconds} {_PRODUCE_RATE}")
         asks.say(f"metadata {seconds} {_ASK_PAUSE_SECONDS}")
-        produces.say(f"open {seconds} {_PRODUCE_RATE}")
-        beside = json.loads(produces.hear())
+        beside = produces.ask(f"open {seconds} {_PRODUCE_RATE}")
         responded = json.loads(asks.hear())
     return {
         "p50 alone": alone["p50"],

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tests.hostile.broker import Allowance, as_kafka, scheduled
 from tests.hostile.broker_program import PARKED
-from tests.hostile.meter import Allowance, as_kafka, scheduled
 from tests.hostile.scene import QUOTA, Scene, Stage, staged
 
 MEGABYTE: Final = 1_000_000

@@ -24,7 +24,7 @@ from quotas.definitions.entities import Entity
 from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.definitions.records import Author, key_of, value_of
 from tests.cluster import Cluster, ClusterOptions, free_port
-from tests.hostile.attacks.harm import Row
+from tests.hostile.scene import Row
 from tests.support import record_flood
 from tests.support.forged_members import joined, said
 from tests.support.proxy_process import SluiceProcess

@@ -9,10 +9,9 @@ from typing import Final
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS, JOIN_GROUP, LIST_OFFSETS
 from protocol.primitives import uvarint_bytes
+from tests.hostile import scene as harm
 from tests.hostile import wire
-from tests.hostile.attacks import harm
-from tests.hostile.attacks.harm import Harm, Row, survivor
-from tests.hostile.scene import Scene, Stage
+from tests.hostile.scene import Harm, Row, Scene, Stage, survivor
 from tests.support.frames import request
 
 _SETTLE_SECONDS: Final = 2.0

@@ -33,9 +33,8 @@ from protocol.api import (
 )
 from protocol.primitives import uvarint_bytes
 from tests.hostile import wire
-from tests.hostile.attacks.harm import Row, survivor
 from tests.hostile.ping import pinged
-from tests.hostile.scene import Scene, Stage
+from tests.hostile.scene import Row, Scene, Stage, survivor
 from tests.support.frames import frame
 
 _FRAME_BYTES: Final = 16 * 1024 * 1024 - 1024

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster import HOST
+from tests.hostile import scene as harm
 from tests.hostile import wire
-from tests.hostile.attacks import harm
-from tests.hostile.attacks.harm import Harm, Row, survivor
-from tests.hostile.scene import Scene, Stage
+from tests.hostile.scene import Harm, Row, Scene, Stage, survivor
 from tests.hostile.wire import Client
 from tests.support.certificates import Authority
 

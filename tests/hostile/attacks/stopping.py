@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from protocol.api import LIST_OFFSETS
+from tests.hostile import scene as harm
 from tests.hostile import wire
-from tests.hostile.attacks import harm
-from tests.hostile.attacks.harm import Harm, Row, ended, survivor
-from tests.hostile.scene import Scene, Stage, resident_bytes
+from tests.hostile.scene import Harm, Row, Scene, Stage, ended, resident_bytes, survivor
 from tests.hostile.wire import Client
 
 _HALVES: Final = 450

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench.haproxy import find
+from tests.bench.lanes import find_haproxy
 from tests.cluster import Cluster, ClusterOptions, processes
 from tests.interop.failover.measure import BACK_SECONDS_MAX, Case, Fault, Outcome, Role, measure
 from tests.interop.families import FAMILIES, ROOT, Family, java_of
@@ -214,7 +214,7 @@ def main() -> int:
     if any(one.way is NAMED for one in chosen) and not private_hosts():
         print("unshare is not permitted here: one name with both addresses is left out", file=sys.stderr)
         chosen = [one for one in chosen if one.way is not NAMED]
-    if find() is None and any(one.way.balanced for one in chosen):
+    if find_haproxy() is None and any(one.way.balanced for one in chosen):
         haproxy()  # says what to install
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-failover-")))

@@ -17,9 +17,9 @@ from typing import Final
 
 from tests.cluster import processes
 from tests.interop.families import FAMILIES, ROOT, Family
-from tests.interop.refusals import cases, report
-from tests.interop.refusals.groups import Membership, consume
-from tests.interop.refusals.measure import Lane, Outcome, Rig, Setting, produce
+from tests.interop.refusals import report
+from tests.interop.refusals import report as cases
+from tests.interop.refusals.measure import Lane, Membership, Outcome, Rig, Setting, consume, produce
 from tests.interop.refusals.script import Script
 from tests.interop.runs import Crowd
 

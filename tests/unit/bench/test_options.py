@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from tests.bench import options
-from tests.bench.accuracy import options as accuracy
+from tests.bench.accuracy import judge as accuracy
 
 
 def test_whole_run_is_written() -> None:
@@ -53,12 +53,12 @@ def test_unknown_section_is_named() -> None:
 
 
 def test_accuracy_keeps_the_order_of_policies() -> None:
-    part = accuracy.parse(["--policies", "schedule,kafka", "--connections", "1,5"])
+    part = accuracy.parse_options(["--policies", "schedule,kafka", "--connections", "1,5"])
     assert part.policies == ("kafka", "schedule")
     assert part.connections == (1, 5)
     assert not part.write
 
 
 def test_accuracy_is_steady_after_a_third_of_a_short_run() -> None:
-    assert accuracy.parse([]).steady_after == 15.0
-    assert accuracy.parse(["--seconds", "12"]).steady_after == 4.0
+    assert accuracy.parse_options([]).steady_after == 15.0
+    assert accuracy.parse_options(["--seconds", "12"]).steady_after == 4.0

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import report, results
-from tests.bench.results import Bar, Outcome, Table
+from tests.bench import report
+from tests.bench import report as results
+from tests.bench.report import Bar, Outcome, Table
 
 
 def test_report_examples_hold() -> None:

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.soak import attacks, hostile, pinger, records, samples, summary
-from tests.soak.records import Tally, Verdict, record, verdict
-from tests.soak.samples import Sample
+from tests.soak import hostile, judge, pinger
+from tests.soak import hostile as attacks
+from tests.soak.judge import Sample, Tally, Verdict, record, verdict
 
 
 def sample(seconds: float, resident_kib: int, sockets: int = 10) -> Sample:
@@ -18,7 +18,7 @@ def sample(seconds: float, resident_kib: int, sockets: int = 10) -> Sample:
     return Sample(seconds, resident_kib, sockets, sockets, 1.0, 1.0, 2.0, 3.0, 4, 0, 0, 100, 90, 1)
 
 
-def found(**changes: object) -> summary.Found:
+def found(**changes: object) -> judge.Found:
     """A run in which everything went well."""
     good: dict[str, object] = {
         "samples": [sample(10.0 * number, 40_000) for number in range(13)],
@@ -29,14 +29,14 @@ def found(**changes: object) -> summary.Found:
         "alive": True,
         "exit_code": 0,
     }
-    return summary.Found(**(good | changes))  # type: ignore[arg-type]  # each name has its own type
+    return judge.Found(**(good | changes))  # type: ignore[arg-type]  # each name has its own type
 
 
-def missed(run: summary.Found) -> list[str]:
-    return [bar.name for bar in summary.outcome(run).bars if not bar.passed]
+def missed(run: judge.Found) -> list[str]:
+    return [bar.name for bar in judge.outcome(run).bars if not bar.passed]
 
 
-@pytest.mark.parametrize("module", [attacks, hostile, pinger, records, samples])
+@pytest.mark.parametrize("module", [attacks, hostile, pinger, judge])
 def test_examples_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -66,14 +66,14 @@ def test_memory_is_compared_after_the_warm_up() -> None:
     run = [
         sample(60.0 * minute, 100 if minute < 15 else 200 if minute < 60 else 202) for minute in range(101)
     ]
-    early, late = samples.windows(run)
+    early, late = judge.windows(run)
     assert (early[0].seconds, early[-1].seconds) == (15 * 60.0, 43 * 60.0)
     assert (late[0].seconds, late[-1].seconds) == (72 * 60.0, 100 * 60.0)
-    assert samples.growth(run) == pytest.approx(0.01)
+    assert judge.growth(run) == pytest.approx(0.01)
 
 
 def test_figure_without_samples_is_absent() -> None:
-    assert samples.growth([]) is None
+    assert judge.growth([]) is None
     assert "resident memory, late over early" in missed(found(samples=[]))
 
 
@@ -100,14 +100,14 @@ def test_each_bar_is_missed_by_its_own_fault(changes: dict[str, object], bar: st
 
 
 def test_samples_are_on_disk_before_the_run_ends(tmp_path: Path) -> None:
-    log = samples.Log(tmp_path / "samples.csv")
+    log = judge.Log(tmp_path / "samples.csv")
     log.add(sample(10.0, 40_000))
     assert (tmp_path / "samples.csv").read_text().splitlines()[1].startswith("10.0,40000,10,10,")
     log.close()
 
 
 def test_page_holds_bars_and_tables(tmp_path: Path) -> None:
-    summary.write(tmp_path / "soak.md", [("commit", "abc")], summary.outcome(found()), plotted=False)
+    judge.write(tmp_path / "soak.md", [("commit", "abc")], judge.outcome(found()), plotted=False)
     text = (tmp_path / "soak.md").read_text()
     assert "| records lost | ≤ 0" in text
     assert "### The proxy" in text

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.bench.accuracy.frames import FETCH, PRODUCE, Ledger, Walk
+from tests.bench.accuracy.relay import FETCH, PRODUCE, Ledger, Walk
 
 
 def request(api_key: int, correlation_id: int, client_id: str, body: int) -> bytes:

@@ -4,10 +4,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tests.bench.accuracy import plot
-from tests.bench.accuracy.frames import PRODUCE, Counted
-from tests.bench.accuracy.judge import judge, report
-from tests.bench.accuracy.options import KAFKA, KIP13, SCHEDULE, Options
+from tests.bench.accuracy import judge as plot
+from tests.bench.accuracy.judge import KAFKA, KIP13, SCHEDULE, Options, judge, report
+from tests.bench.accuracy.relay import PRODUCE, Counted
 
 OPTIONS = Options(seconds=30, quota=2_000_000, directions=("produce",), connections=(2,))
 

@@ -9,11 +9,11 @@ import pytest
 
 from quotas.throttles.bandwidth import PRODUCE
 from tests.bench import options, perf_tools
-from tests.bench.haproxy import configuration
-from tests.bench.sections import clients, entities, idle, latency, metadata, throughput
+from tests.bench.lanes import haproxy_configuration
+from tests.bench.sections import data_path, decisions, idle, metadata
 
 
-@pytest.mark.parametrize("module", [options, perf_tools, entities, idle, latency, throughput])
+@pytest.mark.parametrize("module", [options, perf_tools, decisions, idle, data_path])
 def test_examples_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -37,29 +37,26 @@ def test_consumer_tool_is_read_without_its_rebalance_time() -> None:
 
 def test_haproxy_asks_for_no_more_descriptors_than_there_are() -> None:
     # (20000 - 2 · 64 pipes - 120 of its own) / 2
-    assert "maxconn 9876\n" in configuration(1, 2, descriptors=20_000)
-    assert "maxconn 12000\n" in configuration(1, 2, descriptors=65_536)
-    assert "option splice-auto" in configuration(1, 2, descriptors=1024)
+    assert "maxconn 9876\n" in haproxy_configuration(1, 2, descriptors=20_000)
+    assert "maxconn 12000\n" in haproxy_configuration(1, 2, descriptors=65_536)
+    assert "option splice-auto" in haproxy_configuration(1, 2, descriptors=1024)
 
 
 def test_haproxy_ends_tls_where_it_is_given_a_certificate() -> None:
-    assert ":1 ssl crt store.pem\n" in configuration(1, 2, 1024, Path("store.pem"))
-    assert "ssl" not in configuration(1, 2, 1024)
+    assert ":1 ssl crt store.pem\n" in haproxy_configuration(1, 2, 1024, Path("store.pem"))
+    assert "ssl" not in haproxy_configuration(1, 2, 1024)
 
 
-def test_clients_are_measured_in_three_ways() -> None:
-    for cost in clients.measure("kip13", 50, decisions=1000):
-        assert cost.decision > 0
-        assert cost.look_up > 0
+def test_client_ids_are_measured_in_three_ways() -> None:
+    assert [min(cost) > 0 for cost in decisions.client_ids("kip13", 50, decisions=1000)] == [True] * 3
 
 
 def test_entities_of_every_level_are_asked() -> None:
-    found = entities.definitions(1000)
-    levels = {found.limit(PRODUCE, *who)[1] for who in entities.ASKING}
-    assert len(levels) == len(entities.ASKING) - 1  # one user has one bucket for all its client ids
-    for cost in entities.measure("schedule", (1, 10), decisions=1000):
-        assert 0 < cost.limit < math.inf
-        assert 0 < cost.decision < math.inf
+    found = decisions.definitions(1000)
+    levels = {found.limit(PRODUCE, *who)[1] for who in decisions.ASKING}
+    assert len(levels) == len(decisions.ASKING) - 1  # one user has one bucket for all its client ids
+    costs = decisions.levels("schedule", (1, 10), decisions=1000)
+    assert all(0 < cost < math.inf for pair in costs for cost in pair)
 
 
 def test_metadata_rewriting_is_timed() -> None:

@@ -14,7 +14,7 @@ from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
 from quotas.replication.replication_quotas import BrokerLimits, ThrottledReplicas
 from tests.support.replicas import FOLLOWER, LEADER, quotas_of
-from tests.support.worst_replica_frames import answered, fetched, forgetting, throttled
+from tests.support.worst_frames import answered, fetched, forgetting, throttled
 
 FULL = 5  # portions
 COUNT = FULL * PORTION
