@@ -50,8 +50,8 @@ from proxy.events.kinds import started
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
-from proxy.process.messages import Dialled, Judged, ProcessEvents, Waits
 from proxy.process.relay import Relay
+from proxy.process.watching import ProcessEvents
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError, sluice_version
 from proxy.system.logs import Field, event
@@ -119,10 +119,10 @@ def wire_events(
     fleet: "Fleet | None",
 ) -> None:
     """Have all parts of this process tell their events."""
-    waits = Waits(tell, relay.engine.definitions, config.quotas.partition_mutations_rate)
-    process_events = ProcessEvents(waits, brokers)
-    relay.watching.judged = lambda judgement: process_events.take(_OWN, Judged(judgement))
-    relay.shared.dials.report = lambda *found: process_events.take(_OWN, Dialled(*found))
+    rate = config.quotas.partition_mutations_rate
+    process_events = ProcessEvents(tell, relay.engine.definitions, rate, brokers)
+    relay.watching.judged = partial(process_events.judged, _OWN)
+    relay.shared.dials.report = partial(process_events.dialled, _OWN)
     if workers is not None:
         workers.tell, workers.process_events = tell, process_events
     if fleet is not None:

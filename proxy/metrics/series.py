@@ -9,11 +9,12 @@ without a bound; Kafka's brokers have none.
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from copy import copy
 from itertools import islice
 from typing import Final, Protocol
 from zlib import crc32
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from quotas.throttles.figures import QuotaView
@@ -25,8 +26,7 @@ _LOOKS_ESCAPED: Final = re.compile(r"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}
 STAY: Final = 2  # how many times heavier another client must be to take a series over
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(msgspec.Struct, array_like=True):
     """The counters of one client, which never decrease for Prometheus."""
 
     bytes: int = 0
@@ -50,14 +50,13 @@ class Totals:
         setattr(self, name, int(value))
 
 
-TOTALS: Final = tuple(counter.name for counter in fields(Totals))
+TOTALS: Final = Totals.__struct_fields__
 SERIES_PER_ROW: Final = 8  # five counters, byte rate, quota, debt
 
 Identity = tuple[str, str, str]  # type, user, client id
 
 
-@dataclass(slots=True)
-class Row:
+class Row(msgspec.Struct, array_like=True):
     """One client and direction as /metrics shows it; `quota` is None for unlimited.
 
     Attributes:
@@ -72,7 +71,7 @@ class Row:
     debt_bytes: float
     totals: Totals
     tokens: float | None = None  # of partition mutations
-    rates: dict[int, float] = field(default_factory=dict)
+    rates: dict[int, float] = {}
 
     def absorb(self, other: "Row") -> None:
         """Add the figures of the same client at another broker, or in another process.
@@ -178,7 +177,7 @@ class ClientSeries:
             if missing > 0:
                 setattr(carried, name, getattr(carried, name) + missing)
                 setattr(row.totals, name, getattr(reported, name))
-        self._reported[row.type] = _copied(row.totals)
+        self._reported[row.type] = copy(row.totals)
 
 
 def rows_of(series_max: int, series_per_row: int = SERIES_PER_ROW, kinds: int = 2) -> int:
@@ -235,12 +234,6 @@ def _row(view: QuotaView, identity: Identity) -> Row:
     )
     rates = {view.broker: view.byte_rate}
     return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals, view.tokens, rates)
-
-
-def _copied(totals: Totals) -> Totals:
-    copy = Totals()
-    copy.add(totals)
-    return copy
 
 
 # ----------------------------------------------------------------------------------------------------

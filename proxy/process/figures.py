@@ -10,20 +10,30 @@ control, of which one is `sluice_worker_up`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from proxy.admin import NoWorkersError, count_clients
-from proxy.admin.clients import ClientPart, ClientTable
+from proxy.admin.clients import ClientTable
 from proxy.explain.report import NOTHING, Missing, Query, Seen, SeenSum
 from proxy.metrics.exposition import Metrics, Snapshot
 from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.series import Quotas, QuotaSeries, no_waits
-from proxy.process.messages import Figures, Look, Scrape, TakeRows
+from proxy.process.messages import (
+    Counted,
+    Figures,
+    Look,
+    Looked,
+    Message,
+    Scrape,
+    Taken,
+    TakeRows,
+    Weighed,
+)
 from proxy.system.stats import Stats
 from proxy.system.threads import in_turns
 from quotas.throttles.figures import QuotaView
@@ -47,7 +57,7 @@ class WorkerFigures:
         stats: Stats,
         quotas: Quotas,
         series_max: int,
-        send: Callable[[object], Awaitable[bool]],
+        send: Callable[[Message], Awaitable[bool]],
         now_ms: Callable[[], int],
         seen: Callable[[Query], AsyncIterator[Seen]],
         waits: Callable[[], Iterable[QuotaView]] = no_waits,
@@ -87,22 +97,22 @@ class WorkerFigures:
             if given_up():
                 return
             if last is not NOTHING:
-                await self._send(Figures(request.number, last, more=True))
+                await self._send(Looked(request.number, last, more=True))
             last = portion
-        await self._send(Figures(request.number, last))
+        await self._send(Looked(request.number, last))
 
     async def _send_scrape(self, request: Scrape | TakeRows, now_ms: int) -> None:
         if isinstance(request, TakeRows):
             async for _ in in_turns(self._series.take(request.chosen, now_ms)):
                 pass
-            await self._send(Figures(request.number, self._part(now_ms)))
+            await self._send(Taken(request.number, self._part(now_ms)))
         elif request.page == "clients":
             table = await count_clients(self._quotas, self._now_ms)
-            await self._send(Figures(request.number, table.part()))
+            await self._send(Counted(request.number, table.part()))
         else:
             async for _ in in_turns(self._series.weigh(now_ms)):
                 pass
-            await self._send(Figures(request.number, self._series.weights()))
+            await self._send(Weighed(request.number, self._series.weights()))
 
     def _part(self, now_ms: int) -> Part:
         families = (*flat(of_proxy(self._stats)), *flat(of_captures(self._stats.captures)), *of_process())
@@ -113,28 +123,20 @@ class Responses(NamedTuple):
     """What workers have responded.
 
     Args:
-        by_run: the figures by worker's life.
+        by_run: the figures by worker's life, in portions.
         missing: the workers without a response.
     """
 
-    by_run: Mapping[int, object]
+    by_run: Mapping[int, Sequence[Figures]]
     missing: tuple[Missing, ...]
-
-
-class Scraped(Protocol):
-    """The workers, as far as their figures are concerned."""
-
-    def missing(self) -> tuple[Missing, ...]:
-        """Return the workers that cannot be asked now."""
-
-    async def scrape(self, request: Callable[[int], object]) -> Responses:
-        """Send a request, made with its number, to each worker, and wait for the responses."""
 
 
 class MergedFigures:
     """Control's side: the pages of all processes together.
 
     Args:
+        scrape: sends a request, made with its number, to each worker, and waits for the responses.
+        missing: returns the workers that cannot be asked now.
         metrics: of the control process.
         quotas: the control process's engine, which has no clients.
         seen: answers a query about the time of its own connections: followers.
@@ -146,7 +148,8 @@ class MergedFigures:
 
     def __init__(
         self,
-        workers: Scraped,
+        scrape: Callable[[Callable[[int], Message]], Awaitable[Responses]],
+        missing: Callable[[], tuple[Missing, ...]],
         metrics: Metrics,
         quotas: Quotas,
         series_max: int,
@@ -155,7 +158,8 @@ class MergedFigures:
         waits: Callable[[], Iterable[QuotaView]] = no_waits,
     ) -> None:
         self._seen = seen
-        self._workers = workers
+        self._scrape = scrape
+        self._missing = missing
         self._metrics = metrics
         self._quotas = quotas
         self._series = QuotaSeries(quotas, series_max, waits)
@@ -171,7 +175,7 @@ class MergedFigures:
     @property
     def missing(self) -> tuple[Missing, ...]:
         """The workers that cannot be asked now."""
-        return self._workers.missing()
+        return self._missing()
 
     async def clients(self) -> ClientTable:
         """Return the table of `/clients`.
@@ -179,9 +183,8 @@ class MergedFigures:
         Raises:
             NoWorkersError: none has responded.
         """
-        found, missing = await self._scrape(lambda number: Scrape(number, "clients"))
-        parts = [part for part in found.values() if isinstance(part, ClientPart)]
-        return ClientTable.merge(parts, missing)
+        found, missing = await self._ask_all(lambda number: Scrape(number, "clients"))
+        return ClientTable.merge((one.figures for one in found if isinstance(one, Counted)), missing)
 
     async def seen(self, query: Query) -> Seen:
         """Return what all processes know of clients' time.
@@ -189,36 +192,34 @@ class MergedFigures:
         Raises:
             NoWorkersError: none has responded.
         """
-        found, missing = await self._scrape(lambda number: Look(number, query))
+        found, missing = await self._ask_all(lambda number: Look(number, query))
         whole = SeenSum()
         whole.add(await self._seen(query))
-        for response in found.values():
-            portions = response if isinstance(response, list) else [response]
-            async for portion in in_turns(portions):
-                if isinstance(portion, Seen):
-                    whole.add(portion)
+        async for portion in in_turns(found):
+            if isinstance(portion, Looked):
+                whole.add(portion.figures)
         seen = whole.sum([client async for client in in_turns(whole.clients())])
         return replace(seen, missing=missing)
 
-    async def _scrape(self, request: Callable[[int], object]) -> Responses:
+    async def _ask_all(self, request: Callable[[int], Message]) -> tuple[list[Figures], tuple[Missing, ...]]:
         """Ask all workers; refuse to go on without any."""
-        responses = await self._workers.scrape(request)
-        if not responses.by_run:
-            raise NoWorkersError(responses.missing)
-        return responses
+        by_run, missing = await self._scrape(request)
+        if not by_run:
+            raise NoWorkersError(missing)
+        return [portion for portions in by_run.values() for portion in portions], missing
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot of all processes."""
         now_ms = self._now_ms()
         async for _ in in_turns(chain(self._metrics.portions(now_ms), self._series.weigh(now_ms))):
             pass
-        asked = await self._workers.scrape(lambda number: Scrape(number, "weights"))
-        weights = [one for one in asked.by_run.values() if isinstance(one, Mapping)]
+        asked = await self._scrape(lambda number: Scrape(number, "weights"))
+        weights = [one.figures for (one,) in asked.by_run.values() if isinstance(one, Weighed)]
         chosen = self._merging.choose([*weights, self._series.weights()])
         async for _ in in_turns(self._series.take(chosen, now_ms)):
             pass
-        found, self.missing_in_metrics = await self._workers.scrape(lambda number: TakeRows(number, chosen))
-        parts = {run: part for run, part in found.items() if isinstance(part, Part)}
+        found, self.missing_in_metrics = await self._scrape(lambda number: TakeRows(number, chosen))
+        parts = {run: one.figures for run, (one,) in found.items() if isinstance(one, Taken)}
         own = (*flat(self._metrics.families()), *of_process())
         parts[_OWN] = Part(self._series.rows(), None, own)
         families = self._merging.merge(parts)

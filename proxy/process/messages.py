@@ -1,131 +1,78 @@
-"""The messages between the control process and its workers: a closed set of values.
+"""The link between the control process and a worker: a closed set of messages, their bytes, and the connection.
 
 State goes down as what has changed since the last message, in portions of PORTION, so that neither loop is occupied
 for more than a few milliseconds. Nothing here is sent per frame of a client.
+
+A message is a length (4 bytes, big-endian) and a MessagePack array that begins with the message's name. Control starts
+workers of its own version only (`worker.main`), and the link is an inherited pair of sockets that no other process can
+reach. So bytes that are no message are Sluice's own fault: they are logged, and end the link. Types are checked all the
+same, since a worker reads what clients send.
+
+    what is read                FRAME_BYTES_MAX a message, checked before anything is decoded
+    what waits to be sent       UNSENT_BYTES_MAX; `send` refuses more, and the caller decides what that means
+    what waits to be handled    QUEUED_MAX messages; then the link is not read until they are handled
+    in one turn of the loop     messages for TURN_NS are handled, and the rest in the next turns
+
+What must not be lost is sent with `send_all`, which waits until the other side has read enough.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import asyncio
+import logging
+import pickle
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from copyreg import dispatch_table
+from io import BytesIO
+from time import monotonic_ns
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, Union, cast
+
+import msgspec
 
 from protocol.messages.replica_session import Partition
 from proxy.admin.clients import ClientPart
-from proxy.channel import Forward, Question, ShownMove
+from proxy.channel import Question, ShownMove
 from proxy.config import Address, Config
 from proxy.control.cluster import KnownBrokers
-from proxy.events import Tell
-from proxy.events.broker_states import BrokerStates
-from proxy.events.kinds import Waiting, client_waits, client_waits_ended, clients_wait
 from proxy.explain.report import Query, Seen
-from proxy.explain.rules import entity_text, in_force
-from proxy.explain.waiting import Judgement, Waiter
+from proxy.explain.waiting import Judgement
 from proxy.metrics.merging import Part
 from proxy.metrics.series import Chosen, Weights
-from proxy.system.clock import now_ms
-from quotas.definitions.definitions import Definitions
 from quotas.sharing.lease_values import Grants, LeaseTerms, Report
 
-# ----------------------------------------------------------------------------------------------------
-# Clients that wait for more than half of their time, in one process or in several.
-#
-# Each process judges the clients of its own connections (`proxy.explain.waiting`). A client waits when it
-# does in one of
-# the processes, since its worst connection counts; it has ended when it has in all.
-
-
-class Waits:
-    """The clients that wait, of all processes.
-
-    Args:
-        definitions: the quotas in force.
-        mutations_rate: `quotas.partition_mutations_rate`.
-    """
-
-    def __init__(self, tell: Tell, definitions: Definitions, mutations_rate: float | None) -> None:
-        self._tell = tell
-        self._definitions = definitions
-        self._mutations_rate = mutations_rate
-        self._sources: dict[tuple[str, str], set[int]] = {}
-
-    def take(self, source: int, judgement: Judgement) -> None:
-        """Take one process's judgement."""
-        for waiter in judgement.begun:
-            sources = self._sources.setdefault((waiter.user, waiter.client_id), set())
-            if not sources:
-                self._tell(client_waits(self._described(waiter)))
-            sources.add(source)
-        for waiter in judgement.ended:
-            self._end(source, waiter)
-        if judgement.others:
-            self._tell(clients_wait(judgement.others))
-
-    def ended(self, source: int) -> None:
-        """A process has ended, and its connections with it."""
-        gone = [key for key, sources in self._sources.items() if source in sources]
-        for user, client_id in gone:
-            self._end(source, Waiter(user, client_id, 0.0, None))
-
-    def _end(self, source: int, waiter: Waiter) -> None:
-        key = waiter.user, waiter.client_id
-        sources = self._sources.get(key, set())
-        sources.discard(source)
-        if not sources and self._sources.pop(key, None) is not None:
-            self._tell(client_waits_ended(Waiting(waiter.user, waiter.client_id, waiter.part)))
-
-    def _described(self, waiter: Waiter) -> Waiting:
-        user, client_id, part, rule = waiter.user, waiter.client_id, waiter.part, waiter.rule
-        if rule is None:
-            return Waiting(user, client_id, part)
-        found = in_force(rule, self._definitions, user, client_id, self._mutations_rate)
-        if found is None:
-            return Waiting(user, client_id, part, rule.key)
-        return Waiting(user, client_id, part, rule.key, entity_text(found), found.value)
-
-
-# ----------------------------------------------------------------------------------------------------
-# What the processes of Sluice have seen of clients and brokers, as events: this one's part, and what workers
-# send.
-
-
-class Judged(NamedTuple):
-    """Clients have begun or ended to wait for much of their time."""
-
-    judgement: Judgement
-
-
-class Dialled(NamedTuple):
-    """Connections to a broker fail; without a problem, they do not any more."""
-
-    broker: int
-    problem: str
-
-
-class ProcessEvents:
-    """Takes what is seen, with the process that has seen it."""
-
-    def __init__(self, waits: Waits, brokers: BrokerStates) -> None:
-        self._waits = waits
-        self._brokers = brokers
-
-    def take(self, source: int, seen: Judged | Dialled) -> None:
-        """Take what one process has seen."""
-        if isinstance(seen, Judged):
-            self._waits.take(source, seen.judgement)
-        else:
-            self._brokers.reported(source, seen.broker, seen.problem, now_ms())
-
-    def ended(self, source: int) -> None:
-        """A worker has ended, and its connections with it."""
-        self._waits.ended(source)
-        self._brokers.ended(source, now_ms())
-
-
 PORTION: Final = 500  # entities, names, or moves in one message
+
+
+def config_bytes(config: Config) -> bytes:
+    """Return a configuration as bytes."""
+    out = BytesIO()
+    pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = {**dispatch_table, MappingProxyType: lambda view: (_read_only, (dict(view),))}
+    pickler.dump(config)
+    return out.getvalue()
+
+
+def _read_only(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(content)
+
+
+def config_of(data: bytes) -> Config:
+    """Return the configuration of `config_bytes`."""
+    config = pickle.loads(data)
+    assert isinstance(config, Config), "control has sent it"
+    return config
+
+
+class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
+    """Any message; the closed set is its subclasses below."""
 
 
 # From control to a worker.
 
 
-class Start(NamedTuple):
+class Start(Message):
     """The first message.
 
     Args:
@@ -136,19 +83,19 @@ class Start(NamedTuple):
     """
 
     number: int
-    config: Config
+    config: bytes
     run: int
     terms: LeaseTerms
     enforcing: bool
 
 
-class Configure(NamedTuple):
+class Configure(Message):
     """A reload has changed the configuration."""
 
-    config: Config
+    config: bytes
 
 
-class QuotaBatch(NamedTuple):
+class QuotaBatch(Message):
     """Quota entities with all their limits, by code; without limits the entity is removed.
 
     Args:
@@ -159,76 +106,90 @@ class QuotaBatch(NamedTuple):
     complete: bool
 
 
-class Brokers(NamedTuple):
+class Brokers(Message):
     """The broker map."""
 
     known: KnownBrokers
 
 
-class TopicsNamed(NamedTuple):
+class TopicsNamed(Message):
     """Names of topics by id."""
 
     names: Mapping[bytes, str]
 
 
-class Moves(NamedTuple):
+class Moves(Message):
     """Reassignments in steps, as clients see them; None: a move has ended."""
 
     changes: Mapping[Partition, ShownMove | None]
 
 
-class ReadCertificates(NamedTuple):
+class ReadCertificates(Message):
     """SIGHUP: read all certificates again."""
 
 
-class Enforce(NamedTuple):
+class Enforce(Message):
     """SIGUSR1: enforcement on or off."""
 
     on: bool
 
 
-class Granted(NamedTuple):
+class Granted(Message):
     """Shares of budgets; None: the report was refused, and a new session is needed."""
 
     grants: Grants | None
 
 
-class Refusal(NamedTuple):
-    """An error as the outcome of a question: the connection ends with this cause."""
+class Response(Message):
+    """The outcome of a question: the response to the client."""
 
+    number: int
+    frame: bytes
+
+
+class Forwarded(Message):
+    """The outcome of a question: a request to send to the broker (`proxy.channel.Forward`).
+
+    Args:
+        plan: control's state, returned with the broker's response; only control can read it.
+    """
+
+    number: int
+    api_key: int
+    frame: bytes
+    plan: bytes
+
+
+class Refusal(Message):
+    """The outcome of a question: the connection ends with this cause."""
+
+    number: int
     cause: str
     detail: str
 
 
-class Answer(NamedTuple):
-    """The outcome of a question."""
-
-    number: int
-    outcome: bytes | Forward | Refusal
-
-
-class Scrape(NamedTuple):
+class Scrape(Message):
     """A request for figures: `clients` for the page of that name, or the first part of `/metrics`, `weights`."""
 
     number: int
     page: str
 
 
-class TakeRows(NamedTuple):
+class TakeRows(Message):
     """The second part of `/metrics`: the clients that have rows of their own."""
 
     number: int
     chosen: Chosen
 
 
-class Look(NamedTuple):
+class Look(Message):
     """A question about clients' time."""
 
     number: int
     query: Query
 
 
-class Drain(NamedTuple):
+class Drain(Message):
     """SIGTERM: accept nothing more, and end; `hurried`: at once."""
 
     hurried: bool
@@ -237,17 +198,17 @@ class Drain(NamedTuple):
 # From a worker to control.
 
 
-class Ready(NamedTuple):
+class Ready(Message):
     """All ports are bound, all quotas are known, and the first shares are there."""
 
 
-class Failed(NamedTuple):
+class Failed(Message):
     """The worker cannot start."""
 
     problem: str
 
 
-class Beat(NamedTuple):
+class Beat(Message):
     """Sent every second: the worker is alive.
 
     Args:
@@ -258,66 +219,308 @@ class Beat(NamedTuple):
     not_accepting: str = ""
 
 
-class Reported(NamedTuple):
+class Reported(Message):
     """The report of the worker's lessee."""
 
     report: Report
 
 
-class Ask(NamedTuple):
-    """A question that control responds to; numbers are not used again."""
+class Ask(Message):
+    """A question that control responds to; numbers are not used again.
+
+    Args:
+        question: without its plan.
+        plan: of the `Forwarded` whose response the question is; None if it is a client's request.
+    """
 
     number: int
     question: Question
+    plan: bytes | None = None
 
 
-class Withdraw(NamedTuple):
+class Withdraw(Message):
     """The client of a question is gone."""
 
     number: int
 
 
-class BrokersSeen(NamedTuple):
+class BrokersSeen(Message):
     """Addresses of brokers from responses to clients."""
 
     addresses: Mapping[int, Address]
 
 
-class TopicsWanted(NamedTuple):
+class Judged(Message):
+    """Clients have begun or ended to wait for much of their time."""
+
+    judgement: Judgement
+
+
+class Dialled(Message):
+    """Connections to a broker fail; without a problem, they do not any more."""
+
+    broker: int
+    problem: str
+
+
+class TopicsWanted(Message):
     """Topic ids without a known name."""
 
     topic_ids: tuple[bytes, ...]
 
 
-class Figures(NamedTuple):
-    """The response to `Scrape`, `TakeRows` or `Look`, or a portion of it.
+class Counted(Message):
+    """The response to `Scrape` of `clients`."""
+
+    number: int
+    figures: ClientPart
+
+
+class Weighed(Message):
+    """The response to `Scrape` of `weights`."""
+
+    number: int
+    figures: Weights
+
+
+class Taken(Message):
+    """The response to `TakeRows`."""
+
+    number: int
+    figures: Part
+
+
+class Looked(Message):
+    """The response to `Look`, or a portion of it.
 
     Args:
         more: whether another portion follows.
     """
 
     number: int
-    figures: ClientPart | Weights | Part | Seen
+    figures: Seen
     more: bool = False
 
 
-MESSAGES: Final = (
-    *(Start, Configure, QuotaBatch, Brokers, TopicsNamed, Moves, ReadCertificates, Enforce, Granted, Answer),
-    *(
-        Scrape,
-        TakeRows,
-        Look,
-        Drain,
-        Ready,
-        Failed,
-        Beat,
-        Reported,
-        Ask,
-        Withdraw,
-        BrokersSeen,
-        Judged,
-        Dialled,
-        TopicsWanted,
-        Figures,
-    ),
-)
+Figures: TypeAlias = Counted | Weighed | Taken | Looked
+
+# ----------------------------------------------------------------------------------------------------
+# Messages as bytes.
+
+# A description of 200,000 quotas takes about 25 MB; a request of a client, at most 4 MiB.
+FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
+_LENGTH_BYTES: Final = 4
+
+
+class FrameError(Exception):
+    """Bytes that are no message, or a message that is too long."""
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Union[tuple(Message.__subclasses__())])  # noqa: UP007 - computed
+
+
+def frame_of(message: Message) -> bytearray:
+    """Return a message as bytes.
+
+    Raises:
+        FrameError: it is too long.
+    """
+    frame = bytearray(_LENGTH_BYTES)
+    _ENCODER.encode_into(message, frame, _LENGTH_BYTES)
+    size = len(frame) - _LENGTH_BYTES
+    if size > FRAME_BYTES_MAX:
+        raise FrameError(f"a {type(message).__name__} of {size} bytes is too long")
+    frame[:_LENGTH_BYTES] = size.to_bytes(_LENGTH_BYTES)
+    return frame
+
+
+class Frames:
+    """Takes bytes as they come, and returns the messages that are complete."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._wanted = 0  # bytes of the message that is under way; 0: its length is not known
+
+    def __len__(self) -> int:
+        """The number of bytes that are kept."""
+        return len(self._buffer)
+
+    def receive(self, data: bytes | bytearray) -> Iterator[Message]:
+        """Yield the messages that are complete with these bytes.
+
+        Raises:
+            FrameError: they are no messages.
+        """
+        buffer = self._buffer
+        buffer += data
+        while True:
+            if not self._wanted:
+                if len(buffer) < _LENGTH_BYTES:
+                    return
+                self._wanted = int.from_bytes(buffer[:_LENGTH_BYTES])
+                if not 0 < self._wanted <= FRAME_BYTES_MAX:
+                    raise FrameError(f"a message of {self._wanted} bytes")
+            end = _LENGTH_BYTES + self._wanted
+            if len(buffer) < end:
+                return
+            try:
+                with memoryview(buffer) as view, view[_LENGTH_BYTES:end] as body:
+                    message = _DECODER.decode(body)
+            except (ValueError, RecursionError) as error:  # msgspec's errors are `ValueError`s
+                raise FrameError(f"bytes that are no message: {error}") from error
+            del buffer[:end]
+            self._wanted = 0
+            yield message
+
+
+# ----------------------------------------------------------------------------------------------------
+# The connection.
+
+UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+HIGH_WATER_BYTES: Final = 1024 * 1024  # above this, `send_all` waits
+QUEUED_MAX: Final = 64
+TURN_NS: Final = 2_000_000
+
+logger = logging.getLogger(__name__)
+
+
+class Link(asyncio.Protocol):
+    """One end of the link.
+
+    Args:
+        received: handles a message.
+        lost: called once, when the other side is gone, or has sent an invalid message.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        received: Callable[[Message], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._received = received
+        self._lost = lost
+        self._frames = Frames()
+        self._queue: deque[Message] = deque()
+        self._busy = False  # a turn is scheduled
+        self._paused = False
+        self._transport: asyncio.Transport | None = None
+        self._may_send = asyncio.Event()
+        self._may_send.set()
+        self.closed = False
+        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._poll = select.poll()
+
+    async def open(self, sock: socket.socket) -> None:
+        """Begin, at this socket."""
+        sock.setblocking(False)
+        self._poll.register(sock, select.POLLRDHUP)
+        await self._loop.create_connection(lambda: self, sock=sock)
+
+    def other_side_runs(self) -> bool:
+        """Whether the other side is there now, read or not; its kernel closes its end when it ends, also if killed."""
+        return not self.closed and not self._poll.poll(0)
+
+    def send(self, message: Message) -> bool:
+        """Send a message; False if it is refused, since too much waits or the link is closed.
+
+        Raises:
+            FrameError: it is too long.
+        """
+        transport = self._transport
+        if self.closed or transport is None or transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            return False
+        transport.write(frame_of(message))
+        return True
+
+    async def send_all(self, message: Message) -> bool:
+        """Send a message as soon as there is room; False if the link is closed."""
+        await self._may_send.wait()
+        return self.send(message)
+
+    def close(self) -> None:
+        """Close it; what waits is sent, and nothing is handled any more."""
+        self.closed = True
+        self._queue.clear()
+        self._may_send.set()
+        if self._transport is not None:
+            self._transport.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until everything was sent after `close`, or the other side is gone."""
+        await self._gone.wait()
+
+    async def wait_ended(self) -> None:
+        """Wait until the other side is gone, and everything that it had sent is handled."""
+        await self._ended.wait()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        if self.closed:
+            return
+        try:
+            self._queue.extend(self._frames.receive(data))
+        except FrameError as error:
+            logger.error("internal error: the link between processes ends", exc_info=error)
+            self._end()
+            return
+        if not self._busy:
+            self._busy = True
+            self._next()
+        if len(self._queue) > QUEUED_MAX and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """End, once what came before is handled."""
+        self._gone.set()
+        if self._busy and not self.closed:
+            self._loop.call_soon(self.connection_lost, None)
+            return
+        self._end()
+
+    def pause_writing(self) -> None:
+        """Have `send_all` wait."""
+        self._may_send.clear()
+
+    def resume_writing(self) -> None:
+        """Let `send_all` go on."""
+        self._may_send.set()
+
+    def _next(self) -> None:
+        """Handle messages for a while."""
+        until_ns = monotonic_ns() + TURN_NS
+        while self._queue and not self.closed:
+            self._handle(self._queue.popleft())
+            if monotonic_ns() > until_ns:
+                break
+        if self._queue:
+            self._loop.call_soon(self._next)
+            return
+        self._busy = False
+        if self._paused and not self.closed and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _handle(self, message: Message) -> None:
+        try:
+            self._received(message)
+        except Exception:  # the edge of a message: the others are handled anyway
+            logger.exception("internal error: cannot handle a %s", type(message).__name__)
+
+    def _end(self) -> None:
+        was_closed = self.closed
+        self.close()
+        self._ended.set()
+        if not was_closed:
+            self._lost()

@@ -2,6 +2,8 @@
 
 There are at most VISITS_MAX visits ten times a second, a few microseconds each: up to that many connections are visited
 ten times a second, more of them less often. The pauses are random, so that no client's rhythm is in step with them.
+
+What all processes have seen of clients and brokers becomes events here (`ProcessEvents`).
 """
 
 import asyncio
@@ -13,6 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proxy.events import Tell, kinds
+from proxy.events.broker_states import BrokerStates
+from proxy.events.kinds import client_waits, client_waits_ended, clients_wait
 from proxy.explain.latencies import OwnTime
 from proxy.explain.report import (
     NOTHING,
@@ -29,13 +34,14 @@ from proxy.explain.report import (
     report,
     report_in_list,
 )
-from proxy.explain.rules import ClientRates, Rule, Sharers
-from proxy.explain.waiting import Judgement, Waiting, wait_views
+from proxy.explain.rules import ClientRates, Rule, Sharers, entity_text, in_force
+from proxy.explain.waiting import Judgement, Waiter, Waiting, wait_views
 from proxy.explain.watch import TIMED_PART, Client, Watch
 from proxy.net import Connection, Connections, condition_of
-from proxy.system.clock import clock_ns
+from proxy.system.clock import clock_ns, now_ms
 from proxy.system.stats import Stats
 from proxy.system.threads import in_turns
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.throttles.figures import QuotaView
 
@@ -221,3 +227,61 @@ class Watching:
 
 
 def _ignore(_: Judgement) -> None: ...
+
+
+class ProcessEvents:
+    """Makes events of what the processes have seen, each with the process as its source.
+
+    Each process judges the clients of its own connections. A client waits when it does in one of the processes, since
+    its worst connection counts; it has ended when it has in all.
+
+    Args:
+        definitions: the quotas in force.
+        mutations_rate: `quotas.partition_mutations_rate`.
+    """
+
+    def __init__(
+        self, tell: Tell, definitions: Definitions, mutations_rate: float | None, brokers: BrokerStates
+    ) -> None:
+        self._tell = tell
+        self._definitions = definitions
+        self._mutations_rate = mutations_rate
+        self._brokers = brokers
+        self._sources: dict[tuple[str, str], set[int]] = {}  # the processes in which a client waits
+
+    def judged(self, source: int, judgement: Judgement) -> None:
+        """Take one process's judgement."""
+        for waiter in judgement.begun:
+            sources = self._sources.setdefault((waiter.user, waiter.client_id), set())
+            if not sources:
+                self._tell(client_waits(self._described(waiter)))
+            sources.add(source)
+        for waiter in judgement.ended:
+            self._end(source, waiter.user, waiter.client_id, waiter.part)
+        if judgement.others:
+            self._tell(clients_wait(judgement.others))
+
+    def dialled(self, source: int, broker: int, problem: str) -> None:
+        """Note that connections to a broker fail in one process; without a problem, they do not any more."""
+        self._brokers.reported(source, broker, problem, now_ms())
+
+    def ended(self, source: int) -> None:
+        """Note that a process has ended, and its connections with it."""
+        for user, client_id in [name for name, sources in self._sources.items() if source in sources]:
+            self._end(source, user, client_id, 0.0)
+        self._brokers.ended(source, now_ms())
+
+    def _end(self, source: int, user: str, client_id: str, part: float) -> None:
+        sources = self._sources.get((user, client_id), set())
+        sources.discard(source)
+        if not sources and self._sources.pop((user, client_id), None) is not None:
+            self._tell(client_waits_ended(kinds.Waiting(user, client_id, part)))
+
+    def _described(self, waiter: Waiter) -> kinds.Waiting:
+        user, client_id, part, rule = waiter.user, waiter.client_id, waiter.part, waiter.rule
+        if rule is None:
+            return kinds.Waiting(user, client_id, part)
+        found = in_force(rule, self._definitions, user, client_id, self._mutations_rate)
+        if found is None:
+            return kinds.Waiting(user, client_id, part, rule.key)
+        return kinds.Waiting(user, client_id, part, rule.key, entity_text(found), found.value)

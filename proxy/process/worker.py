@@ -21,14 +21,14 @@ from weakref import WeakSet
 
 import uvloop
 
-from proxy.channel import OngoingMoves, PeerError, Question, SharedResponse
+from proxy.channel import Forward, OngoingMoves, PeerError, Question, SharedResponse
 from proxy.config import Address, static_quotas
 from proxy.control.cluster import BrokerMap
 from proxy.control.reload import Certificates
-from proxy.net import OutcomeCallback, Withdraw, end_owner
+from proxy.net import Outcome, OutcomeCallback, Withdraw, end_owner
 from proxy.process import messages
 from proxy.process.figures import WorkerFigures
-from proxy.process.link import Link
+from proxy.process.messages import Link, Message
 from proxy.process.relay import Relay
 from proxy.process.shares import Pace, lessee_of
 from proxy.system import logs
@@ -126,7 +126,11 @@ class Worker:
             messages.ReadCertificates: lambda _: self._certificates.request(),
             messages.Enforce: self._enforce,
             messages.Granted: self._granted,
-            messages.Answer: self._answer,
+            messages.Response: lambda said: self._answer(said.number, self._responses.shared(said.frame)),
+            messages.Forwarded: lambda said: self._answer(
+                said.number, Forward(said.api_key, said.frame, said.plan)
+            ),
+            messages.Refusal: lambda said: self._answer(said.number, PeerError(said.cause, said.detail)),
             messages.Scrape: self._scrape,
             messages.TakeRows: self._scrape,
             messages.Look: self._scrape,
@@ -173,7 +177,7 @@ class Worker:
 
     def _start(self, start: messages.Start) -> None:
         """Build everything for a configuration."""
-        config = start.config
+        config = messages.config_of(start.config)
         assert self._link is not None, "it has sent this"
         logs.set_up(config.log.level, config.log.format)
         for handler in logging.getLogger().handlers:
@@ -229,7 +233,7 @@ class Worker:
 
     # What control sends.
 
-    def _received(self, message: object) -> None:
+    def _received(self, message: Message) -> None:
         self._handlers[type(message)](message)
 
     def _lost(self) -> None:
@@ -242,9 +246,9 @@ class Worker:
             self._stopping.set()
 
     def _configure(self, message: messages.Configure) -> None:
-        self._config = message.config
-        logs.set_level(message.config.log.level)
-        self._definitions.static = static_quotas(message.config.quotas)
+        self._config = config = messages.config_of(message.config)
+        logs.set_level(config.log.level)
+        self._definitions.static = static_quotas(config.quotas)
         self._apply()
 
     def _quotas(self, message: messages.QuotaBatch) -> None:
@@ -291,16 +295,9 @@ class Worker:
     def _scrape(self, message: messages.Scrape | messages.TakeRows) -> None:
         self._supervisor.run_once("figures", self._figures.send(message))
 
-    def _answer(self, message: messages.Answer) -> None:
-        respond = self._questions.pop(message.number, None)
-        if respond is None:
-            return  # its client is gone
-        outcome = message.outcome
-        if isinstance(outcome, messages.Refusal):
-            respond(PeerError(outcome.cause, outcome.detail))
-        elif isinstance(outcome, bytes):
-            respond(self._responses.shared(outcome))
-        else:
+    def _answer(self, number: int, outcome: Outcome) -> None:
+        respond = self._questions.pop(number, None)
+        if respond is not None:  # else its client is gone
             respond(outcome)
 
     def _drain(self, message: messages.Drain) -> None:
@@ -312,7 +309,9 @@ class Worker:
     def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
         """Hand a question to control."""
         self._asked += 1
-        if not self._send(messages.Ask(self._asked, question)):
+        plan = question.plan  # of a `Forwarded`, as control has sent it
+        assert plan is None or isinstance(plan, bytes), "only control reads plans"
+        if not self._send(messages.Ask(self._asked, question._replace(plan=None), plan)):
             self._loop.call_soon(respond, _OVERLOADED)
             return _nothing
         self._questions[self._asked] = respond
@@ -368,10 +367,10 @@ class Worker:
             self._send(messages.Beat(len(self._relay.connections), self._relay.not_accepting()))
             await asyncio.sleep(_BEAT_SECONDS)
 
-    def _send(self, message: object) -> bool:
+    def _send(self, message: Message) -> bool:
         return self._link is not None and self._link.send(message)
 
-    async def _send_all(self, message: object) -> bool:
+    async def _send_all(self, message: Message) -> bool:
         return self._link is not None and await self._link.send_all(message)
 
     def _apply(self) -> None:

@@ -20,7 +20,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
@@ -66,19 +68,19 @@ class NoExecutorError(Exception):
     """No process executes for now, or it cannot be reached; nothing was journaled, and a retry may succeed."""
 
 
-class Planned(NamedTuple):
+class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request that is journaled, for as long as the broker decides.
 
     Attributes:
         sent: the broker's part; nothing: it is not asked.
         journaled: whether a partition is in the journal.
-        token: what `conclude` needs to know it again.
+        token: what `conclude` needs to know it again: a number at the holder, or the whole plan.
     """
 
     request: AlterRequest
     sent: Mapping[TopicPartition, Target]
     journaled: bool
-    token: object
+    token: int | Plan
 
 
 class Decisions(Protocol):
@@ -203,10 +205,30 @@ class ReadFrame(Protocol):
         """
 
 
-class _PermissionCheck(NamedTuple):
+class PermissionCheck(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request whose caller's permission is being checked by the broker."""
 
     question: Question
+
+
+_PLAN_ENCODER: Final = msgspec.msgpack.Encoder()
+_PLAN_DECODER: Final[msgspec.msgpack.Decoder[Planned | PermissionCheck]] = msgspec.msgpack.Decoder(
+    Planned | PermissionCheck
+)
+
+
+def plan_bytes(plan: object) -> bytes:
+    """Return a `Forward`'s plan as bytes, for the worker that keeps it until the broker has responded."""
+    return _PLAN_ENCODER.encode(plan)
+
+
+def plan_of(data: bytes) -> Planned | PermissionCheck:
+    """Return the plan of `plan_bytes`.
+
+    Raises:
+        ValueError: the bytes are none.
+    """
+    return _PLAN_DECODER.decode(data)
 
 
 class ReassignmentApi:
@@ -253,7 +275,7 @@ class ReassignmentApi:
         try:
             if question.plan is None:
                 respond(_permission_request(question))
-            elif isinstance(question.plan, _PermissionCheck):
+            elif isinstance(question.plan, PermissionCheck):
                 respond(await self._permission_checked(question, question.plan))
             else:
                 respond(await self._first_steps_sent(question))
@@ -270,7 +292,7 @@ class ReassignmentApi:
             self._requests[question.address] -= 1
             self._requests += Counter()  # removes addresses without requests
 
-    async def _permission_checked(self, question: Question, check: _PermissionCheck) -> bytes | Forward:
+    async def _permission_checked(self, question: Question, check: PermissionCheck) -> bytes | Forward:
         """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
         first = check.question
         address, size = first.address, len(first.frame)
@@ -345,7 +367,7 @@ class ReassignmentApi:
 def _permission_request(question: Question) -> Forward:
     """Return the empty request by which the broker checks the caller's permission."""
     head = reassignments.read_head(question.frame, question.body_at, question.version)
-    return _forward(question, head, _PermissionCheck(question))
+    return _forward(question, head, PermissionCheck(question))
 
 
 def _read_request(question: Question) -> AlterRequest:

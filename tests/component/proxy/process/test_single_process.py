@@ -29,7 +29,7 @@ def test_single_process_imports_its_data_path_and_no_other_process() -> None:
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
-    modules = ("messages", "relay", "watching")
+    modules = ("relay", "watching")
     assert found.stdout.split() == [f"proxy.process.{name}" for name in modules]
 
 

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import pytest
 
 from proxy.admin import NoWorkersError
-from proxy.admin.clients import ClientPart, ClientTable
+from proxy.admin.clients import ClientTable
 from proxy.explain.parts import MINUTE
 from proxy.explain.report import NOTHING, Missing, Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import of_workers
 from proxy.metrics.replication import Family
 from proxy.process.figures import MergedFigures, Responses, WorkerFigures
-from proxy.process.messages import Figures, Look, Scrape
+from proxy.process.messages import Counted, Figures, Look, Looked, Message, Scrape
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
@@ -25,22 +25,12 @@ LATE = (Missing(2, "no response within 4 s"),)
 NONE = (Missing(1, "silent for 3 s"), Missing(2, "it does not run"))
 
 
-class Workers:
-    """Workers that have responded, or have not."""
-
-    def __init__(self, by_run: dict[int, object], missing: tuple[Missing, ...]) -> None:
-        self.responses = Responses(by_run, missing)
-
-    def missing(self) -> tuple[Missing, ...]:
-        return self.responses.missing
-
-    async def scrape(self, request: Callable[[int], object]) -> Responses:
-        request(1)
-        return self.responses
-
-
-def merged(by_run: dict[int, object], missing: tuple[Missing, ...]) -> MergedFigures:
+def merged(by_run: dict[int, list[Figures]], missing: tuple[Missing, ...]) -> MergedFigures:
     engine = Engine(EngineOptions(), Definitions())
+
+    async def scrape(request: Callable[[int], Message]) -> Responses:
+        request(1)
+        return Responses(by_run, missing)
 
     async def followers(_: Query) -> Seen:
         return NOTHING
@@ -50,15 +40,15 @@ def merged(by_run: dict[int, object], missing: tuple[Missing, ...]) -> MergedFig
         return of_workers(up, {}, {}, {})
 
     metrics = Metrics(Stats(), engine, 1000, "1", others=[families])
-    figures = MergedFigures(Workers(by_run, missing), metrics, engine, 1000, lambda: 42, followers)
+    figures = MergedFigures(scrape, lambda: missing, metrics, engine, 1000, lambda: 42, followers)
     return figures
 
 
 async def test_what_lacks_a_worker_says_which() -> None:
-    assert (await merged({7: NOTHING}, LATE).seen(ALL)).missing == LATE
-    table = await merged({7: ClientTable().part()}, LATE).clients()
+    assert (await merged({7: [Looked(1, NOTHING)]}, LATE).seen(ALL)).missing == LATE
+    table = await merged({7: [Counted(1, ClientTable().part())]}, LATE).clients()
     assert b"worker 2 is missing (no response within 4 s)" in table.text(True).body
-    assert merged({7: NOTHING}, LATE).missing == LATE
+    assert merged({7: [Looked(1, NOTHING)]}, LATE).missing == LATE
 
 
 async def test_nothing_is_made_of_no_response() -> None:
@@ -87,9 +77,9 @@ class Worker:
         engine = Engine(EngineOptions(), Definitions())
         self.figures = WorkerFigures(Stats(), engine, 1000, self._send, lambda: 42, self._seen)
 
-    async def _send(self, message: object) -> bool:
+    async def _send(self, message: Message) -> bool:
         assert isinstance(message, Figures)
-        if isinstance(message.figures, ClientPart):
+        if isinstance(message, Counted):
             await self.go_on.wait()
         self.sent.append(message)
         return True
@@ -106,7 +96,7 @@ class Worker:
 
     @property
     def responded(self) -> list[int]:
-        return [one.number for one in self.sent if not one.more]
+        return [one.number for one in self.sent if not (isinstance(one, Looked) and one.more)]
 
 
 async def test_question_about_one_client_does_not_wait_for_a_list() -> None:

@@ -1,83 +1,72 @@
-"""Clients that wait in several processes: one event when the first says so, one when the last says that it ended."""
+"""Messages between processes as bytes."""
 
-from collections.abc import Sequence
-
+import msgspec
 import pytest
 
-from proxy.events import Event
-from proxy.explain.rules import Rule
-from proxy.explain.waiting import Judgement, Waiter
-from proxy.process.messages import Waits
-from quotas.definitions.definitions import Definitions
-from quotas.definitions.entities import Entity
-
-PRODUCE = Rule("produce", "producer_byte_rate")
-
-
-def begins(*client_ids: str, part: float = 0.62, rule: Rule | None = PRODUCE) -> Judgement:
-    return Judgement(tuple(Waiter("", client_id, part, rule) for client_id in client_ids), (), 0)
-
-
-def ends(*client_ids: str) -> Judgement:
-    return Judgement((), tuple(Waiter("", client_id, 0.1, None) for client_id in client_ids), 0)
+from proxy.config import Config, ListenerOptions
+from proxy.process import messages
+from proxy.process.messages import (
+    Beat,
+    Drain,
+    FrameError,
+    Frames,
+    Message,
+    QuotaBatch,
+    Response,
+    Start,
+    frame_of,
+)
+from proxy.process.shares import terms_of
 
 
-@pytest.fixture
-def told() -> list[Event]:
-    return []
+def test_configuration_comes_back() -> None:
+    config = Config(listeners=(ListenerOptions(),))
+    start = Start(1, messages.config_bytes(config), 2, terms_of(2), enforcing=True)
+    assert list(Frames().receive(frame_of(start))) == [start]
 
 
-@pytest.fixture
-def waits(told: list[Event]) -> Waits:
-    definitions = Definitions()
-    definitions.put(Entity(client_id="web"), {"producer_byte_rate": 2e6})
-    return Waits(told.append, definitions, None)
-
-
-def kinds(told: Sequence[Event]) -> list[tuple[str, object]]:
-    return [(event.kind, event.fields.get("client_id")) for event in told]
-
-
-def test_event_names_the_quota_in_force(waits: Waits, told: list[Event]) -> None:
-    waits.take(0, begins("web"))
-    assert told[0].text == "web waits 62% of its time for producer_byte_rate 2.0 MB/s of client-id 'web'."
-    assert told[0].fields["value"] == 2e6
-
-
-def test_quota_that_is_gone_or_unknown_leaves_the_client(waits: Waits, told: list[Event]) -> None:
-    waits.take(0, begins("other"))
-    waits.take(0, begins("third", rule=None))
-    assert [event.text for event in told] == [
-        "other waits 62% of its time for producer_byte_rate.",
-        "third waits 62% of its time.",
+def test_messages_in_one_read_come_in_order() -> None:
+    sent: list[Message] = [
+        Beat(1),
+        QuotaBatch({"-=:a": {"producer_byte_rate": 1.0}}, complete=True),
+        Drain(hurried=False),
     ]
+    assert list(Frames().receive(b"".join(map(frame_of, sent)))) == sent
 
 
-def test_client_of_two_processes_begins_with_the_first_and_ends_with_the_last(
-    waits: Waits, told: list[Event]
-) -> None:
-    for source, judgement in ((7, begins("web")), (8, begins("web")), (7, ends("web"))):
-        waits.take(source, judgement)
-    assert kinds(told) == [("client_waits", "web")]
-    waits.take(8, ends("web"))
-    assert kinds(told)[1:] == [("client_waits_ended", "web")]
+def test_half_a_message_is_kept_until_the_rest_comes() -> None:
+    frames, data = Frames(), frame_of(Beat(5))
+    assert list(frames.receive(data[:-1])) == []
+    assert len(frames) == len(data) - 1
+    assert list(frames.receive(data[-1:])) == [Beat(5)]
+    assert len(frames) == 0
 
 
-def test_process_that_ends_ends_its_clients_waits(waits: Waits, told: list[Event]) -> None:
-    waits.take(7, begins("a", "b"))
-    waits.take(8, begins("b"))
-    waits.ended(7)
-    assert kinds(told)[2:] == [("client_waits_ended", "a")]
-    waits.ended(8)
-    assert kinds(told)[3:] == [("client_waits_ended", "b")]
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4) + body
 
 
-def test_end_without_a_begin_is_no_event(waits: Waits, told: list[Event]) -> None:
-    waits.take(7, ends("a"))
-    waits.ended(9)
-    assert told == []
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"\x00\x00\x00\x00", "a message of 0 bytes"),
+        (b"\xff\xff\xff\xff", "a message of 4294967295 bytes"),
+        (framed(b"abc"), "Expected `array`"),
+        (framed(msgspec.msgpack.encode("text")), "Expected `array`"),
+        (framed(msgspec.msgpack.encode(["Exec", 1])), "Invalid value 'Exec'"),
+        (framed(msgspec.msgpack.encode(["Beat", "1"])), "Expected `int`, got `str`"),
+        (framed(msgspec.msgpack.encode(["Drain", True, True])), "Expected `array` of at most length"),
+        (framed(b"\x92\xacTopicsWanted\xdd\xff\xff\xff\xff\x01"), "no message"),
+        (framed(b"\x92\xa4Beat\xa1\xff"), "no message"),
+        (framed(b"\x92\xa6Looked" + b"\x91" * 100_000), "no message"),
+    ],
+)
+def test_bytes_that_are_no_message_are_refused(data: bytes, problem: str) -> None:
+    with pytest.raises(FrameError, match=problem):
+        list(Frames().receive(data))
 
 
-def test_those_that_are_not_named_are_counted(waits: Waits, told: list[Event]) -> None:
-    waits.take(7, Judgement((), (), 40))
-    assert (told[0].kind, told[0].fields) == ("clients_wait", {"clients": 40})
+def test_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "FRAME_BYTES_MAX", 1000)
+    with pytest.raises(FrameError, match="a Response of 10"):
+        frame_of(Response(1, bytes(1000)))

@@ -4,21 +4,25 @@ import asyncio
 from types import MappingProxyType
 from typing import Self
 
-from protocol.messages.reassignments import Ongoing
+from protocol.messages.reassignments import AlterRequest, Ongoing
 from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
 from proxy.config import Address, Config
 from proxy.control.cluster import BrokerMap
-from proxy.process.feed import Feed, State
+from proxy.control.reassign.api import Planned, plan_of
+from proxy.process import messages
+from proxy.process.life import Feed, State
 from proxy.process.messages import (
     PORTION,
-    Answer,
     Brokers,
     Configure,
     Enforce,
+    Forwarded,
+    Message,
     Moves,
     QuotaBatch,
     ReadCertificates,
     Refusal,
+    Response,
     TopicsNamed,
 )
 from proxy.system.stats import Stats
@@ -39,7 +43,7 @@ class Rig:
         self.names: dict[bytes, str] = {}
         self.state = State(Config(), self.definitions, self.brokers, lambda: self.names, self.moves)
         self.feed = Feed(self.state, self._send)
-        self.sent: list[object] = []
+        self.sent: list[Message] = []
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.ensure_future(self.feed.run())
@@ -49,14 +53,14 @@ class Rig:
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
 
-    async def turn(self) -> list[object]:
+    async def turn(self) -> list[Message]:
         """Return what is sent now."""
         self.sent = []
         for _ in range(20):
             await asyncio.sleep(0)
         return self.sent
 
-    async def _send(self, message: object) -> bool:
+    async def _send(self, message: Message) -> bool:
         self.sent.append(message)
         return True
 
@@ -99,16 +103,25 @@ async def test_answer_follows_the_quota_that_it_is_about() -> None:
     async with Rig() as rig:
         rig.feed.answer(1, b"altered")
         rig.feed.quota_changed("-=:a")
-        assert [type(message) for message in await rig.turn()] == [QuotaBatch, Answer]
+        assert [type(message) for message in await rig.turn()] == [QuotaBatch, Response]
 
 
 async def test_outcomes_are_made_portable() -> None:
     async with Rig() as rig:
-        forward = Forward(45, b"", None)
-        for outcome in (bytearray(b"x"), forward, PeerError("why", "so"), RuntimeError("a bug")):
+        plan = Planned(AlterRequest(1000, True, [(("t", 0), (1, 2))]), {("t", 0): (1,)}, True, 7)
+        for outcome in (
+            bytearray(b"x"),
+            Forward(45, b"f", plan),
+            PeerError("why", "so"),
+            RuntimeError("a bug"),
+        ):
             rig.feed.answer(1, outcome)
-        sent = [message.outcome for message in await rig.turn() if isinstance(message, Answer)]
-        assert sent == [b"x", forward, Refusal("why", "so"), Refusal("internal", "RuntimeError")]
+        response, forwarded, *refusals = await rig.turn()
+        assert response == Response(1, b"x")
+        assert isinstance(forwarded, Forwarded)
+        assert (forwarded.number, forwarded.api_key, forwarded.frame) == (1, 45, b"f")
+        assert plan_of(forwarded.plan) == plan
+        assert refusals == [Refusal(1, "why", "so"), Refusal(1, "internal", "RuntimeError")]
 
 
 async def test_moves_are_sent_as_differences() -> None:
@@ -126,7 +139,11 @@ async def test_settings_are_sent_when_they_have_changed() -> None:
         rig.state.config = config = Config(warnings=("another",))
         rig.state.enforcing = False
         rig.feed.read_certificates()
-        assert await rig.turn() == [Configure(config), Enforce(on=False), ReadCertificates()]
+        assert await rig.turn() == [
+            Configure(messages.config_bytes(config)),
+            Enforce(on=False),
+            ReadCertificates(),
+        ]
 
 
 async def test_learned_broker_is_sent() -> None:

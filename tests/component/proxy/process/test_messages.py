@@ -6,21 +6,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.process import link as link_module
-from proxy.process.link import QUEUED_MAX, Link
-from proxy.process.messages import Answer, Beat
+from proxy.process import messages
+from proxy.process.messages import QUEUED_MAX, Beat, Link, Message, Response
 
 
 class End:
     """One end, and what it has received."""
 
     def __init__(self) -> None:
-        self.received: list[object] = []
+        self.received: list[Message] = []
         self.lost = asyncio.Event()
         self.refused: type | None = None
         self.link = Link(asyncio.get_running_loop(), self.take, self.lost.set)
 
-    def take(self, message: object) -> None:
+    def take(self, message: Message) -> None:
         if self.refused is not None and isinstance(message, self.refused):
             raise RuntimeError("a bug")
         self.received.append(message)
@@ -43,7 +42,7 @@ async def ends() -> AsyncIterator[tuple[End, End]]:
 
 async def test_messages_arrive_in_order(ends: tuple[End, End]) -> None:
     one, other = ends
-    sent = [Beat(number) for number in range(10 * QUEUED_MAX)]
+    sent: list[Message] = [Beat(number) for number in range(10 * QUEUED_MAX)]
     for message in sent:
         assert one.link.send(message)
     await other.wait_for(len(sent))
@@ -74,11 +73,11 @@ async def test_message_whose_handling_fails_does_not_stop_the_others(
     ends: tuple[End, End], caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = ends
-    other.refused = Answer
-    one.link.send(Answer(1, b""))
+    other.refused = Response
+    one.link.send(Response(1, b""))
     one.link.send(Beat(1))
     await other.wait_for(1)
-    assert "cannot handle a Answer" in caplog.text
+    assert "cannot handle a Response" in caplog.text
     other.refused = None
 
 
@@ -86,8 +85,8 @@ async def test_too_much_is_refused_while_the_other_side_does_not_read(
     ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = ends
-    monkeypatch.setattr(link_module, "UNSENT_BYTES_MAX", 1024 * 1024)
-    message = Answer(1, bytes(256 * 1024))
+    monkeypatch.setattr(messages, "UNSENT_BYTES_MAX", 1024 * 1024)
+    message = Response(1, bytes(256 * 1024))
     sent = 0
     while one.link.send(message):  # nothing is read before the loop has its turn
         sent += 1
@@ -99,7 +98,7 @@ async def test_too_much_is_refused_while_the_other_side_does_not_read(
 async def test_send_all_waits_until_there_is_room(ends: tuple[End, End]) -> None:
     one, other = ends
     for _ in range(100):
-        assert await one.link.send_all(Answer(1, bytes(256 * 1024)))
+        assert await one.link.send_all(Response(1, bytes(256 * 1024)))
     await other.wait_for(100)
 
 
