@@ -17,9 +17,8 @@ from typing import Final, NamedTuple, Protocol
 from proxy.config import Address
 from proxy.fleet.calls import Asking, UnansweredError
 from proxy.fleet.ends import ENDED_BY_PEER, PAUSES_SECONDS, Place, refuses
-from proxy.fleet.facts import Disagreements, View, read_view
+from proxy.fleet.facts import Disagreements
 from proxy.fleet.messages import (
-    VIEW_KIND,
     Answer,
     Facts,
     Frames,
@@ -27,9 +26,10 @@ from proxy.fleet.messages import (
     Lost,
     MessageError,
     Refusal,
-    kind_of,
+    View,
     read,
     sendable,
+    told,
     write,
 )
 from proxy.fleet.secret import FleetSecret, secret_now
@@ -306,7 +306,7 @@ class FleetClient:
         facts = self._facts()
         if facts != self._told:
             self._told = facts
-            writer.write(frames.write(write(facts)))
+            writer.write(frames.write(write(told(facts))))
         report = self._leasing.report(self._now_ms())
         if report is not None:
             writer.write(frames.write(write(sendable(report))))
@@ -315,10 +315,10 @@ class FleetClient:
         while True:
             async with asyncio.timeout(SILENCE_SECONDS_MAX):
                 message = await frames.receive(reader)
-            if kind_of(message) == VIEW_KIND:
-                self._look_at(read_view(message))
-                continue
             found = read(message)
+            if isinstance(found, View):
+                self._look_at(found)
+                continue
             if isinstance(found, Grants):
                 if self._granted is None:
                     self._granted = peer, found.run
@@ -331,7 +331,7 @@ class FleetClient:
             elif isinstance(found, Refusal):
                 raise RefusedError(found)
             else:
-                raise MessageError(f"byte 5: a holder sends no {type(found).__name__.lower()}")
+                raise MessageError(f"a holder sends no {type(found).__name__.lower()}")
             self.send_due()
 
     def _look_at(self, view: View) -> None:

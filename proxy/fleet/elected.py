@@ -26,7 +26,6 @@ from proxy.events import Tell, untold
 from proxy.events.kinds import holder_moved
 from proxy.fleet.election import (
     NO_TERM,
-    NONCE_BYTES,
     Claim,
     Lasting,
     Past,
@@ -38,6 +37,7 @@ from proxy.fleet.election import (
     read_roster,
     write_roster,
 )
+from proxy.fleet.messages import NAME_BYTES_MAX, NONCE_BYTES, cut
 from proxy.fleet.port import AGAIN_MS, HolderPort
 from proxy.fleet.secret import FleetSecret, secret_now
 from proxy.metrics.fleet import FleetFigures
@@ -93,7 +93,7 @@ SILENCE_MS: Final = 20_000
 ASK_SECONDS: Final = 5.0  # between two checks, in a member that is not the holder, of the coordinator
 PAUSE_SECONDS_MIN: Final = 0.5
 PAUSE_SECONDS_MAX: Final = 10.0
-_PROTOCOL: Final = "sluice-fleet-2"  # members of the first had unsigned statements
+_PROTOCOL: Final = "sluice-fleet-3"  # of the first two, members had other statements
 _METADATA_VERSION: Final = 0
 _PARTITION: Final = 0
 
@@ -293,7 +293,7 @@ class FleetGroup:
             None  # the last generation that left no gap, for this member id
         )
         self._group = group
-        self._name = name
+        self._name = cut(name, NAME_BYTES_MAX)
         self._standing = Standing(tenure_ms, lasting_ms)
         self._lasting_ms = lasting_ms
         self._ended = False

@@ -2,8 +2,7 @@
 
 Each member joins with a *claim*: its name, its address, the term in which it is the holder, if it is, and the last term
 that it knows of. The group's leader chooses the holder (`choose`) and tells each member by a *ruling*. The holder of
-the latest term stays the holder as long as it is a member. `proxy.fleet.election` signs what they say, and has the
-argument of what a client can do that may join the group too.
+the latest term stays the holder as long as it is a member.
 
 A chosen member is the holder for a *tenure* after its last confirmation by Kafka, and not longer (`Standing`), since a
 group does not notify a member that it has expelled. Two holders at once are safe if each ends its tenure in time
@@ -16,18 +15,49 @@ last holder has ended after all its members. The commit also states to whom leas
 successor has learned as soon as all of them have reported to it. A commit is believed if it is signed, and of the term
 that came before, or its own; all else, and a commit that is missing though members know of a holder, means the longest
 time that leases may last, and unknown lessees.
+
+Where brokers have no authorizer every client may join the group, and read what members have said (DescribeGroups,
+OffsetFetch), act under another's member id (Kafka binds it to no connection), be the group's leader, and commit. So it
+counts who has made a statement, and for what: each is signed with the fleet's secret, with a key for its kind, over the
+group's name and all that it says (`Statements`).
+
+- A claim is signed for the member id of its sender. Kafka gives it out at the first joining, after the claim was made;
+  a first claim is signed for no member id, and cannot be chosen (`Claim.bound`). It is bound from the next rebalance
+  on, which a member asks for itself where no other can be chosen. A claim that is sent again by another client is
+  for another member id, and is ignored. Sent again under its own member id it says what that member has said before:
+  an older term loses against the present one.
+- A ruling is signed for the member id and the nonce of the claim that it responds to, and says whether that member was
+  chosen. So it is valid once, for one member, and Kafka's assignment of the partition decides nothing.
+- A commit has its term. The next holder believes it if it is of the last term that any member knows of (`Standing`);
+  an older commit that is sent again is of another term, and an earlier one of the same term states a longer time.
+
+Statements that are not signed so are ignored and counted; while the holder lives, an unsigned ruling changes nothing
+(`proxy.fleet.elected`). A client that may join can still disturb: make the group rebalance, expel members under their
+ids, be its leader and choose no one, or overwrite the commit. Then there is no new holder, or it learns for as long as
+leases may last; members go on with their leases, and are cut off after them. Against that brokers need an authorizer.
+After all members were restarted none knows of a term, and any signed commit is believed: an old one that is sent again
+then harms only if a process of the fleet still runs that is not in the group.
+
+Without a secret nothing is signed, any process that may join can be the holder, and commits are not believed.
 """
 
 import re
-import struct
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeVar
+
+from msgspec import Meta, Struct
+from msgspec.msgpack import Decoder, encode
+from msgspec.structs import replace
 
 from proxy.config import Address
-from proxy.fleet.messages import NAME_BYTES_MAX, Content, MessageError, text
+from proxy.fleet.messages import NAME_BYTES_MAX, NONCE_BYTES, Number
 from proxy.system.signatures import SIGNATURE_BYTES, Signer
 
 TERM_MAX: Final = 2**32 - 1
+_PORT_MAX: Final = 65535
+_HOST_BYTES_MAX: Final = 255
+
+_TermNumber = Annotated[int, Meta(ge=0, le=TERM_MAX)]
 
 
 class Term(NamedTuple):
@@ -38,14 +68,14 @@ class Term(NamedTuple):
         run: identifies the life of the holder's process, since numbers begin anew with a new fleet.
     """
 
-    number: int
-    run: int
+    number: _TermNumber
+    run: Number
 
 
 NO_TERM: Final = Term(0, 0)
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="claim"):
     """The message of a member that joins.
 
     Args:
@@ -55,15 +85,15 @@ class Claim(NamedTuple):
         known: the last term that it knows of; NO_TERM for none.
         nonce: identifies this joining: the ruling is for it alone.
         bound: whether the claim is signed for the member id with which Kafka knows its sender. Only then can the
-            sender be chosen; true of all claims without a secret.
+            sender be chosen; true of all claims without a secret. It is found out by the reader, and not sent.
     """
 
-    name: str
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
     address: Address | None
-    run: int
-    number: int
+    run: Number
+    number: _TermNumber
     known: Term
-    nonce: bytes
+    nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
     bound: bool = True
 
     @property
@@ -72,7 +102,7 @@ class Claim(NamedTuple):
         return max(self.known, Term(self.number, self.run) if self.number else NO_TERM)
 
 
-class Ruling(NamedTuple):
+class Ruling(Struct, frozen=True, forbid_unknown_fields=True, tag="ruling"):
     """The choice, as a member receives it.
 
     Args:
@@ -82,7 +112,7 @@ class Ruling(NamedTuple):
         before: the latest term that any member has known of; NO_TERM for none.
     """
 
-    name: str
+    name: Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
     address: Address | None
     term: Term
     before: Term = NO_TERM
@@ -216,64 +246,10 @@ class Standing:
         return learning_ms
 
 
-# ----------------------------------------------------------------------------------------------------
-# What members of the group that chooses a fleet's holder say, as bytes: claims, rulings, commits; signed;
-# pure.
+# The statements of members: claims and rulings in MessagePack, each with its signature behind it, and commits as text:
 #
-#     claim    version u8 = 2, name text u8, host text u8, port u16, run u64, number u32,
-#              known: number u32, run u64; nonce 16 bytes, signature 32 bytes
-#     ruling   version u8 = 2, name text u8, host text u8, port u16, term: number u32, run u64,
-#              before: number u32, run u64; mine u8, signature 32 bytes
-#     commit   leases_ms=20310 term=4 run=00000000000000ff holder=gw-1 signed=<64 hexadecimal digits>
-#
-# Where brokers have no authorizer every client may join the group, and read what members have said
-# (DescribeGroups,
-# OffsetFetch), act under another's member id (Kafka binds it to no connection), be the group's leader, and
-# commit. So it
-# counts who has made a statement, and for what: each is signed with the fleet's secret, with a key for its
-# kind, over the
-# group's name and all that it says.
-#
-# - A claim is signed for the member id of its sender. Kafka gives it out at the first joining, after the
-#   claim was made;
-#   a first claim is signed for no member id, and cannot be chosen (`Claim.bound`). It is bound from the next
-#   rebalance
-#   on, which a member asks for itself where no other can be chosen. A claim that is sent again by another
-#   client is
-#   for another member id, and is ignored. Sent again under its own member id it says what that member has
-#   said before:
-#   an older term loses against the present one.
-# - A ruling is signed for the member id and the nonce of the claim that it responds to, and says whether that
-#   member was
-#   chosen. So it is valid once, for one member, and Kafka's assignment of the partition decides nothing.
-# - A commit has its term. The next holder believes it if it is of the last term that any member knows of
-#   (`Standing`);
-#   an older commit that is sent again is of another term, and an earlier one of the same term states a longer
-#   time.
-#
-# Statements that are not signed so are ignored and counted; while the holder lives, an unsigned ruling
-# changes nothing
-# (`proxy.fleet.elected`). A client that may join can still disturb: make the group rebalance, expel members
-# under their
-# ids, be its leader and choose no one, or overwrite the commit. Then there is no new holder, or it learns for
-# as long as
-# leases may last; members go on with their leases, and are cut off after them. Against that brokers need an
-# authorizer.
-# After all members were restarted none knows of a term, and any signed commit is believed: an old one that is
-# sent again
-# then harms only if a process of the fleet still runs that is not in the group.
-#
-# Without a secret nothing is signed, any process that may join can be the holder, and commits are not
-# believed.
+#     leases_ms=20310 term=4 run=00000000000000ff holder=gw-1 signed=<64 hexadecimal digits>
 
-
-NONCE_BYTES: Final = 16
-_VERSION: Final = 2
-_HOST_BYTES_MAX: Final = 255
-_PORT_BYTES: Final = 2
-_NUMBER_BYTES: Final = 4
-_RUN_BYTES: Final = 8
-_TERM: Final = struct.Struct(">IQ")
 _LASTING_MS_MAX: Final = 120_000  # longer than any version's leases last
 _LASTING: Final = re.compile(
     r"(leases_ms=([0-9]{1,6}) (?:roster=[0-9a-f:,]* )?term=([0-9]{1,10}) run=([0-9a-f]{16}) holder=.*?)"
@@ -281,6 +257,9 @@ _LASTING: Final = re.compile(
     re.DOTALL,
 )
 _UNBOUND: Final = b""
+_CLAIM: Final = Decoder(Claim)
+_RULING: Final = Decoder(tuple[Ruling, bool])
+T = TypeVar("T")
 
 
 class Statements:
@@ -307,34 +286,16 @@ class Statements:
         Args:
             member: the member id of its sender; "" before Kafka has given one.
         """
-        data = (
-            bytes((_VERSION,))
-            + text(claim.name, NAME_BYTES_MAX, 1)
-            + _write_address(claim.address)
-            + claim.run.to_bytes(_RUN_BYTES)
-            + claim.number.to_bytes(_NUMBER_BYTES)
-            + _TERM.pack(*claim.known)
-            + claim.nonce
-        )
+        data = encode(claim)
         return data + self._sign("claim", member.encode(), data)
 
     def read_claim(self, data: bytes, member: str) -> Claim | None:
-        """Decode the claim of a member; None if it is not one of this version, or not signed for this member."""
-        content = self._content(data)
-        if content is None:
-            return None
-        try:
-            name, address = content.text(1, NAME_BYTES_MAX), _read_address(content)
-            run, number = content.number(_RUN_BYTES), content.number(_NUMBER_BYTES)
-            known = Term(*content.unpack(_TERM))
-            nonce = content.bytes(NONCE_BYTES)
-            content.end()
-        except MessageError:
-            return None
+        """Decode the claim of a member; None if it is not one, or not signed for this member."""
         bound = self._is_signed("claim", data, member.encode())
         if not bound and not self._is_signed("claim", data, _UNBOUND):
             return None
-        return Claim(name, address, run, number, known, nonce, bound)
+        claim = self._decoded(_CLAIM, data)
+        return replace(claim, bound=bound) if claim is not None and _fits(claim.address) else None
 
     def write_ruling(self, ruling: Ruling, member: str, nonce: bytes, *, mine: bool) -> bytes:
         """Encode a ruling for one member.
@@ -343,36 +304,23 @@ class Statements:
             nonce: of the member's claim.
             mine: whether it makes this member the holder.
         """
-        data = (
-            bytes((_VERSION,))
-            + text(ruling.name, NAME_BYTES_MAX, 1)
-            + _write_address(ruling.address)
-            + _TERM.pack(*ruling.term)
-            + _TERM.pack(*ruling.before)
-            + bytes((mine,))
-        )
+        data = encode((ruling, mine))
         return data + self._sign("ruling", member.encode(), nonce, data)
 
     def read_ruling(self, data: bytes, member: str, nonce: bytes) -> tuple[Ruling, bool] | None:
         """Decode the ruling for a member, and whether it makes this member the holder.
 
-        Returns: None if it is not one of this version, or not signed for this member and claim.
+        Returns: None if it is not one, or not signed for this member and claim.
         """
-        content = self._content(data)
-        if content is None:
-            return None
-        try:
-            name, address = content.text(1, NAME_BYTES_MAX), _read_address(content)
-            term, before = Term(*content.unpack(_TERM)), Term(*content.unpack(_TERM))
-            mine = bool(content.number(1))
-            content.end()
-        except MessageError:
-            return None
         if not self._is_signed("ruling", data, member.encode(), nonce):
             return None
-        if (address is None) != (not name) or (mine and not name):
+        found = self._decoded(_RULING, data)
+        if found is None:
             return None
-        return Ruling(name, address, term, before), mine
+        ruling, mine = found
+        if not _fits(ruling.address) or (ruling.address is None) != (not ruling.name):
+            return None
+        return None if mine and not ruling.name else found
 
     def write_lasting(self, lasting: Lasting, name: str, roster: str = "") -> str:
         """Encode the metadata of a holder's commit: how long leases may last after it, and whose (`roster`).
@@ -404,37 +352,29 @@ class Statements:
         signature = data[-SIGNATURE_BYTES:]
         return self._signers[use].verifies(signature, self._group, *parts, data[:-SIGNATURE_BYTES])
 
-    def _content(self, data: bytes) -> Content | None:
-        """Return the content of a claim or a ruling without its signature; None if it is of another version."""
-        end = len(data) - SIGNATURE_BYTES if self._signers else len(data)
-        if end < 1 or data[0] != _VERSION:
+    def _decoded(self, decoder: Decoder[T], data: bytes) -> T | None:
+        """Decode a statement whose signature was verified; None if it is none."""
+        try:
+            return decoder.decode(data[:-SIGNATURE_BYTES] if self._signers else data)
+        except (ValueError, RecursionError):
             return None
-        return Content(data[:end], 1)
 
 
-def _write_address(address: Address | None) -> bytes:
-    host, port = ("", 0) if address is None else address
-    return text(host, _HOST_BYTES_MAX, 1) + port.to_bytes(_PORT_BYTES)
+def _fits(address: Address | None) -> bool:
+    return address is None or (
+        0 < len(address.host.encode()) <= _HOST_BYTES_MAX and 0 < address.port <= _PORT_MAX
+    )
 
 
-def _read_address(content: Content) -> Address | None:
-    host, port = content.text(1, _HOST_BYTES_MAX), content.number(_PORT_BYTES)
-    return Address(host, port) if host and port else None
-
-
-# ----------------------------------------------------------------------------------------------------
-# The roster in a holder's commit: to whom it leases, so that its successor knows for whom to wait; pure.
+# The roster in a holder's commit: to whom it leases, so that its successor knows for whom to wait.
 #
 #     roster=OWN:RUN,RUN,…    OWN: the run of the process that has committed; RUN: of each lessee; hexadecimal
 #
-# A commit without a roster says that the holder does not know all lessees; then its successor learns for the
-# whole time
-# (`quotas.sharing.lessor`). So does one with more than LESSEES_MAX: brokers accept 4096 bytes of metadata by
-# default.
-
+# A commit without a roster says that the holder does not know all lessees; then its successor learns for the whole time
+# (`quotas.sharing.lessor`). So does one with more than LESSEES_MAX: brokers accept 4096 bytes of metadata by default.
 
 LESSEES_MAX: Final = 200
-# After the first word, which is `standing.write_lasting`'s; what follows is free text.
+# After the first word of `write_lasting`; what follows is free text.
 _RUN: Final = "[0-9a-f]{1,16}"
 _ROSTER: Final = re.compile(
     rf"leases_ms=[0-9]+ roster=({_RUN}):((?:{_RUN}(?:,{_RUN}){{0,{LESSEES_MAX - 1}}})?) .*", re.DOTALL

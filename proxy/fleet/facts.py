@@ -1,25 +1,17 @@
-"""The facts that members of a fleet send about themselves, so that differences between members are found; pure."""
+"""The facts that members of a fleet tell of themselves, and in which of them they differ although they must not; pure.
 
-import struct
+A change reaches the members one after the other: quotas in a topic within a second, a changed file as soon as it is
+copied to each member. So members *disagree* only if they have differed for `LASTS_MS`, and the fact of one of them has
+not changed for that time: while quotas are altered continuously, the members' digests always differ for a moment.
+"""
+
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.config import Address, FleetOptions, QuotaSettings, ReassignmentSettings
 from proxy.config.options import LOOPBACK_HOSTS, WILDCARDS
-from proxy.fleet.messages import (
-    FACT_BYTES_MAX,
-    KEY_BYTES_MAX,
-    LESSEES_MAX,
-    NAME_BYTES_MAX,
-    VIEW_KIND,
-    Content,
-    Facts,
-    head,
-    read_facts,
-    text,
-    write_facts,
-)
+from proxy.fleet.messages import FACT_BYTES_MAX, Facts, View
 from proxy.system.errors import sluice_version
 from quotas.definitions.definitions import Definitions
 from quotas.options import EngineOptions
@@ -93,97 +85,6 @@ def _mutations(options: EngineOptions) -> str:
     if rate is None:
         return "unlimited"
     return f"{rate:g}/s" if burst is None else f"{rate:g}/s, {burst:g} at once"
-
-
-# ----------------------------------------------------------------------------------------------------
-# The fleet as the holder shows it to its members, for display: members and shares; pure.
-#
-#     view        learning u8, members u16, then of each: name text u8, run u64, silent_ms u32, present_s u32,
-#     facts
-#                 keys u16, then of each: key text u16, the share of each member f64
-#
-# A view has only the first KEYS_SHOWN_MAX keys by name. No decision depends on it.
-
-
-KEYS_SHOWN_MAX: Final = 64
-_MEMBER: Final = struct.Struct(">QII")
-_U32_MAX: Final = 2**32 - 1
-_MEMBERS_MAX: Final = 2 * LESSEES_MAX
-
-
-class MemberView(NamedTuple):
-    """A member as the holder sees it.
-
-    Args:
-        silent_ms: the time since its last report, in ms.
-        present_s: the time since its first report, in seconds.
-        facts: the facts that it has sent about itself.
-    """
-
-    lessee: LesseeId
-    silent_ms: int
-    present_s: int
-    facts: Facts
-
-
-class View(NamedTuple):
-    """The fleet as the holder sees it.
-
-    Args:
-        learning: whether the holder has just begun, and raises no share yet.
-        shares: by key, the largest share that each member may be using, in the members' order.
-    """
-
-    learning: bool
-    members: tuple[MemberView, ...]
-    shares: tuple[tuple[str, tuple[float, ...]], ...]
-
-
-def write_view(view: View) -> bytes:
-    """Encode a view."""
-    parts = [head(VIEW_KIND), bytes((view.learning,)), len(view.members).to_bytes(2)]
-    for member in view.members:
-        parts += (
-            text(member.lessee.name, NAME_BYTES_MAX, 1),
-            _MEMBER.pack(member.lessee.run, min(member.silent_ms, _U32_MAX), min(member.present_s, _U32_MAX)),
-            write_facts(member.facts),
-        )
-    parts.append(len(view.shares).to_bytes(2))
-    for key, shares in view.shares:
-        parts += (text(key, KEY_BYTES_MAX, 2), struct.pack(f">{len(shares)}d", *shares))
-    return b"".join(parts)
-
-
-def read_view(message: bytes) -> View:
-    """Decode a view; its kind has been read already.
-
-    Raises:
-        MessageError: it is malformed.
-    """
-    content = Content(message)
-    learning = bool(content.number(1))
-    members = []
-    for _ in range(content.count(_MEMBERS_MAX)):
-        name = content.name()
-        run, silent_ms, present_s = content.unpack(_MEMBER)
-        members.append(MemberView(LesseeId(name, run), silent_ms, present_s, read_facts(content)))
-    shares = tuple(
-        (content.text(2, KEY_BYTES_MAX), tuple(content.share() for _ in members))
-        for _ in range(content.count(KEYS_SHOWN_MAX))
-    )
-    content.end()
-    return View(learning, tuple(members), shares)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The facts in which members of a fleet differ, although they must be equal; pure.
-#
-# A change reaches the members one after the other: quotas in a topic within a second, a changed file as soon
-# as it is
-# copied to each member. So members *disagree* only if they have differed for `LASTS_MS`, and the fact of one
-# of them has
-# not changed for that time: while quotas are altered continuously, the members' digests always differ for a
-# moment.
 
 
 LASTS_MS: Final = 5000
@@ -294,17 +195,13 @@ def _twice_text(name: str) -> str:
     return f"two processes are called {name!r}: each needs a name of its own"
 
 
-# ----------------------------------------------------------------------------------------------------
-# The state of the fleet as a member knows it, as values of JSON (`sluice fleet`, `/v1/fleet`); pure.
-
-
 _SHARES_SHOWN_MAX: Final = 64
 
 
 def state_of(
     lessee: Lessee, view: View | None, disagreements: Iterable[str], now_ms: int
 ) -> Mapping[str, object]:
-    """Return this member's leases, and the fleet according to the holder's last view.
+    """Return this member's leases, and the fleet by the holder's last view, as `/v1/fleet` has them in JSON.
 
     Args:
         view: the holder's last view; None before the first.

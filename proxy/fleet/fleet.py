@@ -19,7 +19,7 @@ from proxy.events import Tell, untold
 from proxy.fleet.calls import Respond
 from proxy.fleet.client import FleetClient, Leasing
 from proxy.fleet.facts import ENDED, LISTENS, state_of
-from proxy.fleet.messages import Facts
+from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
 from proxy.fleet.port import HolderPort
 from proxy.fleet.secret import FleetSecret, secret_now, secret_problem
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
@@ -57,7 +57,9 @@ def new_lessee(options: FleetOptions, now_ms: int) -> Lessee:
     """Create this member's lessee; its id is new at each start of the process."""
     terms = fleet_terms(options)
     cut_off = terms.least if options.cut_off == "least" else None
-    return Lessee(terms, LesseeId(options.own_name, secrets.randbits(63)), now_ms, cut_off)
+    return Lessee(
+        terms, LesseeId(cut(options.own_name, NAME_BYTES_MAX), secrets.randbits(63)), now_ms, cut_off
+    )
 
 
 class Fleet:

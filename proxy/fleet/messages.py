@@ -1,82 +1,101 @@
-"""Messages between the holder of a fleet and its members <-> bytes; pure.
+"""The messages between the holder of a fleet and its members, and the frames in which they travel.
 
-All numbers are big-endian. A message has a head and the content of its kind; a text is a length and UTF-8:
+A frame is a length u32 of what follows, a signature (HMAC-SHA256), and a message. A connection begins with two frames
+of each side, which are the same in all versions, so that a process of another version is refused with an explanation:
 
-    magic "SLFT"  version u8 = 2  kind u8
-    1 hello     nonce 16 bytes
-    2 report    name text u8, run u64, session u64, number u64, applied u64, lessees_max u16,
-                wishes u16, then of each: key text u16, wanted f64, weight f64; wanted -1: the wish has ended
-                held u16, then of each: key text u16, share f64
-    3 grants    run u64, session u64, version u64, number u64, lease_ms u32, lessees_max u16, complete u8,
-                shares u16, then of each: key text u16, share f64; -1: no share of its own any more
-    4 refusal   cause text u8, problem text u16
-    5 lost      problem text u16: the session is not open at the holder
-    6 facts     u8, then of each: name text u8, value text u8
-    7 view      see `proxy.fleet.facts`
-    8 leave     no content: the member has ended, and uses no share any more
-    9 question  number u32, content: a request of a member (`proxy.fleet.calls`)
-    10 answer   number u32, content: the response to the question of this number
+    hello   both sides at once: magic "SLFT"  version u8 = 3  kind u8 = 1  nonce 16 bytes; with a checksum only
+    proof   the member's, then the holder's: the same bytes, signed
 
-Version 1 had a signed hello, and no proof (`proxy.fleet.messages`). The head and the hello are to stay the same in all
-versions, so that a process of another version is refused with an explanation. The sender and the order of messages are
-not checked here.
+All further messages are the classes of `Message` in MessagePack. Their bytes are bounded and their signatures verified
+before they are decoded; the number of entries of each map is looked at before its entries are.
+
+The proof and all frames after it are signed with a key that depends on the secret and on both nonces; the signature
+covers direction and number too. So a frame cannot be repeated, left out, sent back, or used on another connection, and
+a proof cannot have been recorded. Without a secret the key is that of an empty one, and the signature a checksum.
+Frames are not encrypted; `[fleet.tls]` puts TLS around them.
+
+Non-obvious:
+
+- Signatures are given to peers that have proven the secret, with one exception: one side has to begin, and that is the
+  member. So a process that connects to the holder's port gets nothing that depends on the secret, however often it
+  asks; one that stands at the holder's address gets a proof, from which it could find a secret by trial. The members'
+  statements in the group are such signatures too (`proxy.fleet.election`), readable for every client of brokers without
+  an authorizer. The secret therefore has at least 32 bytes (`proxy.system.files.read_secret`), and with those of
+  `sluice fleet secret`, which are 256 random bits, trial is hopeless. Before the proofs each side reads only frames of
+  a hello's size, and a member sends no facts and no report.
+- The sender and the order of messages are not checked here.
 """
 
 import asyncio
 import hashlib
 import hmac
 import secrets
-import struct
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, NamedTuple
 
-from quotas.sharing.lease_values import DEFAULT_KEY, KEYS_MAX, Grants, LesseeId, Report, Wish
+from msgspec import Meta, Struct
+from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import astuple
 
-VERSION: Final = 2
+from quotas.sharing.lease_values import (
+    DEFAULT_KEY,
+    KEYS_MAX,
+    WEIGHT_MAX,
+    Grants,
+    LesseeId,
+    Report,
+    Share,
+    Wish,
+)
+
+VERSION: Final = 3
 NAME_BYTES_MAX: Final = 64
 KEY_BYTES_MAX: Final = 2048
 LESSEES_MAX: Final = 256
-NONCE_BYTES: Final = 16
 FACTS_MAX: Final = 16
 FACT_BYTES_MAX: Final = 255
 CAUSE_BYTES_MAX: Final = 32
 PROBLEM_BYTES_MAX: Final = 500
-WEIGHT_MAX: Final = 1e9
+KEYS_SHOWN_MAX: Final = 64
+NONCE_BYTES: Final = 16
+SIGNATURE_BYTES: Final = 32
 _LEASE_MS_MAX: Final = 3_600_000
 _MAGIC: Final = b"SLFT"
-_HEAD: Final = struct.Struct(">4sBB")
-_REPORT: Final = struct.Struct(">QQQQH")
-_GRANTS: Final = struct.Struct(">QQQQIHB")
-_PAIR: Final = struct.Struct(">dd")
-_F64: Final = struct.Struct(">d")
-_NONE: Final = -1.0
-_NUMBER_BYTES: Final = 4
-HELLO_BYTES: Final = _HEAD.size + NONCE_BYTES
-_ENTRY_BYTES_MAX: Final = 2 + KEY_BYTES_MAX + _PAIR.size
+_HELLO: Final = _MAGIC + bytes((VERSION, 1))
+HELLO_BYTES: Final = len(_HELLO) + NONCE_BYTES
+# Each key may be wished for and held: its length, and in the mean 16 bytes of numbers.
+_ENTRY_BYTES_MAX: Final = 2 + KEY_BYTES_MAX + 16
 MESSAGE_BYTES_MAX: Final = 1024 + 2 * (KEYS_MAX + 1) * _ENTRY_BYTES_MAX
-_HELLO, _REPORT_KIND, _GRANTS_KIND, _REFUSAL, _LOST, _FACTS, VIEW_KIND, _LEAVE, _QUESTION, _ANSWER = range(
-    1, 11
-)
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: no frame is that long
+_FROM_HOLDER, _FROM_MEMBER = b"H", b"M"
 
-Facts = Mapping[str, str]
+Number = Annotated[int, Meta(ge=0)]  # MessagePack has none above 2^64 - 1
+Count = Annotated[int, Meta(ge=1)]
+_U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+_Lessees = Annotated[int, Meta(ge=1, le=LESSEES_MAX)]
+_Fact = Annotated[str, Meta(max_length=FACT_BYTES_MAX)]
+_Key = Annotated[str, Meta(max_length=KEY_BYTES_MAX)]
+_Problem = Annotated[str, Meta(max_length=PROBLEM_BYTES_MAX)]
+
+Facts = Annotated[Mapping[_Fact, _Fact], Meta(max_length=FACTS_MAX)]
 
 
 class MessageError(Exception):
-    """Malformed bytes, with the offset of the error."""
+    """Malformed bytes; the text says what is wrong, and at which field."""
 
 
 class VersionError(MessageError):
-    """A message of another version of the protocol."""
+    """A hello of another version of the protocol."""
 
 
-class Hello(NamedTuple):
-    """The first two messages of each side; the signatures of all but the first depend on both nonces."""
-
-    nonce: bytes
+# Messages
 
 
-class Refusal(NamedTuple):
+class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
+    """A message of its own type."""
+
+
+class Refusal(_Message, frozen=True):
     """The holder refuses a member.
 
     Args:
@@ -84,332 +103,223 @@ class Refusal(NamedTuple):
         problem: a sentence for the member's operator.
     """
 
-    cause: str
-    problem: str
+    cause: Annotated[str, Meta(max_length=CAUSE_BYTES_MAX)]
+    problem: _Problem
 
 
-class Lost(NamedTuple):
+class Lost(_Message, frozen=True):
     """The session is not open at the holder; the member opens another."""
 
-    problem: str
+    problem: _Problem
 
 
-class Leave(NamedTuple):
+class Leave(_Message, frozen=True):
     """The member has ended: its shares are free."""
 
 
-class Question(NamedTuple):
-    """A member's request to the holder that is not about shares."""
+class Question(_Message, frozen=True):
+    """A member's request to the holder that is not about shares (`proxy.fleet.calls`)."""
 
-    number: int
+    number: _U32
     content: bytes
 
 
-class Answer(NamedTuple):
+class Answer(_Message, frozen=True):
     """The holder's response to the question of this number."""
 
-    number: int
+    number: _U32
     content: bytes
 
 
-Message = Hello | Report | Grants | Refusal | Lost | Leave | Facts | Question | Answer
+class Told(_Message, frozen=True):
+    """The facts that a member tells of itself (`proxy.fleet.facts`)."""
+
+    facts: Facts
+
+
+class MemberView(NamedTuple):
+    """A member as the holder sees it.
+
+    Args:
+        silent_ms: the time since its last report, in ms.
+        present_s: the time since its first report, in seconds.
+        facts: the facts that it has sent about itself.
+    """
+
+    lessee: LesseeId
+    silent_ms: Number
+    present_s: Number
+    facts: Facts
+
+
+class View(_Message, frozen=True):
+    """The fleet as the holder shows it to its members; no decision depends on it.
+
+    Args:
+        learning: whether the holder has just begun, and raises no share yet.
+        shares: by key, the largest share that each member may be using, in the members' order.
+    """
+
+    learning: bool
+    members: Annotated[tuple[MemberView, ...], Meta(max_length=2 * LESSEES_MAX)]
+    shares: Annotated[
+        tuple[tuple[_Key, Annotated[tuple[Share, ...], Meta(max_length=2 * LESSEES_MAX)]], ...],
+        Meta(max_length=KEYS_SHOWN_MAX),
+    ]
+
+
+class _Report(_Message, frozen=True, tag="report"):
+    """The fields of `Report`, with their bounds between processes that do not trust each other."""
+
+    lessee: LesseeId
+    session: Number
+    number: Count
+    applied: Number
+    wishes: Annotated[Mapping[_Key, Wish | None], Meta(max_length=KEYS_MAX)]
+    held: Annotated[Mapping[_Key, Share], Meta(max_length=KEYS_MAX + 1)]
+    lessees_max: _Lessees
+
+
+class _Grants(_Message, frozen=True, tag="grants"):
+    """The fields of `Grants`, with their bounds; a share of None is no share of its own any more."""
+
+    run: Number
+    session: Count
+    version: Count
+    number: Number
+    lease_ms: Annotated[int, Meta(ge=0, le=_LEASE_MS_MAX)]
+    shares: Annotated[Mapping[_Key, Share | None], Meta(max_length=KEYS_MAX + 1)]
+    complete: bool
+    lessees_max: _Lessees
+
+
+Message = Report | Grants | Refusal | Lost | Told | View | Leave | Question | Answer
+
+_Wire = _Report | _Grants | Refusal | Lost | Told | View | Leave | Question | Answer
+
+_ENCODER: Final = Encoder()
+_DECODER: Final = Decoder(_Wire)
 
 
 def write(message: Message) -> bytes:
     """Encode a message."""
     if isinstance(message, Report):
-        return _write_report(message)
-    if isinstance(message, Grants):
-        return _write_grants(message)
-    if isinstance(message, Hello):
-        return head(_HELLO) + message.nonce
-    if isinstance(message, Refusal):
-        cause = text(message.cause, CAUSE_BYTES_MAX, 1)
-        return head(_REFUSAL) + cause + text(message.problem, PROBLEM_BYTES_MAX, 2)
-    if isinstance(message, Lost):
-        return head(_LOST) + text(message.problem, PROBLEM_BYTES_MAX, 2)
-    if isinstance(message, Leave):
-        return head(_LEAVE)
-    if isinstance(message, Question | Answer):
-        numbered = head(_QUESTION if isinstance(message, Question) else _ANSWER)
-        return numbered + message.number.to_bytes(_NUMBER_BYTES) + message.content
-    return head(_FACTS) + write_facts(message)
+        return _ENCODER.encode(_Report(*message))
+    return _ENCODER.encode(_Grants(*message) if isinstance(message, Grants) else message)
 
 
 def read(message: bytes) -> Message:
-    """Decode a message of any kind but a view.
+    """Decode a message.
 
     >>> read(write(Lost("another holder")))
     Lost(problem='another holder')
 
     Raises:
         MessageError: it is malformed.
-        VersionError: it is of another version.
     """
-    kind = kind_of(message)
-    reader = _READERS.get(kind)
-    if reader is None:
-        raise MessageError(f"byte 5: a message of kind {kind}")
-    content = Content(message)
-    found = reader(content)
-    content.end()
+    try:
+        found: _Wire = _DECODER.decode(message)
+        if isinstance(found, _Report):
+            _check_names([found.lessee])
+            _check_texts(found.wishes, KEY_BYTES_MAX)
+            _check_texts(found.held, KEY_BYTES_MAX)
+            return Report(*astuple(found))
+        if isinstance(found, _Grants):
+            _check_texts(found.shares, KEY_BYTES_MAX)
+            if found.shares.get(DEFAULT_KEY, None if found.complete else 0.0) is None:
+                raise ValueError("grants without a default share")
+            return Grants(*astuple(found))
+        if isinstance(found, Told):
+            _check_facts(found.facts)
+        elif isinstance(found, View):
+            _check_view(found)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(cut(str(error), PROBLEM_BYTES_MAX)) from None
     return found
 
 
-def kind_of(message: bytes) -> int:
-    """Return the kind of a message.
+def cut(text: str, bytes_max: int) -> str:
+    """Return as much of a text as a field has room for.
 
-    Raises:
-        MessageError: it is not one of this protocol.
-        VersionError: it is of another version.
+    >>> cut("caf\u00e9", 4)
+    'caf'
     """
-    if len(message) < _HEAD.size:
-        raise MessageError(f"byte 0: {len(message)} bytes are not a message")
-    magic, version, kind = _HEAD.unpack_from(message)
-    if magic != _MAGIC:
-        raise MessageError("byte 0: this is not Sluice's fleet protocol")
-    if version != VERSION:
-        problem = f"version {version} of the fleet protocol; this process has {VERSION}"
-        raise VersionError(f"byte 4: {problem}, and all members need the same")
-    return int(kind)
+    return text.encode("utf-8", "replace")[:bytes_max].decode("utf-8", "ignore")
 
 
-def head(kind: int) -> bytes:
-    """Return the head of a message."""
-    return _HEAD.pack(_MAGIC, VERSION, kind)
+def told(facts: Facts) -> Told:
+    """Return the message of these facts; what is too much is left out."""
+    bounded = [(cut(name, FACT_BYTES_MAX), cut(value, FACT_BYTES_MAX)) for name, value in facts.items()]
+    return Told(dict(bounded[:FACTS_MAX]))
 
 
-def text(value: str, bytes_max: int, length_bytes: int) -> bytes:
-    """Encode a text; a longer one is cut off."""
-    encoded = value.encode("utf-8", "replace")[:bytes_max]
-    if len(encoded) == bytes_max:  # maybe cut within a character
-        encoded = encoded.decode("utf-8", "ignore").encode()
-    return len(encoded).to_bytes(length_bytes) + encoded
+def refusal(cause: str, problem: str) -> Refusal:
+    """Return the message of a refusal; a longer problem is cut off."""
+    return Refusal(cut(cause, CAUSE_BYTES_MAX), cut(problem, PROBLEM_BYTES_MAX))
 
 
-class Content:
-    """Reads the content of a message from its beginning."""
+def named(key: str) -> bool:
+    r"""Whether a key can have a share of its own.
 
-    def __init__(self, message: bytes, at: int = _HEAD.size) -> None:
-        self._message = message
-        self.at = at
-
-    def bytes(self, length: int) -> bytes:
-        """Read bytes."""
-        found = self._message[self.at : self.at + length]
-        if len(found) < length:
-            raise MessageError(f"byte {self.at}: {length} bytes expected, {len(found)} left")
-        self.at += length
-        return found
-
-    def number(self, length: int) -> int:
-        """Read an unsigned number."""
-        return int.from_bytes(self.bytes(length))
-
-    def unpack(self, what: struct.Struct) -> tuple[int, ...]:
-        """Read fields."""
-        return what.unpack(self.bytes(what.size))
-
-    def text(self, length_bytes: int, bytes_max: int) -> str:
-        """Read a text."""
-        at = self.at
-        length = self.number(length_bytes)
-        if length > bytes_max:
-            raise MessageError(f"byte {at}: a text of {length} bytes, at most {bytes_max} allowed")
-        try:
-            return self.bytes(length).decode()
-        except UnicodeDecodeError:
-            raise MessageError(f"byte {at}: a text that is not UTF-8") from None
-
-    def name(self) -> str:
-        """Read the name of a process: printable, since it is shown."""
-        at = self.at
-        name = self.text(1, NAME_BYTES_MAX)
-        if not name or not name.isprintable():
-            raise MessageError(f"byte {at}: not a printable name")
-        return name
-
-    def count(self, most: int, length_bytes: int = 2) -> int:
-        """Read the number of entries that follow."""
-        at = self.at
-        count = self.number(length_bytes)
-        if count > most:
-            raise MessageError(f"byte {at}: {count} entries, at most {most} allowed")
-        return count
-
-    def share(self) -> float:
-        """Read a share, 0 to 1."""
-        at = self.at
-        (share,) = _F64.unpack(self.bytes(_F64.size))
-        if not 0 <= share <= 1:  # in this form also false for NaN
-            raise MessageError(f"byte {at}: {share} is not a share")
-        return float(share)
-
-    @property
-    def left(self) -> int:
-        """The number of bytes that are left."""
-        return len(self._message) - self.at
-
-    def end(self) -> None:
-        """Check that no bytes follow; raises MessageError if some do."""
-        if self.left:
-            raise MessageError(f"byte {self.at}: {self.left} bytes too many")
+    >>> named("user\x00client"), named("x" * 3000), named("\ud800")
+    (True, False, False)
+    """
+    if len(key) > KEY_BYTES_MAX:
+        return False
+    try:
+        return len(key.encode()) <= KEY_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
-def _write_report(report: Report) -> bytes:
-    lessee = report.lessee
-    parts = [
-        head(_REPORT_KIND),
-        text(lessee.name, NAME_BYTES_MAX, 1),
-        _REPORT.pack(lessee.run, report.session, report.number, report.applied, report.lessees_max),
-        len(report.wishes).to_bytes(2),
-    ]
-    for key, wish in report.wishes.items():
-        wanted, weight = (_NONE, 0.0) if wish is None else wish
-        parts += (_key(key), _PAIR.pack(wanted, weight))
-    parts.append(len(report.held).to_bytes(2))
-    for key, share in report.held.items():
-        parts += (_key(key), _F64.pack(share))
-    return b"".join(parts)
-
-
-def _read_report(content: Content) -> Report:
-    name = content.name()
-    at = content.at
-    run, session, number, applied, lessees_max = content.unpack(_REPORT)
-    if not number or not 1 <= lessees_max <= LESSEES_MAX:
-        raise MessageError(f"byte {at}: report {number} of a fleet of at most {lessees_max} members")
+def sendable(report: Report) -> Report:
+    """Return the report with wishes in their bounds, and without the keys that cannot be sent; these have the default
+    share.
+    """
     wishes: dict[str, Wish | None] = {}
-    for _ in range(content.count(KEYS_MAX)):
-        key = content.text(2, KEY_BYTES_MAX)
-        at = content.at
-        wanted, weight = _PAIR.unpack(content.bytes(_PAIR.size))
-        if wanted == _NONE:
+    for key, wish in report.wishes.items():
+        if len(wishes) >= KEYS_MAX:
+            break
+        if not named(key):
+            continue
+        if wish is None:
             wishes[key] = None
-        elif 0 <= wanted <= 1 and 0 <= weight <= WEIGHT_MAX:
-            wishes[key] = Wish(wanted, weight)
-        else:
-            raise MessageError(f"byte {at}: a share of {wanted} is wanted, with weight {weight}")
-    held = {}
-    for _ in range(content.count(KEYS_MAX + 1)):
-        key = content.text(2, KEY_BYTES_MAX)
-        held[key] = content.share()
-    return Report(LesseeId(name, run), session, number, applied, wishes, held, lessees_max)
+        elif wish.wanted >= 0 and wish.weight >= 0:  # in this form also false for NaN
+            wishes[key] = Wish(min(1.0, wish.wanted), min(WEIGHT_MAX, wish.weight))
+    return report._replace(wishes=wishes)
 
 
-def _write_grants(grants: Grants) -> bytes:
-    parts = [
-        head(_GRANTS_KIND),
-        _GRANTS.pack(
-            grants.run,
-            grants.session,
-            grants.version,
-            grants.number,
-            grants.lease_ms,
-            grants.lessees_max,
-            grants.complete,
-        ),
-        len(grants.shares).to_bytes(2),
-    ]
-    for key, share in grants.shares.items():
-        parts += (_key(key), _F64.pack(_NONE if share is None else share))
-    return b"".join(parts)
+def _check_view(view: View) -> None:
+    _check_names(member.lessee for member in view.members)
+    for member in view.members:
+        _check_facts(member.facts)
+    for key, shares in view.shares:
+        _check_texts([key], KEY_BYTES_MAX)
+        if len(shares) != len(view.members):
+            raise ValueError(f"{len(shares)} shares of {len(view.members)} members")
 
 
-def _read_grants(content: Content) -> Grants:
-    at = content.at
-    run, session, version, number, lease_ms, lessees_max, complete = content.unpack(_GRANTS)
-    fits = lease_ms <= _LEASE_MS_MAX and 1 <= lessees_max <= LESSEES_MAX and complete <= 1
-    if not (fits and session and version):
-        problem = f"grants {version} of session {session} for {lease_ms} ms and {lessees_max} members"
-        raise MessageError(f"byte {at}: {problem}, complete {complete}")
-    shares: dict[str, float | None] = {}
-    for _ in range(content.count(KEYS_MAX + 1)):
-        key = content.text(2, KEY_BYTES_MAX)
-        at = content.at
-        (share,) = _F64.unpack(content.bytes(_F64.size))
-        if 0 <= share <= 1:
-            shares[key] = share
-        elif share == _NONE and key != DEFAULT_KEY:
-            shares[key] = None
-        else:
-            raise MessageError(f"byte {at}: {share} is not a share")
-    if complete and DEFAULT_KEY not in shares:
-        raise MessageError(f"byte {content.at}: complete grants without a default share")
-    return Grants(run, session, version, number, lease_ms, shares, bool(complete), lessees_max)
+def _check_facts(facts: Facts) -> None:
+    _check_texts(facts, FACT_BYTES_MAX)
+    _check_texts(facts.values(), FACT_BYTES_MAX)
 
 
-def write_facts(facts: Facts) -> bytes:
-    """Encode facts; surplus ones are left out."""
-    entries = list(facts.items())[:FACTS_MAX]
-    return bytes((len(entries),)) + b"".join(
-        text(name, FACT_BYTES_MAX, 1) + text(value, FACT_BYTES_MAX, 1) for name, value in entries
-    )
+def _check_names(lessees: Iterable[LesseeId]) -> None:
+    for name, _ in lessees:
+        if not name or not name.isprintable():  # it is shown
+            raise ValueError("not a printable name")
+        _check_texts([name], NAME_BYTES_MAX)
 
 
-def read_facts(content: Content) -> Facts:
-    """Decode facts."""
-    return {
-        content.text(1, FACT_BYTES_MAX): content.text(1, FACT_BYTES_MAX)
-        for _ in range(content.count(FACTS_MAX, 1))
-    }
+def _check_texts(texts: Iterable[str], bytes_max: int) -> None:
+    """Bound bytes; the number of characters was bounded before."""
+    for text in texts:
+        size = len(text if text.isascii() else text.encode())
+        if size > bytes_max:
+            raise ValueError(f"a text of {size} bytes, at most {bytes_max} allowed")
 
 
-def _key(key: str) -> bytes:
-    encoded = key.encode()
-    assert len(encoded) <= KEY_BYTES_MAX, "keys that are longer get no shares of their own"
-    return len(encoded).to_bytes(2) + encoded
-
-
-_READERS: Final[Mapping[int, Callable[[Content], Message]]] = {
-    _HELLO: lambda content: Hello(content.bytes(NONCE_BYTES)),
-    _REPORT_KIND: _read_report,
-    _GRANTS_KIND: _read_grants,
-    _REFUSAL: lambda content: Refusal(content.text(1, CAUSE_BYTES_MAX), content.text(2, PROBLEM_BYTES_MAX)),
-    _LOST: lambda content: Lost(content.text(2, PROBLEM_BYTES_MAX)),
-    _FACTS: read_facts,
-    _LEAVE: lambda _: Leave(),
-    _QUESTION: lambda content: Question(content.number(_NUMBER_BYTES), content.bytes(content.left)),
-    _ANSWER: lambda content: Answer(content.number(_NUMBER_BYTES), content.bytes(content.left)),
-}
-
-
-# ----------------------------------------------------------------------------------------------------
-# Frames of a connection between members of a fleet: length, signature, message.
-#
-#     length u32 of what follows
-#     HMAC-SHA256; without a secret, with an empty key, as a checksum only
-#     the message
-#
-# A connection begins with two frames of each side:
-#
-#     hello   both sides at once: a nonce, with a checksum only
-#     proof   the member's, then the holder's: the same nonce, signed
-#
-# The proof and all frames after it are signed with a key that depends on the secret and on both nonces; the
-# signature
-# covers direction and number too. So a frame cannot be repeated, left out, sent back, or used on another
-# connection, and
-# a proof cannot have been recorded. Frames are not encrypted; `[fleet.tls]` puts TLS around them.
-#
-# Signatures are given to peers that have proven the secret, with one exception: one side has to begin, and
-# that is the
-# member. So a process that connects to the holder's port gets nothing that depends on the secret, however
-# often it asks;
-# one that stands at the holder's address gets a proof, from which it could find a secret by trial. The
-# members'
-# statements in the group are such signatures too (`proxy.fleet.election`), readable for every client of
-# brokers without
-# an authorizer. The secret therefore has at least 32 bytes (`proxy.system.files.read_secret`), and with those
-# of `sluice fleet
-# secret`, which are 256 random bits, trial is hopeless. Before the proofs each side reads only frames of a
-# hello's size,
-# and a member sends no facts and no report.
-
-
-SIGNATURE_BYTES: Final = 32
-_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: no frame is that long
-_FROM_HOLDER, _FROM_MEMBER = b"H", b"M"
+# Frames
 
 
 class SignatureError(MessageError):
@@ -459,16 +369,16 @@ class Frames:
 
     def hello(self) -> bytes:
         """Return the first frame."""
-        return _frame(b"", write(Hello(self._nonce)), b"")
+        return _frame(b"", _HELLO + self._nonce, b"")
 
     def proof(self) -> bytes:
         """Return the second frame; the holder's comes after the member's."""
         assert not self._sent, "the proof comes first"
-        return self._signed(write(Hello(self._nonce)))
+        return self._signed(_HELLO + self._nonce)
 
     def no_proof(self) -> bytes:
         """Return a second frame without a signature, for a member with another secret, which notices it by that."""
-        return _frame(b"", write(Hello(self._nonce)), b"")
+        return self.hello()
 
     def write(self, message: bytes) -> bytes:
         """Return the frame of a message."""
@@ -495,12 +405,10 @@ class Frames:
             MessageError: it is not a hello; VersionError: of another version.
         """
         message = frame[SIGNATURE_BYTES:]
-        hello = read(message)  # first, so that another version is reported as such
-        if not isinstance(hello, Hello) or not hmac.compare_digest(
-            frame[:SIGNATURE_BYTES], _digest(b"", message)
-        ):
-            raise MessageError("byte 5: a hello comes first")
-        nonces = (self._nonce, hello.nonce) if self._holder else (hello.nonce, self._nonce)
+        nonce = _nonce(message)  # first, so that another version is reported as such
+        if not hmac.compare_digest(frame[:SIGNATURE_BYTES], _digest(b"", message)):
+            raise MessageError("a hello comes first")
+        nonces = (self._nonce, nonce) if self._holder else (nonce, self._nonce)
         self._key = _digest(self._secret, b"sluice fleet" + b"".join(nonces))
 
     async def receive(self, reader: asyncio.StreamReader) -> bytes:
@@ -543,37 +451,18 @@ def _digest(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, hashlib.sha256)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Reduces reports to what the fleet's protocol can express, within its bounds; pure.
+def _nonce(hello: bytes) -> bytes:
+    """Return the nonce of a hello.
 
-
-T = TypeVar("T")
-
-
-def named(key: str) -> bool:
-    r"""Whether a key can have a share of its own.
-
-    >>> named("user\x00client"), named("x" * 3000), named("\ud800")
-    (True, False, False)
+    Raises:
+        MessageError: it is none; VersionError: of another version.
     """
-    if len(key) > KEY_BYTES_MAX:
-        return False
-    try:
-        return len(key.encode()) <= KEY_BYTES_MAX
-    except UnicodeEncodeError:
-        return False
-
-
-def sendable(report: Report) -> Report:
-    """Return the report without the keys that cannot be sent; these have the default share."""
-    return report._replace(wishes=dict(islice(_wishes(report), KEYS_MAX)))
-
-
-def _wishes(report: Report) -> Iterator[tuple[str, Wish | None]]:
-    for key, wish in report.wishes.items():
-        if not named(key):
-            continue
-        if wish is None:
-            yield key, None
-        elif wish.wanted >= 0 and wish.weight >= 0:  # in this form also false for NaN
-            yield key, Wish(min(1.0, wish.wanted), min(WEIGHT_MAX, wish.weight))
+    if hello[:4] != _MAGIC:
+        raise MessageError("byte 0: this is not Sluice's fleet protocol")
+    version = hello[4] if len(hello) > 4 else 0
+    if version != VERSION:
+        problem = f"version {version} of the fleet protocol; this process has {VERSION}"
+        raise VersionError(f"byte 4: {problem}, and all members need the same")
+    if not hello.startswith(_HELLO) or len(hello) != HELLO_BYTES:
+        raise MessageError("byte 5: a hello comes first")
+    return hello[len(_HELLO) :]

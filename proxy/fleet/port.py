@@ -21,20 +21,24 @@ from typing import Any, Final
 from proxy.config import Address
 from proxy.fleet.calls import Answering
 from proxy.fleet.ends import ENDED_BY_PEER, Ends, Place, Sign, place_of
-from proxy.fleet.facts import ENDED, KEYS_SHOWN_MAX, LISTENS, MemberView, View, write_view
+from proxy.fleet.facts import ENDED, LISTENS
 from proxy.fleet.messages import (
+    KEYS_SHOWN_MAX,
     Facts,
     Frames,
     Leave,
     Lost,
+    MemberView,
     Message,
     MessageError,
     Question,
-    Refusal,
     SignatureError,
     TlsMismatchError,
+    Told,
     VersionError,
+    View,
     read,
+    refusal,
     write,
 )
 from proxy.fleet.secret import FleetSecret, secret_now
@@ -442,9 +446,9 @@ class HolderPort:
             return
         self._lessor, self._figures.holds, self._figures.members = None, False, 0
         event(logger, logging.INFO, "this member is no longer the holder of the fleet", detail=problem)
-        refusal = write(Refusal("not_holder", problem))
+        refused = write(refusal("not_holder", problem))
         for link in self._members.values():
-            link.send(refusal)
+            link.send(refused)
             link.closed = True
             link.writer.close()
         self._ends.keep(set())
@@ -593,8 +597,8 @@ class HolderPort:
         """Take a member's message; returns whether another may follow."""
         if isinstance(message, Report):
             self._report(link, message)
-        elif isinstance(message, dict):
-            link.facts, link.place = message, place_of(link.writer, message.get(LISTENS))
+        elif isinstance(message, Told):
+            link.facts, link.place = message.facts, place_of(link.writer, message.facts.get(LISTENS))
             if link.lessee is not None:
                 self._told(link, link.lessee)
         elif isinstance(message, Question):
@@ -609,7 +613,7 @@ class HolderPort:
                 self._flush_soon()
             return False
         else:
-            raise MessageError(f"byte 5: a member sends no {type(message).__name__.lower()}")
+            raise MessageError(f"a member sends no {type(message).__name__.lower()}")
         return True
 
     def _report(self, link: _Link, report: Report) -> None:
@@ -683,7 +687,7 @@ class HolderPort:
         for known in (self._first_ms, self._last_ms):
             for lessee in known.keys() - present:
                 del known[lessee]
-        message = write_view(view)
+        message = write(view)
         for link in self._members.values():
             link.send(message)
 
@@ -694,7 +698,7 @@ class HolderPort:
         peername = writer.get_extra_info("peername")
         self._refusals.note(cause, peername and peername[:2], problem, name)
         if link is not None:
-            link.send(write(Refusal(cause, problem)))
+            link.send(write(refusal(cause, problem)))
         with suppress(TimeoutError):
             async with asyncio.timeout(_WRITE_SECONDS_MAX):
                 await writer.drain()

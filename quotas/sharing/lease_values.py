@@ -13,7 +13,9 @@ missing one ends the session, and the next session begins with the whole state. 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta
 
 DEFAULT_KEY: Final = ""
 # A worker uses its shares for so long after it has last seen that its control process runs (`Lessee.live`).
@@ -21,6 +23,10 @@ LIVE_MS: Final = 500
 # So long after the end of a lessee no process uses its shares: LIVE_MS, 1 % for each of two clocks, and 10 ms.
 GONE_MS: Final = LIVE_MS + LIVE_MS // 50 + 10
 KEYS_MAX: Final = 10_000  # with shares of their own; the clients of further keys have the default share
+WEIGHT_MAX: Final = 1e9
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+"""A part of a quota; the range holds for what is decoded, and excludes NaN."""
 
 
 @dataclass(frozen=True)  # without slots: cached properties
@@ -70,7 +76,7 @@ class LesseeId(NamedTuple):
     """One life of one process; a process that was started again is another lessee."""
 
     name: str
-    run: int
+    run: Annotated[int, Meta(ge=0)]
 
 
 class Wish(NamedTuple):
@@ -81,8 +87,8 @@ class Wish(NamedTuple):
         weight: the number of connections that want it, so that connections are equal wherever they are.
     """
 
-    wanted: float
-    weight: float
+    wanted: Share
+    weight: Annotated[float, Meta(ge=0, le=WEIGHT_MAX)]
 
 
 class Report(NamedTuple):

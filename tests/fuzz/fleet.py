@@ -3,8 +3,8 @@
 from contextlib import suppress
 from typing import Final
 
-from proxy.fleet.facts import Disagreements, read_view, write_view
-from proxy.fleet.messages import MessageError, read, write
+from proxy.fleet.facts import Disagreements
+from proxy.fleet.messages import MessageError, View, read, write
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Report, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
@@ -33,14 +33,11 @@ def fleet(data: bytes) -> None:
             report = lessee.report(now_ms)
             assert read(write(report)) == report, "what is reported can be read"
         with suppress(MessageError, LeaseRefusedError, SessionLostError):
-            if step & 8:
-                view = timed("fleet view", read_view, message)
-                assert read_view(write_view(view)) == view, "what is shown can be read"
-                Disagreements().observe(view, 0)
-                continue
             found = timed("fleet message", read, message)
             assert read(write(found)) == found, "what is read can be written"
-            if isinstance(found, Report):
+            if isinstance(found, View):
+                Disagreements().observe(found, 0)
+            elif isinstance(found, Report):
                 timed("lessor", lessor.report, found, now_ms)
             elif isinstance(found, Grants):
                 lessee.take(found, now_ms)

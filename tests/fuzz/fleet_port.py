@@ -3,8 +3,15 @@
 import asyncio
 from typing import Any, Final
 
-from proxy.fleet.election import NONCE_BYTES, Statements, choose
-from proxy.fleet.messages import HELLO_BYTES, MESSAGE_BYTES_MAX, SIGNATURE_BYTES, Frames, MessageError, head
+from proxy.fleet.election import Statements, choose
+from proxy.fleet.messages import (
+    HELLO_BYTES,
+    MESSAGE_BYTES_MAX,
+    NONCE_BYTES,
+    SIGNATURE_BYTES,
+    Frames,
+    MessageError,
+)
 from tests.fuzz.draw import Draw
 from tests.fuzz.stopwatch import timed
 
@@ -35,8 +42,7 @@ def fleet_frames(data: bytes) -> None:
         member.greet(holder.hello()[4:])
         sent += member.proof()
         while draw:
-            message = draw.take(draw.int16())
-            sent += member.write(head(draw.byte()) + message)
+            sent += member.write(draw.take(draw.int16()))
     else:
         sent = draw.rest()
     found = timed("fleet frames", _received, holder, sent)

@@ -14,9 +14,8 @@ from typing import Final
 from protocol.api import FETCH, flexible
 from proxy.config import Address
 from proxy.fleet import messages as fleet_codec
-from proxy.fleet.election import NO_TERM, NONCE_BYTES, Claim, Lasting, Ruling, Statements, Term
-from proxy.fleet.facts import MemberView, View, write_view
-from proxy.fleet.messages import Frames
+from proxy.fleet.election import NO_TERM, Claim, Lasting, Ruling, Statements, Term
+from proxy.fleet.messages import NONCE_BYTES, Frames, MemberView, View
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.records import Author, key_of, value_of
 from quotas.sharing.lease_values import Grants, LesseeId, Report, Wish
@@ -144,12 +143,14 @@ def _fleet() -> Iterator[bytes]:
     ]
     yield b"".join(b"\2" + _sized(message) for message in grants)
     members = (MemberView(a, 5, 7, {"version": "1"}), MemberView(b, 5, 7, {"version": "2"}))
-    yield b"\x08" + _sized(write_view(View(False, members, (("k", (0.5, 0.25)),))))
     for message in (
+        View(False, members, (("k", (0.5, 0.25)),)),
         fleet_codec.Refusal("a", "b"),
         fleet_codec.Lost("c"),
-        fleet_codec.Hello(b"0" * 16),
-        {"d": "e"},
+        fleet_codec.Leave(),
+        fleet_codec.Question(1, b"d"),
+        fleet_codec.Answer(1, b"e"),
+        fleet_codec.Told({"d": "e"}),
     ):
         yield b"\0" + _sized(fleet_codec.write(message))
 

@@ -63,7 +63,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         run=fleet.fleet,
         packages=("quotas", "proxy.fleet"),
         about="messages between members of a fleet",
-        words=(b"SLFT\2\2", b"SLFT\2\3", b"SLFT\2\4", b"SLFT\2\7"),
+        words=(b"\xa4type", b"\xa6report", b"\xa6grants", b"\xa4view", b"\xa4told"),
     ),
     "fleet-frames": Target(
         run=fleet_port.fleet_frames,

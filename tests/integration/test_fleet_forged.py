@@ -18,7 +18,8 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 
 from proxy.config import Address
 from proxy.control.cluster.bypasses import is_unguarded
-from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Statements
+from proxy.fleet.election import NO_TERM, TERM_MAX, Claim, Statements
+from proxy.fleet.messages import NONCE_BYTES
 from proxy.topics.topic import Access, TopicSpec, create
 from tests.cluster import Cluster
 from tests.integration.test_fleet_group import (

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka.errors import KafkaError
 
 from proxy.config import Address
-from proxy.fleet.election import NO_TERM, NONCE_BYTES, TERM_MAX, Claim, Statements
+from proxy.fleet.election import NO_TERM, TERM_MAX, Claim, Statements
+from proxy.fleet.messages import NONCE_BYTES
 from quotas.definitions.entities import Entity
 from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.definitions.records import Author, key_of, value_of

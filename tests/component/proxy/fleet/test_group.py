@@ -29,7 +29,6 @@ from proxy.fleet.elected import (
 )
 from proxy.fleet.election import (
     NO_TERM,
-    NONCE_BYTES,
     Claim,
     Lasting,
     Past,
@@ -39,6 +38,7 @@ from proxy.fleet.election import (
     Term,
     write_roster,
 )
+from proxy.fleet.messages import NONCE_BYTES
 from proxy.fleet.secret import FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms

@@ -13,9 +13,9 @@ import pytest
 
 from proxy.config import Address, FleetOptions
 from proxy.fleet import HolderPort
-from proxy.fleet.facts import Disagreements, View
+from proxy.fleet.facts import Disagreements
 from proxy.fleet.fleet import Fleet, new_lessee
-from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames, Refusal, read, write
+from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames, Refusal, View, read, write
 from proxy.fleet.secret import FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
@@ -171,7 +171,7 @@ async def test_message_that_no_member_sends_ends_the_connection() -> None:
         reader, writer = await connected(one.address)
         frames = await proven(reader, writer)
         writer.write(frames.write(write(Refusal("no", "no"))))
-        assert read(await frames.receive(reader)) == Refusal("malformed", "byte 5: a member sends no refusal")
+        assert read(await frames.receive(reader)) == Refusal("malformed", "a member sends no refusal")
         assert await reader.read() == b""
         writer.close()
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from proxy import cli
 from proxy.commands import check_text, fleet
 from proxy.config import Address, ClusterOptions, FleetOptions
-from proxy.fleet.facts import MemberView, View, differences, state_of
+from proxy.fleet.facts import differences, state_of
+from proxy.fleet.messages import MemberView, View
 from proxy.system.errors import ConfigError, ServerError
 from proxy.system.files import read_secret
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId
@@ -83,7 +85,7 @@ def test_member_that_has_just_begun_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "code"), [(VIEW, 3), (VIEW._replace(members=VIEW.members[:1], shares=()), 0)]
+    ("view", "code"), [(VIEW, 3), (structs.replace(VIEW, members=VIEW.members[:1], shares=()), 0)]
 )
 def test_exit_code_says_whether_members_differ(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], view: View, code: int

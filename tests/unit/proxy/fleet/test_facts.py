@@ -9,14 +9,10 @@ from proxy.fleet.facts import (
     LASTS_MS,
     TWICE_SECONDS,
     Disagreements,
-    MemberView,
-    View,
     differences,
     facts_of,
-    read_view,
-    write_view,
 )
-from proxy.fleet.messages import FACTS_MAX, Facts, MessageError
+from proxy.fleet.messages import FACTS_MAX, Facts, MemberView, View
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
@@ -163,20 +159,3 @@ def test_members_of_one_name_are_a_rolling_upgrade_at_first() -> None:
     old = view(member("a", 1, TWICE_SECONDS), member("a", 2, TWICE_SECONDS))
     sentence = {"name a": "two processes are called 'a': each needs a name of its own"}
     assert found.observe(old, 1) == (sentence, {})
-
-
-def member_of_view(name: str, run: int, seconds: int = 5, **facts: str) -> MemberView:
-    return MemberView(LesseeId(name, run), 100, seconds, facts)
-
-
-def test_view_comes_back() -> None:
-    view = View(
-        True, (member_of_view("a", 1, version="1.0"), member_of_view("b", 2)), (("user:ann", (0.25, 0.5)),)
-    )
-    assert read_view(write_view(view)) == view
-
-
-def test_view_with_a_share_missing_is_malformed() -> None:
-    view = View(False, (member_of_view("a", 1),), (("k", (0.5,)),))
-    with pytest.raises(MessageError, match="8 bytes expected, 7 left"):
-        read_view(write_view(view)[:-1])
