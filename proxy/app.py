@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from proxy.admin import AdminServer, Explanations, Facts, Figures, OwnFigures, Site, State
+from proxy.admin import AdminServer, Explanations, Figures, OwnFigures, Site, State, status_of
 from proxy.channel import OngoingMoves, Question
 from proxy.config import AUTO, WORKERS_MAX, CaptureOptions, Config, ListenerOptions
 from proxy.control.cluster import (
@@ -47,6 +47,7 @@ from proxy.control.reload import Certificates, Reloader
 from proxy.events import Events, Tell
 from proxy.events.broker_states import BrokerStates
 from proxy.events.kinds import started
+from proxy.explain.documents import StatusDocument
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import OutcomeCallback, Withdraw, end_owner
@@ -273,7 +274,7 @@ class App:
             figures = self._workers.figures(metrics, relay.engine, series_max, relay.watching.answer, waits)
         explanations = Explanations(figures, relay.engine, origins, member=config.fleet.configured)
         site = Site(figures, self.not_ready, page, state, explanations, self._enforcement.notice)
-        status = State(self._facts, events, self._enforcement, config.admin.actions_from)
+        status = State(self._status, events, self._enforcement, config.admin.actions_from)
         self._admin = AdminServer(
             {**site.handlers(), **status.handlers()}, config.admin.hosts, actions=status.actions()
         )
@@ -444,11 +445,11 @@ class App:
             self._workers.enforce(on)
         self.relay.reconsider()
 
-    def _facts(self) -> Facts:
+    def _status(self) -> StatusDocument:
         """Return what this process is now."""
         workers = 1 if self._workers is None else self._workers.count
         missing = () if self._workers is None else self._workers.missing()
-        return Facts.of(
+        return status_of(
             self._reloader.config,
             workers,
             enforcing=self.relay.engine.enforcing,

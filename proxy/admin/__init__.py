@@ -19,12 +19,11 @@ from proxy.admin.http import Page, Request
 from proxy.admin.pages import NoWorkersError
 from proxy.admin.server import AdminServer
 from proxy.admin.site import Figures, OwnFigures, Site, count_clients
-from proxy.admin.state import Facts, State
+from proxy.admin.state import State, status_of
 
 __all__ = [
     "AdminServer",
     "Explanations",
-    "Facts",
     "Figures",
     "NoWorkersError",
     "OwnFigures",
@@ -33,4 +32,5 @@ __all__ = [
     "Site",
     "State",
     "count_clients",
+    "status_of",
 ]

@@ -16,7 +16,7 @@ import msgspec
 from commandline.amounts import printable
 from proxy.admin.http import Page
 from proxy.admin.pages import TEXT, html, missing_text, strong
-from proxy.explain.report import Missing
+from proxy.explain.documents import Missing
 from quotas.throttles.figures import GATEWAY, QuotaView
 
 ROWS_MAX: Final = 200

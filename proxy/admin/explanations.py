@@ -18,20 +18,25 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from proxy.admin.http import Page, RefusedError, Request, fields_of
-from proxy.admin.pages import missing_document
-from proxy.admin.server import Handler, rows_page, sorted_in_turns
-from proxy.admin.server import page as _page
+from proxy.admin.server import Handler, page, rows_page, sorted_in_turns
 from proxy.explain.budgets import Budgets
-from proxy.explain.explanation import Context, Origin, broker_document, explain, origin_of, summary
+from proxy.explain.documents import (
+    CLIENTS_MAX,
+    BrokersDocument,
+    ClientsDocument,
+    Missing,
+    Refused,
+    RulesDocument,
+)
+from proxy.explain.explanation import Context, Origin, broker_times, explain, origin_of, summary
 from proxy.explain.parts import MINUTE, SECONDS
-from proxy.explain.report import NOTHING, ClientReport, Missing, Query, Seen, waited_part
+from proxy.explain.report import NOTHING, ClientReport, Query, Seen, waited_part
 from proxy.explain.rule_table import RuleTable
 from proxy.system.threads import in_turns, without_collections
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions
 
-CLIENTS_MAX: Final = 10_000  # in one list
 _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 
 
@@ -100,18 +105,18 @@ class Explanations:
         clients, budgets, missing = await self._all(window)
         if user is not None:
             clients = [client async for client in in_turns(clients) if client.user == user]
-        document = {
-            "window_seconds": SECONDS[window],
-            "enforcing": self._quotas.enforcing,
-            "missing": missing_document(missing),
-            "clients_total": len(clients),
-        }
+        document = ClientsDocument(
+            window_seconds=SECONDS[window],
+            enforcing=self._quotas.enforcing,
+            missing=missing,
+            clients_total=len(clients),
+        )
         order = await sorted_in_turns(clients, _waited)
         rows = (
             summary(client, budgets, enforcing=self._quotas.enforcing)
             for client in islice(order, CLIENTS_MAX)
         )
-        return await _and_free(await rows_page(document, "clients", rows), clients)
+        return await _and_free(await rows_page(document, rows), clients)
 
     async def _rules(self, request: Request) -> Page:
         window = _window(fields_of(request.query, ("window",)))
@@ -123,14 +128,14 @@ class Explanations:
         table = RuleTable(self._quotas.definitions, budgets)
         async for client in in_turns(clients):
             table.add(client)
-        document = {
-            "window_seconds": SECONDS[window],
-            "enforcing": self._quotas.enforcing,
-            "missing": missing_document(missing),
-            "entities_total": len(self._quotas.definitions),
-        }
+        document = RulesDocument(
+            window_seconds=SECONDS[window],
+            enforcing=self._quotas.enforcing,
+            missing=missing,
+            entities_total=len(self._quotas.definitions),
+        )
         rows = table.rows(lambda found: origin_of(found, self._origin), enforced=self._quotas.enforcing)
-        return await _and_free(await rows_page(document, "rules", rows), clients)
+        return await _and_free(await rows_page(document, rows), clients)
 
     @asynccontextmanager
     async def _list_of_clients(self) -> AsyncIterator[None]:
@@ -160,9 +165,8 @@ class Explanations:
             where = f" at {address}" if address else ""
             error = f"no client with client id {fields['client_id']!r} was seen{where}"
             if not seen.missing:
-                return _page(404, {"error": error, "missing": []})
-            error += ", which is not certain: workers are missing"
-            return _page(503, {"error": error, "missing": missing_document(seen.missing)})
+                return page(404, Refused(error))
+            return page(503, Refused(f"{error}, which is not certain: workers are missing", seen.missing))
         context = Context(
             window,
             self._quotas.definitions,
@@ -176,16 +180,17 @@ class Explanations:
             self._member,
             seen.backlogs,
         )
-        missing = missing_document(seen.missing)
-        found = explain(seen.clients[0], context)
-        return _page(200, {**found, "enforcing": self._quotas.enforcing, "missing": missing})
+        document = explain(seen.clients[0], context)
+        document.missing = seen.missing
+        return page(200, document)
 
     async def _brokers(self, request: Request) -> Page:
         fields_of(request.query, ())
         seen = await self._source.seen(Query(MINUTE, brokers_only=True))
-        brokers = [broker_document(broker) for broker in seen.brokers]
-        missing = missing_document(seen.missing)
-        return _page(200, {"enforcing": self._quotas.enforcing, "missing": missing, "brokers": brokers})
+        brokers = tuple(map(broker_times, seen.brokers))
+        return page(
+            200, BrokersDocument(enforcing=self._quotas.enforcing, missing=seen.missing, brokers=brokers)
+        )
 
     async def _seen_of(self, fields: Mapping[str, str], window: int, address: str) -> Seen:
         """Return what is known of the client that is meant: the first that has connections there.

@@ -4,15 +4,13 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from msgspec.structs import asdict
-
 from commandline.amounts import printable
 from proxy.admin.http import Page
-from proxy.explain.report import Missing
+from proxy.explain.documents import FleetDocument, FleetMember, Missing
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -106,11 +104,6 @@ class NoWorkersError(Exception):
         super().__init__("no worker process responds")
 
 
-def missing_document(missing: Iterable[Missing]) -> list[dict[str, Any]]:
-    """Return the field `missing` of a document."""
-    return [asdict(one) for one in missing]
-
-
 def missing_text(missing: Sequence[Missing]) -> str:
     """Return one line for people; "" if none is missing.
 
@@ -136,37 +129,38 @@ def missing_text(missing: Sequence[Missing]) -> str:
 SILENT_SECONDS_MAX: Final = 5.0  # members report every second
 
 
-def fleet_document(state: Mapping[str, Any] | None) -> dict[str, Any]:
+def fleet_document(state: Mapping[str, Any] | None, missing: tuple[Missing, ...] = ()) -> FleetDocument:
     """Return the document.
 
     Args:
         state: what this member knows of its fleet; None if this process is no member of one.
 
-    >>> fleet_document(None)["member"]
+    >>> fleet_document(None).member
     False
     """
     if state is None:
-        return {"member": False, "name": "", "holder": "", "members": [], "disagreements": []}
-    return {
-        "member": True,
-        "name": state["name"],
-        "holder": state["holder"] or "",
-        "problem": state["problem"],
-        "members": [_member(place, member, state) for place, member in enumerate(state["members"])],
-        "disagreements": state["disagreements"],
-    }
+        return FleetDocument(member=False, missing=missing)
+    return FleetDocument(
+        member=True,
+        name=state["name"],
+        holder=state["holder"] or "",
+        problem=state["problem"],
+        members=tuple(_member(place, member, state) for place, member in enumerate(state["members"])),
+        disagreements=tuple(state["disagreements"]),
+        missing=missing,
+    )
 
 
-def _member(place: int, member: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": member["name"],
-        "run": member["run"],
-        "address": member.get("address", ""),
-        "admin": member.get("admin", ""),
-        "version": member.get("version", ""),
-        "mode": member.get("mode", ""),
-        "share": state["default_share"] if member["run"] == state["run"] else None,
-        "shares": {key: shares[place] for key, shares in state["member_shares"].items()},
-        "reachable": member["silent_seconds"] <= SILENT_SECONDS_MAX,
-        "silent_seconds": member["silent_seconds"],
-    }
+def _member(place: int, member: Mapping[str, Any], state: Mapping[str, Any]) -> FleetMember:
+    return FleetMember(
+        name=member["name"],
+        run=member["run"],
+        address=member.get("address", ""),
+        admin=member.get("admin", ""),
+        version=member.get("version", ""),
+        mode=member.get("mode", ""),
+        share=state["default_share"] if member["run"] == state["run"] else None,
+        shares={key: shares[place] for key, shares in state["member_shares"].items()},
+        reachable=member["silent_seconds"] <= SILENT_SECONDS_MAX,
+        silent_seconds=member["silent_seconds"],
+    )

@@ -11,19 +11,21 @@ served. The pages' contents are `site`'s; a POST has handlers of its own (`state
 """
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from heapq import merge
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
+
+from msgspec import Raw, Struct
 
 from proxy.admin import pages
 from proxy.admin.http import HEAD_BYTES_MAX, READ_ONLY, Page, RefusedError, Request, parse, write
-from proxy.admin.pages import NoWorkersError, missing_document
+from proxy.admin.pages import NoWorkersError
 from proxy.config import Address
+from proxy.explain.documents import Refused, encode
 from proxy.system.errors import StartError, system_reason
 from proxy.system.hosts import is_ip
 from proxy.system.threads import in_turns
@@ -37,26 +39,32 @@ T = TypeVar("T")
 JSON: Final = "application/json"
 _PORTION_BYTES: Final = 65_536  # a list of 10,000 clients is 8 MB, of which each copy takes milliseconds
 _SORTED_AT_ONCE: Final = 500  # well below a millisecond
-_encode: Final = json.JSONEncoder().encode
+_END_OF_ROWS: Final = b"]}"
 
 
-def page(status: int, document: Mapping[str, Any]) -> Page:
+def page(status: int, document: Struct) -> Page:
     """Return a small document."""
-    return Page(status, JSON, (_encode(document) + "\n").encode())
+    return Page(status, JSON, encode(document) + b"\n")
 
 
-async def rows_page(document: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]) -> Page:
-    """Return a document that has a list of rows, too, under this name; rows are made as they are encoded."""
-    portion = bytearray((_encode(document)[:-1] + f', "{name}": [').encode())
+async def rows_page(document: Struct, rows: Iterable[Struct | Raw]) -> Page:
+    """Return a document with these rows, which are made as they are encoded.
+
+    Args:
+        document: without rows; their list is its last field.
+    """
+    portion = bytearray(encode(document))
+    assert portion.endswith(b":[]}"), "the rows are the last field"
+    del portion[-len(_END_OF_ROWS) :]
     portions: list[bytes] = []
     separator = b""
     async for row in in_turns(rows):
-        portion += separator + _encode(row).encode()
+        portion += separator + encode(row)
         separator = b",\n"
         if len(portion) >= _PORTION_BYTES:
             portions.append(bytes(portion))
             portion.clear()
-    portion += b"]}\n"
+    portion += _END_OF_ROWS + b"\n"
     first, *more = (*portions, bytes(portion))
     return Page(200, JSON, first, tuple(more))
 
@@ -250,7 +258,7 @@ class AdminServer:
         except RefusedError:
             raise
         except NoWorkersError as error:
-            return page(503, {"error": str(error), "missing": missing_document(error.missing)})
+            return page(503, Refused(str(error), error.missing))
         except Exception:  # a scrape that fails must say so to the scraper, and harm nothing else
             LOG.exception("internal error: cannot make the page %s", request.path)
             return pages.refusal(500, "internal error: see the log")

@@ -8,9 +8,10 @@ from proxy.admin import pages
 from proxy.admin.clients import TOPIC, ClientTable
 from proxy.admin.explanations import Explanations
 from proxy.admin.http import Page, Request
-from proxy.admin.pages import fleet_document, missing_document, missing_text
+from proxy.admin.pages import fleet_document, missing_text
 from proxy.admin.server import Handler, page
-from proxy.explain.report import Missing, Query, Seen
+from proxy.explain.documents import Missing
+from proxy.explain.report import Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.series import Quotas, portions
 from proxy.system.errors import sluice_version
@@ -179,8 +180,8 @@ class Site:
         return await asyncio.to_thread(pages.document, found)
 
     async def _members(self, _: Request) -> Page:
-        document = fleet_document(None if self._fleet is None else self._fleet())
-        return page(200, {**document, "missing": missing_document(self._figures.missing)})
+        state = None if self._fleet is None else self._fleet()
+        return page(200, fleet_document(state, self._figures.missing))
 
     async def _clients(self, request: Request) -> Page:
         async with self._scrape:

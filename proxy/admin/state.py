@@ -11,67 +11,51 @@ from `[admin] actions_from`.
 """
 
 import ipaddress
-import json
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Final, Protocol
+
+from msgspec import Raw
+from msgspec.structs import asdict, replace
 
 from proxy.admin.http import Page, RefusedError, Request, fields_of, number
-from proxy.admin.pages import missing_document
-from proxy.admin.server import Handler
+from proxy.admin.server import Handler, page, rows_page
 from proxy.config import Config, Network
 from proxy.control.enforcement import REASON_CHARACTERS_MAX, Switched
 from proxy.events.kinds import By
 from proxy.events.ring import Portion, iso_ms
-from proxy.explain.report import Missing
+from proxy.explain import documents
+from proxy.explain.documents import EVENTS_MAX, EnforcementDocument, EventsDocument, Missing, StatusDocument
 from proxy.system.errors import sluice_version
 
-EVENTS_MAX: Final = 1000  # in one response
 ACTION: Final = "enforcement"  # the value of Sluice-Action
 _EVENTS_DEFAULT: Final = 100
 _ID_MAX: Final = 2**53 - 1  # what JavaScript's numbers hold exactly
 _BY_CHARACTERS_MAX: Final = 100
 _ENFORCING: Final = {"true": True, "false": False}
-_JSON: Final = "application/json"
 
 
-class Facts(NamedTuple):
-    """The facts that describe a process.
+def status_of(
+    config: Config, workers: int, *, enforcing: bool, ready: str, missing: tuple[Missing, ...]
+) -> StatusDocument:
+    """Return what a process with this configuration is.
 
     Args:
-        member: its name in the fleet; "" for none.
         ready: why clients cannot be served; "" if they can.
         missing: the workers that cannot be asked now.
     """
-
-    version: str
-    member: str
-    mode: str
-    enforcing: bool
-    policy: str
-    scope: str
-    workers: int
-    ready: str
-    missing: tuple[Missing, ...] = ()
-
-    @classmethod
-    def of(
-        cls, config: Config, workers: int, *, enforcing: bool, ready: str, missing: tuple[Missing, ...]
-    ) -> Self:
-        """Return the facts of a configuration in force."""
-        quotas, fleet = config.quotas, config.fleet
-        member = fleet.own_name if fleet.configured else ""
-        return cls(
-            sluice_version(),
-            member,
-            quotas.mode,
-            enforcing,
-            quotas.policy,
-            quotas.scope,
-            workers,
-            ready,
-            missing,
-        )
+    quotas, fleet = config.quotas, config.fleet
+    return StatusDocument(
+        version=sluice_version(),
+        member=fleet.own_name if fleet.configured else "",
+        mode=quotas.mode,
+        enforcing=enforcing,
+        policy=quotas.policy,
+        scope=quotas.scope,
+        workers=workers,
+        ready=ready,
+        missing=missing,
+    )
 
 
 class History(Protocol):
@@ -104,14 +88,18 @@ class State:
     """The pages.
 
     Args:
-        facts: returns what this process is now.
+        status: returns what this process is now.
         actions_from: the networks that a POST may come from.
     """
 
     def __init__(
-        self, facts: Callable[[], Facts], history: History, switch: Switch, actions_from: Collection[Network]
+        self,
+        status: Callable[[], StatusDocument],
+        history: History,
+        switch: Switch,
+        actions_from: Collection[Network],
     ) -> None:
-        self._facts = facts
+        self._status_now = status
         self._history = history
         self._switch = switch
         self._actions_from = actions_from
@@ -127,24 +115,23 @@ class State:
 
     async def _status(self, request: Request) -> Page:
         fields_of(request.query, ())
-        return _page(self._document())
+        return page(200, self._document())
 
     async def _events(self, request: Request) -> Page:
         fields = fields_of(request.query, ("after", "limit"))
         after = number(fields, "after", 0, _ID_MAX)
         limit = number(fields, "limit", 1, EVENTS_MAX) or _EVENTS_DEFAULT
         found = self._history.after(after, limit)
-        facts = self._facts()
-        head = {
-            "run": self._history.run,
-            "last": found.last,
-            "lost": found.lost,
-            "left_out": found.left_out,
-            "enforcing": facts.enforcing,
-            "missing": missing_document(facts.missing),
-        }
-        body = f'{json.dumps(head)[:-1]}, "events": [{", ".join(found.events)}]}}\n'
-        return Page(200, _JSON, body.encode())
+        now = self._status_now()
+        document = EventsDocument(
+            run=self._history.run,
+            last=found.last,
+            lost=found.lost,
+            left_out=found.left_out,
+            enforcing=now.enforcing,
+            missing=now.missing,
+        )
+        return await rows_page(document, (Raw(one.encode()) for one in found.events))
 
     async def _enforcement(self, request: Request) -> Page:
         self._check(request)
@@ -158,7 +145,12 @@ class State:
         by = By(fields.get("by", "")[:_BY_CHARACTERS_MAX] or "the admin port", request.peer)
         changed = await self._switch.switch(enforcing=enforcing, by=by, why=reason)
         problem = self._switch.problem
-        return _page({**self._document(), "changed": changed, "kept": not problem, "problem": problem})
+        return page(
+            200,
+            EnforcementDocument(
+                **asdict(self._document()), changed=changed, kept=not problem, problem=problem
+            ),
+        )
 
     def _check(self, request: Request) -> None:
         """Refuse what an operator's command does not send.
@@ -175,27 +167,21 @@ class State:
                 403, f"{request.peer or 'this peer'} may not switch enforcement: see [admin] actions_from"
             )
 
-    def _document(self) -> Mapping[str, Any]:
-        facts = self._facts()
-        return {
-            **facts._asdict(),
-            "missing": missing_document(facts.missing),
-            "switched": switched_document(self._switch.switched),
-            "started_at": self._started_at,
-        }
+    def _document(self) -> StatusDocument:
+        switched = _switched(self._switch.switched)
+        return replace(self._status_now(), switched=switched, started_at=self._started_at)
 
 
-def switched_document(switched: Switched | None) -> Mapping[str, Any] | None:
-    """Return the last switch as a document."""
-    if switched is None:
+def _switched(last: Switched | None) -> documents.Switched | None:
+    if last is None:
         return None
-    return {
-        "enforcing": switched.enforcing,
-        "at": iso_ms(switched.at),
-        "by": switched.by.name,
-        "from": switched.by.address,
-        "reason": switched.reason,
-    }
+    return documents.Switched(
+        enforcing=last.enforcing,
+        at=iso_ms(last.at),
+        by=last.by.name,
+        from_=last.by.address,
+        reason=last.reason,
+    )
 
 
 def _within(peer: str, networks: Collection[Network]) -> bool:
@@ -210,7 +196,3 @@ def _within(peer: str, networks: Collection[Network]) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return any((mapped or address) in network for network in networks)
-
-
-def _page(document: Mapping[str, Any]) -> Page:
-    return Page(200, _JSON, (json.dumps(document) + "\n").encode())

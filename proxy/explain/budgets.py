@@ -1,10 +1,11 @@
 """The limits that match each client, with the client's rate and that of all clients of the same budget."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from heapq import nlargest
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from proxy.explain.documents import Quota
 from proxy.explain.report import ClientReport
 from proxy.explain.rules import KEYS, InForce, Rule, entity_text, in_force
 from quotas.definitions.definitions import Definitions, match
@@ -74,9 +75,9 @@ class Budgets:
         """Return the entity and value that a rule has for a client now; None if the limit is gone."""
         return in_force(rule, self._definitions, client.user, client.client_id, self._mutations_rate)
 
-    def quotas(self, client: ClientReport) -> list[Mapping[str, Any]]:
-        """Return the limits that match a client, and those of topics that it has waited for, for JSON."""
-        return [self._document(limit) for limit in chain(self.limits(client), self._topics(client))]
+    def quotas(self, client: ClientReport) -> tuple[Quota, ...]:
+        """Return the limits that match a client, and those of topics that it has waited for."""
+        return tuple(self._quota(limit) for limit in chain(self.limits(client), self._topics(client)))
 
     def _topics(self, client: ClientReport) -> Iterator[Limit]:
         """Yield the limits of topics that it has waited for longest, with the rate of all its topics."""
@@ -86,17 +87,18 @@ class Budgets:
             if found is not None:
                 yield Limit(found, None, client.rates[KEYS.index(rule.key)])
 
-    def _document(self, limit: Limit) -> Mapping[str, Any]:
-        used = 0.0 if limit.found.rule.kind == TOPIC else self.used(limit)
-        return {
-            "kind": limit.found.rule.kind,
-            "key": limit.found.rule.key,
-            "entity": entity_text(limit.found),
-            "value": limit.found.value,
-            "rate": round(limit.rate, 3),
-            "part": round(limit.rate / used, 4) if used else None,
-            "shared_by": _shared_by(limit),
-        }
+    def _quota(self, limit: Limit) -> Quota:
+        rule = limit.found.rule
+        used = 0.0 if rule.kind == TOPIC else self.used(limit)
+        return Quota(
+            kind=rule.kind,
+            key=rule.key,
+            entity=entity_text(limit.found),
+            value=limit.found.value,
+            rate=round(limit.rate, 3),
+            part=round(limit.rate / used, 4) if used else None,
+            shared_by=_shared_by(limit),
+        )
 
 
 def _shared_by(limit: Limit) -> str:

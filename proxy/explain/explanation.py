@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from msgspec.structs import asdict
+from msgspec import UNSET, UnsetType
 
 from commandline.amounts import rate, size
-from proxy.explain import parts
+from proxy.explain import documents, parts
 from proxy.explain.budgets import Budgets
+from proxy.explain.documents import ClientDocument, ClientRow, Neighbour
 from proxy.explain.latencies import OwnReport, open_loop
 from proxy.explain.latencies import main_rule as predicted_rule
 from proxy.explain.parts import SECONDS, amount, part_text
@@ -20,9 +21,9 @@ from proxy.explain.report import (
     part_of,
     waited_part,
 )
-from proxy.explain.rules import KEYS, REPLICATION, InForce, Neighbour, Rule, entity_text, in_force
+from proxy.explain.rules import KEYS, REPLICATION, InForce, Rule, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence
-from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, Wants, wants
+from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants, wants_row
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 
@@ -30,17 +31,17 @@ from quotas.definitions.entities import Entity
 # The sentences about a client's waits with enforcement, while quotas are only observed.
 
 
-def would_wait(client_id: str, predicted: Mapping[str, Any]) -> str:
-    """Return the sentences; `predicted` is the document of `/v1/client`."""
-    name, rule = client_id or "(no client id)", predicted["rule"]
-    limit = f"{rule['key']} {amount(rule['kind'], rule['value'])} of {rule['entity']}"
+def would_wait(client_id: str, predicted: documents.Predicted) -> str:
+    """Return the sentences."""
+    name, rule = client_id or "(no client id)", predicted.rule
+    limit = f"{rule.key} {amount(rule.kind, rule.value)} of {rule.entity}"
     text = (
-        f"If quotas were enforced, {name} would wait {part_text(predicted['throttled_part'])} of its time for {limit}, "
-        f"assuming that {predicted['assumed']}."
+        f"If quotas were enforced, {name} would wait {part_text(predicted.throttled_part)} of its time for {limit}, "
+        f"assuming that {predicted.assumed}."
     )
-    if not predicted.get("backlog_bytes"):
+    if not predicted.admitted_rate or not predicted.backlog_bytes:
         return text
-    admitted, left = rate(predicted["admitted_rate"]), size(predicted["backlog_bytes"])
+    admitted, left = rate(predicted.admitted_rate), size(predicted.backlog_bytes)
     return f"{text} If it sent at its rate whatever happens, {admitted} would pass, and {left} would be left so far."
 
 
@@ -93,122 +94,108 @@ class Context(NamedTuple):
     backlogs: Mapping[Rule, float] = {}
 
 
-def explain(client: ClientReport, context: Context) -> dict[str, Any]:
-    """Return the document of one client; `docs/api.md` has its schema."""
+def explain(client: ClientReport, context: Context) -> ClientDocument:
+    """Return the document of one client."""
     worst = client.connections[0] if client.connections else None
     times = client.times if worst is None else worst.times
     rule = main_rule(client)
-    found = None
-    if rule is not None:
-        found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
-    neighbours = () if rule is None else context.neighbours(rule)
-    asked = None if found is None else _wants(client, found, waited_part(times))
-    broker = None if worst is None else _broker(worst, context.brokers)
-    document: dict[str, Any] = {
-        "user": client.user,
-        "client_id": client.client_id,
-        "address": client.address,
-        "window_seconds": SECONDS[context.window],
-        "time": _times(times),
-        "time_of_all_connections": _times(client.times),
-        "rule": None if found is None else _rule_document(found, context),
-        "waits": [
-            {"kind": rule.kind, "key": rule.key, "name": rule.name, "part": _part(ms, client.times)}
-            for rule, ms in sorted(client.waits, key=lambda wait: -wait[1])
-        ],
-        "neighbours": [asdict(neighbour) for neighbour in neighbours],
-        "wants": None if asked is None else _wants_document(asked),
-        "demand": {key: _demand_document(demand) for key, demand in zip(KEYS, client.demands, strict=False)},
-        "broker": None if broker is None else broker_document(broker),
-        "broker_ms_per_request": _mean(client.broker_ms, client.probes),
-        "brokers": [_at_broker(one) for one in client.brokers],
-        "sluice": None if context.own is None else own_document(context.own),
-        "connections_total": client.connections_total,
-        "connections": [_connection(connection, context.now) for connection in client.connections],
-    }
+    shown = None if rule is None else _rule(rule, client, context)
+    neighbours = () if rule is None else tuple(context.neighbours(rule))
+    asked = None if shown is None else wants(_demand(client, shown.key), shown.value, waited_part(times))
+    broker = next((one for one in context.brokers if worst and one.broker == worst.broker), None)
     facts = Facts(
-        client,
-        context.window,
-        times,
-        rule,
-        found,
-        document["rule"],
-        asked,
-        neighbours,
-        broker,
-        context.own,
-        context.member,
+        client, context.window, times, rule, shown, asked, neighbours, broker, context.own, context.member
     )
-    document["sentence"] = sentence(facts)
-    document["predicted"] = _predicted(client, context)
-    if document["predicted"] is not None:
-        document["sentence"] += " " + would_wait(client.client_id, document["predicted"])
-    return document
+    predicted = _predicted(client, context)
+    said = [sentence(facts), *([] if predicted is None else [would_wait(client.client_id, predicted)])]
+    return ClientDocument(
+        user=client.user,
+        client_id=client.client_id,
+        address=client.address,
+        window_seconds=SECONDS[context.window],
+        time=_times(times),
+        time_of_all_connections=_times(client.times),
+        rule=shown,
+        waits=tuple(
+            documents.Wait(kind=rule.kind, key=rule.key, name=rule.name, part=_part(ms, client.times))
+            for rule, ms in sorted(client.waits, key=lambda wait: -wait[1])
+        ),
+        neighbours=neighbours,
+        wants=None if asked is None else wants_row(asked),
+        demand={key: demand_row(demand) for key, demand in zip(KEYS, client.demands, strict=False)},
+        broker=None if broker is None else broker_times(broker),
+        broker_ms_per_request=_mean(client.broker_ms, client.probes),
+        brokers=tuple(map(_at_broker, client.brokers)),
+        sluice=None if context.own is None else own_times(context.own),
+        connections_total=client.connections_total,
+        connections=tuple(_connection(connection, context.now) for connection in client.connections),
+        sentence=" ".join(said),
+        predicted=predicted,
+        enforcing=context.enforcing,
+    )
 
 
-def _predicted(client: ClientReport, context: Context) -> Mapping[str, Any] | None:
-    """Return the document of the client's waits with enforcement; None while quotas are enforced, or without waits."""
+def _predicted(client: ClientReport, context: Context) -> documents.Predicted | None:
+    """Return the client's waits with enforcement; None while quotas are enforced, or without waits."""
     rule = predicted_rule(client.predicted)
-    if context.enforcing or rule is None:
+    shown = None if context.enforcing or rule is None else _rule(rule, client, context)
+    if rule is None or shown is None:
         return None
-    found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
-    if found is None:
-        return None
-    document: dict[str, Any] = {
-        "throttled_part": round(client.predicted.part, 4),
-        "assumed": "it waits for its responses",
-        "rule": _rule_document(found, context),
-    }
+    admitted: tuple[float | UnsetType, float | UnsetType] = (UNSET, UNSET)
     neighbours = context.neighbours(rule)
     own = _own_rate(client, neighbours)
     if rule.kind in ("produce", "fetch") and own:
         total = sum(neighbour.rate for neighbour in neighbours)
-        document |= open_loop(own, found.value, total, context.backlogs.get(rule, 0.0))
-    return document
+        admitted = open_loop(own, shown.value, total, context.backlogs.get(rule, 0.0))
+    return documents.Predicted(
+        throttled_part=round(client.predicted.part, 4),
+        assumed="it waits for its responses",
+        rule=shown,
+        admitted_rate=admitted[0],
+        backlog_bytes=admitted[1],
+    )
 
 
-def summary(client: ClientReport, budgets: Budgets, *, enforcing: bool) -> dict[str, Any]:
+def summary(client: ClientReport, budgets: Budgets, *, enforcing: bool) -> ClientRow:
     """Return a client's row in the list of all.
 
     Args:
         budgets: the budgets, to which all clients were added.
     """
-    worst = client.connections[0] if client.connections else None
-    times = client.times if worst is None else worst.times
     rule = main_rule(client)
-    return {
-        "user": client.user,
-        "client_id": client.client_id,
-        "connections": client.connections_total,
-        "time": _times(times),
-        "time_of_all_connections": _times(client.times),
-        "rule": None if rule is None else _short_rule(rule, client, budgets, enforcing=enforcing),
-        "quotas": budgets.quotas(client),
-    }
+    return ClientRow(
+        user=client.user,
+        client_id=client.client_id,
+        connections=client.connections_total,
+        time=_times(client.connections[0].times if client.connections else client.times),
+        time_of_all_connections=_times(client.times),
+        rule=None if rule is None else _short_rule(rule, client, budgets, enforcing=enforcing),
+        quotas=budgets.quotas(client),
+    )
 
 
-def broker_document(broker: BrokerReport) -> dict[str, Any]:
+def broker_times(broker: BrokerReport) -> documents.BrokerTimes:
     """Return a broker's response times."""
-    return {
-        "broker": broker.broker,
-        "timed": broker.timed,
-        "median_ms": round(broker.percentile_ms(0.5), 3),
-        "p99_ms": round(broker.percentile_ms(0.99), 3),
-        "median_by_time_ms": round(broker.time_percentile_ms(0.5), 3),
-        "slowest_ms": round(broker.slowest_ms, 3),
-        "under_way": broker.under_way,
-        "oldest_ms": broker.oldest_ms,
-    }
+    return documents.BrokerTimes(
+        broker=broker.broker,
+        timed=broker.timed,
+        median_ms=round(broker.percentile_ms(0.5), 3),
+        p99_ms=round(broker.percentile_ms(0.99), 3),
+        median_by_time_ms=round(broker.time_percentile_ms(0.5), 3),
+        slowest_ms=round(broker.slowest_ms, 3),
+        under_way=broker.under_way,
+        oldest_ms=broker.oldest_ms,
+    )
 
 
-def own_document(own: OwnReport) -> dict[str, Any]:
-    """Return the document of Sluice's own CPU time and delays."""
-    return {
-        "busy": round(own.busy, 4),
-        "cpu_ms_per_request": round(own.cpu_ms_per_request, 4),
-        "turn_median_ms": round(own.turn_ms(0.5), 3),
-        "turn_p99_ms": round(own.turn_ms(0.99), 3),
-    }
+def own_times(own: OwnReport) -> documents.OwnTimes:
+    """Return Sluice's own CPU time and delays."""
+    return documents.OwnTimes(
+        busy=round(own.busy, 4),
+        cpu_ms_per_request=round(own.cpu_ms_per_request, 4),
+        turn_median_ms=round(own.turn_ms(0.5), 3),
+        turn_p99_ms=round(own.turn_ms(0.99), 3),
+    )
 
 
 def main_rule(client: ClientReport) -> Rule | None:
@@ -216,11 +203,6 @@ def main_rule(client: ClientReport) -> Rule | None:
     whole = sum(client.times)
     rule, ms = max(client.waits, key=lambda wait: wait[1], default=(None, 0.0))
     return rule if whole and ms / whole >= _WAITED_MIN else None
-
-
-def _wants(client: ClientReport, found: InForce, waited: float) -> Wants | None:
-    """Return the rate that the client would take; None if nothing is known of it."""
-    return wants(_demand(client, found.rule.key), found.value, waited)
 
 
 def _demand(client: ClientReport, key: str) -> Demand:
@@ -233,26 +215,22 @@ def _own_rate(client: ClientReport, neighbours: Sequence[Neighbour]) -> float:
     return sum(one.rate for one in neighbours if (one.user, one.client_id) == name)
 
 
-def _broker(connection: ConnectionReport, brokers: Sequence[BrokerReport]) -> BrokerReport | None:
-    return next((one for one in brokers if one.broker == connection.broker), None)
-
-
-def _at_broker(one: OwnBroker) -> Mapping[str, Any]:
-    return {
-        "broker": one.broker,
-        "connections": one.connections,
-        "waited": round(waited_part(one.times), 4),
-        "at_broker": round(part_of(one.times, parts.BROKER), 4),
-        "ms_per_request": _mean(one.ms, one.requests),
-    }
+def _at_broker(one: OwnBroker) -> documents.AtBroker:
+    return documents.AtBroker(
+        broker=one.broker,
+        connections=one.connections,
+        waited=round(waited_part(one.times), 4),
+        at_broker=round(part_of(one.times, parts.BROKER), 4),
+        ms_per_request=_mean(one.ms, one.requests),
+    )
 
 
 def _mean(ms: float, requests: float) -> float | None:
     return round(ms / requests, 3) if requests else None
 
 
-def _times(times: Sequence[float]) -> dict[str, float]:
-    return {name: round(part_of(times, index), 4) for index, name in enumerate(parts.NAMES)}
+def _times(times: Sequence[float]) -> documents.Times:
+    return documents.Times(*(round(part_of(times, index), 4) for index in range(len(parts.NAMES))))
 
 
 def _part(ms: float, times: Sequence[float]) -> float:
@@ -260,18 +238,22 @@ def _part(ms: float, times: Sequence[float]) -> float:
     return round(ms / whole, 4) if whole else 0.0
 
 
-def _rule_document(found: InForce, context: Context) -> Mapping[str, Any]:
+def _rule(rule: Rule, client: ClientReport, context: Context) -> documents.Rule | None:
+    """Return a rule with its limit for the client now; None if the limit is gone."""
+    found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
+    if found is None:
+        return None
     origin = origin_of(found, context.origin)
-    return {
-        "kind": found.rule.kind,
-        "key": found.rule.key,
-        "entity": entity_text(found),
-        "value": found.value,
-        "setting": found.setting,
-        "set_by": origin.by,
-        "set_at": origin.at,
-        "enforced": context.enforcing,
-    }
+    return documents.Rule(
+        kind=rule.kind,
+        key=rule.key,
+        entity=entity_text(found),
+        value=found.value,
+        setting=found.setting,
+        set_by=origin.by,
+        set_at=origin.at,
+        enforced=context.enforcing,
+    )
 
 
 def origin_of(found: InForce, origin: Callable[[Entity | None, str], Origin]) -> Origin:
@@ -279,50 +261,33 @@ def origin_of(found: InForce, origin: Callable[[Entity | None, str], Origin]) ->
     return _NO_ORIGIN if found.rule.kind == REPLICATION else origin(found.entity, found.setting)
 
 
-def _short_rule(rule: Rule, client: ClientReport, budgets: Budgets, *, enforcing: bool) -> Mapping[str, Any]:
+def _short_rule(
+    rule: Rule, client: ClientReport, budgets: Budgets, *, enforcing: bool
+) -> documents.ShortRule:
     found = budgets.in_force(rule, client)
-    return {
-        "kind": rule.kind,
-        "key": rule.key,
-        "name": rule.name,
-        "entity": "" if found is None else entity_text(found),
-        "value": None if found is None else found.value,
-        "enforced": enforcing,
-    }
+    return documents.ShortRule(
+        kind=rule.kind,
+        key=rule.key,
+        name=rule.name,
+        entity="" if found is None else entity_text(found),
+        value=None if found is None else found.value,
+        enforced=enforcing,
+    )
 
 
-def _wants_document(asked: Wants) -> Mapping[str, Any]:
-    return {
-        "rate": round(asked.rate, 3),
-        "at_least": asked.at_least,
-        "assumed": ASSUMED,
-        "wait_seconds_per_minute": None
-        if asked.waits is None
-        else {f"{times:g}": seconds for times, seconds in asked.waits.items()},
-    }
-
-
-def _demand_document(demand: Demand) -> Mapping[str, Any]:
-    return {
-        "taken": round(demand.taken, 3),
-        "highest": round(demand.highest, 3),
-        "most": None if demand.most is None else round(demand.most, 3),
-    }
-
-
-def _connection(connection: ConnectionReport, now: datetime) -> Mapping[str, Any]:
+def _connection(connection: ConnectionReport, now: datetime) -> documents.ConnectionRow:
     until = now + timedelta(milliseconds=connection.waits_ms) if connection.waits_ms else None
-    return {
-        "peer": connection.peer,
-        "broker": connection.broker,
-        "seconds": round(connection.open_ms / 1000, 1),
-        "time": _times(connection.times),
-        "library": connection.library,
-        "batch_bytes": round(connection.batch_bytes) or None,
-        "in_flight": connection.in_flight,
-        "in_flight_max": connection.in_flight_max,
-        "acks_all": connection.acks_all,
-        "waits_until": None
+    return documents.ConnectionRow(
+        peer=connection.peer,
+        broker=connection.broker,
+        seconds=round(connection.open_ms / 1000, 1),
+        time=_times(connection.times),
+        library=connection.library,
+        batch_bytes=round(connection.batch_bytes) or None,
+        in_flight=connection.in_flight,
+        in_flight_max=connection.in_flight_max,
+        acks_all=connection.acks_all,
+        waits_until=None
         if until is None
         else until.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-    }
+    )

@@ -9,7 +9,7 @@ counts with its weight: one that was chosen with a probability of a sixteenth st
 brokers are kept; a client cannot name one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -325,8 +325,8 @@ def main_rule(predicted: Predicted) -> Rule | None:
     return max(predicted.waits, key=lambda wait: wait[1])[0] if predicted.waits else None
 
 
-def open_loop(rate: float, limit: float, total: float, backlog: float) -> Mapping[str, float]:
-    """Return the rate and the backlog of a client with enforcement, if it kept its rate although it is throttled.
+def open_loop(rate: float, limit: float, total: float, backlog: float) -> tuple[float, float]:
+    """Return the admitted rate and the backlog of a client with enforcement, if it kept its rate while throttled.
 
     Args:
         rate: the client's rate, in bytes/s.
@@ -335,11 +335,11 @@ def open_loop(rate: float, limit: float, total: float, backlog: float) -> Mappin
         backlog: the backlog of all of them, in bytes.
 
     >>> open_loop(3e6, 2e6, 4e6, 12e6)
-    {'admitted_rate': 1500000.0, 'backlog_bytes': 9000000.0}
+    (1500000.0, 9000000.0)
     """
     part = rate / total if total > 0 else 0.0
     admitted = min(rate, limit * part) if backlog > 0 else rate
-    return {"admitted_rate": round(admitted, 3), "backlog_bytes": round(backlog * part, 0)}
+    return round(admitted, 3), round(backlog * part, 0)
 
 
 # ----------------------------------------------------------------------------------------------------

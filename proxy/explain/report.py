@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.explain import parts
+from proxy.explain.documents import CONNECTIONS_MAX, Missing, Neighbour, largest
 from proxy.explain.latencies import (
     NOTHING_PREDICTED,
     OwnReport,
@@ -21,7 +22,7 @@ from proxy.explain.latencies import (
     time_percentile_ms,
 )
 from proxy.explain.parts import CLIENT, Windows
-from proxy.explain.rules import KEYS, NO_RATES, Neighbour, Rates, Rule, largest
+from proxy.explain.rules import KEYS, NEIGHBOURS_MAX, NO_RATES, Rates, Rule
 from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
 from quotas.definitions.kinds import CONSUMER_BYTE_RATE
@@ -108,8 +109,6 @@ class DemandSum:
         most = taken.amount(index, window, now_ms, since_ms) * _MS_PER_SECOND / free_ms
         return Demand(rate, highest, most, steady)
 
-
-CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 
 LOOKED_AT_MAX: Final = 500  # connections of each client in a list, about 2 ms
 
@@ -462,18 +461,6 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
 # responses.
 
 
-class Missing(msgspec.Struct, frozen=True, array_like=True):
-    """A worker process whose figures are missing.
-
-    Args:
-        worker: its number, from 1.
-        problem: why, such as "no response within 4 s".
-    """
-
-    worker: int
-    problem: str
-
-
 class Query(msgspec.Struct, frozen=True, array_like=True):
     """A query.
 
@@ -548,7 +535,7 @@ class SeenSum:
 
     def sum(self, clients: Iterable[ClientReport]) -> Seen:
         """Return everything, with these clients."""
-        neighbours = {rule: largest(some) for rule, some in self._neighbours.items()}
+        neighbours = {rule: largest(some, NEIGHBOURS_MAX) for rule, some in self._neighbours.items()}
         brokers = tuple(merge_brokers(self._brokers))
         return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)
 

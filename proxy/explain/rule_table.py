@@ -3,17 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from heapq import nlargest
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.explain.budgets import Budgets
+from proxy.explain.documents import RULES_MAX, RuleRow
 from proxy.explain.report import ClientReport
 from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity, entity_of
 from quotas.definitions.kinds import CONNECTION_CREATION_RATE
 from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
-
-RULES_MAX: Final = 1_000  # in one list
 
 
 class _Place(NamedTuple):
@@ -84,26 +83,26 @@ class RuleTable:
             rule.clients += place not in here
             here.add(place)
 
-    def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[Mapping[str, Any]]:
+    def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[RuleRow]:
         """Yield the limits by the number of clients that wait, then of clients; those without clients come last."""
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
         for rule in chain(used, self._unused(RULES_MAX - len(used))):
             of = rule.found
             found = origin(of)
-            yield {
-                "kind": of.rule.kind,
-                "key": of.rule.key,
-                "entity": entity_text(of),
-                "value": of.value,
-                "setting": of.setting,
-                "set_by": found.by,
-                "set_at": found.at,
-                "enforced": enforced,
-                "clients": rule.clients,
-                "waiting": rule.waiting,
-                "rate": None if rule.rate is None else round(rule.rate, 3),
-                "highest": None if rule.highest is None else round(rule.highest, 3),
-            }
+            yield RuleRow(
+                kind=of.rule.kind,
+                key=of.rule.key,
+                entity=entity_text(of),
+                value=of.value,
+                setting=of.setting,
+                set_by=found.by,
+                set_at=found.at,
+                enforced=enforced,
+                clients=rule.clients,
+                waiting=rule.waiting,
+                rate=None if rule.rate is None else round(rule.rate, 3),
+                highest=None if rule.highest is None else round(rule.highest, 3),
+            )
 
     def _waited(self, client: ClientReport) -> Mapping[_Place, InForce]:
         """Return the limits that a client has waited for, each once."""

@@ -1,12 +1,12 @@
 """The rule that makes a client wait: a kind of quota, the entity whose limit applies, and its value."""
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from heapq import nlargest
+from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from proxy.channel import Muting, ReplicaThrottle
+from proxy.explain.documents import Neighbour, largest
 from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import DEFAULT, Entity
@@ -177,14 +177,6 @@ _TYPES: Final = {
 }
 
 
-class Neighbour(msgspec.Struct, frozen=True, array_like=True):
-    """A client with its rate: in bytes/s, percent, or partitions/s."""
-
-    user: str
-    client_id: str
-    rate: float
-
-
 class Quotas(Protocol):
     """The part of the engine that is used here."""
 
@@ -238,7 +230,7 @@ class Sharers:
 
     def found(self) -> tuple[Neighbour, ...]:
         """Return the clients with the highest rates, at all brokers together."""
-        return largest(Neighbour(*name, rate) for name, rate in self._rates.items())
+        return largest((Neighbour(*name, rate) for name, rate in self._rates.items()), NEIGHBOURS_MAX)
 
     def _take(self, view: QuotaView) -> None:
         if self._shares(view):
@@ -255,13 +247,3 @@ class Sharers:
     def backlog_bytes(self) -> float:
         """The bytes that these clients would have left to send, at all brokers (`QuotaView.backlog_bytes`)."""
         return sum(self._backlogs.values())
-
-
-def largest(neighbours: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
-    """Return the clients with the highest rates, after adding up the rates of each client."""
-    rates: dict[tuple[str, str], float] = {}
-    for one in neighbours:
-        name = one.user, one.client_id
-        rates[name] = rates.get(name, 0.0) + one.rate
-    found = (Neighbour(*name, rate) for name, rate in rates.items())
-    return tuple(nlargest(NEIGHBOURS_MAX, found, key=lambda one: one.rate))

@@ -9,10 +9,11 @@ The broker takes 3.0 ms of 140 ms per request.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from commandline.amounts import count
-from proxy.explain import parts
+from proxy.explain import documents, parts
+from proxy.explain.documents import SLOW_MS, Neighbour
 from proxy.explain.latencies import OwnReport
 from proxy.explain.parts import SECONDS, amount, part_text, time_text
 from proxy.explain.report import (
@@ -23,7 +24,7 @@ from proxy.explain.report import (
     part_of,
     waited_part,
 )
-from proxy.explain.rules import KEYS, InForce, Neighbour, Rule
+from proxy.explain.rules import KEYS, Rule
 from proxy.explain.wants import Wants
 from proxy.explain.watch import FOLLOWERS
 from quotas.throttles.kinds import TOPIC
@@ -39,8 +40,7 @@ class Facts(NamedTuple):
         window: the window of the report (`windows`).
         times: the time in ms of the connection that waits longest, by part.
         waited_for: the rule that the client has waited for most; None if it has waited for none.
-        found: the entity and value in force for that rule; None if its limit is gone.
-        rule: the rule's document.
+        rule: that rule with its limit in force; None if the limit is gone.
         neighbours: the clients that share the rule's budget, with this one.
         broker: the response times of that connection's broker.
         own: Sluice's own CPU time and delays.
@@ -51,8 +51,7 @@ class Facts(NamedTuple):
     window: int
     times: Sequence[float]
     waited_for: Rule | None = None
-    found: InForce | None = None
-    rule: Mapping[str, Any] | None = None
+    rule: documents.Rule | None = None
     asked: Wants | None = None
     neighbours: Sequence[Neighbour] = ()
     broker: BrokerReport | None = None
@@ -67,7 +66,6 @@ class Facts(NamedTuple):
 
 _NAMED_MIN: Final = 0.2  # a smaller part is not worth a clause, unless nothing is larger
 _NAMED_MAX: Final = 2
-_SLOW_MS: Final = 100.0  # a broker whose p99 is below that does not make a client slow
 _STALLED_MS: Final = 1000.0
 _COMPARED_MIN: Final = 20  # requests of other clients
 _UNLIKE_TIMES: Final = 3.0
@@ -143,12 +141,12 @@ def _slow(broker: BrokerReport, own: OwnBroker | None) -> str | None:
             f"which takes {time_text(own_ms)} per request of this client, and {time_text(others_ms)} per request of "
             "others: what this client asks for (size, acks, partitions) takes long there, or the broker was slow then"
         )
-    if by_time_ms >= max(_SLOW_MS, _STANDS_STILL_TIMES * p99_ms):
+    if by_time_ms >= max(SLOW_MS, _STANDS_STILL_TIMES * p99_ms):
         return (
             f"which is slow at times only: half of that is requests of {time_text(by_time_ms)} or more, though p99 is "
             f"{time_text(p99_ms)}"
         )
-    if p99_ms < _SLOW_MS:
+    if p99_ms < SLOW_MS:
         return None
     alone = "for all clients" if others >= _COMPARED_MIN else "(no other client to compare with)"
     return f"whose p99 is {time_text(p99_ms)} {alone}"
@@ -207,7 +205,7 @@ def sentence(facts: Facts) -> str:
     name = _name(facts)
     if not sum(facts.times):
         return f"{name}: nothing was seen of it in {_window(facts)}."
-    if facts.found is not None and facts.waited_for is not None:
+    if facts.rule is not None and facts.waited_for is not None:
         if waited_part(facts.times) < _HARDLY < part_of(facts.times, busiest(facts)):
             part = part_text(waited_part(facts.times))
             limit = _limit_name(facts.waited_for)
@@ -235,12 +233,11 @@ def _throttled(name: str, facts: Facts) -> Iterable[str]:
 
 
 def _waited(name: str, facts: Facts) -> str:
-    found, rule = facts.found, facts.rule
-    assert found is not None, "the caller has looked"
-    assert rule is not None, "its document is made with it"
-    limit = f"{found.rule.key} {amount(found.rule.kind, found.value)} of {rule['entity']}"
-    by = f" by {rule['set_by']}" if rule["set_by"] else ""
-    at = f" {rule['set_at']}" if rule["set_at"] else ""
+    rule = facts.rule
+    assert rule is not None, "the caller has looked"
+    limit = f"{rule.key} {amount(rule.kind, rule.value)} of {rule.entity}"
+    by = f" by {rule.set_by}" if rule.set_by else ""
+    at = f" {rule.set_at}" if rule.set_at else ""
     origin = f", set{at}{by}" if at or by else ""
     part = part_text(waited_part(facts.times))
     if not (second := _second(facts)):
@@ -265,14 +262,14 @@ def _of_all_connections(facts: Facts) -> str:
 
 
 def _asks(facts: Facts) -> str:
-    if facts.found is None or facts.found.rule.key not in KEYS:
+    if facts.rule is None or facts.rule.key not in KEYS:
         return ""
-    where = " in all its topics" if facts.found.rule.kind == TOPIC else ""
+    where = " in all its topics" if facts.rule.kind == TOPIC else ""
     if facts.member:
         where += " here"
     if facts.asked is None:
         return f"How much it asks for{where} is not known."
-    rate = amount(facts.found.rule.kind, facts.asked.rate)
+    rate = amount(facts.rule.kind, facts.asked.rate)
     if facts.asked.at_least:
         return f"It took up to {rate}{where} in that time; how much more it asks for is not known."
     return f"It asks for at most about {rate}{where}."
@@ -283,7 +280,7 @@ def _shared(facts: Facts) -> str:
     own = facts.client.user, facts.client.client_id
     whole = sum(one.rate for one in facts.neighbours)
     others = [one for one in facts.neighbours if (one.user, one.client_id) != own]
-    if others and facts.rule is not None and facts.rule["kind"] == TOPIC:
+    if others and facts.rule is not None and facts.rule.kind == TOPIC:
         more = f", and so do {count(len(others) - 1, 'other')}" if len(others) > 1 else ""
         return f"{_of_user(others[0].user, others[0].client_id)} waits for it too{more}."
     if not others or not whole or others[0].rate < _SHARES_MIN * whole:

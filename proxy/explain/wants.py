@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from proxy.explain import documents
+
 ASSUMED: Final = "the client waits for its responses"
 TIMES: Final = (1.0, 1.5, 2.0)  # of the present limit
 _ABOVE_MIN: Final = 1.2  # of the limit: a lower bound below that says no more than that the client waits
@@ -96,3 +98,20 @@ def wants(demand: Demand, limit: float, waited: float) -> Wants | None:
     if demand.steady:
         waits = {times: round(_MINUTE_SECONDS * max(0.0, 1 - times * (1 - waited)), 1) for times in TIMES}
     return Wants(max(demand.most, demand.highest), False, waits)
+
+
+def wants_row(found: Wants, assumed: str = ASSUMED) -> documents.Wants:
+    """Return what a client asks for as a document's row."""
+    waits = None if found.waits is None else {f"{times:g}": seconds for times, seconds in found.waits.items()}
+    return documents.Wants(
+        rate=round(found.rate, 3), at_least=found.at_least, assumed=assumed, wait_seconds_per_minute=waits
+    )
+
+
+def demand_row(demand: Demand) -> documents.DemandRow:
+    """Return a demand as a document's row."""
+    return documents.DemandRow(
+        taken=round(demand.taken, 3),
+        highest=round(demand.highest, 3),
+        most=None if demand.most is None else round(demand.most, 3),
+    )

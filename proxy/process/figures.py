@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from proxy.admin import NoWorkersError, count_clients
 from proxy.admin.clients import ClientTable
-from proxy.explain.report import NOTHING, Missing, Query, Seen, SeenSum
+from proxy.explain.documents import Missing
+from proxy.explain.report import NOTHING, Query, Seen, SeenSum
 from proxy.metrics.exposition import Metrics, Snapshot
 from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.merging import Merging, Part, flat, of_process

@@ -21,7 +21,8 @@ from proxy.config import Config, FleetOptions, Source
 from proxy.control.cluster import BrokerMap
 from proxy.events import Tell, untold
 from proxy.events.kinds import worker_ended
-from proxy.explain.report import Missing, Query, Seen
+from proxy.explain.documents import Missing
+from proxy.explain.report import Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import of_workers
 from proxy.metrics.replication import Family

@@ -9,16 +9,18 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from proxy.explain.condition import ASKED, UNASKED, Condition
+from proxy.explain.documents import Neighbour
 from proxy.explain.explanation import Context, Origin, explain
 from proxy.explain.parts import MINUTE
 from proxy.explain.report import ConnectionsSum, DemandSum, connection_reports, report
-from proxy.explain.rules import Neighbour, Rule, Sharers
+from proxy.explain.rules import Rule, Sharers
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy
 from quotas.throttles.bandwidth import Throttle
 from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of
+from tests.support.documents import as_json
 
 LIMIT: Final = 2_000_000.0  # bytes/s
 # Kafka's windows need a minute or two until their sawtooth is steady.
@@ -115,7 +117,8 @@ class Visits:
             window, engine.definitions, engine.enforcing, None, lambda *_: origin, neighbours, [], _NOW
         )
         found = report(client, window, now_ms, connections, demands=demand.demands())
-        return {**explain(found, context), "enforcing": engine.enforcing}
+        document: dict[str, Any] = as_json(explain(found, context))
+        return document
 
 
 def _condition(channel: Channel, engine: Engine, now_ms: int) -> Condition:

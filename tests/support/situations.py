@@ -10,11 +10,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from proxy.explain import parts
+from proxy.explain.documents import Neighbour
 from proxy.explain.explanation import Context, Origin
 from proxy.explain.latencies import CLASSES, OwnReport, class_of
 from proxy.explain.parts import MINUTE, QUARTER
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, waiting_order
-from proxy.explain.rules import KEYS, Neighbour, Rule
+from proxy.explain.rules import KEYS, Rule
 from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import FOLLOWERS
 from quotas.definitions.definitions import Definitions, StaticQuotas

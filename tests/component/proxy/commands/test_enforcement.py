@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from proxy.admin import AdminServer, Facts, State
+from proxy.admin import AdminServer, State
 from proxy.config import Address, AdminOptions
 from proxy.control.enforcement import Enforcement, EnforcementFile
 from proxy.events import Events
+from proxy.explain.documents import StatusDocument
 from proxy.system.stats import Stats
 from tests.cluster import HOST, free_ports
 
@@ -24,7 +25,7 @@ class Member:
         self.events = Events(stats.events)
         file = None if directory is None else EnforcementFile(directory)
         self.switch = Enforcement(file, lambda _: None, stats, self.events.tell)
-        state = State(self._facts, self.events, self.switch, AdminOptions().actions_from)
+        state = State(self._status, self.events, self.switch, AdminOptions().actions_from)
         self.server = AdminServer(state.handlers(), actions=state.actions())
 
     @property
@@ -42,8 +43,10 @@ class Member:
         writer.close()
         return answer
 
-    def _facts(self) -> Facts:
-        return Facts("1.0", "", "enforce", self.switch.on, "kip13", "broker", 1, "")
+    def _status(self) -> StatusDocument:
+        return StatusDocument(
+            version="1.0", mode="enforce", enforcing=self.switch.on, policy="kip13", scope="broker"
+        )
 
 
 async def run(*words: str) -> int:

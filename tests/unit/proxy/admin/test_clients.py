@@ -5,7 +5,7 @@ import re
 import pytest
 
 from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, ClientTable
-from proxy.explain.report import Missing
+from proxy.explain.documents import Missing
 from quotas.throttles.figures import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0, broker=1)

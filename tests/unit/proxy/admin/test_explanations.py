@@ -4,19 +4,21 @@ import json
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from proxy.admin import Explanations, Request
 from proxy.admin.http import RefusedError
 from proxy.explain import parts
+from proxy.explain.documents import Missing
 from proxy.explain.explanation import Origin
 from proxy.explain.parts import MINUTE, QUARTER
-from proxy.explain.report import ClientReport, ConnectionReport, Missing, Query, Seen, brokers_of
+from proxy.explain.report import ClientReport, ConnectionReport, Query, Seen, brokers_of
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
+from tests.support.documents import as_json
 
 NO_QUOTAS = Definitions()
 
@@ -128,7 +130,7 @@ async def test_client_that_is_known_in_part(query: str) -> None:
     source = Source(client("a", "ann"))
     source.missing = (LATE,)
     status, document = await page(source, "/v1/client", query)
-    assert (status, document["client_id"], document["missing"]) == (200, "a", [asdict(LATE)])
+    assert (status, document["client_id"], document["missing"]) == (200, "a", [as_json(LATE)])
 
 
 @pytest.mark.parametrize("query", ["client_id=b", "client_id=a&user=bob"])
@@ -136,7 +138,7 @@ async def test_client_that_a_missing_worker_may_have_is_not_unknown(query: str) 
     source = Source(client("a", "ann"))
     source.missing = (LATE,)
     status, document = await page(source, "/v1/client", query)
-    assert (status, document["missing"]) == (503, [asdict(LATE)])
+    assert (status, document["missing"]) == (503, [as_json(LATE)])
     assert document["error"].endswith("was seen, which is not certain: workers are missing")
 
 

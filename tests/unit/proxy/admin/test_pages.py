@@ -8,6 +8,7 @@ from proxy.admin import Page, pages
 from proxy.admin.pages import fleet_document
 from proxy.config import Address, FleetOptions
 from proxy.fleet.facts import addresses_of
+from tests.support.documents import as_json
 
 
 def state(**fields: Any) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def state(**fields: Any) -> dict[str, Any]:
 
 
 def test_members_with_their_admin_ports() -> None:
-    found = fleet_document(state())
+    found = as_json(fleet_document(state()))
     assert (found["member"], found["name"], found["holder"]) == (True, "gw-1", "")
     first, second = found["members"]
     assert (first["admin"], first["share"], first["reachable"]) == ("http://gw-1:19080", 0.5, True)
@@ -41,12 +42,14 @@ def test_members_with_their_admin_ports() -> None:
 
 
 def test_process_without_a_fleet() -> None:
-    assert fleet_document(None) == {
+    assert as_json(fleet_document(None)) == {
         "member": False,
         "name": "",
         "holder": "",
+        "problem": "",
         "members": [],
         "disagreements": [],
+        "missing": [],
     }
 
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from proxy.admin import Facts, Request, State
+from proxy.admin import Request, State
 from proxy.admin.http import RefusedError, parse
-from proxy.admin.state import EVENTS_MAX
 from proxy.config import AdminOptions, Network
 from proxy.control.enforcement import Switched
 from proxy.events import Events
 from proxy.events.kinds import By, broker_lost
-from proxy.explain.report import Missing
+from proxy.explain.documents import EVENTS_MAX, Missing, StatusDocument
 
 MISSING = (Missing(2, "it does not run"),)
-FACTS = Facts("1.2.3", "gw-1", "enforce", True, "kip13", "broker", 2, "", MISSING)
+STATUS = StatusDocument(
+    version="1.2.3", member="gw-1", mode="enforce", policy="kip13", scope="broker", workers=2, missing=MISSING
+)
 
 
 class Switch:
@@ -41,7 +42,7 @@ class Rig:
     def __init__(self, actions_from: tuple[Network, ...] = AdminOptions().actions_from) -> None:
         self.events = Events(Counter(), lambda: 0.0)
         self.switch = Switch()
-        self.state = State(lambda: FACTS, self.events, self.switch, actions_from)
+        self.state = State(lambda: STATUS, self.events, self.switch, actions_from)
 
     def get(self, target: str) -> dict[str, Any]:
         request = parse(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -4,14 +4,16 @@ from typing import Any
 
 from proxy.explain import parts
 from proxy.explain.budgets import Budgets
+from proxy.explain.documents import RULES_MAX
 from proxy.explain.explanation import Origin, summary
 from proxy.explain.report import ClientReport, ConnectionReport
-from proxy.explain.rule_table import RULES_MAX, RuleTable
+from proxy.explain.rule_table import RuleTable
 from proxy.explain.rules import ClientRates, Rates, Rule
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
+from tests.support.documents import as_json
 
 DEFINITIONS = Definitions(
     {
@@ -40,11 +42,15 @@ def budgets(*clients: ClientReport, mutations_rate: float | None = None) -> Budg
     return found
 
 
+def quotas(budgets: Budgets, one: ClientReport) -> list[dict[str, Any]]:
+    return [as_json(row) for row in budgets.quotas(one)]
+
+
 def rules(*clients: ClientReport, definitions: Definitions = DEFINITIONS) -> list[dict[str, Any]]:
     table = RuleTable(definitions, budgets(*clients))
     for one in clients:
         table.add(one)
-    return [dict(row) for row in table.rows(lambda _: Origin("ops", ""), enforced=True)]
+    return [as_json(row) for row in table.rows(lambda _: Origin("ops", ""), enforced=True)]
 
 
 A = client("ann", "a", Rates(3000, 0, 10), {Rule("produce", "producer_byte_rate"): 600})
@@ -53,7 +59,7 @@ C = client("", "c", Rates(500, 100), {Rule("topic", "producer_byte_rate", "order
 
 
 def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
-    assert budgets(A, B, C).quotas(A) == [
+    assert quotas(budgets(A, B, C), A) == [
         {
             "kind": "produce",
             "key": "producer_byte_rate",
@@ -76,13 +82,13 @@ def test_part_is_of_what_all_clients_of_the_budget_use() -> None:
 
 
 def test_client_of_the_default_has_its_budget_for_itself() -> None:
-    quota, _ = budgets(A, B, C).quotas(C)
+    quota, _ = quotas(budgets(A, B, C), C)
     assert (quota["entity"], quota["rate"], quota["part"]) == ("client-id <default>", 500, 1.0)
     assert quota["shared_by"] == "client_id"  # of any user
 
 
 def test_topics_that_a_client_waits_for_have_its_whole_rate() -> None:
-    *_, topic = budgets(A, B, C).quotas(C)
+    *_, topic = quotas(budgets(A, B, C), C)
     assert topic == {
         "kind": "topic",
         "key": "producer_byte_rate",
@@ -96,30 +102,30 @@ def test_topics_that_a_client_waits_for_have_its_whole_rate() -> None:
 
 def test_topic_without_a_limit_any_more_is_left_out() -> None:
     waits = {Rule("topic", "consumer_byte_rate", "orders"): 600.0}
-    assert [one["kind"] for one in budgets().quotas(client("", "d", Rates(1), waits))] == ["produce"]
+    assert [one["kind"] for one in quotas(budgets(), client("", "d", Rates(1), waits))] == ["produce"]
 
 
 def test_three_topics_are_listed_those_that_it_waits_for_longest() -> None:
     limits = Definitions({Entity(topic=DEFAULT): {"producer_byte_rate": 1000}})
     waits = {Rule("topic", "producer_byte_rate", f"t{number}"): 100.0 + number for number in range(5)}
-    found = Budgets(limits, None).quotas(client("", "e", Rates(1), waits))
+    found = quotas(Budgets(limits, None), client("", "e", Rates(1), waits))
     assert [one["entity"] for one in found] == ["topic <default>"] * 3
 
 
 def test_part_is_unknown_while_nothing_moves() -> None:
     idle = client("", "idle", Rates())
-    (quota,) = budgets(idle).quotas(idle)
+    (quota,) = quotas(budgets(idle), idle)
     assert (quota["rate"], quota["part"]) == (0, None)
 
 
 def test_limit_of_all_clients_mutations() -> None:
     creates, other = client("", "x", Rates(mutation=3)), client("", "y", Rates(mutation=1))
-    found = budgets(creates, other, mutations_rate=10).quotas(creates)[-1]
+    found = quotas(budgets(creates, other, mutations_rate=10), creates)[-1]
     assert (found["entity"], found["value"], found["part"]) == ("all clients together", 10, 0.75)
 
 
 def test_row_of_a_client_has_the_entity_of_its_rule() -> None:
-    row = summary(C, budgets(A, B, C), enforcing=False)
+    row = as_json(summary(C, budgets(A, B, C), enforcing=False))
     assert row["rule"] == {
         "kind": "topic",
         "key": "producer_byte_rate",

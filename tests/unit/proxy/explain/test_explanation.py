@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from proxy.explain import parts
+from proxy.explain import explanation, parts
 from proxy.explain.budgets import Budgets
-from proxy.explain.explanation import Context, Origin, explain, summary
+from proxy.explain.documents import Neighbour
+from proxy.explain.explanation import Context, Origin, summary
 from proxy.explain.latencies import Latencies, Predicted
 from proxy.explain.parts import MINUTE
 from proxy.explain.report import (
@@ -20,11 +21,12 @@ from proxy.explain.report import (
     brokers_of,
     merge_seen,
 )
-from proxy.explain.rules import Neighbour, Rule
+from proxy.explain.rules import Rule
 from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
+from tests.support.documents import as_json
 
 PRODUCE = Rule("produce", "producer_byte_rate")
 DEFINITIONS = Definitions(
@@ -85,6 +87,11 @@ def context(definitions: Definitions = DEFINITIONS, **fields: Any) -> Context:
         datetime(2026, 11, 22, 10, 40, tzinfo=UTC),
     )
     return found._replace(**fields)
+
+
+def explain(client: ClientReport, context: Context) -> dict[str, Any]:
+    found: dict[str, Any] = as_json(explanation.explain(client, context))
+    return found
 
 
 def test_particulars_of_a_connection() -> None:
@@ -223,7 +230,9 @@ def test_limit_that_is_gone_meanwhile() -> None:
 
 
 def test_row_in_the_list_of_all() -> None:
-    row = summary(report({PRODUCE: 620}, muted=0.62, idle=0.38), Budgets(DEFINITIONS, None), enforcing=True)
+    row = as_json(
+        summary(report({PRODUCE: 620}, muted=0.62, idle=0.38), Budgets(DEFINITIONS, None), enforcing=True)
+    )
     assert row["rule"] == {
         "kind": "produce",
         "key": "producer_byte_rate",

@@ -1,6 +1,7 @@
 """The clients that share a budget, as the engine knows them."""
 
-from proxy.explain.rules import NEIGHBOURS_MAX, Neighbour, Rule, Sharers, largest
+from proxy.explain.documents import Neighbour, largest
+from proxy.explain.rules import NEIGHBOURS_MAX, Rule, Sharers
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
@@ -50,6 +51,6 @@ def test_connection_rates_have_no_neighbours() -> None:
 
 
 def test_largest_are_kept() -> None:
-    found = largest(Neighbour("", str(number), number) for number in range(50))
+    found = largest((Neighbour("", str(number), number) for number in range(50)), NEIGHBOURS_MAX)
     assert len(found) == NEIGHBOURS_MAX
     assert found[0] == Neighbour("", "49", 49)

@@ -15,7 +15,7 @@ HEAD = "# What is said of made-up clients (`test_sentences.py`)\n"
 
 def test_sentences_are_those_that_were_read_and_found_good() -> None:
     found = HEAD + "".join(
-        f"\n**{name}**: {explain(client, context)['sentence']}\n" for name, client, context in situations()
+        f"\n**{name}**: {explain(client, context).sentence}\n" for name, client, context in situations()
     )
     if os.environ.get("SLUICE_WRITE_SENTENCES"):
         GOLDEN.write_text(found)

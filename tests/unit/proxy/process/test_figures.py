@@ -7,8 +7,9 @@ import pytest
 
 from proxy.admin import NoWorkersError
 from proxy.admin.clients import ClientTable
+from proxy.explain.documents import Missing
 from proxy.explain.parts import MINUTE
-from proxy.explain.report import NOTHING, Missing, Query, Seen
+from proxy.explain.report import NOTHING, Query, Seen
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import of_workers
 from proxy.metrics.replication import Family

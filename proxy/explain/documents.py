@@ -1,0 +1,618 @@
+"""The documents of `/v1` (docs/api.md): one struct each, for the process that writes it and for all readers. Pure.
+
+A field may be added, and none is removed or changes its type, since members of several versions are read together:
+a reader ignores fields that it does not know, and a field that an older version does not write has a default. What
+identifies a row has none: a row without it is not Sluice's.
+
+Readers bound the bytes of a document before they decode it, and the rows of a list after (`*_MAX`).
+"""
+
+import json
+from collections.abc import Iterable
+from heapq import nlargest
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from proxy.explain.parts import IDLE, NAMES
+
+LIST_BYTES_MAX: Final = 32 * 1024**2  # of /v1/clients: 10,000 rows are about 8 MB
+RESPONSE_BYTES_MAX: Final = 2 * 1024**2  # of every other document
+CLIENTS_MAX: Final = 10_000  # of one list
+RULES_MAX: Final = 1_000  # of one list
+EVENTS_MAX: Final = 1_000  # of one list
+BROKERS_MAX: Final = 1_000
+CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
+QUOTAS_MAX: Final = 8  # that match one client
+WAITS_MAX: Final = 50  # of one client
+MEMBERS_MAX: Final = 64  # of a fleet; further ones are counted, and not asked
+WORKERS_MAX: Final = 256
+_OVER_MIN: Final = 1.1  # of a limit
+SLOW_MS: Final = 100.0  # a broker whose p99 is below that does not make a client slow
+_NOTHING_SEEN: Final = (0.0,) * IDLE + (1.0,)
+
+_T = TypeVar("_T")
+Text = Annotated[str, Meta(max_length=40_000)]  # a client id has at most 32,767 bytes
+Part = Annotated[float, Meta(ge=0, le=1)]
+
+
+class DocumentError(Exception):
+    """A member's document is not as docs/api.md says."""
+
+
+def encode(document: msgspec.Struct | msgspec.Raw) -> bytes:
+    """Return a document as JSON.
+
+    >>> encode(Missing(2, "it does not run"))
+    b'{"worker":2,"problem":"it does not run"}'
+    """
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:  # half of a surrogate pair, as in the name of a file that is not UTF-8
+        return json.dumps(msgspec.to_builtins(document)).encode()
+
+
+def decode(body: bytes, kind: type[_T], path: str) -> _T:
+    """Read a document whose bytes are bounded.
+
+    Args:
+        path: of the document, for the error.
+
+    >>> decode(b'{"worker": 2, "problem": "it has ended", "new": 1}', Missing, "/v1")
+    Missing(worker=2, problem='it has ended', member=UNSET)
+    >>> decode(b'{"worker": "2"}', Missing, "/v1")
+    Traceback (most recent call last):
+    proxy.explain.documents.DocumentError: /v1: Expected `int`, got `str` - at `$.worker`
+
+    Raises:
+        DocumentError: it is not such a document.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"{path}: {error}") from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    try:  # half of a surrogate pair is JSON, but no text that can be shown
+        text = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
+        return msgspec.json.decode(text.encode("utf-8", "replace"), type=kind)
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"{path}: {error}") from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise DocumentError(f"{path} is not JSON") from None
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A worker process whose figures a document lacks.
+
+    Args:
+        worker: its number, from 1.
+        problem: why, such as "no response within 4 s".
+        member: whose; set by a reader of several members.
+    """
+
+    worker: int
+    problem: Text
+    member: str | UnsetType = UNSET
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The document of status 404 and 503: why there is no other."""
+
+    error: Text
+    missing: tuple[Missing, ...] = ()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Rows that several documents have.
+
+
+class Times(msgspec.Struct, frozen=True):
+    """The parts of a connection's time (`proxy.explain.parts`), of a whole of 1; all 0 where nothing was seen."""
+
+    held: Part = 0.0
+    muted: Part = 0.0
+    sluice: Part = 0.0
+    broker: Part = 0.0
+    poll: Part = 0.0
+    client: Part = 0.0
+    idle: Part = 0.0
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """The parts in the order of `parts.NAMES`; only idle where nothing was seen.
+
+        >>> Times(muted=0.5, idle=0.5).parts, Times().parts[IDLE]
+        ((0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5), 1.0)
+        """
+        found = (self.held, self.muted, self.sluice, self.broker, self.poll, self.client, self.idle)
+        return found if any(found) else _NOTHING_SEEN
+
+    @property
+    def waited(self) -> float:
+        """The part that it waits for quotas."""
+        return self.held + self.muted
+
+    @property
+    def waiting_order(self) -> tuple[float, float]:
+        """Sort key: how much of its time a connection waits for quotas, then how little it is idle."""
+        return self.waited, -self.parts[IDLE]
+
+
+assert Times.__struct_fields__ == NAMES
+
+
+class _Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit.
+
+    Args:
+        kind: produce, fetch, request, mutation, topic, connection or replication.
+        key: the quota key.
+        entity: whose limit it is, for people.
+    """
+
+    kind: Text
+    key: Text
+    entity: Text = ""
+    enforced: bool = True
+
+    @property
+    def holder(self) -> str:
+        """Whose limit it is."""
+        return self.entity
+
+
+class Rule(_Limit, frozen=True, kw_only=True):
+    """A limit in force, and who has set it.
+
+    Args:
+        value: in the key's unit.
+        setting: of `[quotas]`, where no entry has the limit; else "".
+        set_at: ISO 8601; "" if unknown, as `set_by`.
+    """
+
+    value: float
+    setting: Text = ""
+    set_by: Text = ""
+    set_at: Text = ""
+
+
+class ShortRule(_Limit, frozen=True, kw_only=True):
+    """The limit that a client in a list waits for.
+
+    Args:
+        name: the topic or user that has it; "" for other kinds.
+        value: None, with an empty entity, if the limit is gone.
+    """
+
+    value: float | None = None
+    name: Text = ""
+
+    @property
+    def holder(self) -> str:
+        """Whose limit it is."""
+        return self.entity or self.name
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that matches a client, with the client's own rate.
+
+    Args:
+        value, rate: in the key's unit.
+        part: of the rate of all clients that share the budget; None if there is none.
+        shared_by: whose clients share it: client (none but this one), user, client_id, or all; "" if unknown.
+    """
+
+    kind: Text
+    key: Text = ""
+    entity: Text = ""
+    value: float
+    rate: float = 0.0
+    part: float | None = None
+    shared_by: Text = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client's own rate is above the limit, and not only by what windows and bursts make of it."""
+        return self.rate > _OVER_MIN * self.value
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """A client that shares a budget, with its rate: in bytes/s, percent, or partitions/s."""
+
+    user: Text
+    client_id: Text
+    rate: float
+
+
+def largest(neighbours: Iterable[Neighbour], at_most: int) -> tuple[Neighbour, ...]:
+    """Return the clients with the highest rates, after adding up the rates of each client."""
+    rates: dict[tuple[str, str], float] = {}
+    for one in neighbours:
+        name = one.user, one.client_id
+        rates[name] = rates.get(name, 0.0) + one.rate
+    return tuple(
+        Neighbour(*name, rate) for name, rate in nlargest(at_most, rates.items(), key=lambda item: item[1])
+    )
+
+
+class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's response times.
+
+    Args:
+        timed: how many of its responses were timed.
+        median_by_time_ms: half of all requests' time belongs to requests that took at least this long.
+        under_way: how many requests it has had for longer than the time between two visits.
+        oldest_ms: the age of the oldest of them.
+    """
+
+    broker: int
+    timed: int = 0
+    median_ms: float = 0.0
+    p99_ms: float = 0.0
+    median_by_time_ms: float = 0.0
+    slowest_ms: float = 0.0
+    under_way: int = 0
+    oldest_ms: int = 0
+
+
+# ----------------------------------------------------------------------------------------------------
+# /v1/clients, /v1/rules, /v1/brokers
+
+
+class ClientRow(msgspec.Struct, kw_only=True):
+    """One client.
+
+    Args:
+        time: of the connection that waits longest.
+        members: where it is seen; set by a reader of several members.
+    """
+
+    user: Text
+    client_id: Text
+    connections: int = 0
+    time: Times = Times()
+    time_of_all_connections: Times = Times()
+    rule: ShortRule | None = None
+    quotas: tuple[Quota, ...] = ()
+    members: tuple[str, ...] | UnsetType = UNSET
+
+
+class ClientsDocument(msgspec.Struct, kw_only=True):
+    """`/v1/clients`."""
+
+    window_seconds: int
+    enforcing: bool = True
+    missing: tuple[Missing, ...] = ()
+    clients_total: int = 0
+    clients: tuple[ClientRow, ...] = ()
+
+
+class RuleRow(Rule, frozen=True, kw_only=True):
+    """A limit with its use.
+
+    Args:
+        clients: how many it applies to; of a topic or of connections, how many have waited for it.
+        waiting: how many have waited for it in the window.
+        rate: of all its clients together; None for topics and connections.
+        highest: the rate of the budget with the highest one.
+    """
+
+    clients: int = 0
+    waiting: int = 0
+    rate: float | None = None
+    highest: float | None = None
+
+
+class RulesDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`/v1/rules`."""
+
+    window_seconds: int
+    enforcing: bool = True
+    missing: tuple[Missing, ...] = ()
+    entities_total: int = 0
+    rules: tuple[RuleRow, ...] = ()
+
+
+class BrokersDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`/v1/brokers`: over the last minute."""
+
+    enforcing: bool = True
+    missing: tuple[Missing, ...] = ()
+    brokers: tuple[BrokerTimes, ...] = ()
+
+
+# ----------------------------------------------------------------------------------------------------
+# /v1/client
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A quota that the client has waited for; `part` of all connections' time."""
+
+    kind: Text
+    key: Text
+    name: Text = ""
+    part: float = 0.0
+
+
+class Wants(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client asks for of the kind of its rule.
+
+    Args:
+        rate: the most that it would take without the limit; with `at_least`, the most that it was seen to take.
+        wait_seconds_per_minute: the most that it would wait, by the limit as a multiple of the present one; None
+            where that is not known.
+    """
+
+    rate: float
+    at_least: bool = False
+    assumed: Text = ""
+    wait_seconds_per_minute: dict[Text, float] | None = None
+
+
+class DemandRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The client's demand of one kind of quota, in its unit per second.
+
+    Args:
+        highest: the most that it took within 10 s, or within a minute of a longer window.
+        most: the most that it would take without a limit; None if that is not known.
+    """
+
+    taken: float = 0.0
+    highest: float = 0.0
+    most: float | None = None
+
+
+class Predicted(msgspec.Struct, frozen=True, kw_only=True):
+    """The client's waits if quotas were enforced.
+
+    Args:
+        throttled_part: of the time of its connection that would wait longest.
+        admitted_rate, backlog_bytes: of bytes, its part of what would pass, and of what would be left to send, if it
+            sent at its rate whatever happens.
+    """
+
+    throttled_part: float
+    assumed: Text
+    rule: Rule
+    admitted_rate: float | UnsetType = UNSET
+    backlog_bytes: float | UnsetType = UNSET
+
+
+class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """The client at one broker.
+
+    Args:
+        waited: the part of its connections' time that is held or muted.
+        ms_per_request: None if none was timed.
+    """
+
+    broker: int
+    connections: int = 0
+    waited: float = 0.0
+    at_broker: float = 0.0
+    ms_per_request: float | None = None
+
+
+class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What Sluice needs itself: `busy`, its CPU time as part of one core, and the turns of its event loop."""
+
+    busy: float
+    cpu_ms_per_request: float = 0.0
+    turn_median_ms: float = 0.0
+    turn_p99_ms: float = 0.0
+
+
+class ConnectionRow(msgspec.Struct, kw_only=True):
+    """One connection of the client.
+
+    Args:
+        broker: -1: any.
+        seconds: since it was opened.
+        library: the name and version of the client's software; "" if it has not said them.
+        batch_bytes: mean bytes of its Produce requests, or of what it fetches; None before the first.
+        in_flight: how many responses it is owed.
+        acks_all: whether its last timed Produce has acks=all.
+        waits_until: ISO 8601; None while it does not wait.
+        member: where it is; set by a reader of several members.
+    """
+
+    peer: Text
+    broker: int = -1
+    seconds: float = 0.0
+    time: Times = Times()
+    library: Text = ""
+    batch_bytes: int | None = None
+    in_flight: int | None = None
+    in_flight_max: int = 0
+    acks_all: bool = False
+    waits_until: Text | None = None
+    member: str | UnsetType = UNSET
+
+
+class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that knows the client; `admin` as given."""
+
+    admin: str
+    connections_total: int
+    time: Times
+
+
+class ClientDocument(msgspec.Struct, kw_only=True):
+    """`/v1/client`, of one member, or made of those of several.
+
+    Args:
+        address: the address whose connections it is about; "" for all.
+        time: of the connection that waits longest; if none waits, of the one that is idle least.
+        rule: the limit that it waits for most; None if it waits for none.
+        waits: all limits that it has waited for.
+        neighbours: the clients with the highest rates of those that share the rule's budget, with this one.
+        demand: by quota key.
+        broker: of that connection.
+        connections: those that wait longest.
+        members, members_missing: the members that know it, and the `--admin` of those that do not respond; set by a
+            reader of several members.
+    """
+
+    user: Text
+    client_id: Text
+    address: Text = ""
+    window_seconds: int
+    time: Times = Times()
+    time_of_all_connections: Times = Times()
+    rule: Rule | None = None
+    waits: tuple[Wait, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    wants: Wants | None = None
+    demand: dict[Text, DemandRow] = {}
+    broker: BrokerTimes | None = None
+    broker_ms_per_request: float | None = None
+    brokers: tuple[AtBroker, ...] = ()
+    sluice: OwnTimes | None = None
+    connections_total: int = 0
+    connections: tuple[ConnectionRow, ...] = ()
+    sentence: Text
+    predicted: Predicted | None = None
+    enforcing: bool = True
+    missing: tuple[Missing, ...] = ()
+    members: tuple[MemberTimes, ...] | UnsetType = UNSET
+    members_missing: tuple[str, ...] | UnsetType = UNSET
+
+
+# ----------------------------------------------------------------------------------------------------
+# /v1/fleet, /v1/status, /v1/enforcement, /v1/events
+
+
+class FleetMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as the fleet's holder sees it.
+
+    Args:
+        address: where other members reach it; "" if it cannot be the holder.
+        admin: the URL of its admin port; "" if it is not known or has none.
+        share: of each budget without a share of its own: the responding member's; None for others.
+        shares: by key, of budgets with shares of their own.
+        reachable: whether the holder has heard of it in the last 5 s.
+    """
+
+    name: Text
+    run: Text = ""
+    address: Text = ""
+    admin: Text = ""
+    version: Text = ""
+    mode: Text = ""
+    share: float | None = None
+    shares: dict[str, float] = {}
+    reachable: bool = True
+    silent_seconds: float = 0.0
+
+
+class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`/v1/fleet`.
+
+    Args:
+        member: whether the process is a member of a fleet.
+        holder: the address of the fleet's holder.
+        problem: why the holder cannot be reached; "" if it can.
+        disagreements: a sentence for each fact in which members differ.
+    """
+
+    member: bool
+    name: Text = ""
+    holder: Text = ""
+    problem: Text = ""
+    members: tuple[FleetMember, ...] = ()
+    disagreements: tuple[Text, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
+    """The last time that all enforcement was switched.
+
+    Args:
+        at: ISO 8601.
+        from_: the address that it came from; "" for none.
+    """
+
+    enforcing: bool
+    at: Text
+    by: Text = ""
+    from_: Text = msgspec.field(name="from", default="")
+    reason: Text = ""
+
+    @property
+    def text(self) -> str:
+        """When it was switched, by whom and why."""
+        by = f" by {self.by}" if self.by else ""
+        whence = f" from {self.from_}" if self.from_ else ""
+        return f"{self.at}{by}{whence}{f': {self.reason}' if self.reason else ''}"
+
+
+class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`/v1/status`: what a process is.
+
+    Args:
+        member: its name in the fleet; "" for none.
+        mode: `enforce` or `observe`.
+        enforcing: whether quotas are enforced now.
+        ready: why clients cannot be served; "" if they can.
+        started_at: ISO 8601.
+    """
+
+    version: Text
+    member: Text = ""
+    mode: Text
+    enforcing: bool = True
+    policy: Text = ""
+    scope: Text = ""
+    workers: int = 1
+    ready: Text = ""
+    missing: tuple[Missing, ...] = ()
+    switched: Switched | None = None
+    started_at: Text = ""
+
+
+class EnforcementDocument(StatusDocument, frozen=True, kw_only=True):
+    """The response to `POST /v1/enforcement`.
+
+    Args:
+        changed: whether it was the other way before.
+        kept: whether it holds over a restart; else `problem` says why not.
+    """
+
+    changed: bool
+    kept: bool
+    problem: Text
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """An event; it also has the fields of its kind (`proxy.events.kinds`).
+
+    Args:
+        at: ISO 8601, UTC.
+        text: one sentence.
+    """
+
+    id: int
+    at: Text
+    kind: Text
+    text: Text
+
+
+class EventsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`/v1/events`: those after an id, or the last ones.
+
+    Args:
+        run: identifies this start of the process: ids begin with 1 at each.
+        last: the id of the latest event.
+        lost: how many events after the asked id are kept no more.
+        left_out: by kind, how many were not kept because too many of their kind came.
+    """
+
+    run: Text
+    last: int
+    lost: int = 0
+    left_out: dict[str, int] = {}
+    enforcing: bool = True
+    missing: tuple[Missing, ...] = ()
+    events: tuple[EventRow, ...] = ()
