@@ -629,7 +629,6 @@ def _connection(one: Fields, member: str) -> Connection:
 
 
 WAITS_MIN: Final = 0.01
-_KINDS: Final = frozenset(("produce", "fetch", "topic", "request", "mutation", "connection", "replication"))
 _MOSTLY: Final = 0.5
 _SLUICE_MIN: Final = 0.2
 _OVER_MIN: Final = 1.1  # of a limit
@@ -697,18 +696,9 @@ def trouble(client: Client, brokers: Sequence[Broker]) -> float:
 
 def limit_text(rule: Rule) -> str:
     """Return a rule in words: key, value, entity."""
-    value = "" if rule.value is None else f" {amount_of(rule.kind, rule.value)}"
+    value = "" if rule.value is None else f" {amount(rule.kind, rule.value)}"
     whose = rule.entity or rule.name
     return f"{rule.key}{value}{f' of {whose}' if whose else ''}"
-
-
-def amount_of(kind: str, value: float) -> str:
-    """Return a rate with its unit; of a kind that this version does not know, the number.
-
-    >>> amount_of("produce", 2e6), amount_of("new", 2.5)
-    ('2.0 MB/s', '2.5')
-    """
-    return amount(kind, value) if kind in _KINDS else f"{value:g}"
 
 
 def is_over(quota: Quota) -> bool:

@@ -27,7 +27,6 @@ from console.documents import (
     Quota,
     RuleRow,
     Wants,
-    amount_of,
     cause,
     detail,
     is_over,
@@ -550,7 +549,7 @@ def _sentence(user: str, window: int, found: ClientList, quotas: Sequence[Quota]
     else:
         texts.append(f"User {user} has {whole}; none waited for a quota in the {_WINDOWS[window]}.")
     for quota in quotas:
-        rate, value = amount_of(quota.kind, quota.rate), amount_of(quota.kind, quota.value)
+        rate, value = amount(quota.kind, quota.rate), amount(quota.kind, quota.value)
         over = ": over it" if is_over(quota) else ""
         texts.append(f"Together they take {rate} of {value} ({quota.kind} quota of {quota.entity}){over}.")
     return " ".join(texts)

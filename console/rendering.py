@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from commandline.amounts import duration, printable, size
 from console.board import Sample
-from console.documents import PART_NAMES, amount_of, limit_text
+from console.documents import PART_NAMES, limit_text
 from console.views import SHOWS, WINDOWS, View
-from proxy.explain.parts import BROKER, CLIENT, HELD, MUTED, NAMES, SLUICE
+from proxy.explain.parts import BROKER, CLIENT, HELD, MUTED, NAMES, SLUICE, amount
 
 # ----------------------------------------------------------------------------------------------------
 # Numbers as paths of SVG. Pure; a path is made of numbers alone.
@@ -128,7 +128,7 @@ class Renderer:
             stamp=stamp,
         )
         environment.globals.update(
-            amount=amount_of,
+            amount=amount,
             limit=limit_text,
             part_names=PART_NAMES,
             order=[(name, NAMES.index(name)) for name in ORDER],

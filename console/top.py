@@ -20,7 +20,6 @@ from console.documents import (
     DocumentError,
     Quota,
     Status,
-    amount_of,
     brokers,
     cause,
     clients,
@@ -34,7 +33,7 @@ from console.documents import (
 )
 from console.merging import merge_brokers, merge_clients, merge_verdicts, one_budget, read_verdict
 from console.verdict import verdict
-from proxy.explain.parts import NAMES
+from proxy.explain.parts import NAMES, amount
 from proxy.system.errors import SluiceError
 
 # ----------------------------------------------------------------------------------------------------
@@ -307,9 +306,7 @@ def limit_text(row: Row) -> str:
     if row.limit is None:
         return "-"
     over = ", over" if is_over(row.limit) else ""
-    return (
-        f"{amount_of(row.limit.kind, row.limit.rate)} of {amount_of(row.limit.kind, row.limit.value)}{over}"
-    )
+    return f"{amount(row.limit.kind, row.limit.rate)} of {amount(row.limit.kind, row.limit.value)}{over}"
 
 
 # ----------------------------------------------------------------------------------------------------

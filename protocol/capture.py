@@ -67,7 +67,7 @@ COLUMNS: Final = (
     ),
     Column("throttle_ms", "int32", "throttle time that was decided"),
     Column("delay_ms", "int32", "how long it was kept from the broker: held, and muted before it"),
-    Column("quota", "string", "which one decided: one of QUOTAS"),
+    Column("quota", "string", "kind of the quota that decided; empty: none was exceeded"),
     Column("mutations", "int32", "partition mutations it was charged with"),
     Column("partitions", "list<struct>", "Produce and Fetch: bytes and records by topic and partition"),
 )
@@ -77,6 +77,3 @@ FRAME: Final = Column(
     "frame", "binary", "the whole request with its length prefix; empty where it was not kept"
 )
 FRAMES: Final = ("off", "blank", "keep")
-
-# The values of `quota`; "": none was exceeded.
-QUOTAS: Final = ("", "produce", "fetch", "request", "mutation")

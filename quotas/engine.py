@@ -22,16 +22,16 @@ from sys import getsizeof
 from typing import Final
 
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
+from quotas.definitions.kinds import BY_KEY, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
 from quotas.limiters.flow import Limiter
 from quotas.limiters.lending import Budgets, LimiterKey
 from quotas.limiters.policy import limiter_in_force
 from quotas.options import EngineOptions
 from quotas.throttles import figures
-from quotas.throttles.bandwidth import FETCH, PRODUCE, Throttle
+from quotas.throttles.bandwidth import Throttle
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.connections import UserConnections
-from quotas.throttles.figures import GATEWAY, QuotaView
+from quotas.throttles.figures import GATEWAY, ClientThrottle, QuotaView
 from quotas.throttles.mutation import MutationQuotas
 from quotas.throttles.request import RequestQuotas
 from quotas.throttles.topic_quotas import TopicQuotas
@@ -204,79 +204,37 @@ class Engine:
             + len(self.connections) * figures.USER_CONNECTIONS_BYTES
         )
 
-    def views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client and direction; iterate in portions, there may be hundreds of thousands."""
-        for client in list(self._clients.values()):
-            yield self._view("Produce", client.produce, now_ms)
-            yield self._view("Fetch", client.fetch, now_ms)
+    def views(self, now_ms: int, series: str = PRODUCE.series) -> Iterator[QuotaView]:
+        """Yield the views of a series (`Kind.series`); iterate in portions, there may be hundreds of thousands.
+
+        Of clients there is a view for each kind that was used, of topics one for each direction.
+        """
+        if series == TOPIC.series:
+            yield from self._topic_views(now_ms)
+        elif series == MUTATION.series:  # of all brokers together
+            for throttle in self.mutations.clients():
+                yield self._view(throttle, GATEWAY, now_ms)
+        else:
+            for client in list(self._clients.values()):
+                for one in client.throttles():
+                    if one.kind.series == series and (
+                        one.kind is not REQUEST or one.total or one.limit is not None
+                    ):
+                        yield self._view(one, client.broker, now_ms)
 
     def rates(
         self, now_ms: int, wanted: Container[tuple[str, str]]
-    ) -> Iterator[tuple[str, str, float, float, float] | None]:
-        """Yield each client's user and id with its bytes/s (Produce, Fetch) and percent of broker time, at each broker.
+    ) -> Iterator[tuple[str, str, tuple[float, ...]] | None]:
+        """Yield each client's user and id with its rates at each broker, as `ClientQuota.rates`.
 
         Args:
             wanted: users with client ids; for any other None is yielded, in a twentieth of the time of its views.
         """
         for client in list(self._clients.values()):
-            if (client.user, client.client_id) not in wanted:
+            if (client.user, client.client_id) in wanted:
+                yield client.user, client.client_id, client.rates(now_ms)
+            else:
                 yield None
-                continue
-            requests = client.requests_if_measured
-            yield (
-                client.user,
-                client.client_id,
-                client.produce.byte_rate(now_ms),
-                client.fetch.byte_rate(now_ms),
-                0.0 if requests is None else requests.percentage(now_ms),
-            )
-
-    def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client with partition mutations; `bytes_total` counts partitions here."""
-        for throttle in self.mutations.clients():
-            yield QuotaView(
-                throttle.user,
-                throttle.client_id,
-                "ControllerMutation",
-                throttle.mutation_rate(now_ms),
-                throttle.limit,
-                throttle.mutations_total,
-                *throttle.totals(),
-                0.0,
-                throttle.tokens(now_ms),
-            )
-
-    def topic_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each topic with a limit and traffic, by direction; `client_id` is the topic's name."""
-        for throttle in self.topics.throttles():
-            yield QuotaView(
-                "",
-                throttle.topic,
-                "Produce" if throttle.key == PRODUCE else "Fetch",
-                0.0,
-                throttle.rate(),
-                throttle.bytes_total,
-                *throttle.totals(),
-                throttle.debt_bytes(now_ms),
-            )
-
-    def request_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client whose request time is measured: microseconds for bytes, percent for a rate."""
-        for client in list(self._clients.values()):
-            throttle = client.requests_if_measured
-            if throttle is not None and (throttle.spent_us_total or throttle.limit is not None):
-                limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)
-                yield QuotaView(
-                    throttle.user,
-                    throttle.client_id,
-                    "Request",
-                    throttle.percentage(now_ms),
-                    limit,
-                    throttle.spent_us_total,
-                    *throttle.totals(),
-                    0.0,
-                    broker=client.produce.broker,
-                )
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """The partition mutations left for all clients together; None without such a limit."""
@@ -315,8 +273,8 @@ class Engine:
 
     def _update_topic_flags(self) -> None:
         limits = self._definitions.limits_topics
-        self.charges_produced_topics = self._enforcement_on and limits(PRODUCE)
-        self.charges_fetched_topics = self._enforcement_on and limits(FETCH)
+        self.charges_produced_topics = self._enforcement_on and limits(PRODUCE.key)
+        self.charges_fetched_topics = self._enforcement_on and limits(FETCH.key)
         # Whether a channel may have one Fetch with a broker at a time for topics' sake.
         self.weighs_fetched_topics = self.charges_fetched_topics and self.enforcing
         if self.charges_produced_topics or self.charges_fetched_topics:
@@ -334,15 +292,7 @@ class Engine:
             if found is not None:
                 return found
             key = (user, client_id, broker)
-        client = ClientQuota(
-            user,
-            client_id,
-            broker,
-            Throttle(self, PRODUCE, user, client_id, broker),
-            Throttle(self, FETCH, user, client_id, broker),
-            self.mutations,
-            self.requests,
-        )
+        client = ClientQuota(self, user, client_id, broker, self.mutations, self.requests)
         self._clients[key] = client
         self._expiry_queue.append(key)
         self._names_bytes += getsizeof(user) + getsizeof(client_id)
@@ -390,33 +340,33 @@ class Engine:
         idle_ms = now_ms - client.last_active_ms
         if not soon or idle_ms < EXPIRE_SOON_MS:
             return idle_ms >= EXPIRE_MS
-        return idle_ms >= self._windows_ms and not (
-            client.produce.debt_bytes(now_ms) or client.fetch.debt_bytes(now_ms)
+        return idle_ms >= self._windows_ms and not any(
+            throttle.debt_bytes(now_ms) for throttle in client.throttles()
         )
 
     def _has_own_entry(self, user: str, client_id: str) -> bool:
         names = self._definitions.names
-        return any(
-            names(key, user, client_id)
-            for key in (PRODUCE, FETCH, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
-        )
+        return any(names(key, user, client_id) for key in CLIENT_KEYS)
 
     def _remove(self, key: tuple[str, str, int], client: ClientQuota) -> None:
         del self._clients[key]
         self._names_bytes -= getsizeof(client.user) + getsizeof(client.client_id)
         client.detach()
 
-    def _view(self, kind: str, throttle: Throttle, now_ms: int) -> QuotaView:
+    def _view(self, throttle: ClientThrottle, broker: int, now_ms: int) -> QuotaView:
         limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)
-        return QuotaView(
-            throttle.user,
-            throttle.client_id,
-            kind,
-            throttle.byte_rate(now_ms),
-            limit,
-            throttle.bytes_total,
-            *throttle.totals(),
-            throttle.debt_bytes(now_ms),
-            broker=throttle.broker,
-            backlog_bytes=throttle.backlog_bytes(now_ms),
-        )
+        return throttle.view(limit, broker, now_ms)
+
+    def _topic_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Yield a view for each topic with a limit and traffic, by direction; `client_id` is the topic's name."""
+        for throttle in self.topics.throttles():
+            yield QuotaView(
+                "",
+                throttle.topic,
+                BY_KEY[throttle.key].type,
+                0.0,
+                throttle.limit_now(),
+                throttle.total,
+                *throttle.totals(),
+                throttle.debt_bytes(now_ms),
+            )

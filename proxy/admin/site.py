@@ -16,6 +16,8 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.series import Quotas, portions
 from proxy.system.errors import sluice_version
 from proxy.system.threads import in_turns
+from quotas.definitions.kinds import CLIENT_KINDS
+from quotas.definitions.kinds import TOPIC as TOPIC_QUOTA
 from quotas.throttles.figures import QuotaView
 
 # ----------------------------------------------------------------------------------------------------
@@ -108,10 +110,9 @@ async def count_clients(quotas: Quotas, now_ms: Callable[[], int]) -> ClientTabl
 
 def _views(quotas: Quotas, now_ms: int) -> Iterator[QuotaView]:
     """Every client by every kind of quota, and every topic that has one."""
-    yield from quotas.views(now_ms)
-    yield from quotas.mutation_views(now_ms)
-    yield from quotas.request_views(now_ms)
-    for view in quotas.topic_views(now_ms):
+    for series in dict.fromkeys(kind.series for kind in CLIENT_KINDS):
+        yield from quotas.views(now_ms, series)
+    for view in quotas.views(now_ms, TOPIC_QUOTA.series):
         yield view._replace(type=TOPIC + view.type)
 
 

@@ -15,11 +15,11 @@ from time import time_ns
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from protocol.capture import QUOTAS
 from protocol.walks.captured import PARTITIONS_MAX
 from proxy.channel import BATCH_WEIGHT, NOT_KEPT, RowOrigin, Tap
 from proxy.system.clock import clock_ns
 from proxy.system.stats import CaptureStats
+from quotas.definitions.kinds import CLIENT_KINDS
 
 # ----------------------------------------------------------------------------------------------------
 # Finished rows as fixed-size records: what the event loop keeps of a row until the writer makes columns of
@@ -69,6 +69,8 @@ _RECORD_BYTES: Final = _RECORD.size
 _PARTITION_BYTES: Final = _PARTITION.size
 _NUMBER_BYTES: Final = 8
 _TOPIC_IDS_SINCE: Final = 13  # Produce and Fetch alike
+# The values of the column `quota`; "": none was exceeded.
+QUOTAS: Final = ("", *(kind.name for kind in CLIENT_KINDS))
 _QUOTA_NUMBERS: Final = {name: number for number, name in enumerate(QUOTAS)}
 
 Topic = tuple[bytes, bool]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, QUOTAS, SCHEMA_KEY, SCHEMA_VERSION
+from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
 from protocol.walks.walk import OTHER_TOPICS
-from proxy.capture.recorder import Batch, Column, PartitionColumn
+from proxy.capture.recorder import QUOTAS, Batch, Column, PartitionColumn
 from proxy.channel import complete_frame
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 

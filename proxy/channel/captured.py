@@ -67,9 +67,10 @@ from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState, Identity
 from proxy.channel.verdict import Verdict
 from proxy.channel.walks import FetchedDirection
+from quotas.definitions.kinds import BY_KEY
+from quotas.definitions.kinds import PRODUCE as PRODUCE_QUOTA
 from quotas.engine import Engine
 from quotas.throttles.connections import UserThrottle
-from quotas.throttles.kinds import KINDS
 from quotas.throttles.mutation import MutationThrottle
 
 # ----------------------------------------------------------------------------------------------------
@@ -464,7 +465,7 @@ class Capture(Observer):
         if self._held or now_ms <= verdict.until_ms + _LATE_MS:
             row[Row.DELAY_MS] = min((now_ns - self._waiting_since_ns) // 1_000_000, INT32_MAX)
         if self._held:
-            row[Row.QUOTA] = row[Row.QUOTA] or "produce"
+            row[Row.QUOTA] = row[Row.QUOTA] or PRODUCE_QUOTA.name
         self._waiting_since_ns = 0
         self._held = False
 
@@ -472,7 +473,8 @@ class Capture(Observer):
         """Put the decisions since the last row into the row."""
         if self._mute_ms > row[Row.THROTTLE_MS]:
             row[Row.THROTTLE_MS] = min(self._mute_ms, INT32_MAX)
-            row[Row.QUOTA] = KINDS.get(getattr(self._muting_throttle, "key", ""), "")
+            kind = BY_KEY.get(getattr(self._muting_throttle, "key", ""))
+            row[Row.QUOTA] = "" if kind is None else kind.name
         self._clear_decision()
 
     def _clear_decision(self) -> None:

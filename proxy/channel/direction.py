@@ -12,8 +12,8 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REFUSE, REPLACE, WAIT, Verdict
+from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.flow import Flow
-from quotas.throttles.bandwidth import FETCH, PRODUCE
 
 # ----------------------------------------------------------------------------------------------------
 # Parses one large frame in a thread of the shell, so that the loop is not blocked.
@@ -373,7 +373,7 @@ def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_ow
     Args:
         response_owed: whether it has a response; that is then the last one owed, since requests pass one by one.
     """
-    until_ms = _charge(state, PRODUCE, walk, now_ms)
+    until_ms = _charge(state, PRODUCER_BYTE_RATE, walk, now_ms)
     if until_ms and response_owed and state.in_flight:
         correlation_id, version, owed = state.in_flight[-1]
         assert owed is not None, "the response to a walked Produce reports its throttle time"
@@ -382,7 +382,7 @@ def charge_produced(state: ChannelState, walk: Walk, now_ms: int, *, response_ow
 
 def charge_fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
     """Charge the topics of a walked response to a Fetch or ShareFetch; returns whether a mute has begun."""
-    return _charge(state, FETCH, walk, now_ms) > 0
+    return _charge(state, CONSUMER_BYTE_RATE, walk, now_ms) > 0
 
 
 def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:

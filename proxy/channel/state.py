@@ -532,6 +532,6 @@ class ChannelState:
 
     def _limit(self, throttle: Muting) -> float | None:
         if not isinstance(throttle, Throttle | RequestThrottle):
-            return throttle.rate()
+            return throttle.limit_now()
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return limit

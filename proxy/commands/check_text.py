@@ -12,9 +12,9 @@ from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import BYTE_RATES
 
 _ENTITIES_SHOWN_MAX: Final = 50
-_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 
 
 def capture(config: Config) -> Iterator[str]:
@@ -91,7 +91,7 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     if len(limits) > _ENTITIES_SHOWN_MAX:
         yield f"  and {len(limits) - _ENTITIES_SHOWN_MAX} more"
     default = limits.get(Entity(client_id=DEFAULT), {})
-    free = [key.removesuffix("_byte_rate") for key in _BYTE_RATES if key not in default]
+    free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
 
@@ -181,11 +181,7 @@ def reassignment(config: Config) -> Iterator[str]:
 def limits_of(definitions: Definitions) -> dict[Entity, dict[str, float]]:
     """Return the limits by entity: the static settings, overridden by the entries."""
     limits: dict[Entity, dict[str, float]] = {}
-    static = definitions.static
-    for key, default, override in (
-        ("producer_byte_rate", static.producer_default, static.producer_override),
-        ("consumer_byte_rate", static.consumer_default, static.consumer_override),
-    ):
+    for _, key, default, override in definitions.static.sides():
         if default is not None:
             limits.setdefault(Entity(client_id=DEFAULT), {})[key] = default
         for client_id, rate in override.items():
@@ -234,7 +230,7 @@ def _limits(values: Mapping[str, float]) -> str:
 
 
 def _limit(key: str, value: float) -> str:
-    if key in _BYTE_RATES:
+    if key in BYTE_RATES:
         return f"{key} {write_bytes(int(value))}"
     return f"{key} {value:g}"
 

@@ -54,7 +54,7 @@ from quotas.definitions.alterations import (
 )
 from quotas.definitions.definitions import Definitions, candidates, check_entity, check_value, keys_of
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.kinds import CLIENT_KEYS, KEYS
+from quotas.definitions.kinds import CLIENT_KEYS
 from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError, hint
 
@@ -64,9 +64,6 @@ if TYPE_CHECKING:
 
 # ----------------------------------------------------------------------------------------------------
 # `sluice quotas explain`: which entities could limit a client, which one does, and why (Kafka's precedence).
-
-
-_KEYS: Final = tuple(key for key in KEYS if key in CLIENT_KEYS)
 
 
 def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id: str) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id:
     return {
         "user": user,
         "client_id": client_id,
-        "keys": {key: list(_entities(definitions, key, user, client_id)) for key in _KEYS},
+        "keys": {key: list(_entities(definitions, key, user, client_id)) for key in CLIENT_KEYS},
     }
 
 

@@ -21,7 +21,7 @@ from proxy.config.readers import PORT_MAX, Address
 from proxy.system.errors import ConfigError
 from quotas.definitions.alterations import text_of
 from quotas.definitions.entities import Entity, ip_name
-from quotas.definitions.kinds import BYTE_RATES
+from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
 
 EPHEMERAL_FIRST: Final = 32768  # Linux's default ip_local_port_range begins here
 _ANY: Final = ("0.0.0.0", "::")
@@ -274,7 +274,7 @@ def _value_problem(key: str, value: float) -> str:
             f"is {count(round(value), 'byte')} a second, less than one request: "
             f'with a unit it is "{value:g}k" or "{value:g}M"'
         )
-    if key == "request_percentage" and value < 1:
+    if key == REQUEST_PERCENTAGE and value < 1:
         return f"is in percent, and of one thread: a share of {value:g} is {value * 100:g}"
     return ""
 

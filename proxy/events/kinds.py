@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from commandline.amounts import rate
+from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
 
 # ----------------------------------------------------------------------------------------------------
 # One event: its kind, one sentence for people, and fields for programs.
@@ -264,6 +265,6 @@ def _limit(key: str, value: float | None) -> str:
     """
     if value is None:
         return "none"
-    if key.endswith("byte_rate"):
+    if key in BYTE_RATES:
         return rate(value)
-    return f"{value:g} %" if key == "request_percentage" else f"{value:g}/s"
+    return f"{value:g} %" if key == REQUEST_PERCENTAGE else f"{value:g}/s"

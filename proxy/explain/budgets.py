@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from proxy.explain.documents import Quota
 from proxy.explain.report import ClientReport
-from proxy.explain.rules import KEYS, InForce, Rule, entity_text, in_force
+from proxy.explain.rules import InForce, Rule, entity_text, in_force
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE
-from quotas.throttles.kinds import KINDS, TOPIC
+from quotas.definitions.kinds import CLIENT_KEYS, CLIENT_KINDS, MUTATION, TOPIC
 
 _TOPICS_MAX: Final = 3  # in one row
 _WHOLE: Final = "partition_mutations_rate"
+_MUTATION: Final = CLIENT_KINDS.index(MUTATION)
 
 
 class Limit(NamedTuple):
@@ -45,13 +45,12 @@ class Budgets:
     def add(self, client: ClientReport) -> None:
         """Add a client's rates to its budgets."""
         used = self._used
-        for key, rate in zip(KEYS, client.rates, strict=True):
+        for key, rate in zip(CLIENT_KEYS, client.rates, strict=True):
             if rate:
                 _, bucket = self._definitions.limit(key, client.user, client.client_id)
                 used[key, bucket] = used.get((key, bucket), 0.0) + rate
-        used[CONTROLLER_MUTATION_RATE, None] = (
-            used.get((CONTROLLER_MUTATION_RATE, None), 0.0) + client.rates.mutation
-        )
+        whole = MUTATION.key, None
+        used[whole] = used.get(whole, 0.0) + client.rates[_MUTATION]
 
     def used(self, limit: Limit) -> float:
         """Return the rate of all clients that share the budget of a limit."""
@@ -60,16 +59,16 @@ class Budgets:
     def limits(self, client: ClientReport) -> Iterator[Limit]:
         """Yield the limits that match a client, by kind."""
         user, client_id = client.user, client.client_id
-        for key, rate in zip(KEYS, client.rates, strict=True):
-            value, bucket = self._definitions.limit(key, user, client_id)
-            found = None if value is None else match(self._definitions, key, user, client_id)
+        for kind, rate in zip(CLIENT_KINDS, client.rates, strict=True):
+            value, bucket = self._definitions.limit(kind.key, user, client_id)
+            found = None if value is None else match(self._definitions, kind.key, user, client_id)
             if found is not None and found.value is not None:
-                rule = Rule(KINDS[key], key)
+                rule = Rule(kind.name, kind.key)
                 yield Limit(InForce(rule, found.entity, found.value, found.static), bucket, rate)
         if self._mutations_rate is not None:
-            rate = client.rates.mutation
-            rule = Rule(KINDS[CONTROLLER_MUTATION_RATE], CONTROLLER_MUTATION_RATE)
-            yield Limit(InForce(rule, None, self._mutations_rate, _WHOLE), None, rate)
+            rule = Rule(MUTATION.name, MUTATION.key)
+            found_of_all = InForce(rule, None, self._mutations_rate, _WHOLE)
+            yield Limit(found_of_all, None, client.rates[_MUTATION])
 
     def in_force(self, rule: Rule, client: ClientReport) -> InForce | None:
         """Return the entity and value that a rule has for a client now; None if the limit is gone."""
@@ -81,15 +80,15 @@ class Budgets:
 
     def _topics(self, client: ClientReport) -> Iterator[Limit]:
         """Yield the limits of topics that it has waited for longest, with the rate of all its topics."""
-        waits = (wait for wait in client.waits if wait[0].kind == TOPIC)
+        waits = (wait for wait in client.waits if wait[0].kind == TOPIC.name)
         for rule, _ in nlargest(_TOPICS_MAX, waits, key=lambda wait: wait[1]):
             found = self.in_force(rule, client)
             if found is not None:
-                yield Limit(found, None, client.rates[KEYS.index(rule.key)])
+                yield Limit(found, None, client.rates[CLIENT_KEYS.index(rule.key)])
 
     def _quota(self, limit: Limit) -> Quota:
         rule = limit.found.rule
-        used = 0.0 if rule.kind == TOPIC else self.used(limit)
+        used = 0.0 if rule.kind == TOPIC.name else self.used(limit)
         return Quota(
             kind=rule.kind,
             key=rule.key,

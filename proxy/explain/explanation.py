@@ -21,11 +21,12 @@ from proxy.explain.report import (
     part_of,
     waited_part,
 )
-from proxy.explain.rules import KEYS, REPLICATION, InForce, Rule, entity_text, in_force
+from proxy.explain.rules import InForce, Rule, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence
 from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants, wants_row
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
+from quotas.definitions.kinds import BY_NAME, BYTE_RATES, CLIENT_KEYS, REPLICATION
 
 # ----------------------------------------------------------------------------------------------------
 # The sentences about a client's waits with enforcement, while quotas are only observed.
@@ -122,7 +123,7 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
         ),
         neighbours=neighbours,
         wants=None if asked is None else wants_row(asked),
-        demand={key: demand_row(demand) for key, demand in zip(KEYS, client.demands, strict=False)},
+        demand={key: demand_row(demand) for key, demand in zip(CLIENT_KEYS, client.demands, strict=False)},
         broker=None if broker is None else broker_times(broker),
         broker_ms_per_request=_mean(client.broker_ms, client.probes),
         brokers=tuple(map(_at_broker, client.brokers)),
@@ -144,7 +145,7 @@ def _predicted(client: ClientReport, context: Context) -> documents.Predicted | 
     admitted: tuple[float | UnsetType, float | UnsetType] = (UNSET, UNSET)
     neighbours = context.neighbours(rule)
     own = _own_rate(client, neighbours)
-    if rule.kind in ("produce", "fetch") and own:
+    if BY_NAME[rule.kind].key in BYTE_RATES and own:
         total = sum(neighbour.rate for neighbour in neighbours)
         admitted = open_loop(own, shown.value, total, context.backlogs.get(rule, 0.0))
     return documents.Predicted(
@@ -207,7 +208,7 @@ def main_rule(client: ClientReport) -> Rule | None:
 
 def _demand(client: ClientReport, key: str) -> Demand:
     """Return the client's demand of the kind of a quota key; nothing for kinds without a rate."""
-    return client.demands[KEYS.index(key)] if client.demands and key in KEYS else NO_DEMAND
+    return client.demands[CLIENT_KEYS.index(key)] if client.demands and key in CLIENT_KEYS else NO_DEMAND
 
 
 def _own_rate(client: ClientReport, neighbours: Sequence[Neighbour]) -> float:
@@ -258,7 +259,7 @@ def _rule(rule: Rule, client: ClientReport, context: Context) -> documents.Rule 
 
 def origin_of(found: InForce, origin: Callable[[Entity | None, str], Origin]) -> Origin:
     """Return who has set a limit; unknown for replication, whose limits are not set in Sluice."""
-    return _NO_ORIGIN if found.rule.kind == REPLICATION else origin(found.entity, found.setting)
+    return _NO_ORIGIN if found.rule.kind == REPLICATION.name else origin(found.entity, found.setting)
 
 
 def _short_rule(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from commandline.amounts import rate as byte_rate
+from quotas.definitions.kinds import BY_NAME, BYTES
 
 HELD: Final = 0
 MUTED: Final = 1
@@ -114,19 +115,16 @@ class Windows:
 # Formats amounts for sentences: a limit with its unit, a time, a part.
 
 
-_BYTES: Final = frozenset(("produce", "fetch", "topic", "replication"))
-_UNITS: Final = {"mutation": " partitions/s", "connection": " connections/s"}
-
-
 def amount(kind: str, value: float) -> str:
-    """Return a limit or rate with its unit.
+    """Return a limit or rate with its unit; of a kind that this version does not know, the number.
 
-    >>> amount("produce", 2e6), amount("request", 12.5), amount("mutation", 5)
-    ('2.0 MB/s', '12.5 %', '5 partitions/s')
+    >>> amount("produce", 2e6), amount("request", 12.5), amount("mutation", 5), amount("new", 2.5)
+    ('2.0 MB/s', '12.5 %', '5 partitions/s', '2.5')
     """
-    if kind in _BYTES:
-        return byte_rate(value)
-    return f"{value:.3g}{_UNITS[kind]}" if kind in _UNITS else f"{value:.3g} %"
+    known = BY_NAME.get(kind)
+    if known is None:
+        return f"{value:g}"
+    return byte_rate(value) if known.unit is BYTES else f"{value:.3g} {known.unit.name}"
 
 
 def time_text(ms: float) -> str:

@@ -22,10 +22,10 @@ from proxy.explain.latencies import (
     time_percentile_ms,
 )
 from proxy.explain.parts import CLIENT, Windows
-from proxy.explain.rules import KEYS, NEIGHBOURS_MAX, NO_RATES, Rates, Rule
+from proxy.explain.rules import NEIGHBOURS_MAX, NO_RATES, Rates, Rule
 from proxy.explain.wants import Demand, merge_demands
 from proxy.explain.watch import Client, Meter, Watch
-from quotas.definitions.kinds import CONSUMER_BYTE_RATE
+from quotas.definitions.kinds import CLIENT_KEYS, CONSUMER_BYTE_RATE
 
 # ----------------------------------------------------------------------------------------------------
 # What a client takes, and the most that it would take without a limit, as far as that can be known.
@@ -53,7 +53,7 @@ from quotas.definitions.kinds import CONSUMER_BYTE_RATE
 _KNOWN_MS_MIN: Final = 5_000
 _FREE_MIN: Final = 0.1  # with less, the bound is more than ten times what it takes, which says nothing
 _MS_PER_SECOND: Final = 1000.0
-_FETCH: Final = KEYS.index(CONSUMER_BYTE_RATE)
+_FETCH: Final = CLIENT_KEYS.index(CONSUMER_BYTE_RATE)
 
 
 class DemandSum:
@@ -61,11 +61,11 @@ class DemandSum:
 
     def __init__(self, client: Client, window: int, now_ms: int) -> None:
         self._taken, self._window, self._now_ms = client.taken, window, now_ms
-        began = (client.taken.waiting.get(key) for key in KEYS)
+        began = (client.taken.waiting.get(key) for key in CLIENT_KEYS)
         self._since_ms = [0 if one is None else one.since_ms for one in began]
         # Of connections that were not idle all of the time: the least time beside waits, and the longest time.
-        self._free_ms: list[float | None] = [None] * len(KEYS)
-        self._spans_ms = [0.0] * len(KEYS)
+        self._free_ms: list[float | None] = [None] * len(CLIENT_KEYS)
+        self._spans_ms = [0.0] * len(CLIENT_KEYS)
 
     def add(self, meter: Meter) -> None:
         """Add a connection."""
@@ -92,8 +92,8 @@ class DemandSum:
         return whole, whole - times[parts.HELD] - times[parts.MUTED]
 
     def demands(self) -> tuple[Demand, ...]:
-        """Return the demand of each kind, in the order of KEYS."""
-        return tuple(map(self._demand, range(len(KEYS))))
+        """Return the demand of each kind, in the order of CLIENT_KEYS."""
+        return tuple(map(self._demand, range(len(CLIENT_KEYS))))
 
     def _demand(self, index: int) -> Demand:
         taken, window, now_ms, since_ms = self._taken, self._window, self._now_ms, self._since_ms[index]
@@ -205,8 +205,8 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
         brokers: the client at each broker; empty in a list of clients.
         unread_ms: the time in the part CLIENT in which it did not read its responses.
         predicted: its waits with enforcement.
-        rates: its rates by kind of quota.
-        demands: its demand of each kind, in the order of `rates.KEYS`; empty in a list of clients.
+        rates: its rates, in the order of CLIENT_KEYS.
+        demands: its demand of each kind, in the order of CLIENT_KEYS; empty in a list of clients.
         address: the address whose connections the report is about; "" for all.
     """
 
@@ -330,7 +330,7 @@ def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
         _merge_own(broker for one in found for broker in one.brokers),
         sum(one.unread_ms for one in found),
         merge_predicted(one.predicted for one in found),
-        Rates(*map(sum, zip(*(one.rates for one in found), strict=True))),
+        tuple(map(sum, zip(*(one.rates for one in found), strict=True))),
         found[0].address,
         tuple(map(merge_demands, zip(*(one.demands for one in found), strict=True))),
     )

@@ -8,11 +8,10 @@ from typing import NamedTuple, Protocol
 from proxy.explain.budgets import Budgets
 from proxy.explain.documents import RULES_MAX, RuleRow
 from proxy.explain.report import ClientReport
-from proxy.explain.rules import REPLICATION, InForce, Rule, entity_text
+from proxy.explain.rules import InForce, Rule, entity_text
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity, entity_of
-from quotas.definitions.kinds import CONNECTION_CREATION_RATE
-from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
+from quotas.definitions.kinds import BY_KEY, CONNECTION, REPLICATION, TOPIC
 
 
 class _Place(NamedTuple):
@@ -120,12 +119,12 @@ class RuleTable:
                 if room <= 0:
                     return
                 room -= 1
-                yield _Rule(found, None if found.rule.kind in (TOPIC, CONNECTION) else 0.0)
+                yield _Rule(found, None if found.rule.kind in (TOPIC.name, CONNECTION.name) else 0.0)
 
 
 def _place(found: InForce) -> _Place:
     rule = found.rule
-    return _Place(rule.kind, rule.key, found.entity, rule.name if rule.kind == REPLICATION else "")
+    return _Place(rule.kind, rule.key, found.entity, rule.name if rule.kind == REPLICATION.name else "")
 
 
 def kind_of(key: str, entity: Entity) -> str:
@@ -135,5 +134,5 @@ def kind_of(key: str, entity: Entity) -> str:
     ('produce', 'topic')
     """
     if entity.topic is not None:
-        return TOPIC
-    return CONNECTION if key == CONNECTION_CREATION_RATE else KINDS[key]
+        return TOPIC.name
+    return BY_KEY[key].name

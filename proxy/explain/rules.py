@@ -11,18 +11,16 @@ from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.kinds import (
-    CONNECTION_CREATION_RATE,
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
+    BY_KEY,
+    CLIENT_KINDS,
+    CONNECTION,
+    MUTATION,
+    REPLICATION,
+    TOPIC,
 )
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.figures import QuotaView
-from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 from quotas.throttles.topic_quotas import TopicThrottle
-
-REPLICATION: Final = "replication"
 
 
 class Rule(msgspec.Struct, frozen=True, array_like=True):
@@ -60,12 +58,12 @@ def rule_of(throttle: Muting | ReplicaThrottle) -> Rule:
     """Return the rule of a throttle that has muted a channel, or left replicas out."""
     if isinstance(throttle, ReplicaThrottle):
         key = f"{throttle.side}.replication.throttled.rate"
-        return Rule(REPLICATION, key, str(throttle.broker), throttle.limit)
+        return Rule(REPLICATION.name, key, str(throttle.broker), throttle.limit)
     if isinstance(throttle, TopicThrottle):
-        return Rule(TOPIC, throttle.key, throttle.topic)
+        return Rule(TOPIC.name, throttle.key, throttle.topic)
     if isinstance(throttle, UserThrottle):
-        return Rule(CONNECTION, CONNECTION_CREATION_RATE, throttle.user)
-    return Rule(KINDS[throttle.key], throttle.key)
+        return Rule(CONNECTION.name, CONNECTION.key, throttle.user)
+    return Rule(BY_KEY[throttle.key].name, throttle.key)
 
 
 def in_force(
@@ -76,14 +74,14 @@ def in_force(
     Args:
         mutations_rate: `quotas.partition_mutations_rate`, the limit of all clients together.
     """
-    if rule.kind == REPLICATION:
+    if rule.kind == REPLICATION.name:
         return None if rule.limit is None else InForce(rule, None, rule.limit)
-    if rule.kind == TOPIC:
+    if rule.kind == TOPIC.name:
         own = Entity(topic=rule.name)
         value = definitions.topic_limit(rule.key, rule.name)
         entity = own if definitions.names_topic(rule.key, rule.name) else Entity(topic=DEFAULT)
         return None if value is None else InForce(rule, entity, value)
-    if rule.kind == CONNECTION:
+    if rule.kind == CONNECTION.name:
         value = definitions.user_connection_rate(rule.name)
         entity = Entity(rule.name)
         if value is not None and rule.key not in definitions.values(entity):
@@ -92,14 +90,14 @@ def in_force(
     found = match(definitions, rule.key, user, client_id)
     if found is not None and found.value is not None:
         return InForce(rule, found.entity, found.value, found.static)
-    if rule.key == CONTROLLER_MUTATION_RATE and mutations_rate is not None:
+    if rule.key == MUTATION.key and mutations_rate is not None:
         return InForce(rule, None, mutations_rate, "partition_mutations_rate")
     return None
 
 
 def entity_text(found: InForce) -> str:
     """Return the entity of a rule as text for people."""
-    if found.rule.kind == REPLICATION:
+    if found.rule.kind == REPLICATION.name:
         return f"broker {found.rule.name} as a {found.rule.key.partition('.')[0]}"
     return "all clients together" if found.entity is None else text_of(found.entity)
 
@@ -108,22 +106,10 @@ def entity_text(found: InForce) -> str:
 # Clients' rates by kind of quota, over the quotas' own windows, from the engine of one process.
 
 
-class Rates(NamedTuple):
-    """One client's rates at all brokers together: in bytes/s, percent of broker time, and partitions/s."""
-
-    produce: float = 0.0
-    fetch: float = 0.0
-    request: float = 0.0
-    mutation: float = 0.0
-
-
-KEYS: Final = (
-    PRODUCER_BYTE_RATE,
-    CONSUMER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    CONTROLLER_MUTATION_RATE,
-)  # of `Rates`
-NO_RATES: Final = Rates()
+Rates = tuple[float, ...]
+"""One client's rates at all brokers together, in the order of CLIENT_KINDS, each in the unit of its kind."""
+NO_RATES: Final[Rates] = (0.0,) * len(CLIENT_KINDS)
+_MUTATION: Final = CLIENT_KINDS.index(MUTATION)
 
 
 class Views(Protocol):
@@ -131,11 +117,11 @@ class Views(Protocol):
 
     def rates(
         self, now_ms: int, wanted: Container[tuple[str, str]]
-    ) -> Iterator[tuple[str, str, float, float, float] | None]:
-        """Yield each wanted client's user and id with its rates at a broker: Produce, Fetch, request time."""
+    ) -> Iterator[tuple[str, str, Rates] | None]:
+        """Yield each wanted client's user and id with its rates at a broker, without partition mutations."""
 
-    def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client with partition mutations."""
+    def views(self, now_ms: int, series: str) -> Iterator[QuotaView]:
+        """Yield the views of a series (`Kind.series`)."""
 
 
 class ClientRates:
@@ -148,20 +134,19 @@ class ClientRates:
         """Read the rates of these clients, by user and client id; iterate over the result in portions."""
         for one in quotas.rates(now_ms, wanted):
             if one is not None:
-                user, client_id, produce, fetch, request = one
+                user, client_id, rates = one
                 found = self._rates.setdefault((user, client_id), list(NO_RATES))
-                found[0] += produce
-                found[1] += fetch
-                found[2] += request
+                for index, rate in enumerate(rates):
+                    found[index] += rate
             yield
-        for view in quotas.mutation_views(now_ms):
-            self._rates.setdefault((view.user, view.client_id), list(NO_RATES))[3] += view.byte_rate
+        for view in quotas.views(now_ms, MUTATION.series):  # counted once for all brokers
+            self._rates.setdefault((view.user, view.client_id), list(NO_RATES))[_MUTATION] += view.byte_rate
             yield
 
     def of(self, user: str, client_id: str) -> Rates:
         """Return the rates of one client."""
         found = self._rates.get((user, client_id))
-        return NO_RATES if found is None else Rates(*found)
+        return NO_RATES if found is None else tuple(found)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -169,12 +154,6 @@ class ClientRates:
 
 
 NEIGHBOURS_MAX: Final = 10
-_TYPES: Final = {
-    PRODUCER_BYTE_RATE: "Produce",
-    CONSUMER_BYTE_RATE: "Fetch",
-    REQUEST_PERCENTAGE: "Request",
-    CONTROLLER_MUTATION_RATE: "ControllerMutation",
-}
 
 
 class Quotas(Protocol):
@@ -184,14 +163,8 @@ class Quotas(Protocol):
     def definitions(self) -> Definitions:
         """The definitions in force."""
 
-    def views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client and direction."""
-
-    def request_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client whose request time is measured."""
-
-    def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Yield a view for each client with partition mutations."""
+    def views(self, now_ms: int, series: str) -> Iterator[QuotaView]:
+        """Yield the views of a series (`Kind.series`)."""
 
 
 class Sharers:
@@ -211,20 +184,21 @@ class Sharers:
         self._quotas = quotas
         self._rule = rule
         self._waits = waits
-        self._is_topic = rule.kind == TOPIC
-        self._type = "" if rule.name and not self._is_topic else _TYPES.get(rule.key, "")
-        limited = self._type and not self._is_topic
+        self._is_topic = rule.kind == TOPIC.name
+        kind = None if rule.name and not self._is_topic else BY_KEY.get(rule.key)
+        self._kind = kind if kind in CLIENT_KINDS else None
+        limited = self._kind is not None and not self._is_topic
         self._bucket = quotas.definitions.limit(rule.key, user, client_id)[1] if limited else None
         self._rates: dict[tuple[str, str], float] = {}
         self._backlogs: dict[int, float] = {}  # by broker
 
     def look(self, now_ms: int) -> Iterator[None]:
         """Look at all clients; iterate over the result in portions."""
-        if not self._type:
+        kind = self._kind
+        if kind is None:
             return
-        views = {"Request": self._quotas.request_views, "ControllerMutation": self._quotas.mutation_views}
-        for view in views.get(self._type, self._quotas.views)(now_ms):
-            if view.type == self._type and (view.byte_rate or view.tokens is not None):
+        for view in self._quotas.views(now_ms, kind.series):
+            if view.type == kind.type and (view.byte_rate or view.tokens is not None):
                 self._take(view)
             yield
 

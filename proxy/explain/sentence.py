@@ -24,10 +24,10 @@ from proxy.explain.report import (
     part_of,
     waited_part,
 )
-from proxy.explain.rules import KEYS, Rule
+from proxy.explain.rules import Rule
 from proxy.explain.wants import Wants
 from proxy.explain.watch import FOLLOWERS
-from quotas.throttles.kinds import TOPIC
+from quotas.definitions.kinds import BY_NAME, CLIENT_KEYS, TOPIC
 
 # ----------------------------------------------------------------------------------------------------
 # The input of the sentence about one client.
@@ -193,7 +193,6 @@ _CLAUSES: Final[Mapping[int, Callable[[Facts], str]]] = {
 _WINDOWS: Final = {10: "the last 10 s", 60: "the last minute", 900: "the last quarter of an hour"}
 _SHARES_MIN: Final = 0.1  # of a budget
 _ALSO_MIN: Final = 0.2  # of all waits
-_HOLDERS: Final = {"connection": "user", "replication": "broker"}
 _ANONYMOUS: Final = ("", "ANONYMOUS")
 _HARDLY: Final = 0.05
 _PART_MIN: Final = 0.01  # a smaller part has a large sampling error, and so has what is divided by it
@@ -262,9 +261,9 @@ def _of_all_connections(facts: Facts) -> str:
 
 
 def _asks(facts: Facts) -> str:
-    if facts.rule is None or facts.rule.key not in KEYS:
+    if facts.rule is None or facts.rule.key not in CLIENT_KEYS:
         return ""
-    where = " in all its topics" if facts.rule.kind == TOPIC else ""
+    where = " in all its topics" if facts.rule.kind == TOPIC.name else ""
     if facts.member:
         where += " here"
     if facts.asked is None:
@@ -280,7 +279,7 @@ def _shared(facts: Facts) -> str:
     own = facts.client.user, facts.client.client_id
     whole = sum(one.rate for one in facts.neighbours)
     others = [one for one in facts.neighbours if (one.user, one.client_id) != own]
-    if others and facts.rule is not None and facts.rule.kind == TOPIC:
+    if others and facts.rule is not None and facts.rule.kind == TOPIC.name:
         more = f", and so do {count(len(others) - 1, 'other')}" if len(others) > 1 else ""
         return f"{_of_user(others[0].user, others[0].client_id)} waits for it too{more}."
     if not others or not whole or others[0].rate < _SHARES_MIN * whole:
@@ -320,7 +319,7 @@ def _of_asked(part: float, times: Sequence[float]) -> float:
 
 
 def _limit_name(rule: Rule) -> str:
-    return f"{rule.key} of {_HOLDERS.get(rule.kind, rule.kind)} {rule.name!r}" if rule.name else rule.key
+    return f"{rule.key} of {BY_NAME[rule.kind].holder or rule.kind} {rule.name!r}" if rule.name else rule.key
 
 
 def _window(facts: Facts) -> str:

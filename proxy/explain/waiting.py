@@ -6,10 +6,9 @@ WAITED_MS_MIN are ignored. A client begins above BEGIN and ends below END, so th
 stream of events. Only clients that were throttled since the last call are judged, and those that have begun.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from itertools import islice
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -19,6 +18,7 @@ from proxy.explain.parts import MINUTE
 from proxy.explain.report import waited_part
 from proxy.explain.rules import Rule
 from proxy.explain.watch import Client, Watch
+from quotas.definitions.kinds import BY_NAME
 from quotas.throttles.figures import QuotaView
 
 BEGIN: Final = 0.5
@@ -123,19 +123,6 @@ def _rule(client: Client, now_ms: int) -> Rule | None:
 # Clients' waits as rows for metrics, under Kafka's names of the kinds of quotas.
 
 
-TYPES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "produce": "Produce",
-        "fetch": "Fetch",
-        "request": "Request",
-        "mutation": "ControllerMutation",
-        "topic": "Topic",
-        "connection": "Connection",
-        "replication": "Replication",
-    }
-)
-
-
 def wait_views(clients: Iterable[Client]) -> Iterator[QuotaView]:
     """Yield a view for each client and kind of quota that it has waited for; its bytes are the waits in ms."""
     for client in clients:
@@ -143,7 +130,7 @@ def wait_views(clients: Iterable[Client]) -> Iterator[QuotaView]:
             yield QuotaView(
                 client.user,
                 client.client_id,
-                TYPES[kind],
+                BY_NAME[kind].type,
                 byte_rate=0.0,
                 quota=None,
                 bytes_total=int(all_ms),

@@ -18,11 +18,11 @@ from proxy.explain import parts
 from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
 from proxy.explain.latencies import ConnectionWaits, Latencies, PredictedWaits, Predictions, Waits
 from proxy.explain.parts import LONG_SLOTS_MS, QUARTER, Windows
-from proxy.explain.rules import KEYS, Rule, rule_of
+from proxy.explain.rules import Rule, rule_of
+from quotas.definitions.kinds import CLIENT_KINDS, MUTATION
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.connections import UserThrottle
-from quotas.throttles.request import MICROSECONDS_PER_PERCENT
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -176,8 +176,7 @@ _PAUSE_MS: Final = 30_000  # a client whose waits are further apart begins anew
 _BROKERS_MAX: Final = 64  # of one client; what it takes at further ones is not counted
 _COUNT_MS: Final = 50
 _MS_PER_SECOND: Final = 1000.0
-_PER_UNIT: Final = (1.0, 1.0, float(MICROSECONDS_PER_PERCENT), 1.0)  # of the counters, in the order of KEYS
-_MUTATIONS: Final = 3
+_MUTATIONS: Final = CLIENT_KINDS.index(MUTATION)
 
 
 class Waiting(NamedTuple):
@@ -192,7 +191,7 @@ class Waiting(NamedTuple):
 
 
 class Taken:
-    """What one client takes, by index of KEYS, in the unit of the quota.
+    """What one client takes, by index of CLIENT_KINDS, in the unit of the quota.
 
     Attributes:
         waiting: since when it waits, by key; a pause of 30 s begins anew, and so does another limit.
@@ -214,7 +213,7 @@ class Taken:
 
         What it took before the first visit is not known.
         """
-        broker = quota.produce.broker
+        broker = quota.broker
         before = self._read.get(broker)
         if before is None:
             if len(self._read) < _BROKERS_MAX:
@@ -230,12 +229,12 @@ class Taken:
         if counts == earlier:
             return
         if known is not quota:  # the engine had removed it, with its counters
-            earlier = (0,) * len(KEYS)
+            earlier = (0,) * len(CLIENT_KINDS)
         grown = [count - last for count, last in zip(counts, earlier, strict=True)]
         grown[_MUTATIONS] = max(0, counts[_MUTATIONS] - self._mutations)
         self._mutations = max(self._mutations, counts[_MUTATIONS])
         if self._windows is None:
-            self._windows = Windows(len(KEYS), "f")
+            self._windows = Windows(len(CLIENT_KINDS), "f")
         for index, amount in enumerate(grown):
             if amount:
                 self._windows.add(index, float(amount), now_ms)
@@ -259,7 +258,7 @@ class Taken:
         if self._windows is None:
             return 0.0
         found = sum(slot[index] for slot in self._windows.slots(window, now_ms, since_ms))
-        return max(0.0, found) / _PER_UNIT[index]
+        return max(0.0, found) / CLIENT_KINDS[index].unit.counted
 
     def highest(self, index: int, window: int, now_ms: int) -> float:
         """Return the highest rate per second of a window's complete slots that are 10 s or longer; 0 without any."""
@@ -270,7 +269,7 @@ class Taken:
             if ring <= window:
                 complete = list(self._windows.slots(ring, now_ms))[1:]
                 rates += [slot[index] * _MS_PER_SECOND / slot_ms for slot in complete]
-        return max(rates) / _PER_UNIT[index]
+        return max(rates) / CLIENT_KINDS[index].unit.counted
 
 
 CLIENTS_MAX: Final = 20_000  # further ones share one entry
@@ -575,7 +574,7 @@ def _add_time(client: Client, meter: Meter, time: ConnectionTime, elapsed_ms: in
 
 
 def _waited(client: Client, throttle: Muting | ReplicaThrottle, meter: Meter, ms: float, now_ms: int) -> None:
-    limit = throttle.rate() if isinstance(throttle, UserThrottle) else throttle.limit
+    limit = throttle.limit_now() if isinstance(throttle, UserThrottle) else throttle.limit
     client.waited(rule_of(throttle), meter, ms, now_ms, limit)
 
 

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from proxy.metrics.series import (
-    KINDS,
     OTHER,
+    SERIES,
     TOTALS,
     Chosen,
     Identity,
@@ -199,7 +199,7 @@ class Merging:
         """Choose the clients that have rows: the heaviest of all processes together."""
         chosen: dict[str, frozenset[Identity]] = {}
         found = list(weights)
-        for kind in KINDS:
+        for kind in SERIES:
             sums: dict[Identity, int] = {}
             for one in found:
                 heaviest: dict[Identity, int] = {}
@@ -229,11 +229,11 @@ class Merging:
         self._longest.end(source)
 
     def _rows(self, parts: Mapping[int, Part]) -> Rows:
-        merged: dict[str, dict[Identity, Row]] = {kind: {} for kind in KINDS}
+        merged: dict[str, dict[Identity, Row]] = {kind: {} for kind in SERIES}
         for source, part in parts.items():
             counted: dict[_RowKey, float] = {}
             longest: dict[_RowKey, float] = {}
-            for kind in KINDS:
+            for kind in SERIES:
                 for row in part.rows.get(kind, ()):
                     identity = (row.type, row.user, row.client_id)
                     for name, value in row.totals.items():
@@ -243,7 +243,7 @@ class Merging:
                         found.absorb(row)
             self._totals.take(source, counted)
             self._longest.take(source, longest)
-        kept = {(kind, identity, name) for kind in KINDS for identity in merged[kind] for name in TOTALS}
+        kept = {(kind, identity, name) for kind in SERIES for identity in merged[kind] for name in TOTALS}
         self._totals.keep(kept)
         self._longest.keep(kept)
         for (kind, identity, name), total in {**self._totals.totals(), **self._longest.settle()}.items():

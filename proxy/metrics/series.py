@@ -17,6 +17,7 @@ from zlib import crc32
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from quotas.definitions.kinds import KINDS, MUTATION, PRODUCE, REQUEST, TOPIC
 from quotas.throttles.figures import QuotaView
 
 OTHER: Final = "<other>"
@@ -396,20 +397,20 @@ def _of_rows(
 
 
 # ----------------------------------------------------------------------------------------------------
-# The rows of all kinds: clients, mutations, topics, requests, and clients' waits; each has its own bound of
-# series.
+# The rows of clients, requests, mutations, topics, and clients' waits; each has its own bound of series.
 #
 # A process visits its clients with `portions`, and chooses the heaviest itself. Of several processes, all
 # must show the
 # same clients: each visits them with `weigh`, one chooses (`merging`), and each takes what was chosen.
 
 
-KINDS: Final = ("clients", "mutations", "topics", "requests", "waits")
+_WAITS: Final = "waits"
+# Of quotas (`Kind.series`), and of the waits for them.
+SERIES: Final = (*dict.fromkeys(kind.series for kind in KINDS if kind.series), _WAITS)
 SMALL_SHARE: Final = (
     8  # one in so many of all series is for mutations, as many for each other kind but clients
 )
 _WAIT_SERIES: Final = 2  # of one client and kind of quota
-_WAIT_KINDS: Final = 7  # of quotas that a client waits for
 
 Weights = Mapping[str, list[tuple[int, Identity]]]
 Chosen = Mapping[str, frozenset[Identity]]
@@ -423,17 +424,8 @@ class Quotas(Protocol):
     def enforcing(self) -> bool:
         """Whether quotas are enforced."""
 
-    def views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each client and direction."""
-
-    def mutation_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each client with partition mutations."""
-
-    def topic_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each topic with a quota, by direction."""
-
-    def request_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Yield a view for each client whose request time is measured."""
+    def views(self, now_ms: int, series: str) -> Iterable[QuotaView]:
+        """Yield the views of a series (`Kind.series`)."""
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Return the partition mutations left for all clients together; None if they are unlimited."""
@@ -457,77 +449,72 @@ class QuotaSeries:
     ) -> None:
         self._quotas = quotas
         self._waits = waits
-        self._series = {kind: ClientSeries(rows) for kind, rows in rows_max(series_max).items()}
+        self._series = {series: ClientSeries(rows) for series, rows in rows_max(series_max).items()}
 
     def portions(self, now_ms: int) -> Iterator[None]:
         """Visit all clients; the caller may let other tasks run between two portions."""
-        for kind in KINDS:
-            yield from self._weigh(kind, now_ms)
-            self._series[kind].choose()
-            yield from self._take(kind, now_ms)
+        for series in SERIES:
+            yield from self._weigh(series, now_ms)
+            self._series[series].choose()
+            yield from self._take(series, now_ms)
 
     def weigh(self, now_ms: int) -> Iterator[None]:
         """Visit all clients to find the heaviest."""
-        for kind in KINDS:
-            yield from self._weigh(kind, now_ms)
+        for series in SERIES:
+            yield from self._weigh(series, now_ms)
 
     def weights(self) -> Weights:
         """Return the heaviest clients, after `weigh`."""
-        return {kind: self._series[kind].weights() for kind in KINDS}
+        return {series: self._series[series].weights() for series in SERIES}
 
     def take(self, chosen: Chosen, now_ms: int) -> Iterator[None]:
         """Visit all clients, those chosen by another process have rows."""
-        for kind in KINDS:
-            self._series[kind].choose(chosen.get(kind, frozenset()))
-            yield from self._take(kind, now_ms)
+        for series in SERIES:
+            self._series[series].choose(chosen.get(series, frozenset()))
+            yield from self._take(series, now_ms)
 
     def rows(self) -> Rows:
         """End the scrape: the rows by kind."""
-        return {kind: self._series[kind].rows() for kind in KINDS}
+        return {series: self._series[series].rows() for series in SERIES}
 
-    def _views(self, kind: str) -> Callable[[int], Iterable[QuotaView]]:
-        quotas = self._quotas
-        return {
-            "clients": quotas.views,
-            "mutations": quotas.mutation_views,
-            "topics": quotas.topic_views,
-            "requests": quotas.request_views,
-            "waits": lambda _now_ms: self._waits(),
-        }[kind]
+    def _views(self, series: str, now_ms: int) -> Iterable[QuotaView]:
+        return self._waits() if series == _WAITS else self._quotas.views(now_ms, series)
 
-    def _weigh(self, kind: str, now_ms: int) -> Iterator[None]:
-        series = self._series[kind]
-        series.begin()
-        for portion in portions(self._views(kind)(now_ms)):
-            series.weigh(portion)
+    def _weigh(self, series: str, now_ms: int) -> Iterator[None]:
+        rows = self._series[series]
+        rows.begin()
+        for portion in portions(self._views(series, now_ms)):
+            rows.weigh(portion)
             yield
 
-    def _take(self, kind: str, now_ms: int) -> Iterator[None]:
-        series = self._series[kind]
-        for portion in portions(self._views(kind)(now_ms)):
-            series.take(portion)
+    def _take(self, series: str, now_ms: int) -> Iterator[None]:
+        rows = self._series[series]
+        for portion in portions(self._views(series, now_ms)):
+            rows.take(portion)
             yield
 
 
 def rows_max(series_max: int) -> dict[str, int]:
-    """Divide all series, and return how many rows each kind may have: the others must not compete with clients' bytes.
+    """Divide all series, and return how many rows of each there may be: others must not compete with clients' bytes.
 
     >>> rows_max(2000)
-    {'clients': 123, 'mutations': 29, 'topics': 29, 'requests': 29, 'waits': 118}
+    {'clients': 123, 'requests': 29, 'mutations': 29, 'topics': 29, 'waits': 118}
     """
     share = series_max // SMALL_SHARE
-    others = len(KINDS) - 1
+    parts = dict.fromkeys(SERIES, share) | {PRODUCE.series: series_max - (len(SERIES) - 1) * share}
     return {
-        **{kind: rows_of(share if kind != "clients" else series_max - others * share) for kind in KINDS},
-        "waits": rows_of(share, _WAIT_SERIES, _WAIT_KINDS),
+        series: rows_of(part, _WAIT_SERIES, len(KINDS))
+        if series == _WAITS
+        else rows_of(part, kinds=max(2, sum(kind.series == series for kind in KINDS)))
+        for series, part in parts.items()
     }
 
 
 def families_of(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
     """The families of clients and topics."""
-    mutations, requests = rows["mutations"], rows["requests"]
-    yield from of_clients(rows["clients"], (*mutations, *requests))
+    mutations, requests = rows[MUTATION.series], rows[REQUEST.series]
+    yield from of_clients(rows[PRODUCE.series], (*mutations, *requests))
     yield from of_mutations(mutations, cluster_tokens)
-    yield from of_topics(rows["topics"])
+    yield from of_topics(rows[TOPIC.series])
     yield from of_requests(requests)
-    yield from of_waits(rows["waits"])
+    yield from of_waits(rows[_WAITS])

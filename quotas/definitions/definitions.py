@@ -63,11 +63,11 @@ class StaticQuotas:
         )
 
 
-def keys_of(entity: Entity) -> frozenset[str]:
+def keys_of(entity: Entity) -> tuple[str, ...]:
     """The quota keys that are valid for this kind of entity.
 
-    >>> sorted(keys_of(Entity(topic="orders")))
-    ['consumer_byte_rate', 'producer_byte_rate']
+    >>> keys_of(Entity(topic="orders"))
+    ('producer_byte_rate', 'consumer_byte_rate')
     """
     if entity.topic is not None:
         return TOPIC_KEYS

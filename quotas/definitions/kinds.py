@@ -128,8 +128,8 @@ BY_TYPE: Final[Mapping[str, Kind]] = MappingProxyType({kind.type: kind for kind 
 BY_KEY: Final[Mapping[str, Kind]] = MappingProxyType({kind.key: kind for kind in KINDS if kind.key})
 
 
-def _keys_of(*owners: Owner) -> frozenset[str]:
-    return frozenset(key for key, kind in BY_KEY.items() if not set(owners).isdisjoint(kind.owners))
+def _keys_of(*owners: Owner) -> tuple[str, ...]:
+    return tuple(key for key, kind in BY_KEY.items() if not set(owners).isdisjoint(kind.owners))
 
 
 KEYS: Final = tuple(BY_KEY)
@@ -137,6 +137,6 @@ CLIENT_KEYS: Final = _keys_of("client")
 USER_KEYS: Final = _keys_of("client", "user")
 IP_KEYS: Final = _keys_of("ip")
 TOPIC_KEYS: Final = _keys_of("topic")
-BYTE_RATES: Final = frozenset(key for key, kind in BY_KEY.items() if kind.unit is BYTES)
-WHOLE_KEYS: Final = frozenset(key for key, kind in BY_KEY.items() if kind.whole_max is not None)
-INT_KEYS: Final = frozenset(key for key, kind in BY_KEY.items() if kind.whole_max == INT_MAX)
+BYTE_RATES: Final = tuple(key for key, kind in BY_KEY.items() if kind.unit is BYTES)
+WHOLE_KEYS: Final = tuple(key for key, kind in BY_KEY.items() if kind.whole_max is not None)
+INT_KEYS: Final = tuple(key for key, kind in BY_KEY.items() if kind.whole_max == INT_MAX)

@@ -96,7 +96,7 @@ class Flow:
 class Counted(Protocol):
     """A throttle that counts bytes; a limiter sums those of its throttles (`Lendable.used`)."""
 
-    bytes_total: int
+    total: int
 
 
 class Limiter(Lendable, Protocol):

@@ -75,7 +75,7 @@ class SampledLimiter(SampledLimit):
 
     def used(self) -> int:
         """The bytes of all attached clients."""
-        return sum(throttle.bytes_total for throttle in self.throttles)
+        return sum(throttle.total for throttle in self.throttles)
 
     def use_up_burst(self, now_ms: int) -> None:
         """Do nothing: the window is empty at the start, as in Kafka."""

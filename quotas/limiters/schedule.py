@@ -90,7 +90,7 @@ class ScheduledLimiter(VirtualSchedule):
 
     def used(self) -> int:
         """The bytes of all attached clients."""
-        return sum(throttle.bytes_total for throttle in self.throttles)
+        return sum(throttle.total for throttle in self.throttles)
 
     def _under_way(self) -> tuple[Flow, ...]:
         return (*self._fetches.flows, *self._announcements.flows)

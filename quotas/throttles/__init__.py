@@ -13,7 +13,6 @@
     quota_view          what the engine shows of one client and one kind of quota
     prediction          the effect of a quota that is only observed
     footprint           the memory of one client, topic, user and address
-    kinds               the kinds of quotas in one word
     ttl_map             a bounded map whose entries expire
 
 The engine makes them and replaces their limits when definitions change.

@@ -6,19 +6,16 @@ when definitions or options have changed, and delegates to the limiter of the po
 The arithmetic is in the limiters; holds and mutes are carried out by the channel.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from quotas.decisions import ADMITTED, Decision
-from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from quotas.definitions.kinds import Kind
 from quotas.limiters.announced import ARRIVAL_MS
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.lending import ThrottleSource
 from quotas.limiters.virtual_time import TOLD_MS_MAX
-from quotas.throttles.figures import WindowedCounters
+from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.prediction import predict
-
-PRODUCE: Final = PRODUCER_BYTE_RATE
-FETCH: Final = CONSUMER_BYTE_RATE
 
 
 class Source(ThrottleSource, Protocol):
@@ -33,7 +30,7 @@ class Source(ThrottleSource, Protocol):
         """Detach a throttle from its limiter."""
 
 
-class Throttle(WindowedCounters):
+class Throttle(ClientThrottle):
     """One client's produce or fetch bytes at one broker."""
 
     __slots__ = (
@@ -41,26 +38,16 @@ class Throttle(WindowedCounters):
         "_source",
         "_version",
         "broker",
-        "bytes_total",
-        "client_id",
         "flows",
-        "key",
-        "limit",
-        "user",
     )
 
-    def __init__(self, source: Source, key: str, user: str, client_id: str, broker: int) -> None:
-        super().__init__()
+    def __init__(self, source: Source, kind: Kind, user: str, client_id: str, broker: int) -> None:
+        super().__init__(kind, user, client_id)
         self._source = source
-        self.key = key
         self.broker = broker
         self._version: object = None
         self._limiter: Limiter | None = None
-        self.user = user
-        self.client_id = client_id
-        self.limit: float | None = None  # bytes per second, as of the last refresh
         self.flows = 0  # the number of attached channels
-        self.bytes_total = 0
 
     def flow(self) -> Flow:
         """Attach a channel; end it with `leave`."""
@@ -73,7 +60,7 @@ class Throttle(WindowedCounters):
         The charge for bytes of an incomplete request that did not arrive is returned.
         """
         self.flows -= 1
-        self.bytes_total -= max(flow.announced, 0) + flow.lost
+        self.total -= max(flow.announced, 0) + flow.lost
         if flow.limiter is not None:
             flow.limiter.leave(flow, now_ms)
             flow.limiter = None
@@ -100,7 +87,7 @@ class Throttle(WindowedCounters):
         if flow.limiter is not limiter:
             self._rehome(flow, limiter, now_ms)
         if limiter is None:
-            self.bytes_total += size
+            self.total += size
             return ADMITTED
         if not source.enforcing:
             return self._observe(limiter, flow, size, now_ms, consumes=False)
@@ -114,7 +101,7 @@ class Throttle(WindowedCounters):
             held_ms = now_ms - held_since_ms if held_since_ms >= 0 else 0
             self.count(decision.throttle_ms + held_ms, enforced=True)
         if not decision.refused:
-            self.bytes_total += size
+            self.total += size
         return decision
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> bool:
@@ -135,7 +122,7 @@ class Throttle(WindowedCounters):
         missing = flow.missing = flow.lost
         decision = self.produce(flow, missing, now_ms)
         if not decision.hold_until_ms and not decision.refused:
-            self.bytes_total -= missing  # it was counted when its header was seen
+            self.total -= missing  # it was counted when its header was seen
             flow.lost = 0
             self.announce(flow, missing, now_ms)
         else:
@@ -219,14 +206,14 @@ class Throttle(WindowedCounters):
             source.lease_until_ms is not None and now_ms >= source.lease_until_ms
         ):
             self._refresh(now_ms)
-        self.bytes_total += size
+        self.total += size
         limiter = self._limiter
         if flow.limiter is not limiter:
             self._rehome(flow, limiter, now_ms)
         if limiter is None:
             return ADMITTED
         if not source.enforcing:
-            self.bytes_total -= size
+            self.total -= size
             return self._observe(limiter, flow, size, now_ms, consumes=True)
         decision = limiter.fetched(flow, size, now_ms)
         if decision is not ADMITTED:
@@ -242,7 +229,7 @@ class Throttle(WindowedCounters):
         limiter = self._limiter
         if limiter is not None and not self._source.enforcing:
             return self._observe(limiter, flow, size, now_ms, consumes=True)
-        self.bytes_total += size
+        self.total += size
         if limiter is None:
             return ADMITTED
         decision = limiter.delivered(size, now_ms)
@@ -254,9 +241,9 @@ class Throttle(WindowedCounters):
         """The debt of this client's identity in bytes; 0 if it is unlimited."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
-    def byte_rate(self, now_ms: int) -> float:
-        """The rate over the quota's windows, in bytes/s."""
-        return self.per_second(self.bytes_total, now_ms)
+    def in_use(self, now_ms: int) -> bool:  # noqa: ARG002 - for every time
+        """Whether a channel is attached."""
+        return self.flows > 0
 
     def limits(self, now_ms: int) -> bool:
         """Whether a quota is enforced here now; if not, a Fetch need not be decoded."""
@@ -297,7 +284,7 @@ class Throttle(WindowedCounters):
 
     def _observe(self, limiter: Limiter, flow: Flow, size: int, now_ms: int, consumes: bool) -> Decision:
         """Charge bytes, and count the throttle that would have applied with enforcement; returns ADMITTED."""
-        self.bytes_total += size
+        self.total += size
         predict(limiter, flow, self, size, now_ms, consumes)
         return ADMITTED
 

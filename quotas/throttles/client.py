@@ -4,23 +4,22 @@ Produce and Fetch bytes are counted for every client; the other throttles are cr
 these objects, and removes them when they are idle.
 """
 
-from quotas.throttles.bandwidth import Throttle
+from quotas.definitions.kinds import FETCH, MUTATION, PRODUCE
+from quotas.throttles.bandwidth import Source, Throttle
+from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.mutation import MutationQuotas, MutationThrottle
 from quotas.throttles.request import RequestQuotas, RequestThrottle
 
 
 class ClientQuota:
-    """One client's throttles at one broker; its partition mutations have one throttle for all brokers.
-
-    Throttles that few clients need are created at their first use.
-    """
+    """One client's throttles at one broker; its partition mutations have one throttle for all brokers."""
 
     __slots__ = (
-        "_broker",
         "_mutation_quotas",
         "_mutations",
         "_request_quotas",
         "_requests",
+        "broker",
         "client_id",
         "fetch",
         "last_active_ms",
@@ -31,19 +30,18 @@ class ClientQuota:
 
     def __init__(
         self,
+        source: Source,
         user: str,
         client_id: str,
         broker: int,
-        produce: Throttle,
-        fetch: Throttle,
         mutation_quotas: MutationQuotas,
         request_quotas: RequestQuotas,
     ) -> None:
         self.user = user
         self.client_id = client_id
-        self._broker = broker
-        self.produce = produce
-        self.fetch = fetch
+        self.broker = broker
+        self.produce = Throttle(source, PRODUCE, user, client_id, broker)
+        self.fetch = Throttle(source, FETCH, user, client_id, broker)
         self._mutation_quotas = mutation_quotas
         self._mutations: MutationThrottle | None = None  # created at its first use: few clients need it
         self._request_quotas = request_quotas
@@ -62,39 +60,40 @@ class ClientQuota:
     def requests(self) -> RequestThrottle:
         """The throttle of the client's request time."""
         if self._requests is None:
-            self._requests = self._request_quotas.client(self.user, self.client_id, self._broker)
+            self._requests = self._request_quotas.client(self.user, self.client_id, self.broker)
         return self._requests
 
-    @property
-    def requests_if_measured(self) -> RequestThrottle | None:
-        """The throttle of the client's request time; None before its first use."""
-        return self._requests
+    def by_kind(self) -> tuple[ClientThrottle | None, ...]:
+        """Return the throttle of each kind in the order of CLIENT_KINDS; None before its first use."""
+        return self.produce, self.fetch, self._requests, self._mutations
 
-    def taken(self) -> tuple[int, int, int, int]:
-        """Produce bytes, Fetch bytes, microseconds of request time, and partition mutations (these at all brokers)."""
-        spent_us = 0 if self._requests is None else self._requests.spent_us_total
-        mutations = 0 if self._mutations is None else self._mutations.mutations_total
-        return self.produce.bytes_total, self.fetch.bytes_total, spent_us, mutations
+    def throttles(self) -> list[ClientThrottle]:
+        """Return the throttles that have been used."""
+        return [throttle for throttle in self.by_kind() if throttle is not None]
+
+    def taken(self) -> tuple[int, ...]:
+        """Return what was counted of each kind, in the order of CLIENT_KINDS: mutations at all brokers together."""
+        return tuple(0 if throttle is None else throttle.total for throttle in self.by_kind())
+
+    def rates(self, now_ms: int) -> tuple[float, ...]:
+        """Return the rate of each kind, in the order of CLIENT_KINDS; 0 for mutations, which are at no broker."""
+        return tuple(
+            0.0 if throttle is None or throttle.kind is MUTATION else throttle.rate(now_ms)
+            for throttle in self.by_kind()
+        )
 
     def in_use(self, now_ms: int) -> bool:
         """Whether a channel is attached, or the client owes partition mutations."""
-        in_debt = self._mutations is not None and self._mutations.in_debt(now_ms)
-        return self.produce.flows > 0 or self.fetch.flows > 0 or in_debt
+        return any(throttle.in_use(now_ms) for throttle in self.throttles())
 
     def mark(self, now_ms: int, windows_ms: int) -> None:
-        """Store the current counts, from which rates are computed (`windowed`)."""
-        self.produce.mark(self.produce.bytes_total, now_ms, windows_ms)
-        self.fetch.mark(self.fetch.bytes_total, now_ms, windows_ms)
-        if self._requests is not None:
-            self._requests.mark(self._requests.spent_us_total, now_ms, windows_ms)
-        if self._mutations is not None:
-            self._mutations.mark(self._mutations.mutations_total, now_ms, windows_ms)
+        """Store the current counts, from which rates are computed."""
+        for throttle in self.throttles():
+            throttle.mark(now_ms, windows_ms)
 
     def activity(self) -> int:
         """A number that changes with every counted byte, mutation or request."""
-        mutations = 0 if self._mutations is None else self._mutations.mutations_total
-        spent_us = 0 if self._requests is None else self._requests.spent_us_total
-        return self.produce.bytes_total + self.fetch.bytes_total + mutations + spent_us
+        return sum(self.taken())
 
     def detach(self) -> None:
         """Detach from all limiters."""

@@ -190,7 +190,7 @@ class UserThrottle:
         self.enforced = source.enforcing
         self._exactly = exactly
 
-    def rate(self) -> float | None:
+    def limit_now(self) -> float | None:
         """The rate in force, in connections/s; None: unlimited."""
         return self._source.definitions.user_connection_rate(self.user, exactly=self._exactly)
 

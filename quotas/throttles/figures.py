@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from quotas.definitions.kinds import Kind
 from quotas.limiters.lending import ALL_BROKERS
 
 GATEWAY: Final = ALL_BROKERS  # with scope `cluster`
@@ -84,60 +85,115 @@ class ThrottleCounters:
         )
 
 
-# ----------------------------------------------------------------------------------------------------
-# The rate of a counter over about the quota's windows, for metrics and admin pages.
-#
-# Two earlier counts are stored, half of the windows' length apart; a newer one replaces the older one. So the
-# rate covers
-# at least the last half of the windows and at most all of them. Requests cost nothing here. Decisions do not
-# use this
-# rate (`limiters.rate`, `limiters.schedule`).
-
-
 _UNKNOWN_MS = -1
 _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
-class WindowedCounters(ThrottleCounters):
-    """A throttle's counters, and the rate of one more counter, which the owner keeps.
+class ClientThrottle(ThrottleCounters):
+    """What every throttle of one client has: what was counted, the rate of it, and a view.
 
-    >>> seen = WindowedCounters()
+    For the rate over about the quota's windows, two earlier counts are stored, half of the windows' length apart; a
+    newer one replaces the older one. So it covers at least the last half of the windows and at most all of them.
+    Requests cost nothing here. Decisions do not use this rate (`limiters.rate`, `limiters.schedule`).
+
+    Attributes:
+        kind: the kind of quota.
+        limit: the limit in the unit of its kind, as of the last refresh; None for unlimited.
+        total: what was counted: bytes, microseconds of broker time, or partitions.
+
+    >>> from quotas.definitions.kinds import PRODUCE
+    >>> seen = ClientThrottle(PRODUCE, "", "a")
     >>> seen.begin(0)
     >>> for second in range(1, 19):  # 5 a second at first, then 2
-    ...     seen.mark(5 * second if second < 8 else 40 + 2 * (second - 8), second * 1000, windows_ms=11_000)
-    >>> seen.per_second(40 + 2 * 10, 18_000)  # since the mark at 12 s
+    ...     seen.total = 5 * second if second < 8 else 40 + 2 * (second - 8)
+    ...     seen.mark(second * 1000, windows_ms=11_000)
+    >>> seen.rate(18_000)  # since the mark at 12 s
     2.0
     """
 
-    __slots__ = ("_first_mark", "_first_mark_ms", "_second_mark", "_second_mark_ms")
+    __slots__ = (
+        "_first_mark",
+        "_first_mark_ms",
+        "_second_mark",
+        "_second_mark_ms",
+        "client_id",
+        "kind",
+        "limit",
+        "total",
+        "user",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind, user: str, client_id: str) -> None:
         super().__init__()
+        self.kind = kind
+        self.user = user
+        self.client_id = client_id
+        self.limit: float | None = None
+        self.total = 0
         self._first_mark = self._second_mark = 0
         self._first_mark_ms = self._second_mark_ms = _UNKNOWN_MS
+
+    @property
+    def key(self) -> str:
+        """The quota key."""
+        return self.kind.key
 
     def begin(self, now_ms: int) -> None:
         """Start with a count of 0 at this time; later calls have no effect."""
         if self._first_mark_ms == _UNKNOWN_MS:
             self._first_mark_ms = self._second_mark_ms = now_ms
 
-    def mark(self, count: int, now_ms: int, windows_ms: int) -> None:
+    def mark(self, now_ms: int, windows_ms: int) -> None:
         """Store the count, if it is time to. Call it about once a second.
 
         Args:
-            count: the current count.
             now_ms: monotonic.
             windows_ms: the length of all windows of the quota together.
         """
         if 2 * (now_ms - self._second_mark_ms) >= windows_ms and self._second_mark_ms != _UNKNOWN_MS:
             self._first_mark_ms, self._first_mark = self._second_mark_ms, self._second_mark
-            self._second_mark_ms, self._second_mark = now_ms, count
+            self._second_mark_ms, self._second_mark = now_ms, self.total
 
-    def per_second(self, count: int, now_ms: int) -> float:
-        """Return the growth per second from the older stored count to `count`; never below 0."""
+    def rate(self, now_ms: int) -> float:
+        """The rate over about the quota's windows, in the unit of its kind; never below 0."""
         if self._first_mark_ms == _UNKNOWN_MS:
             return 0.0
-        return max(count - self._first_mark, 0) * 1000.0 / max(now_ms - self._first_mark_ms, _ELAPSED_MS_MIN)
+        elapsed_ms = max(now_ms - self._first_mark_ms, _ELAPSED_MS_MIN)
+        return max(self.total - self._first_mark, 0) * 1000.0 / elapsed_ms / self.kind.unit.counted
+
+    def in_use(self, now_ms: int) -> bool:  # noqa: ARG002 - not every kind has something to keep
+        """Whether the throttle must not be removed now, though its client may have had no traffic."""
+        return False
+
+    def debt_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
+        """The debt of this client's identity in bytes; 0 if it is unlimited."""
+        return 0.0
+
+    def backlog_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
+        """The bytes that clients of this identity would have left to send with enforcement, if they kept their rate; 0
+        while quotas are enforced.
+        """
+        return 0.0
+
+    def tokens(self, now_ms: int) -> float | None:  # noqa: ARG002 - only of buckets
+        """The tokens in the identity's bucket; None without a bucket."""
+        return None
+
+    def view(self, limit: float | None, broker: int, now_ms: int) -> QuotaView:
+        """Return the figures, with the limit in force and the broker at which they are counted."""
+        return QuotaView(
+            self.user,
+            self.client_id,
+            self.kind.type,
+            self.rate(now_ms),
+            limit,
+            self.total,
+            *self.totals(),
+            self.debt_bytes(now_ms),
+            self.tokens(now_ms),
+            broker,
+            self.backlog_bytes(now_ms),
+        )
 
 
 # ----------------------------------------------------------------------------------------------------

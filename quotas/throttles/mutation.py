@@ -18,12 +18,12 @@ from typing import Final, Protocol
 from quotas.decisions import Decision
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE
+from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE, MUTATION
 from quotas.limiters.bucket import TokenBucket
 from quotas.limiters.lending import ALL_BROKERS, LimiterKey, ThrottleSource
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
-from quotas.throttles.figures import WindowedCounters
+from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.topic_names import TtlMap
 
 
@@ -79,7 +79,7 @@ class Buckets(Protocol):
         """Return the bucket of all clients together, updated; None if it is not configured."""
 
 
-class MutationThrottle(WindowedCounters):
+class MutationThrottle(ClientThrottle):
     """One client's partition mutations at all brokers."""
 
     __slots__ = (
@@ -87,26 +87,16 @@ class MutationThrottle(WindowedCounters):
         "_cluster",
         "_quotas",
         "_version",
-        "client_id",
-        "key",
-        "limit",
-        "mutations_total",
-        "user",
         "users",
     )
 
     def __init__(self, quotas: Buckets, user: str, client_id: str) -> None:
-        super().__init__()
+        super().__init__(MUTATION, user, client_id)
         self._quotas = quotas
         self._version: object = None
         self._bucket: SharedBucket | None = None
         self._cluster: SharedBucket | None = None
-        self.key = CONTROLLER_MUTATION_RATE
-        self.user = user
-        self.client_id = client_id
         self.users = 0  # the number of this client's `ClientQuota`s, one for each broker
-        self.limit: float | None = None  # the identity's, in mutations/s, as of the last refresh
-        self.mutations_total = 0  # partitions that were created, added and deleted
 
     @property
     def enforcing(self) -> bool:
@@ -173,8 +163,8 @@ class MutationThrottle(WindowedCounters):
         return longest_ms
 
     def count_mutations(self, partitions: int) -> None:
-        """Count mutations that were carried out."""
-        self.mutations_total += partitions
+        """Count partitions that were created, added and deleted."""
+        self.total += partitions
 
     def count_throttle(self, throttle_ms: int) -> None:
         """Count the throttle time of a response."""
@@ -190,7 +180,7 @@ class MutationThrottle(WindowedCounters):
             if bucket is not None:
                 bucket.elapse(throttle_ms)
 
-    def rate(self) -> float | None:
+    def limit_now(self) -> float | None:
         """The smaller of the rates in force, in mutations/s; None: unlimited."""
         own, _ = self._quotas.source.definitions.limit(self.key, self.user, self.client_id)
         whole = self._quotas.source.options.partition_mutations_rate
@@ -200,12 +190,8 @@ class MutationThrottle(WindowedCounters):
         """The tokens in the identity's bucket; None without a bucket."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
-    def mutation_rate(self, now_ms: int) -> float:
-        """The rate of mutations over about the quota's windows, in partitions/s."""
-        return self.per_second(self.mutations_total, now_ms)
-
-    def in_debt(self, now_ms: int) -> bool:
-        """Whether the identity's bucket is overdrawn, so that this throttle must not be removed."""
+    def in_use(self, now_ms: int) -> bool:
+        """Whether the identity's bucket is overdrawn."""
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
 
     def _waits(self, bucket: SharedBucket, throttle_ms: int, now_ms: int) -> int:

@@ -15,16 +15,16 @@ from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.definitions.definitions import Definitions
-from quotas.definitions.kinds import REQUEST_PERCENTAGE
+from quotas.definitions.kinds import REQUEST, REQUEST_PERCENTAGE
 from quotas.limiters.lending import LimiterKey, ThrottleSource
 from quotas.limiters.sampled import SampledLimit
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
-from quotas.throttles.figures import WindowedCounters
+from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.mutation import Source
 from quotas.throttles.prediction import predict_afterwards
 
-MICROSECONDS_PER_PERCENT: Final = 10_000  # of one second
+_MICROSECONDS_PER_PERCENT: Final = REQUEST.unit.counted  # of one second
 
 
 class RequestLimiter(SampledLimit):
@@ -42,7 +42,7 @@ class RequestLimiter(SampledLimit):
 
     def __init__(self, percent: float, options: EngineOptions) -> None:
         window_ms = int(options.window_seconds * 1000)
-        super().__init__(percent * MICROSECONDS_PER_PERCENT, options.window_samples, window_ms)
+        super().__init__(percent * _MICROSECONDS_PER_PERCENT, options.window_samples, window_ms)
         self.users = 0  # the number of attached throttles
         self.version: object = None  # the engine's version when it was last configured
         self._used_us = 0
@@ -50,7 +50,7 @@ class RequestLimiter(SampledLimit):
 
     def configure(self, percent: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; recorded time stays, unless the windows have changed."""
-        self.limit_to(percent * MICROSECONDS_PER_PERCENT)
+        self.limit_to(percent * _MICROSECONDS_PER_PERCENT)
         self.resize(options.window_samples, int(options.window_seconds * 1000), now_ms)
 
     def used(self) -> int:
@@ -88,7 +88,7 @@ class Limiters(Protocol):
         """Detach one client from this limiter."""
 
 
-class RequestThrottle(WindowedCounters):
+class RequestThrottle(ClientThrottle):
     """One client's requests at one broker."""
 
     __slots__ = (
@@ -98,26 +98,16 @@ class RequestThrottle(WindowedCounters):
         "_limiters",
         "_source",
         "_version",
-        "client_id",
-        "key",
-        "limit",
-        "spent_us_total",
-        "user",
     )
 
     def __init__(self, limiters: Limiters, user: str, client_id: str, broker: int) -> None:
-        super().__init__()
+        super().__init__(REQUEST, user, client_id)
         self._limiters = limiters
         self._source = limiters.source
         self._broker = broker
         self._version: object = None
         self._limiter: RequestLimiter | None = None
         self._detached = False
-        self.key = REQUEST_PERCENTAGE
-        self.user = user
-        self.client_id = client_id
-        self.limit: float | None = None  # in percent, as of the last refresh
-        self.spent_us_total = 0
 
     @property
     def enforcing(self) -> bool:
@@ -147,7 +137,7 @@ class RequestThrottle(WindowedCounters):
         limiter = self._limiter
         if limiter is None:  # it was sent while there was a quota
             return 0
-        self.spent_us_total += spent_us
+        self.total += spent_us
         limiter.record(spent_us, now_ms)
         exceeded_ms = limiter.exceeded_ms(now_ms)
         if exceeded_ms <= 0:
@@ -165,7 +155,7 @@ class RequestThrottle(WindowedCounters):
         limiter = self._limiter
         if limiter is None:  # it was sent while there was a quota
             return
-        self.spent_us_total += spent_us
+        self.total += spent_us
 
         def charge() -> int:
             limiter.record(spent_us, now_ms)
@@ -176,10 +166,6 @@ class RequestThrottle(WindowedCounters):
     def count_throttle(self, throttle_ms: int) -> None:
         """Count the throttle time of a request, in ms."""
         self.count(throttle_ms, enforced=True)
-
-    def percentage(self, now_ms: int) -> float:
-        """The share of broker time over the quota's windows, in percent."""
-        return self.per_second(self.spent_us_total, now_ms) / MICROSECONDS_PER_PERCENT
 
     def detach(self) -> None:
         """Detach from the limiter permanently; later responses are not counted."""

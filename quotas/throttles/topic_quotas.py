@@ -63,11 +63,11 @@ class TopicThrottle(ThrottleCounters):
         "_limiter_key",
         "_source",
         "_version",
-        "bytes_total",
         "key",
         "last_active_ms",
         "limit",
         "topic",
+        "total",
     )
 
     def __init__(self, source: Source, key: str, topic: str, broker: int) -> None:
@@ -81,7 +81,7 @@ class TopicThrottle(ThrottleCounters):
         self._flow = Flow()  # one for all channels together
         self.limit: float | None = None  # bytes per second, as of the last refresh
         self.last_active_ms = 0
-        self.bytes_total = 0
+        self.total = 0
 
     def charge(self, size: int, now_ms: int, connection: ConnectionTime | None = None) -> int:
         """Charge bytes that have passed; returns the mute of the channel, in ms.
@@ -94,7 +94,7 @@ class TopicThrottle(ThrottleCounters):
             source.lease_until_ms is not None and now_ms >= source.lease_until_ms
         ):
             self._refresh(now_ms)
-        self.bytes_total += size
+        self.total += size
         self.last_active_ms = now_ms
         if self._limiter is None:
             return 0
@@ -131,7 +131,7 @@ class TopicThrottle(ThrottleCounters):
             now_ms
         )
 
-    def rate(self) -> float | None:
+    def limit_now(self) -> float | None:
         """The limit in force; None: unlimited."""
         return self._source.definitions.topic_limit(self.key, self.topic)
 
@@ -148,7 +148,7 @@ class TopicThrottle(ThrottleCounters):
     def _refresh(self, now_ms: int) -> None:
         source = self._source
         source.end_lease(now_ms)
-        self.limit = self.rate()
+        self.limit = self.limit_now()
         if self.limit is None:
             self.detach()
         else:

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.api import FETCH, HEARTBEAT, PRODUCE
-from protocol.capture import QUOTAS
-from proxy.capture.recorder import Records
+from proxy.capture.recorder import QUOTAS, Records
 from proxy.capture.tables import Tables
 from proxy.channel import Head, Row, RowOrigin, complete_frame
 

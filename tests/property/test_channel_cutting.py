@@ -166,7 +166,9 @@ def relayed(
 def decided(shell: MemoryShell) -> object:
     """Everything that was decided, in comparable form."""
     engine, stats, now_ms = engine_of(shell.channel), stats_of(shell.channel), shell.now_ms
-    views = [view._replace(byte_rate=0.0) for view in (*engine.views(now_ms), *engine.request_views(now_ms))]
+    views = [
+        view._replace(byte_rate=0.0) for view in (*engine.views(now_ms), *engine.views(now_ms, "requests"))
+    ]
     return (
         shell.waits,
         views,

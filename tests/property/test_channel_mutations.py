@@ -158,7 +158,7 @@ def test_any_cutting_gives_the_same_bytes(sent: list[bytes], pieces: list[int]) 
 def test_bucket_is_charged_for_exactly_the_created_partitions(sent: list[bytes], pieces: list[int]) -> None:
     shell, broker = relayed(sent, pieces)
     throttle = engine_of(shell.channel).client("ANONYMOUS", "a", 1).mutations
-    assert throttle.mutations_total == broker.mutations
+    assert throttle.total == broker.mutations
     assert throttle.limits(shell.now_ms)
     left = throttle.tokens(shell.now_ms)
     assert left is not None

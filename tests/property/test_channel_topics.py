@@ -79,6 +79,6 @@ def test_any_cutting_gives_the_same_bytes_and_charges(
     assert cut.requests.out == whole.requests.out == b"".join(sent)
     assert cut.responses.out == whole.responses.out
     assert cut.waits == whole.waits
-    one, other = (sorted(engine_of(shell.channel).topic_views(shell.now_ms)) for shell in (whole, cut))
+    one, other = (sorted(engine_of(shell.channel).views(shell.now_ms, "topics")) for shell in (whole, cut))
     assert one == other
     assert not any(view.client_id == str(DEFAULT) for view in one)

@@ -15,11 +15,12 @@ from proxy.explain.explanation import Context, Origin
 from proxy.explain.latencies import CLASSES, OwnReport, class_of
 from proxy.explain.parts import MINUTE, QUARTER
 from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, waiting_order
-from proxy.explain.rules import KEYS, Rule
+from proxy.explain.rules import Rule
 from proxy.explain.wants import NO_DEMAND, Demand
 from proxy.explain.watch import FOLLOWERS
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import CLIENT_KEYS
 
 PRODUCE: Final = Rule("produce", "producer_byte_rate")
 FETCH: Final = Rule("fetch", "consumer_byte_rate")
@@ -77,7 +78,7 @@ def client(
         sum(one.ms for one in brokers),
         tuple(brokers),
         unread * MINUTE_MS,
-        demands=tuple(demand if key == one else NO_DEMAND for one in KEYS),
+        demands=tuple(demand if key == one else NO_DEMAND for one in CLIENT_KEYS),
     )
 
 

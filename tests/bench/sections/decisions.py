@@ -16,9 +16,9 @@ from typing import Final
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy
-from quotas.throttles.bandwidth import PRODUCE
 from tests.bench.report import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
@@ -99,7 +99,10 @@ def client_ids(policy: Policy, many: int, decisions: int = DECISIONS) -> list[Co
     """Return the cost with few ids, with the same few of many, and with all of the many in turn."""
 
     def population(count: int) -> Engine:
-        limits = {Entity(client_id=f"client-{number}"): {PRODUCE: _RATE + number} for number in range(count)}
+        limits = {
+            Entity(client_id=f"client-{number}"): {PRODUCER_BYTE_RATE: _RATE + number}
+            for number in range(count)
+        }
         return Engine(EngineOptions(policy=policy, client_ids_max=max(count, 1000)), Definitions(limits))
 
     def lane(engine: Engine, ids: Sequence[int]) -> Callable[[], Cost]:
@@ -149,13 +152,13 @@ def definitions(count: int) -> Definitions:
             Entity(DEFAULT, f"d{number}"),
             Entity(client_id=f"c{number}"),
         )
-    return Definitions({entity: {PRODUCE: _RATE} for entity in entities})
+    return Definitions({entity: {PRODUCER_BYTE_RATE: _RATE} for entity in entities})
 
 
 def levels(policy: Policy, counts: Sequence[int], decisions: int = DECISIONS) -> list[Cost]:
     """Return the costs with each of these counts of entities."""
     rounds = max(1, decisions // len(ASKING))
-    asked = [(PRODUCE, *who) for who in ASKING]
+    asked = [(PRODUCER_BYTE_RATE, *who) for who in ASKING]
 
     def lane(count: int) -> Callable[[], Cost]:
         found = definitions(count)

@@ -1,6 +1,6 @@
 """The captured row as data: what readers and writers build on."""
 
-from protocol.capture import COLUMNS, PARTITION_FIELDS, QUOTAS, SCHEMA_VERSION
+from protocol.capture import COLUMNS, PARTITION_FIELDS, SCHEMA_VERSION
 
 # Version 1, as it was published: a changed name or type needs a new version number.
 VERSION_1 = (
@@ -16,7 +16,3 @@ def test_columns_are_those_of_the_schema_version() -> None:
     assert SCHEMA_VERSION == 1
     assert " ".join(f"{column.name}:{column.type}" for column in COLUMNS) == VERSION_1
     assert " ".join(f"{column.name}:{column.type}" for column in PARTITION_FIELDS) == PARTITIONS_1
-
-
-def test_missing_quota_is_written_as_the_empty_name() -> None:
-    assert QUOTAS[0] == ""

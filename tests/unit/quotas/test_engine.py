@@ -53,7 +53,7 @@ def test_clients_of_one_user_share_the_users_budget() -> None:
     first, second = quotas.client("u", "a", 1).produce, quotas.client("u", "b", 1).produce
     first.produce(first.flow(), 22 * MB, 0)
     assert second.produce(second.flow(), 0, 0).hold_until_ms == 1000
-    assert (first.bytes_total, second.bytes_total) == (22 * MB, 0)
+    assert (first.total, second.total) == (22 * MB, 0)
 
 
 @pytest.mark.parametrize("policy", ["kip13", "schedule"])
@@ -186,7 +186,7 @@ def test_idle_client_is_forgotten_after_an_hour() -> None:
     assert quotas.expire(EXPIRE_MS) == 1
     assert len(quotas) == 0
     throttle.produce(flow, 22 * MB, EXPIRE_MS)  # a channel still has it: it works on
-    assert throttle.bytes_total == 22 * MB + 1
+    assert throttle.total == 22 * MB + 1
 
 
 def test_client_with_a_channel_or_with_traffic_is_not_forgotten() -> None:

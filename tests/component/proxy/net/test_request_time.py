@@ -33,7 +33,7 @@ def measured(rig: Rig) -> Rig:
 
 
 def spent(rig: Rig) -> float:
-    return rig.engine.client("ANONYMOUS", "a", 1).requests.spent_us_total / 1_000_000
+    return rig.engine.client("ANONYMOUS", "a", 1).requests.total / 1_000_000
 
 
 async def asked(rig: Rig) -> tuple[End, End]:

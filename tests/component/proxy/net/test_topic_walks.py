@@ -19,7 +19,7 @@ def limited(rig: Rig, pipes_max: int) -> None:
 
 
 def charged(rig: Rig) -> list[tuple[str, str, int]]:
-    return [(view.type, view.client_id, view.bytes_total // 1000) for view in rig.engine.topic_views(0)]
+    return [(view.type, view.client_id, view.bytes_total // 1000) for view in rig.engine.views(0, "topics")]
 
 
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
@@ -59,7 +59,7 @@ async def test_request_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, vers
     asked = produce_to(version, topics, correlation_id=2)
     behind = fetch(12, correlation_id=3)
     assert await through(client, broker, asked + behind) == asked + behind
-    assert [view.bytes_total < 100 for view in rig.engine.topic_views(0)] == [True]
+    assert [view.bytes_total < 100 for view in rig.engine.views(0, "topics")] == [True]
 
 
 @pytest.mark.parametrize("version", [11, 12, 16])

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from quotas.throttles.bandwidth import PRODUCE
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from tests.bench import options, perf_tools
 from tests.bench.lanes import haproxy_configuration
 from tests.bench.sections import data_path, decisions, idle, metadata
@@ -53,7 +53,7 @@ def test_client_ids_are_measured_in_three_ways() -> None:
 
 def test_entities_of_every_level_are_asked() -> None:
     found = decisions.definitions(1000)
-    levels = {found.limit(PRODUCE, *who)[1] for who in decisions.ASKING}
+    levels = {found.limit(PRODUCER_BYTE_RATE, *who)[1] for who in decisions.ASKING}
     assert len(levels) == len(decisions.ASKING) - 1  # one user has one bucket for all its client ids
     costs = decisions.levels("schedule", (1, 10), decisions=1000)
     assert all(0 < cost < math.inf for pair in costs for cost in pair)

@@ -17,25 +17,10 @@ class Quotas:
         self._views = views
         self.enforcing = True
 
-    def views(self, now_ms: int) -> list[QuotaView]:
-        """Give the clients."""
+    def views(self, now_ms: int, series: str) -> list[QuotaView]:
+        """Give the clients, and nothing else."""
         assert now_ms == 42
-        return self._views
-
-    def mutation_views(self, now_ms: int) -> list[QuotaView]:
-        """Return no client."""
-        assert now_ms == 42
-        return []
-
-    def topic_views(self, now_ms: int) -> list[QuotaView]:
-        """Give no topic."""
-        assert now_ms == 42
-        return []
-
-    def request_views(self, now_ms: int) -> list[QuotaView]:
-        """Return no client."""
-        assert now_ms == 42
-        return []
+        return self._views if series == "clients" else []
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give no limit."""

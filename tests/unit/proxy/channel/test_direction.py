@@ -243,7 +243,7 @@ def test_held_request_is_charged_once_it_passes() -> None:
     until_ms = other.held(0, asked)
     assert len(quotas.topics) == 0
     other.held_until(until_ms, b"")
-    assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [12_000]
+    assert [throttle.total for throttle in quotas.topics.throttles()] == [12_000]
 
 
 def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
@@ -255,7 +255,7 @@ def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
     assert quotas.topics.names.take_wanted(0) == [topic_id("t")]
     quotas.topics.names.learn(topic_id("t"), "t")
     quotas.expire(0)
-    assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [size]
+    assert [throttle.total for throttle in quotas.topics.throttles()] == [size]
     talk.orders("client", 0, asked)
     assert talk.channel.mute_left_ms(0) == 2 * size - 10_000
     assert not talk.stats.topic_bytes_uncharged
@@ -265,7 +265,7 @@ def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
     quotas = engine(DEFAULT)
     talk = limited(quotas)
     talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
-    assert [(one.topic, one.bytes_total) for one in quotas.topics.throttles()] == [("<other>", 12_050)]
+    assert [(one.topic, one.total) for one in quotas.topics.throttles()] == [("<other>", 12_050)]
     assert talk.channel.mute_left_ms(0) == 2050
 
 

@@ -86,7 +86,7 @@ def throttle_of(talk: Playbook, client_id: str = "a") -> RequestThrottle:
 
 
 def spent_us(talk: Playbook) -> int:
-    return throttle_of(talk).spent_us_total
+    return throttle_of(talk).total
 
 
 def plain(key: int, version: int = 0, *, correlation_id: int = 1, size: int = 60) -> bytes:

@@ -1,6 +1,5 @@
 """proxy.explain.latencies: a connection's waits that would have been, as a part of its time."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,14 +7,13 @@ from proxy.explain.condition import UNASKED, Condition
 from proxy.explain.latencies import SPAN_MS, ConnectionWaits, PredictedWaits, Predictions, Waits
 from proxy.explain.parts import MINUTE, TEN_SECONDS
 from proxy.explain.rules import Rule
-from proxy.explain.waiting import TYPES, wait_views
+from proxy.explain.waiting import wait_views
 from proxy.explain.watch import Watch
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
 from quotas.throttles.figures import QuotaView
-from quotas.throttles.kinds import CONNECTION, KINDS, TOPIC
 
 
 def test_waits_are_a_part_of_the_time_that_passes_for_them() -> None:
@@ -86,11 +84,6 @@ def test_client_that_has_not_waited_has_no_view() -> None:
     watch = Watch()
     muted(watch, "one", 0, 1000)
     assert views(watch) == {}
-
-
-@pytest.mark.parametrize("kind", [*KINDS.values(), TOPIC, CONNECTION])
-def test_each_kind_has_a_name(kind: str) -> None:
-    assert TYPES[kind]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30_000), st.floats(0, 1)), max_size=60))

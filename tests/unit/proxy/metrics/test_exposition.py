@@ -24,6 +24,7 @@ from proxy.system.stats import CaptureStats, Stats
 from proxy.topics.log import Inbox
 from proxy.topics.records import Problem, Record
 from proxy.topics.topic import Access
+from quotas.definitions.kinds import BY_TYPE
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.lease_values import LeaseTerms, LesseeId
 from quotas.sharing.lessee import Lessee
@@ -70,25 +71,12 @@ class Quotas:
         self.enforcing = enforcing
         self.asked_at: list[int] = []
 
-    def views(self, now_ms: int) -> list[QuotaView]:
-        """Give the clients."""
+    def views(self, now_ms: int, series: str) -> list[QuotaView]:
+        """Give the topics, or the clients of a series."""
         self.asked_at.append(now_ms)
-        return [view for view in self._views if view.type in ("Produce", "Fetch")]
-
-    def mutation_views(self, now_ms: int) -> list[QuotaView]:
-        """Give those that make partition mutations."""
-        self.asked_at.append(now_ms)
-        return [view for view in self._views if view.type == "ControllerMutation"]
-
-    def topic_views(self, now_ms: int) -> list[QuotaView]:
-        """Give the topics."""
-        self.asked_at.append(now_ms)
-        return self._topics
-
-    def request_views(self, now_ms: int) -> list[QuotaView]:
-        """Give those whose requests are measured."""
-        self.asked_at.append(now_ms)
-        return [view for view in self._views if view.type == "Request"]
+        if series == "topics":
+            return self._topics
+        return [view for view in self._views if BY_TYPE[view.type].series == series]
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give what is left for all clients."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.metrics.merging import Merging, Part, flat
-from proxy.metrics.series import KINDS, QuotaSeries, Rows
+from proxy.metrics.series import SERIES, QuotaSeries, Rows
 from quotas.throttles.figures import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0, None, 1)
@@ -19,13 +19,8 @@ class Quotas:
     def __init__(self, views: list[QuotaView]) -> None:
         self._views = views
 
-    def views(self, now_ms: int) -> list[QuotaView]:
-        return self._views
-
-    def mutation_views(self, now_ms: int) -> list[QuotaView]:
-        return []
-
-    topic_views = request_views = mutation_views
+    def views(self, now_ms: int, series: str) -> list[QuotaView]:
+        return self._views if series == "clients" else []
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         return None
@@ -61,7 +56,7 @@ def by_name(families: Iterable[Metric]) -> dict[tuple[str, str], float]:
 
 
 def no_rows() -> Rows:
-    return {kind: [] for kind in KINDS}
+    return {series: [] for series in SERIES}
 
 
 def part(*families: Metric) -> Part:

@@ -35,7 +35,7 @@ def test_unlimited_client_passes_and_is_counted(policy: Policy) -> None:
     assert fetch_of(unlimited).fetch(flow, 0) is ADMITTED
     assert fetch_of(unlimited).fetch_max_bytes(flow, 77, 0) == 77
     assert fetch_of(unlimited).fetched(flow, 5, 0) is ADMITTED
-    assert (throttle.bytes_total, fetch_of(unlimited).bytes_total) == (500 * MB, 5)
+    assert (throttle.total, fetch_of(unlimited).total) == (500 * MB, 5)
     assert throttle.debt_bytes(0) == 0
     assert throttle.limit is None
 
@@ -44,7 +44,7 @@ def test_throttled_request_is_counted_with_its_time() -> None:
     throttle = produce_of(engine())
     flow = throttle.flow()
     throttle.produce(flow, 22 * MB, 0)
-    assert (throttle.throttled_total, throttle.throttle_ms_total, throttle.bytes_total) == (1, 1000, 22 * MB)
+    assert (throttle.throttled_total, throttle.throttle_ms_total, throttle.total) == (1, 1000, 22 * MB)
 
 
 def test_held_request_is_counted_once_with_the_time_it_was_held() -> None:
@@ -53,10 +53,10 @@ def test_held_request_is_counted_once_with_the_time_it_was_held() -> None:
     throttle.produce(first, 3 * MB, 0)
     throttle.produce(second, MB, 0)
     throttle.produce(second, MB, 200)
-    assert throttle.bytes_total == 3 * MB  # a held request has not passed
+    assert throttle.total == 3 * MB  # a held request has not passed
     before = throttle.throttle_ms_total
     decision = throttle.produce(second, MB, 1000)
-    assert throttle.bytes_total == 4 * MB
+    assert throttle.total == 4 * MB
     assert throttle.throttle_ms_total - before == 1000 + decision.throttle_ms
     assert throttle.throttled_total == 2
 
@@ -81,7 +81,7 @@ def test_observed_fetches_are_never_capped_or_answered_here(policy: Policy) -> N
         assert throttle.fetch(flow, now_ms) is ADMITTED
         assert throttle.fetch_max_bytes(flow, 50 * MB, now_ms) == 50 * MB
         assert throttle.fetched(flow, MB, now_ms) is ADMITTED
-    assert throttle.bytes_total == 100 * MB
+    assert throttle.total == 100 * MB
     assert throttle.would_throttled_total > 0
 
 
@@ -101,39 +101,39 @@ WINDOWS_MS = 11_000
 def test_rate_is_known_at_the_first_look() -> None:
     throttle = produce_of(engine(None))
     throttle.produce(throttle.flow(), 3 * MB, 500)
-    assert throttle.byte_rate(500) == 3 * MB  # no client is younger than a second
-    assert throttle.byte_rate(2000) == 2 * MB  # 3 MB in 1.5 s
+    assert throttle.rate(500) == 3 * MB  # no client is younger than a second
+    assert throttle.rate(2000) == 2 * MB  # 3 MB in 1.5 s
 
 
 def test_byte_rate_is_over_the_windows_and_asking_changes_nothing() -> None:
     throttle = produce_of(engine(None))
     flow = throttle.flow()
     for second in range(60):
-        throttle.mark(throttle.bytes_total, second * 1000, WINDOWS_MS)
+        throttle.mark(second * 1000, WINDOWS_MS)
         throttle.produce(flow, 2 * MB if second < 30 else MB, second * 1000)
-        throttle.byte_rate(second * 1000)
+        throttle.rate(second * 1000)
     # Marks at 6, 12, ... 54: since 48, when 12 MB were to come before 60.
-    assert throttle.byte_rate(60_000) == MB
-    assert throttle.byte_rate(61_000) == 12 * MB / 13
+    assert throttle.rate(60_000) == MB
+    assert throttle.rate(61_000) == 12 * MB / 13
 
 
 def test_rate_of_a_client_that_moves_nothing_any_more_is_gone_after_the_windows() -> None:
     throttle = produce_of(engine(None))
     throttle.produce(throttle.flow(), 3 * MB, 0)
     for second in range(1, 13):
-        throttle.mark(throttle.bytes_total, second * 1000, WINDOWS_MS)
-    assert throttle.byte_rate(12_000) == 0
+        throttle.mark(second * 1000, WINDOWS_MS)
+    assert throttle.rate(12_000) == 0
 
 
 def test_bytes_that_are_given_back_are_no_negative_rate() -> None:
     throttle = produce_of(engine(None))
     flow = throttle.flow()
     throttle.produce(flow, 3 * MB, 0)
-    throttle.mark(3 * MB, 6000, WINDOWS_MS)
-    throttle.mark(3 * MB, 12_000, WINDOWS_MS)
+    throttle.mark(6000, WINDOWS_MS)
+    throttle.mark(12_000, WINDOWS_MS)
     flow.announced = MB
     throttle.leave(flow, 12_000)
-    assert throttle.byte_rate(12_000) == 0
+    assert throttle.rate(12_000) == 0
 
 
 def test_client_with_a_removed_definition_detaches() -> None:

@@ -1,6 +1,7 @@
 """quotas.throttles.client: what is made when it is asked for, and when a client may be forgotten."""
 
 from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.kinds import CLIENT_KINDS
 from quotas.throttles.client import ClientQuota
 from tests.support.engines import engine_with
 
@@ -13,10 +14,15 @@ def client() -> ClientQuota:
 
 def test_rare_throttles_are_created_at_their_first_use() -> None:
     quota = client()
-    before = quota.requests_if_measured
-    made = quota.requests
-    assert (before, quota.requests_if_measured, quota.requests) == (None, made, made)
-    assert quota.mutations is quota.mutations
+    assert quota.throttles() == [quota.produce, quota.fetch]
+    made = quota.requests, quota.mutations
+    assert quota.by_kind() == (quota.produce, quota.fetch, *made)
+
+
+def test_throttles_have_the_order_of_the_table() -> None:
+    quota = client()
+    assert (quota.requests.total, quota.mutations.total) == (0, 0)  # created
+    assert tuple(throttle.kind for throttle in quota.throttles()) == CLIENT_KINDS
 
 
 def test_any_traffic_marks_the_client_as_used() -> None:
@@ -46,4 +52,4 @@ def test_detached_client_holds_no_limiter() -> None:
     first = quota.requests
     assert first.limits(0)
     quota.detach()
-    assert (quota.requests_if_measured, first.limits(0)) == (None, False)
+    assert (quota.by_kind()[2], first.limits(0)) == (None, False)

@@ -193,9 +193,9 @@ def test_rate_changes_live() -> None:
     quotas = engine({"u": 1})
     over = [quotas.connections.connect("u", 1, STATS, 0, exactly=False) for _ in range(11)][-1]
     assert over is not None
-    assert over[0].rate() == 1
+    assert over[0].limit_now() == 1
     quotas.update(quotas.options, Definitions(), 0)
-    assert over[0].rate() is None
+    assert over[0].limit_now() is None
     assert waits(quotas, "u", 20)[-1] == 0
 
 

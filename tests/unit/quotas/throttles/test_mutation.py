@@ -71,7 +71,7 @@ def test_bucket_of_all_clients_decides_where_it_is_tighter() -> None:
     assert not other.take(1, 0)
     assert (limited.throttle_ms(0), other.throttle_ms(0)) == (3000, 3000)  # 3 / 1 per s
     assert (quotas.cluster_tokens(0), left(limited), left(other)) == (-3, 992, None)
-    assert (limited.rate(), other.rate()) == (1.0, 1.0)
+    assert (limited.limit_now(), other.limit_now()) == (1.0, 1.0)
 
 
 def test_tighter_identity_takes_nothing_from_all_clients() -> None:
@@ -141,7 +141,7 @@ def test_counters_tell_throttled_from_would_have_been() -> None:
     connection = ConnectionTime()
     throttle.predict(300, 0, connection)
     connection.settle(1000)
-    (view,) = quotas.mutation_views(0)
+    (view,) = quotas.views(0, "mutations")
     assert (view.type, view.user, view.client_id, view.quota, view.tokens) == (
         "ControllerMutation",
         "",

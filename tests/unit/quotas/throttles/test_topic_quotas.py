@@ -97,7 +97,7 @@ def test_observe_counts_throttles_that_are_not_enforced() -> None:
     assert quotas.topics.charge(PRODUCE, 1, {"t": 12_000}, 0, connection) is None
     assert quotas.charges_produced_topics
     connection.settle(5000)
-    (view,) = quotas.topic_views(0)
+    (view,) = quotas.views(0, "topics")
     assert (view.would_throttled_total, view.would_throttle_ms_total, view.throttled_total) == (1, 2000, 0)
 
 
@@ -153,7 +153,7 @@ def test_topics_without_traffic_are_forgotten_after_an_hour() -> None:
     wait_ms(quotas, "a", 1)
     wait_ms(quotas, "b", 1, now_ms=1)
     quotas.expire(EXPIRE_MS)
-    assert [view.client_id for view in quotas.topic_views(EXPIRE_MS)] == ["b"]
+    assert [view.client_id for view in quotas.views(EXPIRE_MS, "topics")] == ["b"]
 
 
 def expired(quotas: Engine, now_ms: int) -> list[str]:
@@ -224,6 +224,6 @@ def test_invented_topics_push_no_real_one_out_for_long(monkeypatch: pytest.Monke
 def test_view_has_every_figure() -> None:
     quotas = engine("t")
     wait_ms(quotas, "t", 12_000)
-    (view,) = quotas.topic_views(0)
+    (view,) = quotas.views(0, "topics")
     assert (view.type, view.client_id, view.quota, view.bytes_total) == ("Produce", "t", 1000, 12_000)
     assert (view.throttled_total, view.throttle_ms_total, view.debt_bytes) == (1, 2000, 2000)

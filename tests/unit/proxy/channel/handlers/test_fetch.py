@@ -176,7 +176,7 @@ def test_answer_is_charged_as_kafka_does(version: int) -> None:
     talk.client(0, fetch(version), Pass(fetch(version)))
     answered = fetch_answer(version, size_of(OVER, version))
     talk.broker(0, answered, Pass(answered))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.bytes_total == OVER
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.total == OVER
 
 
 def test_rest_of_a_charged_answer_passes_unseen() -> None:

@@ -113,7 +113,7 @@ def test_header_alone_has_no_weight() -> None:
     channel = channel_machine(producer_default=1000)
     asked = produce(9, 100_000)
     Playbook(channel).client(0, asked[:28], More(WEIGHED))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == 0
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == 0
 
 
 def test_request_without_an_answer_is_muted_all_the_same() -> None:
@@ -140,7 +140,7 @@ def test_frame_is_charged_without_its_length_prefix() -> None:
     channel = channel_machine(producer_default=1e9)
     asked = produce(9, OVER)
     Playbook(channel).client(0, asked, Pass(asked))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == OVER
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == OVER
 
 
 def test_request_that_arrives_in_pieces_is_charged_once() -> None:
@@ -150,7 +150,7 @@ def test_request_that_arrives_in_pieces_is_charged_once() -> None:
     talk.client(0, asked[:60], More(WEIGHED))
     talk.client(0, asked[60:WEIGHED], Pass(asked[:WEIGHED]), Passthrough(20_004 - WEIGHED))
     talk.client(0, asked[WEIGHED:], Pass(asked[WEIGHED:]))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == 20_000
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == 20_000
 
 
 def test_mute_has_a_cap() -> None:
@@ -270,7 +270,7 @@ def test_held_request_is_not_charged() -> None:
     talk = Playbook(channel_machine(engine))
     again_ms = talk.held(10, produce(9, 500))
     talk.held(again_ms, b"")
-    assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 3000
+    assert engine.client("ANONYMOUS", "a", 1).produce.total == 3000
 
 
 def test_held_request_passes_when_enforcement_ends() -> None:
@@ -299,7 +299,7 @@ def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -
     assert second.held(10, small) == 10 + 200
     second.client(210, produce(9, 500, correlation_id=2), Refused())  # with what is pipelined behind it
     assert second.stats.produce_refused == {label: 1}
-    assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 15_000
+    assert engine.client("ANONYMOUS", "a", 1).produce.total == 15_000
 
 
 def late() -> tuple[Playbook, Playbook, bytes]:
@@ -349,7 +349,7 @@ def test_channel_that_closes_is_charged_for_what_arrived() -> None:
     slow.channel.close(50)
     quota = other.engine.client("ANONYMOUS", "a", 1).produce
     assert quota.debt_bytes(50) == 16_380 - 1050
-    assert quota.bytes_total == 16_380
+    assert quota.total == 16_380
 
 
 def test_new_connection_of_a_client_over_its_quota_is_held() -> None:

@@ -233,7 +233,7 @@ def test_requests_behind_a_token_wait_for_the_response() -> None:
     talk.broker(0, verdict(), Pass(verdict()))
     assert talk.signalled, "who waits is to be woken"
     talk.client(0, b"", Pass(sent))
-    assert talk.engine.client("alice", "a", 1).produce.bytes_total == 1000
+    assert talk.engine.client("alice", "a", 1).produce.total == 1000
 
 
 def test_draining_channel_is_finished_after_the_login_under_way() -> None:

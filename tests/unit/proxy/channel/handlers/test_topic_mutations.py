@@ -109,7 +109,7 @@ def test_topics_beyond_the_bucket_are_taken_out_and_answered_with_error_89() -> 
     )
     talk.client(0, b"", Wait(5000))
     assert talk.stats.topics_rejected == {"CreateTopics": 2}
-    assert throttle_of(talk).mutations_total == 30
+    assert throttle_of(talk).total == 30
 
 
 def test_request_of_which_nothing_is_rejected_is_not_throttled() -> None:
@@ -198,7 +198,7 @@ def test_failed_creation_gives_its_tokens_back() -> None:
     told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", EXISTS), ("two", 0)], partitions=30))
     assert tokens(talk) == -10
     assert errors(CREATE_TOPICS, OLD, told)[1] == 5000
-    assert throttle_of(talk).mutations_total == 30
+    assert throttle_of(talk).total == 30
 
 
 def test_creation_that_timed_out_costs_what_it_may_have_made() -> None:
@@ -265,7 +265,7 @@ def test_validate_only_is_charged_as_in_kraft() -> None:
     answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=5)
     talk.broker(0, answered, Pass(answered))
     assert tokens(talk) == 15
-    assert throttle_of(talk).mutations_total == 0
+    assert throttle_of(talk).total == 0
 
 
 def test_validate_only_may_be_free() -> None:
