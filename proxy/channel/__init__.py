@@ -2,7 +2,7 @@
 
 A *channel* is one client connection and the broker connection that belongs to it. It has two *directions*, each with
 one verdict. The shell (`proxy.net`) passes the bytes that it has read to a direction and carries out the verdict.
-`proxy.channel.contract` lists the shell's other calls; `proxy.channel.verdict` describes the verdict's fields.
+`proxy.channel.channel` lists the shell's other calls; `proxy.channel.verdict` describes the verdict's fields.
 
     receive(buffer, start, end, now_ns)    forward the first `passing` bytes from start; then, by `order`:
         PASS      all bytes were handled; `passthrough` more bytes of the frame may be forwarded unread
@@ -38,9 +38,18 @@ from proxy.channel.capture_rows import (
     Tap,
     complete_frame,
 )
-from proxy.channel.channel import Channel
-from proxy.channel.contract import Direction, Machine
-from proxy.channel.direction import AGAIN, Job
+from proxy.channel.channel import (
+    ASKED,
+    AT_BROKER,
+    AT_CLIENT,
+    IN_SLUICE,
+    UNASKED,
+    UNREAD,
+    Channel,
+    Condition,
+    Direction,
+    Machine,
+)
 from proxy.channel.errors import PeerError
 from proxy.channel.factory import channel_for
 from proxy.channel.in_flight import Forward, Question, SharedResponse
@@ -49,13 +58,17 @@ from proxy.channel.own import OwnNames, own_names
 from proxy.channel.probe import NONE_PROBED, Probe, Probed
 from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings, OngoingMoves, ShownMove
-from proxy.channel.verdict import MORE, PASS, REFUSE, REPLACE, WAIT, Verdict
+from proxy.channel.verdict import AGAIN, MORE, PASS, REFUSE, REPLACE, WAIT, Job, Verdict
 
 __all__ = [
     "AGAIN",
     "ANONYMOUS",
     "ANY_BROKER",
+    "ASKED",
+    "AT_BROKER",
+    "AT_CLIENT",
     "BATCH_WEIGHT",
+    "IN_SLUICE",
     "KEEP",
     "MORE",
     "NONE_PROBED",
@@ -63,9 +76,12 @@ __all__ = [
     "PASS",
     "REFUSE",
     "REPLACE",
+    "UNASKED",
+    "UNREAD",
     "WAIT",
     "Channel",
     "ChannelSettings",
+    "Condition",
     "Direction",
     "Forward",
     "Head",

@@ -17,28 +17,155 @@ Rules for changes to this package: a direction never reads a clock and never cal
     response   Fetch that used up the quota ─► forwarded with the throttle time, mute now
 
 A mute begins at the next frame boundary: a frame that is partly forwarded is forwarded to its end.
+
+`Direction` and `Machine` are all that the shell (`proxy.net`) knows: mypy finds every other access, and a test
+(tests/unit/proxy/channel/test_contract.py) finds every write, and counts. The shell's rules:
+
+    1. Read bytes, pass them to `receive`, and carry out the verdict: forward, keep, replace, wait or refuse.
+    2. Forward passthrough bytes in portions of any size and report them with `passed`; if the verdict says
+       `charged_ahead`, call `recharge_due` before. Report with a count of 0 when pending output has been written, and
+       when the source is connected.
+    3. If the verdict has a signal, take it, and pass the other direction its kept bytes again, unless it is within a
+       frame or its output is blocked.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import ENTRY_BYTES, Forward, LocalResponse, Question, SharedResponse
+from proxy.channel.direction import NS_PER_MS
+from proxy.channel.in_flight import ENTRY_BYTES, Forward, Question, SharedResponse
 from proxy.channel.observer import Muting
-from proxy.channel.probe import Probe, Probed
+from proxy.channel.probe import NONE_PROBED, Probe, Probed
 from proxy.channel.replica_link import ReplicaThrottle
 from proxy.channel.requests import RequestDirection, RequestReader
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState
-from proxy.channel.verdict import Intake
+from proxy.channel.verdict import REFUSE, Intake, Verdict
 from proxy.system.stats import Stats
 from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.client import ClientQuota
 
 _ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their entries count as kept bytes
+
+
+UNREAD: Final = "unread"  # the client does not read its responses
+AT_CLIENT: Final = "client"  # a request of it is partly here
+IN_SLUICE: Final = "sluice"  # a thread, or another process, has its request
+AT_BROKER: Final = "broker"  # the broker connection is being opened, or takes no bytes
+ASKED: Final = "asked"  # a broker owes a response
+UNASKED: Final = "unasked"
+
+
+class Condition(NamedTuple):
+    """One connection at one instant. The channel sets all but `activity` and the waits, which the shell knows.
+
+    Args:
+        quota: its client's quotas; None before the first request, and for a follower.
+        broker: the id of its broker; -1 if that is unknown.
+        activity: what it does; during a hold or mute, whether a response is owed.
+        held_ms, muted_ms: the time that it has been held and muted since it began.
+        muting: the throttle of the present or last mute.
+        asked_ms: how long its broker has had its oldest request, at least; -1 without any.
+        probe: the last timed request; None if there is none.
+        probed: the timed requests whose responses have begun since the last call.
+        follower: the id of the broker that fetches as a follower; -1 for a client.
+        leaving_out: the limit for which a follower's present Fetch leaves replicas out.
+        virtual_time: its waits if quotas were enforced; None if there are none.
+        waits_until_ms: when the present hold or mute ends; 0 without one.
+        owed: the number of responses owed.
+        library: the name and version of its client's software.
+    """
+
+    quota: ClientQuota | None
+    broker: int
+    activity: str
+    held_ms: int
+    muted_ms: int
+    muting: Muting | None
+    asked_ms: int = -1
+    probe: Probe | None = None
+    probed: Probed = NONE_PROBED
+    follower: int = -1
+    leaving_out: ReplicaThrottle | None = None
+    virtual_time: ConnectionTime | None = None
+    waits_until_ms: int = 0
+    owed: int = 0
+    library: str = ""
+
+
+class Direction(Protocol):
+    """One direction of a channel, as the shell knows it."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The direction's verdict: always the same object; the calls below change its fields."""
+
+    def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
+        """Decide on buf[start:end], read at `now_ns`; forwarded bytes may be patched in place.
+
+        Raises:
+            PeerError, WireError: the peer has broken the protocol, and the connection ends.
+        """
+
+    def passed(self, count: int, now_ns: int) -> None:
+        """Report that `count` passthrough bytes were forwarded; 0: pending output was written, or the source opened."""
+
+    def recharge_due(self, now_ms: int) -> bool:
+        """Whether the frame under way must be decided on again before more of it is forwarded."""
+
+    def mid_frame(self) -> bool:
+        """Whether a frame is partly forwarded."""
+
+    def take_signal(self) -> Question | None:
+        """Clear the signal; return the question that the shell must respond to (`responded`), if there is one."""
+
+
+class Machine(Protocol):
+    """A channel as the shell knows it: its two directions, and the calls that concern both."""
+
+    @property
+    def requests(self) -> Direction:
+        """The direction from the client to the broker."""
+
+    @property
+    def responses(self) -> Direction:
+        """The direction from the broker to the client."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
+
+    def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
+        """Return the channel's part of its condition, and begin to time requests, or stop.
+
+        Args:
+            time_requests: whether to time some of the next requests; they are timed in any case if none was before.
+        """
+
+    def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
+        """Take the response to a question, or a request to send to the broker before the response."""
+
+    def broker_changed(self, broker: int) -> None:
+        """Report that the connection goes to a different broker than intended."""
+
+    def reconsider(self) -> None:
+        """Apply changed quotas, or the switch of all enforcement."""
+
+    def end_intake(self) -> None:
+        """Handle no further request."""
+
+    def idle(self) -> bool:
+        """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss.
+
+        A partly forwarded request that was refused does not count: it gets no response.
+        """
+
+    def close(self, now_ms: int) -> Iterator[None]:
+        """End the channel; iterate over the result to free its memory in portions."""
 
 
 class Channel:
@@ -53,114 +180,47 @@ class Channel:
         self.requests: RequestReader = RequestDirection(self.state)
         self.responses = ResponseDirection(self.state)
 
-    def mute_left_ms(self, now_ms: int) -> int:
-        """The rest of the channel's mute in ms; 0 if it is not muted."""
-        return max(0, self.state.mute_until_ms - now_ms)
-
-    def has_local_response(self) -> bool:
-        """Whether the next response is a local one and no broker's response is partly forwarded."""
-        in_flight = self.state.in_flight
-        return (
-            bool(in_flight) and isinstance(in_flight[0][2], LocalResponse) and not self.responses.mid_frame()
-        )
-
-    @property
-    def owed(self) -> int:
-        """The number of responses owed to the client."""
-        return len(self.state.in_flight)
-
-    @property
-    def user(self) -> str:
-        """The principal's name; "" if it cannot be read from the client's SASL exchange."""
-        return self.state.user
-
-    @property
-    def broker(self) -> int:
-        """The id of its broker; -1 if that is unknown."""
-        return self.state.settings.broker
-
-    @property
-    def quota(self) -> ClientQuota | None:
-        """The quotas of its present client; None before the first request."""
-        return None if self.state.identity is None else self.state.identity.quota
-
-    @property
-    def library(self) -> str:
-        """The name and version of the client's software; "" if it has not sent them (KIP-511)."""
-        return self.state.library
-
-    @property
-    def muting(self) -> Muting | None:
-        """The throttle of the present or last mute."""
-        return self.state.muting
-
-    @property
-    def follower(self) -> int:
-        """The id of the broker that fetches as a follower; -1 for a client."""
-        return -1
-
-    @property
-    def leaving_out(self) -> ReplicaThrottle | None:
-        """The limit for which the present Fetch of a follower leaves replicas out."""
-        return None
-
-    @property
-    def virtual_time(self) -> ConnectionTime:
-        """The waits that the connection would have had with enforcement, while quotas were only observed."""
-        return self.state.virtual_time
-
-    @property
-    def probe(self) -> Probe | None:
-        """The last timed request."""
-        return self.state.probe
-
-    @property
-    def asked_ns(self) -> int:
-        """The time, in ns, of the one request whose response is owed; if several are, when bytes last moved; else 0."""
-        return self.state.now_ns if self.state.in_flight else 0
-
-    def time_requests(self, on: bool) -> None:
-        """Begin to time requests, a bounded number of them, or stop."""
-        self.state.probe_armed = on
-        if on:
-            self.state.probed.arm()
-            self.state.unmeasured_version = None
-
-    def take_probed(self) -> Probed:
-        """Return the timed requests whose responses have begun, once."""
-        return self.state.probed.take(self.state.now_ns)
-
-    @property
-    def acks_zero(self) -> bool:
-        """Whether a Produce with acks=0 was seen: it is delivered even if its client has closed."""
-        return self.state.acks_zero
-
     @property
     def kept_bytes(self) -> int:
-        """The bytes kept here for the client, without the entries of owed responses."""
-        return self.state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
+        """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
+        state = self.state
+        kept = state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
+        owed = len(state.in_flight)
+        if owed >= _ENTRIES_COUNTED_MIN:
+            kept += owed * (ENTRY_BYTES if state.observer is None else state.observer.entry_bytes)
+        return kept
 
-    @property
-    def counted_bytes(self) -> int:
-        """All bytes that count against the budget of kept bytes; includes the entries if many responses are owed."""
-        owed = len(self.state.in_flight)
-        if owed < _ENTRIES_COUNTED_MIN:
-            return self.kept_bytes
-        observer = self.state.observer
-        return self.kept_bytes + owed * (ENTRY_BYTES if observer is None else observer.entry_bytes)
+    def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
+        """Return the channel's part of its condition, and begin to time requests, or stop."""
+        state = self.state
+        found = Condition(
+            quota=None if state.identity is None else state.identity.quota,
+            broker=state.settings.broker,
+            activity=UNASKED,
+            held_ms=0,
+            muted_ms=0,
+            muting=state.muting,
+            asked_ms=max(0, now_ms - state.now_ns // NS_PER_MS) if state.in_flight else -1,
+            probe=state.probe,
+            probed=state.probed.take(state.now_ns),
+            virtual_time=state.virtual_time,
+            owed=len(state.in_flight),
+            library=state.library,
+        )
+        # The first request is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
+        unknown = state.probe is None and not self.requests.verdict.acks_zero
+        state.probe_armed = time_requests or unknown
+        if state.probe_armed:
+            state.probed.arm()
+            state.unmeasured_version = None
+        return found
 
-    def take_question(self) -> Question | None:
-        """Return a request that the shell responds to (`responded`), once."""
-        question, self.state.question = self.state.question, None
-        return question
-
-    def responded(self, response: bytes | bytearray | SharedResponse) -> None:
-        """Take the response to a question; it is then a local response."""
-        self.state.responded(response)
-
-    def forward_first(self, forward: Forward) -> None:
-        """Send a request to the broker before the response to a question; the request direction inserts it."""
-        self.state.forward_first(forward)
+    def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
+        """Take the response to a question, or a request to send to the broker before the response."""
+        if isinstance(response, Forward):
+            self.state.forward_first(response)
+        else:
+            self.state.responded(response)
 
     def broker_changed(self, broker: int) -> None:
         """Note that the connection goes to a different broker than intended; the first request's charge stays."""
@@ -168,28 +228,24 @@ class Channel:
         if self.state.observer is not None:
             self.state.observer.broker_changed(broker)
 
-    def idle(self) -> bool:
-        """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""
-        return not self.state.in_flight and not self.requests.mid_frame() and not self.responses.mid_frame()
-
     def reconsider(self) -> None:
         """Apply changed quotas, or the switch of all enforcement: end a mute that they would not have begun."""
         self.state.reconsider()
-
-    def finished(self) -> bool:
-        """Whether the channel takes no further requests and owes no response."""
-        return self.state.intake is Intake.ENDED and self.idle()
-
-    def all_responses_sent(self) -> bool:
-        """Whether all responses that can still come were sent; a request that is partly forwarded gets none."""
-        owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.response_owed)
-        return owed <= 0 and not self.responses.mid_frame()
 
     def end_intake(self) -> None:
         """Handle no further request. The requests under way are completed, and the channel is idle when all responses
         were sent.
         """
         self.state.enter(Intake.ENDED)
+
+    def idle(self) -> bool:
+        """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""
+        owed, requests = len(self.state.in_flight), self.requests
+        if requests.mid_frame():
+            if requests.verdict.order != REFUSE:
+                return False
+            owed -= requests.response_owed
+        return owed <= 0 and not self.responses.mid_frame()
 
     def close(self, now_ms: int) -> Iterator[None]:
         """End the channel: remove its flows; iterate over the result to free memory in portions."""

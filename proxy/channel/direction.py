@@ -9,9 +9,9 @@ from protocol import header
 from protocol.errors import TruncatedError
 from protocol.walks.walk import OTHER_TOPICS, TOPIC_SIZE_BYTES, Walk
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer
+from proxy.channel.in_flight import Buffer, Question
 from proxy.channel.state import ChannelState
-from proxy.channel.verdict import MORE, REFUSE, REPLACE, WAIT, Verdict
+from proxy.channel.verdict import AGAIN, MORE, REFUSE, REPLACE, WAIT, Job, Verdict
 from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.limiters.flow import Flow
 
@@ -24,9 +24,9 @@ from quotas.limiters.flow import Flow
 #     | if read is None:
 #     |     return direction.verdict.order
 #
-# A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the direction's `job`,
+# A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the verdict's `job`,
 # with the order
-# WAIT: the shell takes the job, runs it in a thread, and passes the same bytes again; then the same call
+# WAIT: the shell runs the job in a thread and passes the same bytes again; then the same call
 # returns the
 # function's result, or raises its exception. Until then nothing after the frame is handled.
 #
@@ -55,62 +55,6 @@ from quotas.limiters.flow import Flow
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
-# The memory of a parsed frame in multiples of its bytes: four bytes may become a tuple of two.
-_PARSED_TIMES: Final = 24
-
-
-class Job:
-    """One function with its arguments and, when it has run, its result.
-
-    Attributes:
-        done: whether it has run. Set last, by the thread that runs it.
-    """
-
-    __slots__ = ("_arguments", "_error", "_function", "_result", "done")
-
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self._function = function
-        self._arguments = arguments
-        self._result: Any = None
-        self._error: Exception | None = None
-        self.done = False
-
-    def matches(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-        """Whether this is the job for this function and these arguments."""
-        return self._function is function and self._arguments == arguments
-
-    @property
-    def kept_bytes(self) -> int:
-        """The memory of the job: the frame, which is the first argument, and the result once it is done."""
-        size = sum(len(argument) for argument in self._arguments if isinstance(argument, bytes))
-        return size * (1 + _PARSED_TIMES) if self.done else size
-
-    def run(self) -> None:
-        """Run the function, in any thread; raises nothing."""
-        try:
-            self._result = self._function(*self._arguments)
-        except Exception as error:  # noqa: BLE001 - raised by `result` instead
-            self._error = error
-        self.done = True
-
-    def result(self) -> Any:
-        """Return the function's result.
-
-        Raises:
-            Exception: the function raised it; a WireError, unless there is a bug.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-
-def _nothing() -> None:
-    """Do nothing: the job of AGAIN."""
-
-
-AGAIN: Final = Job(_nothing, ())
-
-
 # Used inside this package only: the frame is walked (`ChannelDirection.walk`), because addresses may be at its end, or
 # because its topics have quotas.
 WALK: Final = 4
@@ -122,7 +66,7 @@ T = TypeVar("T")
 
 
 class ChannelDirection(ABC):
-    """One direction of a channel. `proxy.channel.contract` defines its interface for the shell.
+    """One direction of a channel. `proxy.channel.channel` defines its interface for the shell.
 
     Attributes:
         verdict: read by the shell after each `receive`.
@@ -132,15 +76,12 @@ class ChannelDirection(ABC):
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
         response_owed: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
-        job: with WAIT, the job that the shell takes from here and runs first (`proxy.channel.direction`). The response
-            direction waits for no other reason.
     """
 
     __slots__ = (
         "_charged_flow",
         "_parsing",
         "frame_bytes",
-        "job",
         "moved_ns",
         "response_owed",
         "state",
@@ -156,7 +97,6 @@ class ChannelDirection(ABC):
         self.walk: Walk | None = None
         self.response_owed = False
         self._charged_flow: Flow | None = None
-        self.job: Job | None = None
         self._parsing: Job | None = None  # the job whose result is awaited
 
     # The cause of the error for frames that are too long.
@@ -182,12 +122,8 @@ class ChannelDirection(ABC):
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` of the passthrough bytes were forwarded."""
+        """Report that `count` passthrough bytes were forwarded; 0: pending output was written, or the source opened."""
         self.verdict.passthrough -= count
-        self.moved_ns = now_ns
-
-    def moved(self, now_ns: int) -> None:
-        """Report that the source is connected, or that the destination has taken pending output."""
         self.moved_ns = now_ns
 
     def order_more(self, have: int, length: int) -> int:
@@ -242,18 +178,19 @@ class ChannelDirection(ABC):
             return function(frame, *arguments)
         job = self._parsing
         if job is None or not job.matches(function, (frame, *arguments)):
-            job = self._parsing = self.job = Job(function, (frame, *arguments))
+            job = self._parsing = Job(function, (frame, *arguments))
+            self.wait(0, held=False, job=job)
+            return None
         if not job.done:
             self.wait(0, held=False)
             return None
-        self._parsing = None
+        self._parsing = self.verdict.job = None
         parsed: T = job.result()
         return parsed
 
     def next_turn(self) -> int:
         """Order that the shell passes the rest again in the next turn of the loop."""
-        self.job = AGAIN
-        return self.wait(0, held=False)
+        return self.wait(0, held=False, job=AGAIN)
 
     @property
     def kept_bytes(self) -> int:
@@ -268,20 +205,11 @@ class ChannelDirection(ABC):
         self._charged_flow = flow
         self.verdict.charged_ahead = flow is not None
 
-    def take_signal(self) -> bool:
-        """Return whether an event concerns the other direction, and clear the signal."""
-        signal, self.verdict.signal = self.verdict.signal, False
-        return signal
-
-    def take_insert(self) -> bytes | bytearray | memoryview:
-        """Return the bytes that REPLACE inserts, once; from then on the shell counts them."""
-        insert, self.verdict.insert = self.verdict.insert, b""
-        return insert
-
-    def take_job(self) -> Job | None:
-        """Return the job that the shell must run before it passes the rest again, once."""
-        job, self.job = self.job, None
-        return job
+    def take_signal(self) -> Question | None:
+        """Clear the signal; return the question that the shell must respond to (`responded`), if there is one."""
+        self.verdict.signal = False
+        question, self.state.question = self.state.question, None
+        return question
 
     def replace(self, drop: int, insert: bytes | bytearray | memoryview, passthrough: int = 0) -> int:
         """Order REPLACE: drop `drop` bytes, send `insert` instead; then pass `passthrough` bytes of the frame."""
@@ -305,7 +233,7 @@ class ChannelDirection(ABC):
         self.state.awaits_responses = True
         return self.wait(0, held=False)
 
-    def wait(self, until_ms: int, *, held: bool) -> int:
+    def wait(self, until_ms: int, *, held: bool, job: Job | None = None) -> int:
         """Order WAIT until `until_ms`; a parsed result is not kept for so long, and the frame is parsed again."""
         if until_ms:
             self._parsing = None
@@ -313,6 +241,7 @@ class ChannelDirection(ABC):
                 self.state.observer.waits(held)
         self.verdict.until_ms = until_ms
         self.verdict.held = held
+        self.verdict.job = job
         self.verdict.order = WAIT
         return WAIT
 

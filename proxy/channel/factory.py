@@ -3,8 +3,7 @@
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture_rows import Tap
 from proxy.channel.captured import capture
-from proxy.channel.channel import Channel
-from proxy.channel.contract import Machine
+from proxy.channel.channel import Channel, Machine
 from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import ChannelSettings
 from proxy.system.stats import Stats

@@ -29,12 +29,12 @@ from protocol.primitives import Portions
 from protocol.walks.fetch import ReplicaWalk
 from protocol.walks.walk import Walk
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
-from proxy.channel.channel import Channel
+from proxy.channel.channel import Channel, Condition
 from proxy.channel.direction import NS_PER_MS, WALK, ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.observer import ObservedDirection, Observer
-from proxy.channel.replica_link import ReplicaLink, ReplicaThrottle
+from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import HEAD_BYTES, RequestReader
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
@@ -97,9 +97,9 @@ class ReplicaRequests(RequestReader):
         self._reconsidered = True
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide on bytes from the follower; see `proxy.channel.contract`."""
-        verdict = self.verdict
-        state = self.state
+        """Decide on bytes from the follower; see `proxy.channel.channel`."""
+        verdict, state = self.verdict, self.state
+        verdict.insert = b""
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
         pos = start
@@ -279,15 +279,10 @@ class ReplicationChannel(Channel):
         self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
         self.state.observer = _LinkObserver(self.link)
 
-    @property
-    def follower(self) -> int:
-        """The id of the broker that fetches; -1 before its first Fetch."""
-        return self.link.follower
-
-    @property
-    def leaving_out(self) -> ReplicaThrottle | None:
-        """The limit for which the present Fetch leaves replicas out."""
-        return self.link.leaving_out()
+    def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
+        """Return the channel's part of its condition, with the link's."""
+        found = super().condition(now_ms, time_requests=time_requests)
+        return found._replace(follower=self.link.follower, leaving_out=self.link.leaving_out())
 
     def reconsider(self) -> None:
         """Apply changed quotas, or switched enforcement."""

@@ -123,8 +123,10 @@ class RequestDirection(RequestReader):
         self._client_id_length = -1  # no request was seen yet, or the last one had no client id
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide on bytes from the client; see `proxy.channel.contract`."""
+        """Decide on bytes from the client; see `proxy.channel.channel`."""
         verdict, state = self.verdict, self.state
+        if verdict.order == REPLACE:
+            verdict.insert = b""
         state.now_ns = now_ns
         now_ms, pos = now_ns // NS_PER_MS, start
         if verdict.passthrough or self.walk is not None:
@@ -193,9 +195,9 @@ class RequestDirection(RequestReader):
         return verdict
 
     def passed(self, count: int, now_ns: int) -> None:
-        """Report that `count` of the passthrough bytes were forwarded."""
+        """Report progress, as `ChannelDirection` does; bytes of a request that was charged ahead have arrived."""
         super().passed(count, now_ns)
-        if self._charged_flow is not None:
+        if count and self._charged_flow is not None:
             self._note_arrival(self._charged_flow, count)
 
     def _continue_frame(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:

@@ -30,9 +30,10 @@ class ResponseDirection(ChannelDirection):
         self._length_max = state.settings.response_bytes_max
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide on bytes from the broker; see `proxy.channel.contract`."""
-        verdict = self.verdict
-        state = self.state
+        """Decide on bytes from the broker; see `proxy.channel.channel`."""
+        verdict, state = self.verdict, self.state
+        if verdict.order == REPLACE:
+            verdict.insert = b""
         state.now_ns = now_ns
         pos = start
         if verdict.passthrough or self.walk is not None:

@@ -250,7 +250,6 @@ class ChannelState:
         observer: the channel's observer; None without one.
         authenticated: whether `user` comes from a SASL exchange.
         library: the name and version of the client's software, as sent in ApiVersions; "" if unknown.
-        acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
         user: the principal's name; "" if it cannot be read. `set_user` changes it.
         sasl: the SASL exchange under way.
         fetch_owed: whether a limited Fetch or ShareFetch is with the broker: the next one waits for its response;
@@ -271,7 +270,6 @@ class ChannelState:
         "_muted_at",
         "_muted_by",
         "_question_bytes",
-        "acks_zero",
         "authenticated",
         "awaits_responses",
         "charges",
@@ -334,7 +332,6 @@ class ChannelState:
         self._muted_by: Muting | None = None
         self._muted_at: float | None = None  # its limit at that time
         self.mute_limits = MuteLimits(engine)
-        self.acks_zero = False
         self.library = ""
         self.counted = False
         self.awaits_responses = False

@@ -1,13 +1,13 @@
 """The verdict of one direction of a channel on the bytes that it has received; the shell reads nothing else of it.
 
 Each direction has one `Verdict` and reuses it for every call, so that a frame creates no object. Only the channel
-writes it; only the shell acts on it, and takes a job, an insert or a signal once, by the direction's methods.
+writes it; only the shell acts on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 PASS: Final = 0
 MORE: Final = 1
@@ -16,6 +16,62 @@ WAIT: Final = 3
 # Neither this nor anything after it is handled: the channel ends when the owed responses were sent. (4 is WALK, in
 # `proxy.channel.direction`.)
 REFUSE: Final = 5
+
+
+# The memory of a parsed frame in multiples of its bytes: four bytes may become a tuple of two.
+_PARSED_TIMES: Final = 24
+
+
+class Job:
+    """One function with its arguments and, when it has run, its result.
+
+    Attributes:
+        done: whether it has run. Set last, by the thread that runs it.
+    """
+
+    __slots__ = ("_arguments", "_error", "_function", "_result", "done")
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._function = function
+        self._arguments = arguments
+        self._result: Any = None
+        self._error: Exception | None = None
+        self.done = False
+
+    def matches(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+        """Whether this is the job for this function and these arguments."""
+        return self._function is function and self._arguments == arguments
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory of the job: the frame, which is the first argument, and the result once it is done."""
+        size = sum(len(argument) for argument in self._arguments if isinstance(argument, bytes))
+        return size * (1 + _PARSED_TIMES) if self.done else size
+
+    def run(self) -> None:
+        """Run the function, in any thread; raises nothing."""
+        try:
+            self._result = self._function(*self._arguments)
+        except Exception as error:  # noqa: BLE001 - raised by `result` instead
+            self._error = error
+        self.done = True
+
+    def result(self) -> Any:
+        """Return the function's result.
+
+        Raises:
+            Exception: the function raised it; a WireError, unless there is a bug.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def _nothing() -> None:
+    """Do nothing: the job of AGAIN."""
+
+
+AGAIN: Final = Job(_nothing, ())
 
 
 class Verdict:
@@ -28,20 +84,27 @@ class Verdict:
             If it has not grown, the forwarded bytes are those received, unchanged.
         passthrough: the number of further bytes of the current frame that may be forwarded unread.
         need: with MORE, the number of bytes, from the first kept one, that the next call needs.
-        drop, insert: with REPLACE, the number of bytes to drop, and the bytes to send in their place.
-        until_ms: with WAIT, when to read again; 0: when responses have arrived, or the direction's job is done.
+        drop, insert: with REPLACE, the number of bytes to drop, and the bytes to send in their place; the next call of
+            `receive` forgets them.
+        until_ms: with WAIT, when to read again; 0: when responses have arrived, or the job is done.
         held: with WAIT, whether a request waits before its payload is read (schedule); else the channel is muted
             (KIP-219).
-        signal: whether an event concerns the other direction: a local response is due, or a mute has begun.
+        job: with WAIT, a job that the shell runs in a thread before it passes the rest again; None if there is none, or
+            if it runs already.
+        signal: whether an event concerns the other direction: a local response is due, or a mute has begun; or the
+            shell has a question to respond to (`take_signal`).
         charged_ahead: whether the current request was charged before its bytes arrived; if so, and if `recharge_due`
             returns True, call `receive` before more of it is forwarded.
+        acks_zero: whether a Produce with acks=0 was seen: it is delivered even if its client has closed.
     """
 
     __slots__ = (
+        "acks_zero",
         "charged_ahead",
         "drop",
         "held",
         "insert",
+        "job",
         "need",
         "order",
         "passing",
@@ -61,8 +124,10 @@ class Verdict:
         self.insert: bytes | bytearray | memoryview = b""
         self.until_ms = 0
         self.held = False
+        self.job: Job | None = None
         self.signal = False
         self.charged_ahead = False
+        self.acks_zero = False
 
 
 # ----------------------------------------------------------------------------------------------------

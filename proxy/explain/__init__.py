@@ -2,7 +2,6 @@
 
     parts        the seven parts of a connection's time
     windows      sums over the last 10 s, minute and quarter of an hour
-    condition    the state of a connection at one instant, as the shell reports it
     watch        visits connections in turn, and attributes their time to parts
     waiting      events of clients that begin or end to wait for more than half of their time
     predicted    the waits with enforcement, while quotas are only observed

@@ -12,10 +12,19 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from protocol import api
-from proxy.channel import Muting, Probe, ReplicaThrottle
+from proxy.channel import (
+    ASKED,
+    AT_BROKER,
+    AT_CLIENT,
+    IN_SLUICE,
+    UNREAD,
+    Condition,
+    Muting,
+    Probe,
+    ReplicaThrottle,
+)
 from proxy.channel.probe import ANY_WAIT
 from proxy.explain import parts
-from proxy.explain.condition import ASKED, AT_BROKER, AT_CLIENT, IN_SLUICE, UNREAD, Condition
 from proxy.explain.latencies import ConnectionWaits, Latencies, PredictedWaits, Predictions, Waits
 from proxy.explain.parts import LONG_SLOTS_MS, QUARTER, Windows
 from proxy.explain.rules import Rule, rule_of

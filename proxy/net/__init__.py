@@ -1,6 +1,5 @@
 """The sockets of clients and brokers: carries out the channels' verdicts. Only this package reads and writes them."""
 
-from proxy.net.activity import condition_of
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
 from proxy.net.listener import Listener, refuse_taken_ports
@@ -15,7 +14,6 @@ __all__ = [
     "OutcomeCallback",
     "Shared",
     "Withdraw",
-    "condition_of",
     "end_owner",
     "refuse_taken_ports",
 ]

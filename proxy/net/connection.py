@@ -18,9 +18,17 @@ from typing import Final, Protocol
 from protocol.errors import WireError
 from proxy.channel import (
     AGAIN,
+    ASKED,
+    AT_BROKER,
+    AT_CLIENT,
+    IN_SLUICE,
     KEEP,
     REFUSE,
+    UNASKED,
+    UNREAD,
+    WAIT,
     ChannelSettings,
+    Condition,
     Forward,
     Job,
     PeerError,
@@ -343,22 +351,22 @@ class Connection:
 
     # Events of the pumps.
 
-    def signalled(self, pump: object, now: int) -> None:
+    def signalled(self, pump: object) -> None:
         """Handle a direction's event that concerns the other direction."""
         if self.closed:  # forwarding has ended the connection
             return
-        question = self.channel.take_question()
+        shown = self.requests if pump is self.requests else self.responses
+        question = shown.direction.take_signal()
         if question is not None:
             self.work[self.channel] = self._shared.ask(question._replace(peer=self.peer), self._question_done)
-        self._act(pump, now)
+        self._act(pump)
         if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
             self._count_channel()
 
-    def _act(self, pump: object, now: int) -> None:
+    def _act(self, pump: object) -> None:
         """Send local responses that are due, and begin a mute that has been ordered."""
         if pump is self.requests:
-            if self.channel.has_local_response() and not self.responses.blocked:
-                self.responses.show_kept()
+            self._send_local()
             return
         if self.waiting.kind:
             if self.waiting.kind == FULL:
@@ -366,19 +374,25 @@ class Connection:
             elif self.waiting.kind == REFUSED:
                 self._end_refused()
             return
-        if self.channel.mute_left_ms(now) and not self.requests.mid_frame and not self.requests.blocked:
-            self.requests.show_kept()
+        requests = self.requests
+        if not (requests.paused or requests.blocked or requests.mid_frame):
+            requests.show_kept()
+
+    def _send_local(self) -> None:
+        """Have the responses' direction insert a local response, if one is next."""
+        responses = self.responses
+        if not (responses.paused or responses.blocked or responses.direction.mid_frame()):
+            responses.show_kept()
 
     def wait(self, pump: object, now: int) -> None:
         """Stop reading until the direction's wait or job is over; the client's close is still noticed."""
         if self.closed:
             return
         shown = self.requests if pump is self.requests else self.responses
-        job = shown.direction.take_job()
-        if job is not None or shown is self.responses:
-            self._pause_for(shown, job)
+        verdict = shown.direction.verdict
+        if shown is self.responses or (verdict.job is not None and verdict.order == WAIT):
+            self._pause_for(shown, verdict.job)
             return
-        verdict = self.requests.direction.verdict
         self.requests.paused = True
         self.requests.update_reading()
         if verdict.order == REFUSE:  # the client sends all of it again
@@ -394,7 +408,7 @@ class Connection:
 
     def _end_refused(self) -> None:
         """Close softly when all owed responses have been sent."""
-        if self.channel.all_responses_sent() and not self.responses.blocked:
+        if self.channel.idle() and not self.responses.blocked:
             self.close("produce_refused", "over the quota for longer than a Produce may wait", softly=True)
 
     def next_turn(self, pump: object) -> None:
@@ -483,16 +497,14 @@ class Connection:
 
     def _apply(self, outcome: bytes | bytearray | SharedResponse | Forward) -> None:
         """Pass the result to the channel, and let it continue."""
+        self.channel.responded(outcome)
         if isinstance(outcome, Forward):
-            self.channel.forward_first(outcome)
             if self.waiting.kind == FULL:
                 self.resume()
             elif not self.waiting.kind:
                 self.requests.show_kept()
             return
-        self.channel.responded(outcome)
-        if self.channel.has_local_response() and not self.responses.blocked:
-            self.responses.show_kept()
+        self._send_local()
         self._count_channel()
 
     # Calls of the listener and the application.
@@ -504,6 +516,36 @@ class Connection:
             self.resume()
         elif not self.waiting.kind:  # muted, but read because of acknowledgements
             self.channel.reconsider()
+
+    def condition(self, now: int, *, time_requests: bool) -> Condition:
+        """Return its condition; `time_requests`: as in `Machine.condition`."""
+        waiting, found = self.waiting, self.channel.condition(now, time_requests=time_requests)
+        return found._replace(
+            activity=self._activity(found.owed),
+            held_ms=waiting.held_ms + waiting.running_ms(HELD, now),
+            muted_ms=waiting.muted_ms + waiting.running_ms(MUTED, now),
+            waits_until_ms=waiting.until_ms(),
+        )
+
+    def _activity(self, owed: int) -> str:
+        """Return its activity; during a hold or mute, whether a response is owed."""
+        requests, responses = self.requests, self.responses
+        if self.waiting.kind in (HELD, MUTED):
+            return ASKED if owed else UNASKED
+        if responses.blocked:
+            return UNREAD
+        if self.work:
+            return IN_SLUICE
+        if self.dial is not None or requests.blocked:
+            return AT_BROKER
+        arriving = requests.mid_frame
+        if owed > arriving:  # of a request that arrives, one is owed as soon as its header is here
+            return IN_SLUICE if _is_unread(responses) else ASKED
+        if arriving:
+            return AT_CLIENT
+        if responses.mid_frame:
+            return AT_BROKER
+        return IN_SLUICE if _is_unread(requests) else UNASKED
 
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame takes too long."""
@@ -532,7 +574,7 @@ class Connection:
         """Count the channel's kept bytes once a second; over the budget this may close the connection."""
         if self.closed:
             return
-        kept = self.channel.counted_bytes
+        kept = self.channel.kept_bytes
         if kept != self._counted:
             change, self._counted = kept - self._counted, kept
             self._account.add(change)
@@ -550,13 +592,19 @@ class Connection:
         if self._finished_ms:
             if now - self._finished_ms > _LINGER_MS:
                 self.close("drained")
-        elif self.channel.finished() and not self.requests.blocked and not self.responses.blocked:
+        elif self._drained():
             self._finished_ms = now
             try:
                 self._client.shutdown(socket.SHUT_WR)
             except OSError:
                 self.close("drained")
         return self.closed
+
+    def _drained(self) -> bool:
+        """Whether all is sent; without a mute or a hold an idle channel's intake has ended."""
+        if self.requests.blocked or self.responses.blocked or self.waiting.kind in (MUTED, HELD):
+            return False
+        return self.channel.idle()
 
     def close(self, cause: str, detail: str = "", *, softly: bool = False) -> None:
         """End both sides. `cause` is the label it is counted under; further calls do nothing.
@@ -590,7 +638,8 @@ class Connection:
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
         if softly:
-            seconds = BRIEF_SECONDS if self.channel.acks_zero else LINGER_SECONDS
+            acks_zero = self.requests.direction.verdict.acks_zero
+            seconds = BRIEF_SECONDS if acks_zero else LINGER_SECONDS
             close_softly(self._client, shared, self.peer.rpartition(":")[0], seconds)
         else:
             self._client.close()
@@ -611,9 +660,14 @@ class Connection:
             self._shared.stats.client_closed_muted += 1
         if (
             self.waiting.kind != REFUSED
-            and self.channel.acks_zero
+            and self.requests.direction.verdict.acks_zero
             and not reset
             and (self.requests.kept_bytes or self.requests.blocked or unread_bytes(self._client))
         ):
             return
         self.close("client_closed")
+
+
+def _is_unread(pump: Pump) -> bool:
+    """Whether bytes have arrived that the loop has not read yet, since it is late or other connections come first."""
+    return pump.src is not None and unread_bytes(pump.src) > 0

@@ -81,7 +81,7 @@ class Pump(Splicer):
         """Start reading; `descriptor` is the source's."""
         self.src = src
         self.src_fd = descriptor
-        self.direction.moved(clock_ns())
+        self.direction.passed(0, clock_ns())
         self._recv_into = src.recv_into
         self.update_reading()
 
@@ -240,7 +240,7 @@ class Pump(Splicer):
         except Exception as error:  # noqa: BLE001 - the edge of a connection: any error ends only this one
             self._owner.failed(self, error)
             return
-        self._report(now_ns)
+        self._report()
 
     def _postpone(self, order: int, now_ns: int) -> None:
         """Have the owner pass the kept bytes later: in the loop's next turn, or when the wait is over."""
@@ -249,11 +249,11 @@ class Pump(Splicer):
         else:
             self._owner.wait(self, now_ns // _NS_PER_MS)
 
-    def _report(self, now_ns: int) -> None:
+    def _report(self) -> None:
         """Report the kept bytes to the owner, and whether the direction has an event for the other one."""
         self._count_kept()
-        if self.direction.take_signal():
-            self._owner.signalled(self, now_ns // _NS_PER_MS)
+        if self.direction.verdict.signal:
+            self._owner.signalled(self)
 
     def _write_insert(self, direction: Direction) -> bool:
         """Write the direction's insert; False if further inserts must wait for the destination.
@@ -261,7 +261,7 @@ class Pump(Splicer):
         Raises:
             OSError: the destination has failed.
         """
-        insert = direction.take_insert()  # from now on it is counted here, or written
+        insert = direction.verdict.insert
         if insert and self._unsent is not None:
             self._append_unsent(self._unsent, insert)
         elif insert:
@@ -353,7 +353,7 @@ class Pump(Splicer):
         self._shared.loop.remove_writer(self.dst_fd)
         self.update_reading()
         now_ns = clock_ns()
-        self.direction.moved(now_ns)
+        self.direction.passed(0, now_ns)
         self._frame_may_be_over(now_ns)
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)

@@ -25,7 +25,7 @@ _NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP
 class Owner(Protocol):
     """The connection, as a pump reports events to it."""
 
-    def signalled(self, pump: object, now_ms: int) -> None:
+    def signalled(self, pump: object) -> None:
         """Handle an event for the other direction: a mute has begun, or a local response is due."""
 
     def next_turn(self, pump: object) -> None:

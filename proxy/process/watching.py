@@ -37,7 +37,7 @@ from proxy.explain.report import (
 from proxy.explain.rules import ClientRates, Rule, Sharers, entity_text, in_force
 from proxy.explain.waiting import Judgement, Waiter, Waiting, wait_views
 from proxy.explain.watch import TIMED_PART, Client, Watch
-from proxy.net import Connection, Connections, condition_of
+from proxy.net import Connection, Connections
 from proxy.system.clock import clock_ns, now_ms
 from proxy.system.stats import Stats
 from proxy.system.threads import in_turns
@@ -211,11 +211,8 @@ class Watching:
             if connection.closed:
                 self.watch.end(connection)
                 continue
-            condition = condition_of(connection, now_ms)
+            condition = connection.condition(now_ms, time_requests=random.random() < TIMED_PART)
             self.watch.visit(connection, condition, connection.peer, self._round_ms, now_ms)
-            # The first one is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
-            unknown = condition.probe is None and not connection.channel.acks_zero
-            connection.channel.time_requests(unknown or random.random() < TIMED_PART)
         del self._round[-VISITS_MAX:]
 
     def _begin_round(self, now_ms: int) -> None:

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from proxy.admin import AdminServer, Explanations
+from proxy.channel import ASKED, Condition
 from proxy.config import Address
-from proxy.explain.condition import ASKED, Condition
 from proxy.explain.explanation import Origin
 from proxy.explain.report import Query, Seen
 from proxy.net import Connections

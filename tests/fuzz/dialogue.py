@@ -146,7 +146,7 @@ def _shell_answers(script: _Script) -> None:
     if question.plan is None and question.api_key == ALTER_PARTITION_REASSIGNMENTS:
         head = request(question.api_key, question.version, question.correlation_id, b"a")
         frame = struct.pack(">i", len(head) + len(body)) + head + body
-        shell.channel.forward_first(Forward(question.api_key, frame, "a plan"))
+        shell.channel.responded(Forward(question.api_key, frame, "a plan"))
         shell.later(0)
     else:
         shell.answered(struct.pack(">i", len(whole)) + whole)

@@ -8,6 +8,7 @@ from typing import Final
 
 from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine, Question, bounds
 from tests.fuzz.stopwatch import timed
+from tests.support.playbook import local_response_due, ordered_job
 
 __all__ = ["Shell"]
 
@@ -71,7 +72,7 @@ class _Stream:
             count = timed(self.label, direction.receive, buf, start, len(buf), now_ms * 1_000_000).passing
             assert 0 <= count <= len(buf) - start, "more is passed than was shown"
             start += count
-            job = direction.take_job() if direction.verdict.order == WAIT else None
+            job = ordered_job(direction)
             if job is not None:
                 job.run()  # beside the loop: its time is not bounded
             elif direction.verdict.order == REPLACE:
@@ -145,16 +146,16 @@ class Shell:
                 requests.show(self.now_ms)
             requests.read(self.now_ms)
             self._ask()
-            if self.channel.has_local_response():
+            if local_response_due(self.channel):
                 responses.show(self.now_ms)
             responses.read(self.now_ms)
             self._ask()
-            if not responses.direction.take_signal():
+            if not responses.direction.verdict.signal:
                 return
+            responses.direction.take_signal()
             if not requests.waiting or not requests.direction.verdict.until_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)
 
     def _ask(self) -> None:
-        self._requests.direction.take_signal()
-        self.question = self.channel.take_question() or self.question
+        self.question = self._requests.direction.take_signal() or self.question

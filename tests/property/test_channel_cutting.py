@@ -22,7 +22,7 @@ from quotas.engine import Engine
 from quotas.options import EngineOptions, Mode, Policy
 from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
 from tests.support.memory_shell import MemoryShell
-from tests.support.playbook import engine_of, gateway_address, stats_of
+from tests.support.playbook import engine_of, gateway_address, owed_of, stats_of
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 from tests.unit.proxy.channel.test_captured import Rows
@@ -172,7 +172,7 @@ def decided(shell: MemoryShell) -> object:
     return (
         shell.waits,
         views,
-        shell.channel.owed,
+        owed_of(shell.channel),
         stats.fetches_answered,
         Counter(stats.requests),
     )

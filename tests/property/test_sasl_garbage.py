@@ -14,7 +14,7 @@ from protocol.errors import WireError
 from proxy.channel import PeerError
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
-from tests.support.playbook import Playbook, channel_machine
+from tests.support.playbook import Playbook, channel_machine, owed_of, user_of
 
 FUZZ: Final = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 HANDSHAKE: Final = 17
@@ -83,9 +83,9 @@ PIECES = st.lists(st.integers(1, 64), min_size=1, max_size=6)
 @given(frames=exchanges(), pieces=PIECES)
 def test_exchange_in_any_pieces_names_its_user(frames: Frames, pieces: list[int]) -> None:
     talk = relay(frames, pieces)
-    assert talk.channel.user in ("alice", "")
-    assert (talk.channel.user == "") == (b"GSSAPI" in frames[0][0])
-    assert not talk.channel.owed
+    assert user_of(talk.channel) in ("alice", "")
+    assert (user_of(talk.channel) == "") == (b"GSSAPI" in frames[0][0])
+    assert not owed_of(talk.channel)
     talk.channel.close(0)
     assert not [label for label, result in talk.stats.sasl if result == "failed"], "it is over"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from proxy.explain.condition import ASKED, UNASKED, Condition
+from proxy.channel import ASKED, UNASKED, Condition
 from proxy.explain.documents import Neighbour
 from proxy.explain.explanation import Context, Origin, explain
 from proxy.explain.parts import MINUTE

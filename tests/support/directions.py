@@ -1,7 +1,6 @@
 """A direction of a channel as a test wants it: a subclass says what `receive` does."""
 
-from proxy.channel import Direction, Verdict
-from proxy.channel.direction import Job
+from proxy.channel import Direction, Question, Verdict
 
 
 class FakeDirection(Direction):
@@ -17,20 +16,12 @@ class FakeDirection(Direction):
     def passed(self, count: int, now_ns: int) -> None:
         self._verdict.passthrough -= count
 
-    def moved(self, now_ns: int) -> None: ...
-
     def recharge_due(self, now_ms: int) -> bool:
         return False
 
     def mid_frame(self) -> bool:
         return self._verdict.passthrough > 0
 
-    def take_signal(self) -> bool:
-        return False
-
-    def take_insert(self) -> bytes | bytearray | memoryview:
-        insert, self._verdict.insert = self._verdict.insert, b""
-        return insert
-
-    def take_job(self) -> Job | None:
+    def take_signal(self) -> Question | None:
+        self._verdict.signal = False
         return None

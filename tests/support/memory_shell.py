@@ -12,6 +12,7 @@ from itertools import cycle
 from typing import Final
 
 from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine
+from tests.support.playbook import local_response_due, mute_left_ms, ordered_job, owed_of
 
 # A whole request, and the answer to it; b"" where the broker owes none.
 Broker = Callable[[bytes], bytes]
@@ -61,12 +62,12 @@ class _Stream:
             )
             self.out += passed
             start += count
-            if direction.verdict.order == WAIT and (job := direction.take_job()) is not None:
+            if (job := ordered_job(direction)) is not None:
                 job.run()
                 continue
             if direction.verdict.order != REPLACE:
                 break
-            self.out += direction.take_insert()
+            self.out += direction.verdict.insert
             start += direction.verdict.drop
         assert direction.verdict.order in (PASS, MORE, WAIT, REFUSE)
         assert start <= end, "an order reaches beyond what was shown"
@@ -104,14 +105,14 @@ class MemoryShell:
                 self._answer()
             elif self.responses.source:
                 self.responses.read(next(self._sizes), self.now_ms)
-            elif self.channel.has_local_response():
+            elif local_response_due(self.channel):
                 self.responses.show(b"", self.now_ms)
             elif self.requests.refused:
                 return self
             elif self.requests.waiting:
                 if not self._wait():
                     return self
-            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.direction.mid_frame():
+            elif mute_left_ms(self.channel, self.now_ms) and not self.requests.direction.mid_frame():
                 self.requests.show(b"", self.now_ms)
             else:
                 return self
@@ -120,14 +121,14 @@ class MemoryShell:
     def _wait(self) -> bool:
         """Show what waits once its time has come; False where it waits for answers that do not come."""
         direction = self.requests.direction
-        owed = self.channel.owed
+        owed = owed_of(self.channel)
         self.waits.append((direction.verdict.until_ms, direction.verdict.held))
         self.now_ms = max(self.now_ms, direction.verdict.until_ms)
         self.requests.waiting = False
         self.requests.show(b"", self.now_ms)
         self._answer()
         stuck = self.requests.waiting and not direction.verdict.until_ms and not self.responses.source
-        return not (stuck and self.channel.owed == owed)
+        return not (stuck and owed_of(self.channel) == owed)
 
     def _answer(self) -> None:
         """Let the broker answer every request that has arrived whole."""

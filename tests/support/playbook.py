@@ -23,12 +23,14 @@ from proxy.channel import (
     Channel,
     ChannelSettings,
     Direction,
+    Job,
     Machine,
     PeerError,
     Tap,
     Verdict,
 )
 from proxy.channel.captured import capture
+from proxy.channel.in_flight import LocalResponse
 from proxy.channel.requests import Handled, RequestDirection
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
@@ -151,6 +153,29 @@ def _made(channel: Machine) -> Channel:
 def requests_of(channel: Machine, handled: Handled) -> RequestDirection:
     """Another request direction of a channel, which calls `handled` after its requests."""
     return RequestDirection(_made(channel).state, handled)
+
+
+def mute_left_ms(channel: Machine, now_ms: int) -> int:
+    """What is left of a channel's mute."""
+    return max(0, _made(channel).state.mute_until_ms - now_ms)
+
+
+def user_of(channel: Machine) -> str:
+    """The principal's name, as far as known."""
+    return _made(channel).state.user
+
+
+def owed_of(channel: Machine) -> int:
+    """The number of responses owed."""
+    return len(_made(channel).state.in_flight)
+
+
+def local_response_due(channel: Machine) -> bool:
+    """Whether the next response is a local one, and none of the broker's is partly forwarded."""
+    in_flight = _made(channel).state.in_flight
+    return (
+        bool(in_flight) and isinstance(in_flight[0][2], LocalResponse) and not channel.responses.mid_frame()
+    )
 
 
 def next_owed(channel: Machine) -> tuple[int, int] | None:
@@ -294,16 +319,21 @@ def _last(verdict: Verdict, left: int) -> list[Order]:
     return [Passthrough(verdict.passthrough)] if verdict.passthrough > 0 else []
 
 
+def ordered_job(direction: Direction) -> Job | None:
+    """The job that a direction has ordered; None without one."""
+    return direction.verdict.job if direction.verdict.order == WAIT else None
+
+
 def _worked(direction: Direction) -> bool:
     """Do what is to be done beside the loop: what follows is what would have come at once."""
-    job = direction.take_job() if direction.verdict.order == WAIT else None
+    job = ordered_job(direction)
     if job is not None:
         job.run()
     return job is not None
 
 
 def _replaced(direction: Direction) -> list[Order]:
-    insert, drop = direction.take_insert(), direction.verdict.drop
+    insert, drop = direction.verdict.insert, direction.verdict.drop
     inserted: list[Order] = [Insert(bytes(insert))] if insert else []
     return [*inserted, Drop(drop)] if drop else inserted
 

@@ -17,7 +17,7 @@ from protocol.errors import WireError
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.replica_session import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
-from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Direction, Job, PeerError
+from proxy.channel import MORE, PASS, REPLACE, Channel, Direction, Job, PeerError
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import OngoingMoves
@@ -33,7 +33,7 @@ from quotas.replication.replication_quotas import (
     parse_replicas,
 )
 from tests.support.frames import frame, request
-from tests.support.playbook import channel_machine, engine_of
+from tests.support.playbook import channel_machine, engine_of, ordered_job
 from tests.support.replicas import FOLLOWER, replication_channel
 
 FETCH: Final = 1
@@ -177,7 +177,7 @@ def _shown(direction: Direction, kept: bytearray, taken: Taken) -> bytearray:
         if direction.verdict.order == REPLACE:
             start += direction.verdict.drop
             continue
-        job = direction.take_job() if direction.verdict.order == WAIT else None
+        job = ordered_job(direction)
         if job is None:
             return bytearray() if direction.verdict.order == PASS else kept[start:]
         began = thread_time_ns()

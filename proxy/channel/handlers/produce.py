@@ -109,7 +109,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     identity = state.identity
     assert identity is not None, "the request direction has set it"
     if not acks:
-        state.acks_zero = True  # set before a hold: delivered even if the client closes during it
+        direction.verdict.acks_zero = True  # set before a hold: delivered even if the client closes during it
     throttle = identity.quota.produce
     flow = identity.produce
     missing = pos + 4 + length - end

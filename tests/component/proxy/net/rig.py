@@ -31,6 +31,7 @@ from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions
+from quotas.replication.replication_quotas import ReplicationQuotas
 from tests.support.playbook import gateway_address
 
 SECONDS_MAX: Final = 20.0
@@ -135,6 +136,7 @@ class Rig:
         from_address: str = "192.0.2.1",
         serves_quota_api: bool = False,
         reassignments: OngoingMoves | None = None,
+        replication: ReplicationQuotas | None = None,
     ) -> End:
         """Connect one client.
 
@@ -156,6 +158,7 @@ class Rig:
             address=from_address,
             serves_quota_api=serves_quota_api,
             reassignments=reassignments,
+            replication=replication,
         )
         target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
         peer = f"{address[0]}:{address[1]}"

@@ -20,6 +20,7 @@ from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import SECONDS_MAX, until
 from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 from tests.support.frames import LIST_OFFSETS, request
+from tests.support.playbook import user_of
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
 V1 = b"PROXY TCP4 192.0.2.1 127.0.0.1 1234 9092\r\n"
@@ -42,7 +43,7 @@ async def let_in(rig: TlsRig, context: ssl.SSLContext | None, before: bytes = b"
     client = await rig.client(context)
     await send(client, before + ASKED)
     assert await receive(await rig.broker(), len(ASKED)) == ASKED
-    return rig.connection.channel.user
+    return user_of(rig.connection.channel)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

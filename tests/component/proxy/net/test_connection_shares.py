@@ -8,6 +8,7 @@ from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, produce, request
+from tests.support.playbook import mute_left_ms
 from tests.support.share_frames import share_acknowledge
 
 ACKNOWLEDGED = share_acknowledge(UUID(int=7), {0: [(0, 9)]})
@@ -24,7 +25,7 @@ async def test_acknowledgement_that_comes_within_a_mute_passes_at_once(rig: Rig)
     await client.send(first + over)
     broker = await rig.accept()
     await broker.receive(len(first) + len(over))
-    assert rig.connection.channel.mute_left_ms(now_ms()) > 10_000
+    assert mute_left_ms(rig.connection.channel, now_ms()) > 10_000
     await client.send(acknowledge(3)[:20])
     await client.send(acknowledge(3)[20:])
     assert await broker.receive(len(acknowledge(3))) == acknowledge(3)

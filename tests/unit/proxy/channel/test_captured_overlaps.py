@@ -10,7 +10,7 @@ from proxy.channel.capture_rows import Head
 from quotas.definitions.entities import Entity
 from tests.support import frames
 from tests.support.engines import engine_with
-from tests.support.playbook import Pass, Playbook, Wait
+from tests.support.playbook import Pass, Playbook, Wait, mute_left_ms
 from tests.support.reachable import reachable
 from tests.unit.proxy.channel.test_capture_rows import talk as keeping
 from tests.unit.proxy.channel.test_captured import MS, Rows, captured
@@ -69,7 +69,7 @@ def test_topic_throttle_of_a_fetch_is_in_no_row(cuts: tuple[int, ...]) -> None:
     show(talk, "client", (0, frames.fetch(16)))
     for begin, end in zip((0, *cuts), (*cuts, len(answer)), strict=True):
         talk.orders("broker", 1, answer[begin:end])
-    assert talk.channel.mute_left_ms(1) > 1000 - 1
+    assert mute_left_ms(talk.channel, 1) > 1000 - 1
     show(talk, "client", (60_000, frames.heartbeat()))
     show(talk, "broker", (60_001, frames.answer(20)))
     assert told(rows) == [(0, 0, ""), (1, 0, "")]

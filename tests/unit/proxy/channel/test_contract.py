@@ -1,4 +1,4 @@
-"""The shell sees verbs and verdicts of a channel, and no attribute of the machine (`proxy.channel.contract`).
+"""The shell sees verbs and verdicts of a channel, and no attribute of the machine (`proxy.channel.channel`).
 
 mypy finds what no type of the contract has. What mypy would let pass is found here: a shell that writes a field of a
 verdict, or that imports a part of the machine itself.
@@ -18,6 +18,7 @@ NET: Final = sorted(Path(net.__path__[0]).glob("*.py"))
 TESTS: Final = Path(__file__).parents[3]
 # What a module of the shell calls an object of the contract.
 OBJECTS: Final = {"direction": Direction, "channel": Machine, "verdict": Verdict}
+VERBS_MAX: Final = 15
 # The machine's own classes, which the package does not offer; `Channel` is for what makes one, as tests do.
 MACHINE: Final = frozenset(
     ("Channel", "ChannelState", "ChannelDirection", "RequestDirection", "ResponseDirection")
@@ -55,6 +56,18 @@ def test_shell_uses_the_contract_alone() -> None:
     found = [(place, name_of(node.value), node.attr) for place, node in uses()]
     assert len(found) > 50, "the shell calls its objects otherwise than this test thinks"
     assert [place for place, name, attr in found if attr not in allowed[name]] == []
+
+
+def test_contract_is_small_and_used() -> None:
+    members = {
+        f"{name}.{attr}"
+        for name, contract in OBJECTS.items()
+        if contract is not Verdict
+        for attr in fields(contract)
+    } - {"direction.verdict"}  # the one result
+    assert len(members) <= VERBS_MAX, members
+    used = {f"{name_of(node.value)}.{node.attr}" for _, node in uses()}
+    assert members <= used
 
 
 def test_shell_writes_no_field_of_a_channel() -> None:

@@ -37,6 +37,9 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
+    mute_left_ms,
+    ordered_job,
+    owed_of,
 )
 from tests.support.share_frames import share_fetch
 
@@ -64,16 +67,16 @@ def taken(side_job: Job | None) -> Job:
 def test_small_frame_is_parsed_at_once() -> None:
     direction = channel_machine().requests
     assert direction.parse(length, SMALL) == AT_ONCE_BYTES_MAX
-    assert direction.take_job() is None
+    assert direction.verdict.job is None
 
 
 def test_large_frame_waits_for_its_job_and_is_parsed_once() -> None:
     direction = channel_machine().requests
     assert direction.parse(length, LARGE, 5) is None
     assert (direction.verdict.order, direction.verdict.until_ms) == (WAIT, 0)
-    job = taken(direction.take_job())
+    job = taken(direction.verdict.job)
     assert direction.parse(length, LARGE, 5) is None  # shown again for another reason
-    assert direction.take_job() is None  # nothing new is to be done
+    assert direction.verdict.job is None  # nothing new is to be done
     job.run()
     assert direction.parse(length, LARGE, 5) == AT_ONCE_BYTES_MAX + 6
     assert direction.parse(length, LARGE, 5) is None  # the next one just like it
@@ -82,11 +85,11 @@ def test_large_frame_waits_for_its_job_and_is_parsed_once() -> None:
 def test_result_is_never_taken_for_another_frame() -> None:
     direction = channel_machine().requests
     assert direction.parse(length, LARGE) is None
-    taken(direction.take_job()).run()
+    taken(direction.verdict.job).run()
     assert direction.parse(length, LARGE + b"x") is None
-    taken(direction.take_job()).run()
+    taken(direction.verdict.job).run()
     assert direction.parse(length, LARGE + b"x", 1) is None
-    taken(direction.take_job()).run()
+    taken(direction.verdict.job).run()
     assert direction.parse(length, LARGE + b"x", 1) == AT_ONCE_BYTES_MAX + 3
 
 
@@ -94,7 +97,7 @@ def test_result_is_never_taken_for_another_frame() -> None:
 def test_exception_of_a_parser_is_raised_to_its_caller(function: type, error: type[Exception]) -> None:
     direction = channel_machine().responses
     assert direction.parse(function, LARGE) is None
-    taken(direction.take_job()).run()
+    taken(direction.verdict.job).run()
     with pytest.raises(error):
         direction.parse(function, LARGE)
 
@@ -103,19 +106,19 @@ def test_next_turn_is_a_job_without_work() -> None:
     direction = channel_machine().responses
     direction.next_turn()
     assert direction.verdict.order == WAIT
-    assert direction.take_job() is AGAIN
+    assert direction.verdict.job is AGAIN
     AGAIN.run()
 
 
 def test_what_was_parsed_is_not_kept_over_a_mute() -> None:
     direction = channel_machine().requests
     assert direction.parse(length, LARGE) is None
-    job = taken(direction.take_job())
+    job = taken(direction.verdict.job)
     assert job.kept_bytes == len(LARGE)
     job.run()
     direction.wait(1000, held=False)
     assert direction.parse(length, LARGE) is None
-    assert direction.take_job() is not job
+    assert direction.verdict.job is not job
 
 
 OVER = {"t": [11_989]}
@@ -156,7 +159,7 @@ def test_produce_without_an_answer_mutes_too() -> None:
     talk = limited()
     asked = produce_to(9, OVER, acks=0)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert not talk.channel.owed
+    assert not owed_of(talk.channel)
 
 
 def test_all_clients_count_together() -> None:
@@ -202,8 +205,8 @@ def test_mute_of_an_answer_waits_for_the_request_under_way() -> None:
     posted = produce_to(9, OVER, correlation_id=2)
     talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Passthrough(len(posted) - 60 - 3))
     talk.broker(0, answered, Pass(answered))
-    assert talk.channel.mute_left_ms(0) > 2000
-    until_ms = talk.channel.mute_left_ms(0)
+    assert mute_left_ms(talk.channel, 0) > 2000
+    until_ms = mute_left_ms(talk.channel, 0)
     talk.passthrough("client", 0, len(posted) - 60 - 3)
     talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
 
@@ -225,7 +228,7 @@ def test_every_version_is_charged(version: int) -> None:
     talk = limited(quotas)
     asked = produce_to(version, {"t": [20_000]})
     talk.orders("client", 0, asked)
-    assert talk.channel.mute_left_ms(0) // 1000 == 10
+    assert mute_left_ms(talk.channel, 0) // 1000 == 10
 
 
 def test_malformed_request_ends_the_connection() -> None:
@@ -257,7 +260,7 @@ def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
     quotas.expire(0)
     assert [throttle.total for throttle in quotas.topics.throttles()] == [size]
     talk.orders("client", 0, asked)
-    assert talk.channel.mute_left_ms(0) == 2 * size - 10_000
+    assert mute_left_ms(talk.channel, 0) == 2 * size - 10_000
     assert not talk.stats.topic_bytes_uncharged
 
 
@@ -266,7 +269,7 @@ def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
     talk = limited(quotas)
     talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
     assert [(one.topic, one.total) for one in quotas.topics.throttles()] == [("<other>", 12_050)]
-    assert talk.channel.mute_left_ms(0) == 2050
+    assert mute_left_ms(talk.channel, 0) == 2050
 
 
 def test_ids_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +284,7 @@ def spoken(talk: Playbook, who: str, data: bytes) -> bytes:
     orders = talk.orders(who, 0, data)
     passed = b"".join(order.data for order in orders if isinstance(order, Pass))
     direction = talk.channel.requests if who == "client" else talk.channel.responses
-    while direction.take_job() is AGAIN:
+    while ordered_job(direction) is AGAIN:
         orders = talk.orders(who, 0, b"")
         passed += b"".join(order.data for order in orders if isinstance(order, Pass))
     return passed
@@ -293,7 +296,7 @@ def test_one_fetch_at_a_time_is_with_the_broker_where_topics_are_limited() -> No
     asked = fetch(11)
     talk.client(0, asked * 3, Pass(asked), Wait(0))
     talk.broker(0, fetched_from(11, OVER), Pass(fetched_from(11, OVER)))
-    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
 
 
 JUNK: dict[str, list[int]] = {f"junk-{index}": [] for index in range(1000)}
@@ -306,7 +309,7 @@ def test_thousand_topics_in_front_leave_none_uncharged(version: int) -> None:
     talk = limited(quotas)
     asked = produce_to(version, JUNK | OVER)
     assert spoken(talk, "client", asked) == asked
-    assert 2000 <= talk.channel.mute_left_ms(0) <= 2014
+    assert 2000 <= mute_left_ms(talk.channel, 0) <= 2014
 
 
 def test_thousand_topics_in_front_of_an_answers_leave_none_uncharged() -> None:
@@ -316,7 +319,7 @@ def test_thousand_topics_in_front_of_an_answers_leave_none_uncharged() -> None:
     talk.client(0, asked, Pass(asked))
     answered = fetched_from(11, JUNK | OVER)
     assert spoken(talk, "broker", answered) == answered
-    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
 
 
 @pytest.mark.parametrize("name", ["", "a b", "\u00e4", "<other>", "a\0", "a/b", "t" * 250, "t" * 9000])
@@ -349,9 +352,9 @@ def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gatew
     talk.broker(0, answered, Pass(answered))
     assert talk.signalled
     # What is not records: name or id, counts, one partition's fields.
-    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
     again = fetch(version, correlation_id=2)
-    talk.client(0, again, Wait(talk.channel.mute_left_ms(0)))
+    talk.client(0, again, Wait(mute_left_ms(talk.channel, 0)))
 
 
 def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
@@ -359,10 +362,10 @@ def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
     asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
     talk.client(0, asked, Pass(asked))
     talk.broker(0, answered[:100], Pass(answered[:100]), Passthrough(len(answered) - 100 - 3))
-    assert not talk.channel.mute_left_ms(0)
+    assert not mute_left_ms(talk.channel, 0)
     talk.passthrough("broker", 0, len(answered) - 100 - 3)
     talk.broker(7, answered[-3:], Pass(answered[-3:]))
-    assert talk.channel.mute_left_ms(7) > 2000
+    assert mute_left_ms(talk.channel, 7) > 2000
 
 
 def test_share_fetch_is_charged_too() -> None:
@@ -377,7 +380,7 @@ def test_share_fetch_is_charged_too() -> None:
     talk.client(0, asked, Pass(asked))
     talk.client(0, asked, Wait(0))  # one at a time, since only its answer tells whose bytes it holds
     talk.broker(0, frame(body), Pass(frame(body)))
-    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
 
 
 def test_raised_quota_frees_a_muted_channel() -> None:
@@ -388,7 +391,7 @@ def test_raised_quota_frees_a_muted_channel() -> None:
     quotas.definitions.put(Entity(topic="t"), {PRODUCE: 5000})
     quotas.update(quotas.options, quotas.definitions, 10)
     talk.channel.reconsider()
-    assert not talk.channel.mute_left_ms(10)
+    assert not mute_left_ms(talk.channel, 10)
 
 
 def test_without_a_topic_quota_nothing_is_walked() -> None:

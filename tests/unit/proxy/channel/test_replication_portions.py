@@ -13,6 +13,7 @@ from proxy.channel import AGAIN, PASS, REPLACE, WAIT
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
 from quotas.replication.replication_quotas import BrokerLimits, ThrottledReplicas
+from tests.support.playbook import ordered_job
 from tests.support.replicas import FOLLOWER, LEADER, quotas_of
 from tests.support.worst_frames import answered, fetched, forgetting, throttled
 
@@ -26,7 +27,7 @@ def shown(channel: ReplicationChannel, asked: bytes, now_ms: int = 0) -> int:
     direction, buf, turns = channel.requests, bytearray(asked), 1
     while True:
         direction.receive(buf, 0, len(buf), now_ms * 1_000_000)
-        job = direction.take_job()
+        job = ordered_job(direction)
         if job is None:
             return turns
         job.run()
@@ -42,7 +43,6 @@ def followed(rate: float | None, count: int = COUNT) -> ReplicationChannel:
     pos = 0
     while pos < len(answer):
         pos += channel.responses.receive(answer, pos, len(answer), 0).passing
-        channel.responses.take_job()
     return channel
 
 
@@ -108,7 +108,6 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
         pos += direction.receive(answer, pos, len(answer), 0).passing
         turns += 1
         assert len(taken) <= turns
-        direction.take_job()
     assert (sum(taken), max(taken)) == (COUNT, STATUSES_MAX)
     assert quotas_of(channel).leader(LEADER, 0).total == COUNT * 100
 
@@ -124,7 +123,7 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
         direction, done = channel.requests, 0
         while done < ends_after:
             direction.receive(bytearray(asked), 0, len(asked), 0)
-            job = direction.take_job()
+            job = ordered_job(direction)
             assert direction.verdict.order == WAIT
             assert job is not None
             job.run()
@@ -150,7 +149,7 @@ def between_portions(
     direction, buf, turns = channel.requests, bytearray(asked), 0
     while True:
         direction.receive(buf, 0, len(buf), 0)
-        job = direction.take_job()
+        job = ordered_job(direction)
         if job is None:
             return
         job.run()

@@ -19,7 +19,7 @@ from protocol.api import (
 )
 from protocol.header import RequestHead
 from proxy.channel import Probe
-from proxy.channel.channel import Channel
+from proxy.channel.channel import Channel, Condition
 from proxy.channel.in_flight import Buffer
 from proxy.channel.probe import PROBED_MAX
 from proxy.channel.request_time import measure
@@ -54,6 +54,7 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
+    mute_left_ms,
     requests_of,
 )
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
@@ -270,7 +271,7 @@ def test_exempt_request_counts_nothing(asked: bytes) -> None:
     talk.orders("client", 0, asked)
     talk.orders("broker", 500, zeros(40))
     assert spent_us(talk) == 0
-    assert not talk.channel.mute_left_ms(500)
+    assert not mute_left_ms(talk.channel, 500)
 
 
 def test_produce_without_an_answer_counts_nothing() -> None:
@@ -351,7 +352,7 @@ def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() ->
     talk.broker(105, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, 5000)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
-    assert talk.channel.mute_left_ms(105) == 5000
+    assert mute_left_ms(talk.channel, 105) == 5000
 
 
 def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
@@ -381,7 +382,7 @@ def test_produce_over_both_quotas_tells_the_larger() -> None:
     talk.broker(
         160, produce_answer(9), Insert(produce_answer(9, throttle_ms=6000)), Drop(len(produce_answer(9)))
     )
-    assert talk.channel.mute_left_ms(160) == 6000
+    assert mute_left_ms(talk.channel, 160) == 6000
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert quota.produce.throttle_ms_total == 5000
     assert quota.requests.throttle_ms_total == 6000 - 4840  # what it adds
@@ -410,7 +411,7 @@ def test_mutation_over_both_quotas_tells_the_larger(
         mutations_ms,
         requests_ms,
     )
-    assert talk.channel.mute_left_ms(300) == reported_ms
+    assert mute_left_ms(talk.channel, 300) == reported_ms
 
 
 def test_topics_rejected_here_count_nothing() -> None:
@@ -497,7 +498,7 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
     talk.orders("client", 0, asked[:100])
     talk.passthrough("client", 5, len(asked) - 100 - 3)
     talk.orders("client", 5, asked[-3:])
-    left_ms = talk.channel.mute_left_ms(45)
+    left_ms = mute_left_ms(talk.channel, 45)
     assert 1900 < left_ms <= 1965
     answered = produce_answer(version)
     throttled = produce_answer(version, throttle_ms=left_ms)
@@ -521,8 +522,17 @@ def respond(channel: Channel, frame: bytes, now_ms: int) -> bytes:
     return bytes(data[: verdict.passing])
 
 
+def visit(channel: Channel, *, time_requests: bool, now_ms: int = 0) -> Condition:
+    """The channel's condition; from now on requests are timed, or not."""
+    return channel.condition(now_ms, time_requests=time_requests)
+
+
+def last_probe(channel: Channel) -> Probe | None:
+    return visit(channel, time_requests=True).probe
+
+
 def probe(channel: Channel) -> Probe:
-    found = channel.probe
+    found = last_probe(channel)
     assert found is not None
     return found
 
@@ -531,18 +541,18 @@ def test_requests_are_timed_while_it_is_asked_for() -> None:
     channel = channel_machine()
     send(channel, produce(9, 100, correlation_id=1), 10)
     respond(channel, produce_answer(9, correlation_id=1), 12)
-    assert channel.probe is None
-    channel.time_requests(True)
+    assert last_probe(channel) is None
+    visit(channel, time_requests=True)
     for correlation_id, took_ms in ((2, 7), (3, 4)):
         frame = produce(9, 100, correlation_id=correlation_id)
         assert send(channel, frame, 100 * correlation_id) == frame
         response = produce_answer(9, correlation_id=correlation_id)
         assert respond(channel, response, 100 * correlation_id + took_ms) == response
-    channel.time_requests(False)
+    timed = visit(channel, time_requests=False).probed.probes
     send(channel, produce(9, 100, correlation_id=4), 500)
     respond(channel, produce_answer(9, correlation_id=4), 600)
-    assert [one.took_ns for one in channel.take_probed().probes] == [7 * MS, 4 * MS]
-    assert channel.take_probed().probes == []
+    assert [one.took_ns for one in timed] == [7 * MS, 4 * MS]
+    assert visit(channel, time_requests=False).probed.probes == []
 
 
 def test_requests_that_are_not_timed_are_not_looked_at() -> None:
@@ -562,7 +572,8 @@ def test_requests_that_are_not_timed_are_not_looked_at() -> None:
 
     requests = requests_of(channel, look)
     for correlation_id, timed in enumerate((False, False, True, True, False, False), start=1):
-        channel.time_requests(timed)
+        if timed or correlation_id > 2:  # before the first is timed, every visit has requests timed
+            visit(channel, time_requests=timed)
         data = bytearray(produce(9, 100, correlation_id=correlation_id))
         requests.receive(data, 0, len(data), 10 * MS)
     # The first one shows that the client has no request quota, the fifth that timing has ended.
@@ -571,27 +582,27 @@ def test_requests_that_are_not_timed_are_not_looked_at() -> None:
 
 def test_timed_requests_that_are_not_taken_are_bounded() -> None:
     channel = channel_machine()
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     for number in range(10 * PROBED_MAX):
         send(channel, produce(9, 100, correlation_id=number), number)
         respond(channel, produce_answer(9, correlation_id=number), number)
-    taken = channel.take_probed()
+    taken = visit(channel, time_requests=True).probed
     assert (len(taken.probes), taken.missed) == (PROBED_MAX, 9 * PROBED_MAX)
-    assert channel.take_probed().probes == []
+    assert visit(channel, time_requests=True).probed.probes == []
 
 
 def test_age_of_the_only_request_is_known_and_of_several_since_when_nothing_moved() -> None:
     channel = channel_machine()
-    assert channel.asked_ns == 0
+    assert visit(channel, time_requests=False).asked_ms == -1
     send(channel, produce(9, 100, correlation_id=1), 10)
-    assert channel.asked_ns == 10 * MS
+    assert visit(channel, time_requests=False, now_ms=30).asked_ms == 20
     send(channel, produce(9, 100, correlation_id=2), 20)
-    assert channel.asked_ns == 20 * MS
+    assert visit(channel, time_requests=False, now_ms=30).asked_ms == 10
 
 
 def test_fetch_that_waited_for_records_is_told_apart() -> None:
     channel = channel_machine()
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     send(channel, fetch(11), 100)
     assert probe(channel).wait_ns == 500 * MS
     respond(channel, fetch_answer(11, 100), 700)
@@ -600,7 +611,7 @@ def test_fetch_that_waited_for_records_is_told_apart() -> None:
 
 def test_member_of_a_group_waits_for_the_others() -> None:
     channel = channel_machine()
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     send(channel, join_group(5, 10_000), 100)
     respond(channel, answer(), 3100)
     assert probe(channel).waited_ns == probe(channel).took_ns == 3000 * MS
@@ -610,9 +621,9 @@ def test_pipelined_requests_share_the_brokers_time() -> None:
     channel = channel_machine()
     for correlation_id in (1, 2, 3):
         send(channel, heartbeat(correlation_id=correlation_id), 10)
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     send(channel, heartbeat(correlation_id=4), 10)
-    channel.time_requests(False)
+    visit(channel, time_requests=False)
     for correlation_id in (1, 2, 3, 4):
         respond(channel, answer(correlation_id=correlation_id), 10 + 10 * correlation_id)
     assert probe(channel).took_ns == 40 * MS // 4
@@ -620,26 +631,26 @@ def test_pipelined_requests_share_the_brokers_time() -> None:
 
 def test_produce_without_a_response_is_not_timed() -> None:
     channel = channel_machine()
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     send(channel, produce(9, 100, acks=0), 10)
-    assert channel.probe is None
+    assert last_probe(channel) is None
 
 
 def test_throttle_time_reaches_the_client_as_without_a_probe() -> None:
     plain, probed = (channel_machine(producer_default=100.0) for _ in range(2))
-    probed.time_requests(True)
+    visit(probed, time_requests=True)
     sent = [send(channel, produce(9, 5000), 10) for channel in (plain, probed)]
     assert sent[0] == sent[1]
     received = [respond(channel, produce_answer(9, correlation_id=1), 20) for channel in (plain, probed)]
     assert received[0] == received[1]
-    assert plain.mute_left_ms(20) == probed.mute_left_ms(20)
+    assert mute_left_ms(plain, 20) == mute_left_ms(probed, 20)
 
 
 @pytest.mark.parametrize("version", [0, 3, 9])
 @pytest.mark.parametrize("acks", [1, -1])
 def test_produce_that_waits_for_followers_is_told_apart(version: int, acks: int) -> None:
     channel = channel_machine()
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     send(channel, produce(version, 100, acks=acks), 10)
     assert probe(channel).acks_all is (acks == -1)
 
@@ -647,6 +658,6 @@ def test_produce_that_waits_for_followers_is_told_apart(version: int, acks: int)
 @pytest.mark.parametrize(("version", "transactional_id"), [(3, b"\0\x01t"), (9, b"\x02t")])
 def test_transaction_waits_for_followers(version: int, transactional_id: bytes) -> None:
     channel = channel_machine()
-    channel.time_requests(True)
+    visit(channel, time_requests=True)
     send(channel, request(PRODUCE, version, transactional_id + struct.pack(">hi", -1, 30_000), size=100), 10)
     assert probe(channel).acks_all

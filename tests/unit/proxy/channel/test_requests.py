@@ -234,9 +234,9 @@ def test_channel_that_is_to_end_finishes_with_its_last_answer() -> None:
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.client(0, asked, Pass(asked))
     talk.channel.end_intake()
-    assert not talk.channel.finished()
+    assert not talk.channel.idle()
     talk.broker(1, answer(), Pass(answer()))
-    assert talk.channel.finished()
+    assert talk.channel.idle()
 
 
 def test_many_client_ids_on_one_connection_are_forgotten_in_time() -> None:

@@ -17,6 +17,7 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
+    local_response_due,
 )
 
 
@@ -115,7 +116,7 @@ def test_bytes_behind_a_walked_response_pass_with_it() -> None:
 
 
 def test_local_answer_waits_for_the_answers_before_it() -> None:
-    assert not answered_second().channel.has_local_response()
+    assert not local_response_due(answered_second().channel)
 
 
 def test_local_response_is_sent_in_its_turn() -> None:
@@ -127,5 +128,5 @@ def test_local_response_does_not_split_a_brokers_response() -> None:
     talk = answered_second()
     answered = answer(100, correlation_id=1)
     talk.broker(0, answered[:50], Pass(answered[:50]), Passthrough(54))
-    assert not talk.channel.has_local_response()
+    assert not local_response_due(talk.channel)
     talk.broker(0, answered[50:], Pass(answered[50:]), Insert(b"made here"))

@@ -8,7 +8,16 @@ from quotas.engine import Engine
 from quotas.limiters.flow import MS_UNBOUNDED
 from quotas.options import EngineOptions
 from tests.support.frames import fetch, fetch_answer, produce, produce_answer, with_throttle_time
-from tests.support.playbook import Drop, Insert, Pass, Playbook, Wait, channel_machine, engine_of
+from tests.support.playbook import (
+    Drop,
+    Insert,
+    Pass,
+    Playbook,
+    Wait,
+    channel_machine,
+    engine_of,
+    mute_left_ms,
+)
 
 
 def limits() -> MuteLimits:
@@ -115,7 +124,7 @@ def test_fetched_bytes_are_reported_in_the_same_way() -> None:
     talk.broker(1000, answered, Pass(with_throttle_time(answered, THROTTLE_AT, SHORT)))
     talk.orders("client", 1500, asked)
     talk.broker(1500, answered, Pass(answered))
-    assert talk.channel.mute_left_ms(1500) == SHORT
+    assert mute_left_ms(talk.channel, 1500) == SHORT
 
 
 def test_brokers_own_time_stands_where_none_is_reported() -> None:
@@ -136,7 +145,7 @@ def test_kip13_tells_each_time_as_kafka_does() -> None:
     at_ms = 1001
     for _ in range(2):
         talk.orders("client", at_ms, produce(9, 100))
-        left_ms = talk.channel.mute_left_ms(at_ms)
+        left_ms = mute_left_ms(talk.channel, at_ms)
         assert 0 < left_ms < REPORTED_ALWAYS_MS
         assert talk.inserted("broker", at_ms, ANSWERED) == produce_answer(9, throttle_ms=left_ms)
         at_ms += left_ms

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.explain.condition import UNASKED, Condition
+from proxy.channel import UNASKED, Condition
 from proxy.explain.latencies import SPAN_MS, ConnectionWaits, PredictedWaits, Predictions, Waits
 from proxy.explain.parts import MINUTE, TEN_SECONDS
 from proxy.explain.rules import Rule

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from proxy.channel import ASKED, Condition
 from proxy.explain import parts
-from proxy.explain.condition import ASKED, Condition
 from proxy.explain.parts import MINUTE, TEN_SECONDS
 from proxy.explain.report import (
     ClientReport,

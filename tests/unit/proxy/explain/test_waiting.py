@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.explain.condition import UNASKED, Condition
+from proxy.channel import UNASKED, Condition
 from proxy.explain.rules import Rule
 from proxy.explain.waiting import NAMED_MAX, Judgement, Waiter, Waiting
 from proxy.explain.watch import Watch

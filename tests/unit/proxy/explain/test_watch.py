@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import api
-from proxy.channel import Probed, ReplicaThrottle
-from proxy.channel.probe import ANY_WAIT
-from proxy.explain import parts
-from proxy.explain.condition import (
+from proxy.channel import (
     ASKED,
     AT_BROKER,
     AT_CLIENT,
@@ -18,7 +15,11 @@ from proxy.explain.condition import (
     UNASKED,
     UNREAD,
     Condition,
+    Probed,
+    ReplicaThrottle,
 )
+from proxy.channel.probe import ANY_WAIT
+from proxy.explain import parts
 from proxy.explain.parts import MINUTE, QUARTER
 from proxy.explain.report import brokers_of
 from proxy.explain.rules import Rule

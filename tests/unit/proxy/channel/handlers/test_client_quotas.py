@@ -16,6 +16,7 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
+    local_response_due,
 )
 
 ANSWER = frame(b"\0\0\0\2the answer")
@@ -40,9 +41,9 @@ def talking(
 
 
 def question(talk: Playbook) -> Question:
-    found = talk.channel.take_question()
+    found = talk.channel.requests.take_signal()
     assert found is not None
-    assert talk.channel.take_question() is None
+    assert talk.channel.requests.take_signal() is None
     return found
 
 
@@ -61,7 +62,7 @@ def test_requests_before_the_login_end_the_connection(user: str, asked_here: boo
         talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     else:
         talk.client(0, DESCRIBE, Ends("unauthenticated"))  # brokers close on what comes before SASL
-    assert (talk.channel.take_question() is not None) == asked_here
+    assert (talk.channel.requests.take_signal() is not None) == asked_here
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -78,7 +79,7 @@ def test_answer_is_given_and_requests_are_taken_again() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     talk.channel.responded(ANSWER)
-    assert talk.channel.has_local_response()
+    assert local_response_due(talk.channel)
     talk.broker(1, b"", Insert(ANSWER))
     assert talk.signalled  # the waiting direction is to go on
     assert talk.channel.idle()
@@ -98,7 +99,7 @@ def test_answers_that_were_owed_before_come_first() -> None:
     talk = talking()
     talk.client(0, PLAIN + DESCRIBE, Pass(PLAIN), Drop(len(DESCRIBE)), FULL)
     talk.channel.responded(ANSWER)
-    assert not talk.channel.has_local_response()
+    assert not local_response_due(talk.channel)
     first = frame(b"\0\0\0\1first")
     talk.broker(1, first, Pass(first), Insert(ANSWER))
 
@@ -124,10 +125,10 @@ def test_channel_that_is_to_end_gives_the_answer_first() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     talk.channel.end_intake()
-    assert not talk.channel.finished()
+    assert not talk.channel.idle()
     talk.channel.responded(ANSWER)
     talk.broker(1, b"", Insert(ANSWER))
-    assert talk.channel.finished()
+    assert talk.channel.idle()
     talk.client(2, LATER, FULL)
 
 
@@ -135,13 +136,13 @@ def test_where_the_brokers_quotas_hold_both_pass() -> None:
     talk = Playbook(channel_machine())
     asked = request(ALTER_CLIENT_QUOTAS, 1, b"fields")
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.take_question() is None
+    assert talk.channel.requests.take_signal() is None
 
 
 def test_request_is_kept_until_it_is_whole() -> None:
     talk = talking()
     talk.client(0, DESCRIBE[:-1], More(len(DESCRIBE)))
-    assert talk.channel.take_question() is None
+    assert talk.channel.requests.take_signal() is None
     talk.client(0, DESCRIBE[-1:], Drop(len(DESCRIBE)), FULL)
 
 

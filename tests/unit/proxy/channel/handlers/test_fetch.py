@@ -34,6 +34,8 @@ from tests.support.playbook import (
     Wait,
     channel_machine,
     engine_of,
+    local_response_due,
+    mute_left_ms,
 )
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 
@@ -68,7 +70,7 @@ def muted(version: int, *, gateway: bool = False, sessions: SessionTable | None 
 @pytest.mark.parametrize("version", range(19))
 def test_answer_over_the_quota_tells_the_time_and_mutes(version: int) -> None:
     talk = muted(version)
-    assert talk.channel.mute_left_ms(0) == 2000
+    assert mute_left_ms(talk.channel, 0) == 2000
 
 
 @pytest.mark.parametrize("version", range(19))
@@ -95,7 +97,7 @@ def test_channel_knows_that_a_local_answer_is_due() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    assert talk.channel.has_local_response()
+    assert local_response_due(talk.channel)
 
 
 def test_local_answer_waits_for_the_answers_before_it() -> None:
@@ -208,7 +210,7 @@ def test_channel_is_muted_for_its_own_part_only() -> None:
     talk.client(0, asked, Pass(asked))
     answered = fetch_answer(11, OVER, throttle_ms=7000)
     talk.broker(0, answered, Pass(answered))
-    assert talk.channel.mute_left_ms(0) == 2000
+    assert mute_left_ms(talk.channel, 0) == 2000
 
 
 def test_mute_of_a_group_member_is_capped() -> None:

@@ -5,7 +5,16 @@ import pytest
 from protocol import api
 from protocol.primitives import uvarint_bytes
 from tests.support.frames import filler, frame, heartbeat, join_group, produce, request
-from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Passthrough, Playbook, channel_machine
+from tests.support.playbook import (
+    FRAME_BYTES_MAX,
+    Ends,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    channel_machine,
+    mute_left_ms,
+)
 
 GROUP_APIS = (
     api.HEARTBEAT,
@@ -26,7 +35,7 @@ def named_by(asked: bytes) -> int:
 def longest_mute_ms(talk: Playbook) -> int:
     """For how long a Produce of 120 s of quota mutes."""
     talk.orders("client", 0, produce(9, 120_000))
-    return talk.channel.mute_left_ms(0)
+    return mute_left_ms(talk.channel, 0)
 
 
 @pytest.mark.parametrize("version", range(10))

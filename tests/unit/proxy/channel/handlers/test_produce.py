@@ -31,6 +31,7 @@ from tests.support.playbook import (
     Wait,
     channel_machine,
     engine_of,
+    mute_left_ms,
 )
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
@@ -133,7 +134,7 @@ def test_channel_remembers_requests_without_an_answer() -> None:
     talk = Playbook(channel_machine())
     asked = produce(9, 100, acks=0)
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.acks_zero
+    assert talk.channel.requests.verdict.acks_zero
 
 
 def test_frame_is_charged_without_its_length_prefix() -> None:
@@ -247,7 +248,7 @@ def test_mute_left_is_told() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert [talk.channel.mute_left_ms(now_ms) for now_ms in (500, 2500)] == [1500, 0]
+    assert [mute_left_ms(talk.channel, now_ms) for now_ms in (500, 2500)] == [1500, 0]
 
 
 def scheduled() -> Playbook:
@@ -286,7 +287,7 @@ def test_held_request_passes_when_enforcement_ends() -> None:
 def test_held_request_without_an_answer_marks_its_channel() -> None:
     talk = Playbook(channel_machine(scheduled().engine))
     talk.held(10, produce(9, 500, acks=0))
-    assert talk.channel.acks_zero
+    assert talk.channel.requests.verdict.acks_zero
 
 
 @pytest.mark.parametrize(("acks", "label"), [(-1, "acks"), (0, "acks0")])
@@ -399,7 +400,7 @@ def test_tags_of_a_request_header_are_passed_over() -> None:
     asked = request(PRODUCE, 9, size=OVER)
     asked = asked[:15] + b"\x01\x05\x03abc" + b"\0" + b"\0\0" + asked[24:]
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert channel.acks_zero
+    assert channel.requests.verdict.acks_zero
 
 
 def test_cut_tags_of_a_request_header_are_kept_until_they_are_whole() -> None:

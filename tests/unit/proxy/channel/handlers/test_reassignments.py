@@ -60,7 +60,7 @@ def showing(*keys: tuple[str, int]) -> OngoingMoves:
 
 
 def question(talk: Playbook) -> Question:
-    found = talk.channel.take_question()
+    found = talk.channel.requests.take_signal()
     assert found is not None
     return found
 
@@ -73,7 +73,7 @@ def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
         ALTER_PARTITION_REASSIGNMENTS, 1, 2, ALTER, len(ALTER) - len(FIELDS), "bob", trusted=False
     )
     forward = Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, "plan")
-    talk.channel.forward_first(forward)
+    talk.channel.responded(forward)
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID, Drop(len(SAID)))
     assert talk.signalled
@@ -94,7 +94,7 @@ def test_answers_owed_before_come_before_the_brokers() -> None:
     talk = talking()
     talk.client(0, PLAIN + ALTER, Pass(PLAIN), Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
     talk.client(1, b"", Insert(SENT), FULL)
     first = frame(b"\0\0\0\1first")
     talk.broker(2, first + SAID, Pass(first), Drop(len(SAID)))
@@ -104,10 +104,10 @@ def test_brokers_answer_is_kept_until_it_is_whole() -> None:
     talk = talking()
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID[:-1], More(len(SAID)))
-    assert talk.channel.take_question() is None
+    assert talk.channel.requests.take_signal() is None
     talk.broker(3, SAID[-1:], Drop(len(SAID)))
     assert question(talk).frame == SAID
 
@@ -117,14 +117,14 @@ def test_channel_that_is_to_end_asks_the_broker_first() -> None:
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
     talk.channel.end_intake()
-    talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID, Drop(len(SAID)))
     question(talk)
-    assert not talk.channel.finished()
+    assert not talk.channel.idle()
     talk.channel.responded(ANSWER)
     talk.broker(3, b"", Insert(ANSWER))
-    assert talk.channel.finished()
+    assert talk.channel.idle()
 
 
 def test_answer_without_a_broker_is_given_too() -> None:
@@ -140,7 +140,7 @@ def test_answer_without_a_broker_is_given_too() -> None:
 def test_with_mode_pass_everything_passes(asked: bytes) -> None:
     talk = Playbook(channel_machine())
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.take_question() is None
+    assert talk.channel.requests.take_signal() is None
     answer = frame(asked[8:12] + b"\0 as it is")
     talk.broker(1, answer, Pass(answer))
 
@@ -148,7 +148,7 @@ def test_with_mode_pass_everything_passes(asked: bytes) -> None:
 def test_requests_before_the_login_end_the_connection() -> None:
     talk = talking(user="ANONYMOUS", sasl=True)
     talk.client(0, ALTER, Ends("unauthenticated"))
-    assert talk.channel.take_question() is None
+    assert talk.channel.requests.take_signal() is None
 
 
 @pytest.mark.parametrize("key", [ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS])
@@ -235,7 +235,7 @@ def test_shell_may_ask_the_broker_more_than_once() -> None:
     talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
     for plan in ("may the caller?", "the first step"):
         question(talk)
-        talk.channel.forward_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
+        talk.channel.responded(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
         talk.client(1, b"", Insert(SENT), FULL)
         talk.broker(2, SAID, Drop(len(SAID)))
     assert question(talk).plan == "the first step"

@@ -12,7 +12,18 @@ from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions, UnknownUsers
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
-from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
+from tests.support.playbook import (
+    Ends,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    Wait,
+    channel_machine,
+    mute_left_ms,
+    owed_of,
+    user_of,
+)
 from tests.support.reachable import reachable
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
 
@@ -69,13 +80,13 @@ def exchange(talk: Playbook, sent: bytes, answered: bytes) -> None:
 
 
 def user(talk: Playbook) -> str:
-    return talk.channel.user
+    return user_of(talk.channel)
 
 
 def far_over(talk: Playbook, now_ms: int) -> int:
     """For how long a Produce of 120 s of quota mutes, in ms: 110 s before any cap."""
     talk.orders("client", now_ms, produce(9, 120_000))
-    return talk.channel.mute_left_ms(now_ms)
+    return mute_left_ms(talk.channel, now_ms)
 
 
 def counted(talk: Playbook) -> dict[tuple[str, str], int]:
@@ -241,7 +252,7 @@ def test_draining_channel_is_finished_after_the_login_under_way() -> None:
     talk.client(0, token(PLAIN), Pass(token(PLAIN)))
     talk.channel.end_intake()
     talk.broker(0, verdict(), Pass(verdict()))
-    assert talk.channel.finished()
+    assert talk.channel.idle()
 
 
 def test_users_with_one_client_id_are_held_apart() -> None:
@@ -253,8 +264,8 @@ def test_users_with_one_client_id_are_held_apart() -> None:
     sent = produce(9, 20_000)[:16_384]
     for talk in (alice, bob):
         talk.client(0, sent, Pass(sent), Passthrough(20_004 - 16_384))
-    assert alice.channel.mute_left_ms(0) == 10_000  # 20,000 B / 1,000 B/s - 10 s
-    assert bob.channel.mute_left_ms(0) == 0
+    assert mute_left_ms(alice.channel, 0) == 10_000  # 20,000 B / 1,000 B/s - 10 s
+    assert mute_left_ms(bob.channel, 0) == 0
 
 
 def test_becoming_another_gives_back_every_flow() -> None:
@@ -465,7 +476,7 @@ def test_bare_tokens_wait_where_too_many_are_owed() -> None:
     empty, most = frame(b""), BARE_TOKENS_MAX
     talk.client(0, empty * most, Pass(empty * most))
     talk.client(0, empty * 3, Wait(0))
-    assert talk.channel.owed == most
+    assert owed_of(talk.channel) == most
     answered = frame(b"yes") * (most // 2)
     signals = []
     for part in (answered[:-7], answered[-7:]):
@@ -488,7 +499,7 @@ def test_cut_bare_answer_is_kept_until_it_is_whole(data: bytes, cut: int) -> Non
         talk.broker(0, answered[cut:], Pass(answered))
     else:
         talk.broker(0, answered, Pass(answered))
-    assert not talk.channel.owed
+    assert not owed_of(talk.channel)
 
 
 @pytest.mark.parametrize("cut", [4, 5, 7, 8, 12])

@@ -14,7 +14,16 @@ from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions, Policy
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, frame, request, with_throttle_time
-from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine
+from tests.support.playbook import (
+    Ends,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    Wait,
+    channel_machine,
+    mute_left_ms,
+)
 from tests.support.share_frames import Acknowledged, share_acknowledge, share_fetch
 
 THROTTLE_AT = 9
@@ -223,7 +232,7 @@ def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
     sent = acknowledge()
     talk.client(0, sent, Pass(sent))
     talk.orders("broker", 500, frame(b"\0\0\0\1" + bytes(20)))
-    left_ms = talk.channel.mute_left_ms(500)
+    left_ms = mute_left_ms(talk.channel, 500)
     assert left_ms > 0
     talk.client(501, acknowledge(2), Wait(500 + left_ms))
 

@@ -40,6 +40,8 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
+    mute_left_ms,
+    ordered_job,
 )
 
 STRICT = 7
@@ -412,7 +414,7 @@ def test_raised_quota_ends_the_mute() -> None:
     entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 1000.0}}
     quotas.update(quotas.options, Definitions(entries), 100)
     talk.channel.reconsider()
-    assert talk.channel.mute_left_ms(100) == 0
+    assert mute_left_ms(talk.channel, 100) == 0
 
 
 @pytest.mark.parametrize("version", [8, -1])
@@ -445,7 +447,7 @@ def test_answer_about_many_topics_is_settled_in_parts() -> None:
     turns = 0
     while True:
         verdict = direction.receive(buf, 0, len(buf), 0)
-        job = direction.take_job()
+        job = ordered_job(direction)
         if job is None:
             break
         job.run()
