@@ -3,7 +3,7 @@
 Whether a connection is captured is decided once, by a hash of its number in this run: all of its requests or none, so
 that a client's reaction to a response is always in the capture.
 
-Waiting rows are bounded by their weight (`proxy.channel.capture_rows`), and frames by their bytes too, including those
+Waiting rows are bounded by their weight (`proxy.channel.capture`), and frames by their bytes too, including those
 of requests without a response yet.
 """
 
@@ -177,7 +177,7 @@ class Records:
         return self._at // _RECORD_BYTES + len(self._unfit)
 
     def add(self, row: list[Any]) -> None:
-        """Add a finished row (`proxy.channel.capture_rows`). The data path goes on if it is unfit for a record."""
+        """Add a finished row (`proxy.channel.capture`). The data path goes on if it is unfit for a record."""
         try:
             (
                 head, origin, seq, handled_ns, _sent_ns, response_bytes, upstream_ns, throttle_ms, delay_ms,

@@ -27,7 +27,7 @@ Non-obvious:
   excess pass.
 """
 
-from proxy.channel.capture_rows import (
+from proxy.channel.capture import (
     BATCH_WEIGHT,
     KEEP,
     NOT_KEPT,
@@ -50,13 +50,11 @@ from proxy.channel.channel import (
     Direction,
     Machine,
 )
+from proxy.channel.direction import Forward, Muting, Question, SharedResponse
 from proxy.channel.errors import PeerError
-from proxy.channel.factory import channel_for
-from proxy.channel.in_flight import Forward, Question, SharedResponse
-from proxy.channel.observer import Muting
+from proxy.channel.follower import ReplicaThrottle
 from proxy.channel.own import OwnNames, own_names
-from proxy.channel.probe import NONE_PROBED, Probe, Probed
-from proxy.channel.replica_link import ReplicaThrottle
+from proxy.channel.request_time import NONE_PROBED, Probe, Probed
 from proxy.channel.settings import ANONYMOUS, ANY_BROKER, ChannelSettings, OngoingMoves, ShownMove
 from proxy.channel.verdict import AGAIN, MORE, PASS, REFUSE, REPLACE, WAIT, Job, Verdict
 
@@ -102,7 +100,6 @@ __all__ = [
     "ShownMove",
     "Tap",
     "Verdict",
-    "channel_for",
     "complete_frame",
     "own_names",
 ]

@@ -34,23 +34,18 @@ from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.direction import NS_PER_MS
-from proxy.channel.in_flight import ENTRY_BYTES, Forward, Question, SharedResponse
-from proxy.channel.observer import Muting
-from proxy.channel.probe import NONE_PROBED, Probe, Probed
-from proxy.channel.replica_link import ReplicaThrottle
-from proxy.channel.requests import RequestDirection, RequestReader
+from proxy.channel.capture import Capture, Tap
+from proxy.channel.direction import NS_PER_MS, ChannelState, Forward, Muting, Question, SharedResponse
+from proxy.channel.follower import LinkObserver, ReplicaLink, ReplicaRequests, ReplicaThrottle
+from proxy.channel.request_time import NONE_PROBED, Probe, Probed, RequestTimes
+from proxy.channel.requests import RequestDirection
 from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ChannelSettings
-from proxy.channel.state import ChannelState
 from proxy.channel.verdict import REFUSE, Intake, Verdict
 from proxy.system.stats import Stats
 from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.throttles.client import ClientQuota
-
-_ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their entries count as kept bytes
-
 
 UNREAD: Final = "unread"  # the client does not read its responses
 AT_CLIENT: Final = "client"  # a request of it is partly here
@@ -168,79 +163,75 @@ class Machine(Protocol):
         """End the channel; iterate over the result to free its memory in portions."""
 
 
-class Channel:
-    """The two directions of one connection and their shared state."""
+class Channel(ChannelState):
+    """The two directions of one connection, and their shared state.
 
-    __slots__ = ("requests", "responses", "state")
+    Args:
+        tap: the destination of captured requests; None without capture.
+    """
+
+    __slots__ = ("_link", "_times")
 
     def __init__(
-        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
+        self,
+        settings: ChannelSettings,
+        engine: Engine,
+        sessions: SessionTable,
+        stats: Stats,
+        tap: Tap | None = None,
     ) -> None:
-        self.state = ChannelState(settings, engine, sessions, stats)
-        self.requests: RequestReader = RequestDirection(self.state)
-        self.responses = ResponseDirection(self.state)
-
-    @property
-    def kept_bytes(self) -> int:
-        """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
-        state = self.state
-        kept = state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
-        owed = len(state.in_flight)
-        if owed >= _ENTRIES_COUNTED_MIN:
-            kept += owed * (ENTRY_BYTES if state.observer is None else state.observer.entry_bytes)
-        return kept
+        self._link: ReplicaLink | None = None
+        self._times = times = RequestTimes()
+        if settings.replication is not None:
+            self._link = link = ReplicaLink(settings.replication, settings.broker, stats)
+            super().__init__(settings, engine, sessions, stats, LinkObserver(link))
+            self.requests = ReplicaRequests(self, link)
+        elif tap is not None:
+            capture = Capture(self, engine, tap, times)
+            super().__init__(settings, engine, sessions, stats, capture)
+            self.requests = capture.request_direction()
+        else:
+            super().__init__(settings, engine, sessions, stats)
+            self.requests = RequestDirection(self, times.measure)
+        self.responses = ResponseDirection(self)
 
     def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
         """Return the channel's part of its condition, and begin to time requests, or stop."""
-        state = self.state
-        found = Condition(
-            quota=None if state.identity is None else state.identity.quota,
-            broker=state.settings.broker,
+        times, link = self._times, self._link
+        # The first request is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
+        unknown = times.probe is None and not self.requests.verdict.acks_zero
+        return Condition(
+            quota=None if self.identity is None else self.identity.quota,
+            broker=self.settings.broker,
             activity=UNASKED,
             held_ms=0,
             muted_ms=0,
-            muting=state.muting,
-            asked_ms=max(0, now_ms - state.now_ns // NS_PER_MS) if state.in_flight else -1,
-            probe=state.probe,
-            probed=state.probed.take(state.now_ns),
-            virtual_time=state.virtual_time,
-            owed=len(state.in_flight),
-            library=state.library,
+            muting=self.muting,
+            asked_ms=max(0, now_ms - self.now_ns // NS_PER_MS) if self.in_flight else -1,
+            probe=times.probe,
+            probed=times.visit(self, time_requests=time_requests or unknown),
+            follower=-1 if link is None else link.follower,
+            leaving_out=None if link is None else link.leaving_out(),
+            virtual_time=self.virtual_time,
+            owed=len(self.in_flight),
+            library=self.library,
         )
-        # The first request is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
-        unknown = state.probe is None and not self.requests.verdict.acks_zero
-        state.probe_armed = time_requests or unknown
-        if state.probe_armed:
-            state.probed.arm()
-            state.unmeasured_version = None
-        return found
-
-    def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
-        """Take the response to a question, or a request to send to the broker before the response."""
-        if isinstance(response, Forward):
-            self.state.forward_first(response)
-        else:
-            self.state.responded(response)
 
     def broker_changed(self, broker: int) -> None:
         """Note that the connection goes to a different broker than intended; the first request's charge stays."""
-        self.state.settings = replace(self.state.settings, broker=broker)
-        if self.state.observer is not None:
-            self.state.observer.broker_changed(broker)
-
-    def reconsider(self) -> None:
-        """Apply changed quotas, or the switch of all enforcement: end a mute that they would not have begun."""
-        self.state.reconsider()
+        self.settings = replace(self.settings, broker=broker)
+        if self.observer is not None:
+            self.observer.broker_changed(broker)
 
     def end_intake(self) -> None:
         """Handle no further request. The requests under way are completed, and the channel is idle when all responses
         were sent.
         """
-        self.state.enter(Intake.ENDED)
+        self.enter(Intake.ENDED)
 
     def idle(self) -> bool:
         """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""
-        owed, requests = len(self.state.in_flight), self.requests
+        owed, requests = len(self.in_flight), self.requests
         if requests.mid_frame():
             if requests.verdict.order != REFUSE:
                 return False
@@ -249,10 +240,9 @@ class Channel:
 
     def close(self, now_ms: int) -> Iterator[None]:
         """End the channel: remove its flows; iterate over the result to free memory in portions."""
-        exchange = self.state.sasl
+        exchange = self.sasl
         if exchange is not None and exchange.readable and exchange.tokens:
-            self.state.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing
-            self.state.sasl = None
-        self.state.leave(now_ms)
-        observer = self.state.observer
-        return iter(()) if observer is None else observer.close(now_ms)
+            self.stats.sasl[exchange.label, "failed"] += 1  # a broker refuses a token by closing
+            self.sasl = None
+        self.leave(now_ms)
+        return iter(()) if self.observer is None else self.observer.close(now_ms)

@@ -1,65 +1,744 @@
-"""The common part of both directions of a channel: verdicts, and work on one frame that continues later."""
+"""What the two directions of a channel share: the owed responses, the state, and the base class of a direction.
+
+One module, since each of the three needs the others: a direction decides by the state, the state has the owed
+responses, and an owed response decides in a direction when its bytes arrive. In this order:
+
+    Owed ...             the responses owed, oldest first: Kafka responds in request order, and so does Sluice
+    Observer             an observer of the channel: none, capture, or a follower's link
+    MuteLimits           the bounds of mutes and holds, and which throttle times are reported
+    Identity             the quotas of a client id, and the channel's own flows for them
+    ChannelState         a mute begins in `mute` and ends early in `reconsider` only
+    ChannelDirection     orders of one direction, and work on one frame that continues later
+
+An owed response is a plain tuple, the only object that an ordinary request creates:
+    (correlation id, version, owed)
+`owed` is None if the broker's response is forwarded unchanged, otherwise one of these:
+    LocalResponse      a response made in Sluice, sent in its turn
+    PendingResponse    a response that the shell has not made yet
+    any other `Owed`, which decides on the broker's response when it arrives; defined in the module of its API
+A `PendingResponse` is always the last entry: no further request is taken before its response, and no broker's response
+can follow it, so the order is preserved, as in a broker, which handles one request per connection at a time. The shell
+replaces it by a `LocalResponse`, or sends another request to the broker first (`Forward`); the API's handler then makes
+the owed response. With the correlation id `BARE_TOKEN` the response is a SASL token without a Kafka header; it may be
+missing.
+
+Non-obvious:
+
+- Local responses wait their turn. Clients match responses by order, so a response made in Sluice stands in the same
+  queue as those that a broker owes.
+- A response may be owed later. Another thread responds to the quota API. Until the response is there, no further
+  request of that connection is taken (its intake is `AWAIT_SHELL`), so it is the last response owed.
+- A connection belongs to a user only from its first real request on. ApiVersions and SASL come before the user is
+  known; so the rate of connections is checked where a header's client id is read anyway.
+- A large request is shown twice. The first time its handler orders a function's result, and the direction waits; when
+  the thread is done the same bytes are shown again, and the same call returns the result. So nothing may be charged
+  before it (`ChannelDirection.parse`), and a result belongs to exactly its bytes and arguments.
+"""
 
 import string
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol import header
 from protocol.errors import TruncatedError
+from protocol.header import RequestHead
+from protocol.messages.fetch_session import SessionTable
+from protocol.walks.fetch import FetchWalk
+from protocol.walks.produce import ProduceWalk
 from protocol.walks.walk import OTHER_TOPICS, TOPIC_SIZE_BYTES, Walk
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Question
-from proxy.channel.state import ChannelState
-from proxy.channel.verdict import AGAIN, MORE, REFUSE, REPLACE, WAIT, Job, Verdict
+from proxy.channel.own import Guarded
+from proxy.channel.sasl_exchange import SaslExchange
+from proxy.channel.settings import ANONYMOUS, ChannelSettings
+from proxy.channel.verdict import (
+    AGAIN,
+    IN_FLIGHT_MAX,
+    MORE,
+    REFUSE,
+    REPLACE,
+    WAIT,
+    Intake,
+    Job,
+    Verdict,
+)
+from proxy.system.stats import Stats
 from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
-from quotas.limiters.flow import Flow
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine
+from quotas.limiters.flow import MS_UNBOUNDED, Flow
+from quotas.limiters.virtual_time import ConnectionTime
+from quotas.options import GROUP_SESSION_TIMEOUT_MS, capped
+from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.client import ClientQuota
+from quotas.throttles.connections import UserThrottle
+from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.request import RequestThrottle
+from quotas.throttles.topic_quotas import TopicThrottle
 
-# ----------------------------------------------------------------------------------------------------
-# Parses one large frame in a thread of the shell, so that the loop is not blocked.
+# which has the state, and so the owed responses
+
+
+Buffer = bytearray
+
+# The memory of an entry: the tuple, its numbers, and the owed response with that of a measured request.
+ENTRY_BYTES: Final = 384
+
+BARE_TOKEN: Final = 1 << 40  # not an int32: no response has this correlation id
+RESPONSE_REST: Final = BARE_TOKEN + 1  # the rest of a response whose head has been inserted before it
+
+
+class Owed:
+    """An owed response that is not just forwarded, and its handling.
+
+    Not an abstract class: `isinstance` for each response would be several times slower.
+    """
+
+    __slots__ = ()
+    made: ClassVar[bool] = False  # whether the response is local
+
+    def respond(
+        self, direction: "ChannelDirection", buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int
+    ) -> int:
+        """Decide on the broker's response at `pos`: 0 to forward it, or an order of the direction."""
+        raise NotImplementedError
+
+    def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only the response to a Produce reports it
+        """Return an owed response that also reports a mute until `until_ms`."""
+        return self
+
+
+Entry: TypeAlias = tuple[int, int, Owed | None]
+# Not a deque, whose first block alone is 600 bytes. Nearly always it is short.
+InFlight: TypeAlias = list[Entry]
+
+
+class LocalResponse(Owed):
+    """A local response, or a part of one. There is no broker's response for it."""
+
+    __slots__ = ("response",)
+    made = True
+
+    def __init__(self, response: bytes | bytearray | memoryview) -> None:
+        self.response = response
+
+
+class PendingResponse(Owed):
+    """A response that the shell makes.
+
+    Attributes:
+        forwarded: makes the owed response if the shell sends a request to the broker first; None if it sends none.
+    """
+
+    __slots__ = ("forwarded",)
+
+    def __init__(self, forwarded: "Callable[[Forward], Owed] | None") -> None:
+        self.forwarded = forwarded
+
+    def respond(
+        self, _direction: "ChannelDirection", _buf: Buffer, _pos: int, _end: int, entry: Entry, _now_ms: int
+    ) -> int:
+        """Refuse a broker's response, since none is owed.
+
+        Raises:
+            PeerError: always.
+        """
+        raise PeerError(
+            "broker_out_of_order", f"a response with correlation id {entry[0]}, which belongs to no request"
+        )
+
+
+class Question(NamedTuple):
+    """A request that the shell responds to, outside of the loop.
+
+    Args:
+        body_at: the offset of the fields in the frame, which begins with its length prefix.
+        user: the requesting principal.
+        trusted: whether no permission is needed, since only users of this machine reach the listener.
+        plan: the `Forward`'s plan if `frame` is the broker's response to it; None if `frame` is a client's request.
+        address: the client's address, as in `ChannelSettings`.
+        peer: the client's address and port, for the audit log; the shell fills it in.
+    """
+
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+    body_at: int
+    user: str
+    trusted: bool
+    plan: object = None
+    address: str = ""
+    peer: str = ""
+
+
+class SharedResponse(NamedTuple):
+    """A response whose rest may be shared with other responses, so that it is in memory once.
+
+    Args:
+        head: the length prefix and the correlation id.
+        rest: all bytes after the head.
+    """
+
+    head: bytes
+    rest: memoryview
+
+    def __bytes__(self) -> bytes:
+        return self.head + bytes(self.rest)
+
+
+class Forward(NamedTuple):
+    """A request to send to the broker in place of the one that the shell was asked about.
+
+    Args:
+        frame: a whole request with the client's own correlation id.
+        plan: the shell's state, returned with the broker's response.
+    """
+
+    api_key: int
+    frame: bytes
+    plan: object
+
+
+# Any throttle that may mute a channel.
+Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle | RequestThrottle
+
+
+class Observer:
+    """Is told of a channel's events, and makes its walks; a subclass overrides some.
+
+    A channel has one if its requests are captured (`capture`) or if it belongs to a follower (`follower`). It makes no
+    decisions about bytes. A plain client's channel has none, which costs one comparison per response.
+
+    Attributes:
+        entry_bytes: the largest memory of one owed response, with the observer's data for it.
+        walks_all: whether all Produce requests and Fetch responses are walked, not only those with topic quotas.
+    """
+
+    __slots__ = ()
+
+    entry_bytes = ENTRY_BYTES
+    walks_all = False
+
+    def waits(self, held: bool) -> None:
+        """Note that the next request waits: it is held before its slot, or the channel is muted."""
+
+    def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
+        """Note that the channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
+
+    def produce_walk(self, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead) -> Walk | None:
+        """Return a walk that counts the bytes of each topic of a Produce; None if it need not be walked after all."""
+        return ProduceWalk(head[2], head[0], {})
+
+    def fetch_walk(
+        self, direction: "ChannelDirection", _buf: Buffer, _pos: int, _end: int, version: int
+    ) -> Walk | None:
+        """Return the same for a Fetch response, with the addresses at its end."""
+        return FetchWalk(version, direction.frame_bytes - 4, {})
+
+    def walked(self, direction: "ChannelDirection", walk: Walk, now_ms: int) -> None:
+        """Note that a part of a frame was walked; after the last part, the direction has no walk any more."""
+
+    def response_begun(self, direction: "ChannelDirection", entry: Entry) -> None:
+        """Note that a broker's response has begun to pass, and is no longer owed."""
+
+    def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
+        """Note that a local response is sent to the client."""
+
+    def broker_changed(self, broker: int) -> None:
+        """Note that the connection leads to a different broker than intended."""
+
+    def reconsidered(self) -> None:
+        """Note that quotas or their enforcement have changed."""
+
+    def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - a subclass gives back what it has reserved
+        """Note that the connection has ended; iterate over the result to free the observer's memory in portions."""
+        return iter(())
+
+
+# The bounds of a channel's mutes and holds, in addition to the throttle time:
 #
-# A handler with a whole frame asks its direction for the result of a pure function::
+#     quotas.mute_seconds_max     of every mute (`quotas.options.capped`); the rest of a throttle time stays as debt
+#     group's session timeout     a fifth of it, if the connection had group requests: heartbeats wait too
+#     end of the SASL session     a broker closes the connection for a later request, in time or not; KIP-368
+
+_SESSION_TIMEOUT_MS_MIN: Final = 6_000
+# The last part of a session, without mutes: requests that were sent in it must reach the broker before its end.
+# Clients authenticate again after 85 to 95 % of the session (Java), or later still.
+_SESSION_END_SHARE: Final = 10
+_SESSION_END_MS_MAX: Final = 20_000
+# Several held requests may wait one after the other.
+_SESSION_HOLD_SHARE: Final = 20
+
+
+class MuteLimits:
+    """The bounds of one channel's mutes and holds.
+
+    Attributes:
+        group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
+            None where no group request was seen.
+    """
+
+    __slots__ = ("_engine", "_session_ms", "_session_until_ms", "group_session_timeout_ms")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._session_ms = 0  # the duration of the principal's session; 0 = unlimited (KIP-368)
+        self._session_until_ms = 0  # the latest end of a mute
+        self.group_session_timeout_ms: int | None = None
+
+    def bounded(self, throttle_ms: int, now_ms: int) -> int:
+        """Return the part of a throttle time that is enforced from now on and sent to the client, in ms."""
+        mute_ms = self._capped(throttle_ms)
+        return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
+
+    @property
+    def hold_ms_max(self) -> int:
+        """The longest hold of a Produce, in ms: heartbeats and the session's end limit a hold like a mute."""
+        hold_ms_max = MS_UNBOUNDED
+        if self.group_session_timeout_ms is not None:
+            hold_ms_max = self._capped(MS_UNBOUNDED)
+        if self._session_ms:
+            hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
+        return hold_ms_max
+
+    def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
+        """Note that the client must authenticate again within this time, in ms; 0 for never (KIP-368)."""
+        self._session_ms = max(lifetime_ms, 0)
+        end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
+        self._session_until_ms = now_ms + self._session_ms - end_ms
+
+    def note_session_timeout(self, session_timeout_ms: int) -> None:
+        """Note a group request; 0 if it has no session timeout.
+
+        Brokers accept none below 6 s (group.min.session.timeout.ms): a client cannot avoid mutes with a shorter one.
+        """
+        if session_timeout_ms:
+            session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)
+        known = self.group_session_timeout_ms
+        if known is None or known == 0:
+            self.group_session_timeout_ms = session_timeout_ms
+        elif session_timeout_ms:
+            self.group_session_timeout_ms = min(known, session_timeout_ms)
+
+    def _capped(self, throttle_ms: int) -> int:
+        mute_ms_max = self._engine.options.mute_seconds_max * 1000
+        group_ms = self.group_session_timeout_ms
+        return capped(throttle_ms, int(mute_ms_max), GROUP_SESSION_TIMEOUT_MS if group_ms == 0 else group_ms)
+
+
+# Which throttle times are reported in responses (KIP-219); the channel is muted for all of them, and the quota holds
+# even if the client is not told. Policy `schedule` throttles each request for a short time, while Kafka lets several
+# pass and then throttles for a long one; and several clients write a log line for each reported time (a Java 4.4
+# client at WARN). So under `schedule` a short time is reported only if none was reported for a while on this
+# connection. A time that was not reported is not added to a later one, since a client that waits by itself would wait
+# for it twice.
 #
-#     | read = direction.parse(fetch.read_whole, frame, fields_at, version)
-#     | if read is None:
-#     |     return direction.verdict.order
-#
-# A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the verdict's `job`,
-# with the order
-# WAIT: the shell runs the job in a thread and passes the same bytes again; then the same call
-# returns the
-# function's result, or raises its exception. Until then nothing after the frame is handled.
-#
-# Before `parse` returns a result, a handler must only take steps that can be repeated. The function must
-# belong to a
-# module (no lambda, no bound method made for the call), must not return None, and depends on its arguments
-# only, which do
-# not change meanwhile. A result belongs to exactly these arguments: if the handler asks for something else,
-# the result is
-# discarded, and never used for another frame.
-#
-# AGAIN takes the place of a job if a walk has used its share of a turn of the loop: the shell passes the rest
-# again in
-# the next turn (`ChannelDirection.next_turn`).
-#
-# Non-obvious:
-#
-# - A large request is shown twice. The first time its handler orders a function's result, and the direction
-#   waits; when
-#   the thread is done the same bytes are shown again, and the same call returns the result. So nothing may be
-#   charged
-#   before it (`ChannelDirection.parse`), and a result belongs to exactly its bytes and arguments.
+# Always reported are long times, so that a client does not run into its request timeout; the time in an empty response
+# to a Fetch, which would be invalid without one if the Fetch is full; and the time of a partition mutation, since a
+# client that returns sooner is refused again. Under `kip13` all times are reported, as in Kafka.
+
+# A tenth of the shortest default of a client's timeout (franz-go's 10 s): five requests sent together wait for half.
+REPORTED_ALWAYS_MS: Final = 1000
+REPORT_EVERY_MS: Final = 5000
+_NEVER_MS: Final = 0  # no time was reported yet
+
+
+def is_reported(throttle_ms: int, reported_at_ms: int, now_ms: int) -> bool:
+    """Whether a response reports a throttle time under `schedule`.
+
+    Args:
+        reported_at_ms: when one was last reported on this connection; 0 for never.
+
+    >>> is_reported(15, 0, 7_000), is_reported(15, 7_000, 11_999), is_reported(15, 7_000, 12_000)
+    (True, False, True)
+    >>> is_reported(1000, 7_000, 7_300)
+    True
+    """
+    if throttle_ms >= REPORTED_ALWAYS_MS or reported_at_ms == _NEVER_MS:
+        return True
+    # A response may be decided on twice, by two quotas.
+    return now_ms - reported_at_ms >= REPORT_EVERY_MS or now_ms == reported_at_ms
+
+
+class TopicLookup:
+    """The sizes of topics that a waiting request has asked for (KIP-599), filled in as responses arrive.
+
+    Attributes:
+        pending: the number of responses still owed.
+        sizes: number of partitions by name or id; topics that the broker does not know are not in it.
+    """
+
+    __slots__ = ("pending", "sizes")
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.sizes: dict[str | bytes, int] = {}
+
+
+class Identity:
+    """One client id on one channel. There may be more: Kafka uses that of each request's header (kafka-quotas.md §1.3).
+
+    Attributes:
+        key: the client id as sent.
+        quota: the throttles, shared with every other channel of the same quota entity.
+        produce, fetch: this channel's flows for the throttles.
+        fetched: the owed response of an unlimited Fetch; None before the first one.
+    """
+
+    __slots__ = ("fetch", "fetched", "key", "produce", "quota")
+
+    def __init__(self, key: bytes, quota: ClientQuota) -> None:
+        self.key = key
+        self.quota = quota
+        self.produce: Flow = quota.produce.flow()
+        self.fetch: Flow = quota.fetch.flow()
+        self.fetched: Owed | None = None
+
+    def leave(self, now_ms: int) -> None:
+        """Remove both flows: the channel sends no more requests with this client id."""
+        self.quota.produce.leave(self.produce, now_ms)
+        self.quota.fetch.leave(self.fetch, now_ms)
+        self.fetched = None  # it refers to this object
+
+
+AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
+
+# The most client ids on one connection. Real clients use one, franz-go's admin tools two or three.
+_IDENTITIES_MAX: Final = 32
+# The memory of each of them but the first, in addition to its bytes.
+_IDENTITY_BYTES: Final = 512
+_ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their entries count as kept bytes
+_LONG_CLIENT_ID: Final = bytes(CLIENT_ID_CHARACTERS_MAX + 1)  # stands for all longer client ids
+_PLAIN: Final = Observer()  # makes the walks of channels without an observer
+
+
+class ChannelState:
+    """The state that a channel's two directions share.
+
+    Attributes:
+        mute_until_ms: no further request is handled before this time (KIP-219); past, or 0, when not muted.
+        mute_limits: the bounds of every mute and hold.
+        intake: whether requests are taken; `enter` changes it.
+        in_flight_max: with this many owed responses no further request is handled; 0 unless the intake is OPEN.
+        awaits_responses: the next request waits for responses, so nothing is read; the response direction signals when
+            enough have come.
+        lookup: the sizes requested from the broker for the waiting request; None if there is none.
+        mutations_owed: owed responses of counted topic mutations: one at a time, as in brokers.
+        counted: whether the connection was counted against its user's rate of connections.
+        now_ns: when the shell last read bytes for a direction, in nanoseconds of the clock of `now_ms`.
+        unmeasured_version: the engine's version for which it is known that the current identity has no request quota.
+        request_throttle, request_throttle_version: the current identity's request quota, and the engine's version then.
+        virtual_time: the connection's waits if quotas were enforced; used while they are not.
+        reported_at_ms: when a response has last reported a throttle time; 0 for never.
+        requests, responses: the two directions; set once, by the constructor of `Channel`.
+        walks: makes the walks through Produce requests and Fetch responses.
+        walks_all: whether all of these are walked, as for a capture, and not only where topics have quotas.
+        observer: the channel's observer; None without one.
+        authenticated: whether `user` comes from a SASL exchange.
+        library: the name and version of the client's software, as sent in ApiVersions; "" if unknown.
+        user: the principal's name; "" if it cannot be read. `set_user` changes it.
+        sasl: the SASL exchange under way.
+        fetch_owed: whether a limited Fetch or ShareFetch is with the broker: the next one waits for its response;
+            otherwise pipelined ones would all be forwarded before the first one is charged.
+        queued_bytes: of client ids, local responses that wait for their turn, and the request at the shell.
+        question: a request for the shell to respond to; the shell takes it from here.
+        uses_share_fetch: whether a ShareFetch or ShareAcknowledge was seen; if so, acknowledgements pass a mute.
+        share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
+        forward: the shell's request to the broker, until the request direction inserts it.
+        guarded: what was found in the request being decided on, where something is Sluice's own (`guard`).
+        passed_front, passed_version: the last Produce with one topic that is not Sluice's own, to the end of the name,
+            and its version; -1 before the first.
+    """
+
+    __slots__ = (
+        "_client_ids_bytes",
+        "_identities",
+        "_muted_at",
+        "_muted_by",
+        "_question_bytes",
+        "authenticated",
+        "awaits_responses",
+        "counted",
+        "engine",
+        "fetch_owed",
+        "forward",
+        "guarded",
+        "identity",
+        "in_flight",
+        "in_flight_max",
+        "intake",
+        "library",
+        "lookup",
+        "mutations_owed",
+        "mute_limits",
+        "mute_until_ms",
+        "now_ns",
+        "observer",
+        "passed_front",
+        "passed_version",
+        "question",
+        "queued_bytes",
+        "reported_at_ms",
+        "request_throttle",
+        "request_throttle_version",
+        "requests",
+        "responses",
+        "sasl",
+        "sessions",
+        "settings",
+        "share_held_until_ms",
+        "stats",
+        "unmeasured_version",
+        "user",
+        "uses_share_fetch",
+        "virtual_time",
+        "walks",
+        "walks_all",
+    )
+
+    requests: "ChannelDirection"
+    responses: "ChannelDirection"
+
+    def __init__(
+        self,
+        settings: ChannelSettings,
+        engine: Engine,
+        sessions: SessionTable,
+        stats: Stats,
+        observer: Observer | None = None,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.observer = observer
+        self.walks = _PLAIN if observer is None else observer
+        self.walks_all = self.walks.walks_all
+        self.sessions = sessions
+        self.stats = stats
+        self.in_flight: InFlight = []
+        self.intake = Intake.OPEN
+        self.in_flight_max = IN_FLIGHT_MAX
+        self.mute_until_ms = 0
+        self._muted_by: Muting | None = None
+        self._muted_at: float | None = None  # its limit at that time
+        self.mute_limits = MuteLimits(engine)
+        self.library = ""
+        self.counted = False
+        self.awaits_responses = False
+        self.fetch_owed = False
+        self.lookup: TopicLookup | None = None
+        self.mutations_owed = 0
+        self.now_ns = 0
+        self.unmeasured_version: object = None
+        self.request_throttle: RequestThrottle | None = None
+        self.request_throttle_version: object = None
+        self.virtual_time = ConnectionTime(self.in_flight)
+        self.reported_at_ms = 0
+        self.uses_share_fetch = False
+        self.share_held_until_ms = 0
+        self.user = settings.user
+        self.authenticated = False
+        self.sasl: SaslExchange | None = None
+        self.queued_bytes = 0
+        self._client_ids_bytes = 0  # of client ids
+        self._question_bytes = 0  # of the request at the shell
+        self.question: Question | None = None
+        self.forward: bytes | None = None
+        self.guarded: Guarded | None = None
+        self.passed_front = b""
+        self.passed_version = -1
+        self._identities: tuple[Identity, ...] = ()  # nearly always one
+        self.identity: Identity | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
+        kept = self.queued_bytes + self.requests.kept_bytes + self.responses.kept_bytes
+        owed = len(self.in_flight)
+        if owed >= _ENTRIES_COUNTED_MIN:
+            kept += owed * (ENTRY_BYTES if self.observer is None else self.observer.entry_bytes)
+        return kept
+
+    def identify(self, client_id: bytes, now_ms: int) -> Identity:
+        """Make `client_id` the current identity."""
+        key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG_CLIENT_ID
+        identity = next((identity for identity in self._identities if identity.key == key), None)
+        if identity is None or key is _LONG_CLIENT_ID:
+            name = client_id.decode("utf-8", "replace")
+            quota = self.engine.client(self.user, name, self.settings.broker)
+            if identity is None or identity.quota is not quota:
+                if identity is not None or len(self._identities) >= _IDENTITIES_MAX:
+                    self.leave(now_ms)
+                identity = self._create_identity(key, quota)
+        self.identity = identity
+        self.unmeasured_version = self.request_throttle_version = None
+        return identity
+
+    def _create_identity(self, key: bytes, quota: ClientQuota) -> Identity:
+        """Create the identity of a client id that is new on this channel."""
+        if self._identities:
+            self._client_ids_bytes += len(key) + _IDENTITY_BYTES
+            self.queued_bytes += len(key) + _IDENTITY_BYTES
+        identity = Identity(key, quota)
+        self._identities = (*self._identities, identity)
+        identity.produce.connection = identity.fetch.connection = self.virtual_time
+        identity.produce.hold_ms_max = self.mute_limits.hold_ms_max
+        return identity
+
+    def set_user(self, user: str, now_ms: int) -> None:
+        """Set the SASL exchange's principal, as far as known; if it is a new one, identities are looked up again."""
+        self.authenticated = True
+        if user != self.user:
+            self.leave(now_ms)
+            self.user = user
+
+    def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
+        """Note that the client must authenticate again within this time, in ms; 0 for never. Mutes end before."""
+        self.mute_limits.begin_session(lifetime_ms, now_ms)
+        self._limit_holds()
+
+    def note_session_timeout(self, session_timeout_ms: int) -> None:
+        """Note a group request; 0 if it has no session timeout."""
+        self.mute_limits.note_session_timeout(session_timeout_ms)
+        self._limit_holds()
+
+    def _limit_holds(self) -> None:
+        hold_ms_max = self.virtual_time.mute_ms_max = self.mute_limits.hold_ms_max
+        for identity in self._identities:
+            identity.produce.hold_ms_max = hold_ms_max
+
+    def leave(self, now_ms: int) -> None:
+        """Remove the flows of all identities: the channel closes, or has used too many client ids."""
+        for identity in self._identities:
+            identity.leave(now_ms)
+        self._identities = ()
+        self.virtual_time.settle(now_ms)
+        self.queued_bytes -= self._client_ids_bytes
+        self._client_ids_bytes = 0
+        self.identity = None
+
+    def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
+        """Mute the channel from now on; returns the throttle time for the response, in ms (KIP-219 steps 1 and 2)."""
+        mute_ms = self.mute_limits.bounded(throttle_ms, now_ms)
+        if now_ms + mute_ms > self.mute_until_ms:
+            self.mute_until_ms = now_ms + mute_ms
+            self._muted_by = throttle
+            self._muted_at = self._limit(throttle)
+        if self.observer is not None:
+            self.observer.muted(throttle, throttle_ms, mute_ms)
+        return mute_ms
+
+    def reported_ms(self, mute_ms: int, now_ms: int) -> int:
+        """Return the throttle time that a response reports for a mute: all of it, or 0 if it is not reported."""
+        if not mute_ms:
+            return 0
+        schedule = self.engine.options.policy == "schedule"
+        if schedule and not is_reported(mute_ms, self.reported_at_ms, now_ms):
+            self.stats.throttle_times_untold += 1
+            return 0
+        self.reported_at_ms = now_ms
+        return mute_ms
+
+    def count_connection(self, now_ms: int) -> None:
+        """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
+
+        A client that has not authenticated is ANONYMOUS, to which the default user's rate does not apply.
+        """
+        self.counted = True
+        over = self.engine.connections.connect(
+            self.user, self.settings.broker, self.stats, now_ms, exactly=self.user == ANONYMOUS
+        )
+        if over is not None:
+            self.mute(*over, now_ms)
+
+    @property
+    def mutes_acknowledgements(self) -> bool:
+        """Whether the mute is for a quota that counts every request, also acknowledgements of records."""
+        return isinstance(self._muted_by, RequestThrottle | UserThrottle)
+
+    @property
+    def muting(self) -> Muting | None:
+        """The throttle of the present or last mute."""
+        return self._muted_by
+
+    def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
+        """Return the rest of the mute by this throttle, in ms."""
+        return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
+
+    def enter(self, intake: Intake) -> None:
+        """Change the intake; ENDED is final."""
+        if self.intake is not Intake.ENDED:
+            self.intake = intake
+            self.in_flight_max = IN_FLIGHT_MAX if intake is Intake.OPEN else 0
+
+    def respond_locally(
+        self, correlation_id: int, version: int, response: bytes | bytearray | memoryview
+    ) -> None:
+        """Owe a local response; it is sent in its turn."""
+        self.queued_bytes += len(response)
+        self.in_flight.append((correlation_id, version, LocalResponse(response)))
+
+    def respond_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
+        """Owe a response of the shell; no further request is taken before it.
+
+        Args:
+            forwarded: makes the owed response if the shell sends a request to the broker first.
+        """
+        self.question = question
+        self._question_bytes = len(question.frame)
+        self.queued_bytes += self._question_bytes
+        self.in_flight.append((question.correlation_id, question.version, PendingResponse(forwarded)))
+        self.enter(Intake.AWAIT_SHELL)
+
+    def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
+        """Take the response to a question, which is sent in its turn, or a request to send to the broker before it."""
+        if isinstance(response, Forward):
+            self._forward_first(response)
+            return
+        correlation_id, version, owed = self.in_flight.pop()
+        assert isinstance(owed, PendingResponse), "nothing follows a response that is owed later"
+        if isinstance(response, SharedResponse):
+            self.respond_locally(correlation_id, version, response.head)
+            self.respond_locally(RESPONSE_REST, version, response.rest)
+        else:
+            self.respond_locally(correlation_id, version, response)
+        self.queued_bytes -= self._question_bytes
+        self._question_bytes = 0
+        self.enter(Intake.OPEN)
+
+    def _forward_first(self, forward: Forward) -> None:
+        correlation_id, version, owed = self.in_flight[-1]
+        assert isinstance(owed, PendingResponse), "nothing follows a response that is owed later"
+        assert owed.forwarded is not None, "the API has a use for the broker's response"
+        self.in_flight[-1] = (correlation_id, version, owed.forwarded(forward))
+        self.forward = forward.frame
+
+    def reconsider(self) -> None:
+        """End a mute that the changed quotas would not have begun, or not for so long.
+
+        The client's next request is checked again, so no quota is exceeded.
+        """
+        if self.observer is not None:
+            self.observer.reconsidered()
+        throttle = self._muted_by
+        if throttle is None:
+            return
+        limit = self._limit(throttle)
+        raised = limit is None or self._muted_at is None or limit > self._muted_at
+        if raised or not self.engine.enforcing:
+            self.mute_until_ms = 0
+            self._muted_by = None
+
+    def _limit(self, throttle: Muting) -> float | None:
+        if not isinstance(throttle, Throttle | RequestThrottle):
+            return throttle.limit_now()
+        limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
+        return limit
 
 
 # The smallest elements have two or three bytes, and one costs up to 0.5 us: at most about 3 ms.
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
-# Used inside this package only: the frame is walked (`ChannelDirection.walk`), because addresses may be at its end, or
-# because its topics have quotas.
-WALK: Final = 4
-# The common bit of MORE, WAIT and REFUSE: the frame was not passed.
-UNDECIDED: Final = 1
 NS_PER_MS: Final = 1_000_000
 
 T = TypeVar("T")
@@ -150,7 +829,7 @@ class ChannelDirection(ABC):
         Args:
             have: the number of bytes that have arrived, the prefix included.
             length: the frame's length, the prefix included.
-            most: the longest such frame (`proxy.channel.bounds`).
+            most: the longest such frame (`proxy.channel.errors`).
 
         Raises:
             PeerError: the frame is longer.
@@ -166,7 +845,18 @@ class ChannelDirection(ABC):
     def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any, weight: int = 0) -> T | None:
         """Return `function(frame, *arguments)`; None with an order while it runs in a thread.
 
-        `proxy.channel.direction` defines the permitted functions, and what a caller may do before.
+            read = direction.parse(fetch.read_whole, frame, fields_at, version)
+            if read is None:
+                return direction.verdict.order
+
+        A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the verdict's `job`, with the
+        order WAIT: the shell runs the job in a thread and passes the same bytes again; then the same call returns the
+        function's result, or raises its exception. Until then nothing after the frame is handled. Before the result, a
+        handler must only take steps that can be repeated.
+
+        The function must belong to a module (no lambda, no bound method made for the call), must not return None, and
+        depends on its arguments only, which do not change meanwhile. A result belongs to exactly these arguments: if
+        the handler asks for something else, the result is discarded, and never used for another frame.
 
         Args:
             weight: bytes to add to the frame's size for the arguments.
@@ -189,7 +879,7 @@ class ChannelDirection(ABC):
         return parsed
 
     def next_turn(self) -> int:
-        """Order that the shell passes the rest again in the next turn of the loop."""
+        """Order that the shell passes the rest again in the next turn: a walk has used its share of this one."""
         return self.wait(0, held=False, job=AGAIN)
 
     @property
@@ -266,31 +956,17 @@ def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bo
         return None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Charges a walk's bytes to topics, and mutes the channel for the topic with the longest throttle time.
+# A walk's bytes are charged to topics; the topic with the longest throttle time mutes the channel. Kafka has no topic
+# quotas; the rest is KIP-219: the channel is muted at the end of the frame that exceeded the quota. A Produce's
+# response, which comes later, contains the throttle time. Nothing is returned for records that the broker refused:
+# with acks=0 there is no response, and otherwise every request's topics would be kept until it arrives. A Fetch
+# response has its throttle time in its head, before the topics are known: only the mute delays the next request. A
+# frame of many topics is charged in parts of 250 while it passes, each in a turn of the loop of its own, so that a
+# frame of millions delays nothing, and a topic's position in it does not matter.
 #
-# Kafka has no topic quotas; the rest is KIP-219: the channel is muted at the end of the frame that exceeded
-# the quota. A
-# Produce's response, which comes later, contains the throttle time. Nothing is returned for records that the
-# broker
-# refused: with acks=0 there is no response, and otherwise every request's topics would be kept until it
-# arrives. A Fetch
-# response has its throttle time in its head, before the topics are known: only the mute delays the next
-# request. A frame
-# of many topics is charged in parts while it passes, so a topic's position in it does not matter.
-#
-# A topic id without a known name is charged when its name is known (`TopicQuotas.charge_unnamed`). Counted
-# but not
-# charged are impossible names, which brokers refuse, and ids beyond those that can be looked up at once. If
-# no topic is
-# limited, no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
-#
-# Non-obvious:
-#
-# - A frame's topics are charged in parts of 250, each in a separate turn of the loop; so a frame of millions
-#   delays
-#   nothing, and all of them are charged.
-
+# A topic id without a known name is charged when its name is known (`TopicQuotas.charge_unnamed`). Counted but not
+# charged are impossible names, which brokers refuse, and ids beyond those that can be looked up at once. If no topic
+# is limited, no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
 
 # The characters of a Kafka topic name. A client may send any bytes, and a name may become a throttle.
 _NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()

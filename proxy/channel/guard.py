@@ -35,18 +35,25 @@ from protocol.header import RequestHead
 from protocol.layouts import TOPIC, TRANSACTIONAL_ID, Named
 from protocol.primitives import int16, skip, streamed_count, string_span
 from protocol.walks.produce import ProduceWalk
-from proxy.channel.bounds import (
+from proxy.channel.direction import (
+    Buffer,
+    ChannelDirection,
+    ChannelState,
+    Entry,
+    Owed,
+    PendingResponse,
+    copied,
+    skip_header_tags,
+)
+from proxy.channel.errors import (
     FRONT_BYTES_MAX,
     GUARDED_REQUEST_BYTES_MAX,
     GUARDED_RESPONSE_BYTES_MAX,
+    PeerError,
 )
-from proxy.channel.direction import UNDECIDED, WALK, ChannelDirection, copied, skip_header_tags
-from proxy.channel.errors import PeerError
 from proxy.channel.handlers import REQUEST_HANDLERS, produce
-from proxy.channel.in_flight import Buffer, Entry, Owed, PendingResponse
 from proxy.channel.own import ERRORS, NEWEST, TREATMENTS, Guarded, OwnNames, Treatment
-from proxy.channel.state import ChannelState
-from proxy.channel.verdict import REPLACE
+from proxy.channel.verdict import REPLACE, UNDECIDED, WALK
 
 _Handler = Callable[[ChannelDirection, Buffer, int, int, int, RequestHead, int], int]
 

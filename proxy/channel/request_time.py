@@ -34,22 +34,139 @@ from protocol.walks.share import fetch_waits
 from proxy.channel.direction import (
     AT_ONCE_BYTES_MAX,
     NS_PER_MS,
-    UNDECIDED,
+    Buffer,
     ChannelDirection,
+    ChannelState,
+    Entry,
+    LocalResponse,
+    Owed,
+    PendingResponse,
     skip_header_tags,
 )
-from proxy.channel.in_flight import Buffer, Entry, LocalResponse, Owed, PendingResponse
-from proxy.channel.probe import ANY_WAIT, Probe
-from proxy.channel.state import ChannelState
-from proxy.channel.verdict import MORE, REPLACE
+from proxy.channel.verdict import MORE, REPLACE, UNDECIDED
 from quotas.throttles.bandwidth import Throttle
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.mutation import MutationThrottle
 from quotas.throttles.request import RequestThrottle
 
-# ----------------------------------------------------------------------------------------------------
-# The time that a Fetch or ShareFetch asks its broker to wait for records (max_wait_ms, min_bytes).
+# Some requests of a connection are timed for `proxy.explain`: the time that their broker takes. While
+# `RequestTimes.armed`, `unmeasured_version` differs from the engine's version, so that `RequestTimes.measure` is
+# called for each request; at other times requests cost nothing. The time is from the end of the request to the first
+# bytes of its response, divided by the number of responses owed at its start, since a broker handles one request of a
+# connection at a time.
 
+PROBED_MAX: Final = 16  # requests timed between two visits: each costs a third more instructions than others
+ANY_WAIT: Final = -1  # as long as it likes: a group's members wait for each other
+
+
+class Probe(Owed):
+    """A timed request: wraps its owed response.
+
+    Attributes:
+        key: its API.
+        request_bytes: the size of its frame.
+        response_bytes: the size of its response's frame, with the length; 0 before it begins.
+        sent_ns: when its header was read.
+        wait_ns: the time that it asks the broker to wait; or ANY_WAIT.
+        took_ns: the time at the broker, with that wait; -1 while the broker has it.
+        waited_ns: the part of `took_ns` that may be that wait.
+        acks_all: whether it is a Produce whose response waits for followers too.
+    """
+
+    __slots__ = (
+        "_depth",
+        "_no_wait_bytes",
+        "_owed",
+        "_requests",
+        "_times",
+        "acks_all",
+        "key",
+        "request_bytes",
+        "response_bytes",
+        "sent_ns",
+        "took_ns",
+        "wait_ns",
+        "waited_ns",
+    )
+
+    def __init__(
+        self,
+        times: "RequestTimes",
+        requests: ChannelDirection,
+        key: int,
+        request_bytes: int,
+        owed: Owed | None,
+        wait_ns: int = 0,
+        no_wait_bytes: int = 0,
+        *,
+        acks_all: bool = False,
+    ) -> None:
+        state = requests.state
+        self._times = times
+        self._requests = requests
+        self._owed = owed
+        self._depth = max(1, len(state.in_flight))
+        self._no_wait_bytes = no_wait_bytes
+        self.key = key
+        self.acks_all = acks_all
+        self.request_bytes = request_bytes
+        self.response_bytes = 0
+        self.sent_ns = state.now_ns
+        self.wait_ns = wait_ns
+        self.took_ns = -1
+        self.waited_ns = 0
+
+    def respond(
+        self,
+        direction: ChannelDirection,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        entry: Entry,
+        now_ms: int,
+    ) -> int:
+        """Stop the time when the response begins; the API's handler decides on it."""
+        if self.took_ns < 0:
+            self._stop(direction)
+        return 0 if self._owed is None else self._owed.respond(direction, buf, pos, end, entry, now_ms)
+
+    def muted(self, until_ms: int) -> Owed:
+        """Return an owed response that also reports a mute until `until_ms`."""
+        if self._owed is not None:
+            self._owed = self._owed.muted(until_ms)
+        return self
+
+    def _stop(self, direction: ChannelDirection) -> None:
+        state = direction.state
+        since_ns = self.sent_ns
+        self.response_bytes = direction.frame_bytes
+        if len(state.in_flight) == 1:  # no later request has moved it
+            since_ns = max(since_ns, self._requests.moved_ns)
+        took_ns = max(0, state.now_ns - since_ns)
+        if self.wait_ns == ANY_WAIT:
+            self.waited_ns = took_ns
+        elif direction.frame_bytes < self._no_wait_bytes:
+            self.waited_ns = min(took_ns, self.wait_ns)
+        self.took_ns = took_ns // self._depth
+        self.waited_ns //= self._depth
+        self._times.add(self)
+
+
+class Probed(NamedTuple):
+    """Timed requests whose responses have begun.
+
+    Args:
+        missed: the estimated number of requests that were not timed although requests were to be timed.
+    """
+
+    probes: list[Probe]
+    missed: int = 0
+
+
+NONE_PROBED: Final = Probed([])
+
+
+# The time that a Fetch or ShareFetch asks its broker to wait for records (max_wait_ms, min_bytes).
 
 FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
 # One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): if a response
@@ -101,10 +218,6 @@ def read_wait(buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> 
     return FetchWait(wait_ms, min_bytes + _APPENDED_BYTES_MAX)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Begins a probe: decides whether the request just handled can be timed.
-
-
 _OF_GROUPS: Final = frozenset((api.JOIN_GROUP, api.SYNC_GROUP))
 _NS_PER_MS: Final = 1_000_000
 _ACKS_ALL: Final = -1
@@ -113,34 +226,6 @@ _TRANSACTIONS_SINCE: Final = 3
 # The number of tags (flexible versions only) and the transactional id's length, before acks.
 _FLEXIBLE_FIELDS: Final = Struct(">BBh").unpack_from
 _FIELDS: Final = Struct(">hh").unpack_from
-
-
-def begin_probe(
-    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
-) -> None:
-    """Time the request just handled, if the broker owes a response to it."""
-    state = direction.state
-    in_flight = state.in_flight
-    length, key, asked_version, correlation_id, _ = head
-    if not in_flight:
-        return
-    owed_to, version, owed = in_flight[-1]
-    # With acks=0 no entry was added.
-    if owed_to != correlation_id or isinstance(owed, Probe | LocalResponse | PendingResponse):
-        return
-    wait_ns, no_wait_bytes = ANY_WAIT if key in _OF_GROUPS else 0, 0
-    if key in FETCHES:
-        wait = read_wait(buf, pos, end, body, head)
-        if wait is None or wait.follower:
-            return
-        wait_ns, no_wait_bytes = wait.wait_ms * _NS_PER_MS, wait.no_wait_bytes
-    acks_all = (
-        key == api.PRODUCE
-        and body + 4 <= min(end, pos + 4 + length)
-        and _is_acks_all(buf, body, asked_version)
-    )
-    state.probe = Probe(direction, key, 4 + length, owed, wait_ns, no_wait_bytes, acks_all=acks_all)
-    in_flight[-1] = (correlation_id, version, state.probe)
 
 
 def _is_acks_all(buf: Buffer, body: int, version: int) -> bool:
@@ -156,8 +241,8 @@ def _is_acks_all(buf: Buffer, body: int, version: int) -> bool:
 
 # LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown; WriteTxnMarkers; the quorum's Vote, Begin- and
 # EndQuorumEpoch; AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds,
-# ControllerRegistration, AssignReplicasToDirs, UpdateRaftVoter, and the states of share groups: all of them require the
-# right to CLUSTER_ACTION.
+# ControllerRegistration, AssignReplicasToDirs, UpdateRaftVoter, and the states of share groups: all of them require
+# the right to CLUSTER_ACTION.
 _BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, *range(83, 88))
 )
@@ -177,6 +262,7 @@ class Measured(Owed):
 
     Attributes:
         owed: the owed response of the API's handler.
+        times: the measurement of its channel.
         requests: the request direction, which knows when a large request has been sent completely.
         wait_us: the longest wait for records, unless the response's frame has `no_wait_bytes` or more.
         throttle_ms: the decision when the response began; -1 before that.
@@ -191,17 +277,20 @@ class Measured(Owed):
         "sent_ns",
         "throttle",
         "throttle_ms",
+        "times",
         "wait_us",
     )
 
     def __init__(
         self,
+        times: "RequestTimes",
         requests: ChannelDirection,
         key: int,
         throttle: RequestThrottle,
         quota: ClientQuota,
         owed: Owed | None,
     ) -> None:
+        self.times = times
         self.requests = requests
         self.key = key
         self.throttle = throttle
@@ -229,60 +318,161 @@ class Measured(Owed):
         return self
 
 
-def measure(
-    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
-) -> int:
-    """Measure the request just handled if its identity has a quota, or if a probe is armed.
+class RequestTimes:
+    """Measures the requests of one channel, and times some of them.
 
-    Returns 0, or MORE if more of it is needed.
+    Attributes:
+        armed: whether requests are timed; at most PROBED_MAX are between two visits.
+        probe: the last timed request; None before the first.
+        measured: the last measured request, until its response arrives.
     """
-    order = _measure(direction, buf, pos, end, body, head, now_ms)
-    state = direction.state
-    if state.probe_armed and not order:
-        begin_probe(direction, buf, pos, end, body, head)
-        if state.probed.enough(state.now_ns):
-            state.probe_armed = False
-        else:
-            state.unmeasured_version = None  # the next request comes here too
-    return order
 
+    __slots__ = ("_asked", "_began_ns", "_probes", "_stopped_ns", "armed", "measured", "probe")
 
-def _measure(
-    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
-) -> int:
-    """Measure the request just handled if its identity has a quota."""
-    state = direction.state
-    if state.request_throttle_version is not state.engine.version:
-        _look_up(state, now_ms)
-    throttle, identity = state.request_throttle, state.identity
-    if throttle is None or identity is None:
-        state.unmeasured_version = state.engine.version
-        return 0
-    _, key, version, correlation_id, _ = head
-    in_flight = state.in_flight
-    if key in _UNMEASURED or not in_flight:
-        return 0
-    owed_to, _, owed = in_flight[-1]
-    # With acks=0 no entry was added.
-    if owed_to != correlation_id or isinstance(owed, Measured | LocalResponse | PendingResponse):
-        return 0
-    measured = Measured(direction, key, throttle, identity.quota, owed)
-    if key in FETCHES:
-        wait = read_wait(buf, pos, end, body, head)
-        if wait is None and end - pos < head[0] + 4:
-            in_flight.pop()  # for an incomplete request, both handlers have only added the entry
-            if key == api.FETCH and state.engine.weighs_fetched_topics:
-                state.fetch_owed = False  # as if no limited Fetch were with the broker
-            return direction.order_more(end - pos, head[0])
-        if wait is None or wait.follower:
+    def __init__(self) -> None:
+        self.armed = False
+        self.probe: Probe | None = None
+        self.measured: Measured | None = None
+        self._probes: list[Probe] | None = (
+            None  # whose responses have begun; None for most channels, which are idle
+        )
+        self._asked = 0
+        self._began_ns = self._stopped_ns = 0
+
+    def measure(
+        self,
+        direction: ChannelDirection,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        body: int,
+        head: RequestHead,
+        now_ms: int,
+    ) -> int:
+        """Measure the request just handled if its identity has a quota, and time it if requests are timed.
+
+        Returns 0, or MORE if more of it is needed.
+        """
+        order = self._measure(direction, buf, pos, end, body, head, now_ms)
+        state = direction.state
+        if self.armed and not order:
+            self._begin_probe(direction, buf, pos, end, body, head)
+            if self._is_last(state.now_ns):
+                self.armed = False
+            else:
+                state.unmeasured_version = None  # the next request comes here too
+        return order
+
+    def visit(self, state: ChannelState, *, time_requests: bool) -> Probed:
+        """Begin to time requests, or stop; return those whose responses have begun, once."""
+        taken = self._take(state.now_ns)
+        self.armed = time_requests
+        if time_requests:
+            self._asked = self._stopped_ns = 0
+            state.unmeasured_version = None
+        return taken
+
+    def _is_last(self, now_ns: int) -> bool:
+        """Note that a request was to be timed; return whether it was the last one."""
+        if not self._asked:
+            self._began_ns = now_ns
+        self._asked += 1
+        if self._asked < PROBED_MAX:
+            return False
+        self._stopped_ns = now_ns
+        return True
+
+    def add(self, probe: Probe) -> None:
+        """Note that a response has begun."""
+        if self._probes is None:
+            self._probes = [probe]
+        elif len(self._probes) < PROBED_MAX:
+            self._probes.append(probe)
+
+    def _take(self, now_ns: int) -> Probed:
+        if not self._probes:
+            return NONE_PROBED
+        taken = Probed(self._probes, self._missed(now_ns))
+        self._probes = None
+        return taken
+
+    def _begin_probe(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
+    ) -> None:
+        """Time the request just handled, if the broker owes a response to it."""
+        state = direction.state
+        in_flight = state.in_flight
+        length, key, asked_version, correlation_id, _ = head
+        if not in_flight:
+            return
+        owed_to, version, owed = in_flight[-1]
+        # With acks=0 no entry was added.
+        if owed_to != correlation_id or isinstance(owed, Probe | LocalResponse | PendingResponse):
+            return
+        wait_ns, no_wait_bytes = ANY_WAIT if key in _OF_GROUPS else 0, 0
+        if key in FETCHES:
+            wait = read_wait(buf, pos, end, body, head)
+            if wait is None or wait.follower:
+                return
+            wait_ns, no_wait_bytes = wait.wait_ms * _NS_PER_MS, wait.no_wait_bytes
+        acks_all = (
+            key == api.PRODUCE
+            and body + 4 <= min(end, pos + 4 + length)
+            and _is_acks_all(buf, body, asked_version)
+        )
+        self.probe = Probe(self, direction, key, 4 + length, owed, wait_ns, no_wait_bytes, acks_all=acks_all)
+        in_flight[-1] = (correlation_id, version, self.probe)
+
+    def _measure(
+        self,
+        direction: ChannelDirection,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        body: int,
+        head: RequestHead,
+        now_ms: int,
+    ) -> int:
+        """Measure the request just handled if its identity has a quota."""
+        state = direction.state
+        if state.request_throttle_version is not state.engine.version:
+            _look_up(state, now_ms)
+        throttle, identity = state.request_throttle, state.identity
+        if throttle is None or identity is None:
+            state.unmeasured_version = state.engine.version
             return 0
-        measured.wait_us, measured.no_wait_bytes = wait.wait_ms * 1000, wait.no_wait_bytes
-    last = state.measured
-    if last is not None and direction.moved_ns > last.sent_ns:
-        last.sent_ns = direction.moved_ns
-    state.measured = measured
-    in_flight[-1] = (correlation_id, version, measured)
-    return 0
+        _, key, version, correlation_id, _ = head
+        in_flight = state.in_flight
+        if key in _UNMEASURED or not in_flight:
+            return 0
+        owed_to, _, owed = in_flight[-1]
+        # With acks=0 no entry was added.
+        if owed_to != correlation_id or isinstance(owed, Measured | LocalResponse | PendingResponse):
+            return 0
+        measured = Measured(self, direction, key, throttle, identity.quota, owed)
+        if key in FETCHES:
+            wait = read_wait(buf, pos, end, body, head)
+            if wait is None and end - pos < head[0] + 4:
+                in_flight.pop()  # for an incomplete request, both handlers have only added the entry
+                if key == api.FETCH and state.engine.weighs_fetched_topics:
+                    state.fetch_owed = False  # as if no limited Fetch were with the broker
+                return direction.order_more(end - pos, head[0])
+            if wait is None or wait.follower:
+                return 0
+            measured.wait_us, measured.no_wait_bytes = wait.wait_ms * 1000, wait.no_wait_bytes
+        last = self.measured
+        if last is not None and direction.moved_ns > last.sent_ns:
+            last.sent_ns = direction.moved_ns
+        self.measured = measured
+        in_flight[-1] = (correlation_id, version, measured)
+        return 0
+
+    def _missed(self, now_ns: int) -> int:
+        """Return the estimated number of requests after the last timed one, at the same rate as before."""
+        stopped_ns, self._stopped_ns = self._stopped_ns, 0
+        if not stopped_ns:
+            return 0
+        return (self._asked - 1) * (now_ns - stopped_ns) // max(1, stopped_ns - self._began_ns)
 
 
 def _look_up(state: ChannelState, now_ms: int) -> None:
@@ -339,9 +529,9 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
     """Charge the time, and decide on the throttle time of this response."""
     state = direction.state
     now_ns, since_ns = state.now_ns, max(measured.sent_ns, direction.moved_ns)
-    if state.measured is measured:
+    if measured.times.measured is measured:
         since_ns = max(since_ns, measured.requests.moved_ns)
-        state.measured = None
+        measured.times.measured = None
     direction.moved_ns = now_ns
     spent_us = (now_ns - since_ns) // 1000
     if direction.frame_bytes < measured.no_wait_bytes:

@@ -13,17 +13,14 @@ from typing import Final, TypeAlias
 
 from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.header import REQUEST_HEAD, RequestHead
-from proxy.channel.direction import NS_PER_MS, WALK, ChannelDirection, charge_produced
+from proxy.channel.direction import NS_PER_MS, Buffer, ChannelDirection, ChannelState, charge_produced
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.guard import GUARDED_HANDLERS
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import REQUEST_FOLLOWS, bare_token
 from proxy.channel.handlers.share import waits_muted
-from proxy.channel.in_flight import Buffer
-from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.state import ChannelState
-from proxy.channel.verdict import BARE_TOKENS_MAX, MORE, PASS, REPLACE, Intake, Verdict
+from proxy.channel.verdict import BARE_TOKENS_MAX, MORE, PASS, REPLACE, WALK, Intake, Verdict
 from proxy.system.stats import API_KEYS_MAX
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.limiters.flow import Flow
@@ -108,7 +105,7 @@ class RequestDirection(RequestReader):
 
     __slots__ = ("_client_id", "_client_id_length", "_handled", "_handler_of")
 
-    def __init__(self, state: ChannelState, handled: Handled = measure) -> None:
+    def __init__(self, state: ChannelState, handled: Handled) -> None:
         """Create the request direction of a client's channel.
 
         Args:

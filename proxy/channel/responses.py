@@ -6,11 +6,17 @@ Local responses (throttled Fetches, quotas) are inserted in their turn: Kafka's 
 from struct import Struct
 from typing import Final
 
-from proxy.channel.direction import NS_PER_MS, UNDECIDED, WALK, ChannelDirection, charge_fetched
+from proxy.channel.direction import (
+    BARE_TOKEN,
+    NS_PER_MS,
+    Buffer,
+    ChannelDirection,
+    ChannelState,
+    LocalResponse,
+    charge_fetched,
+)
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import BARE_TOKEN, Buffer, LocalResponse
-from proxy.channel.state import ChannelState
-from proxy.channel.verdict import MORE, PASS, REPLACE, RESUMED_AT, Verdict
+from proxy.channel.verdict import MORE, PASS, REPLACE, RESUMED_AT, UNDECIDED, WALK, Verdict
 
 _HEAD: Final = Struct(">ii").unpack_from  # length, correlation id
 _HEAD_BYTES: Final = 8
@@ -109,7 +115,7 @@ class ResponseDirection(ChannelDirection):
         entry = state.in_flight.pop(0)
         made = entry[2]
         assert isinstance(made, LocalResponse), "nothing else is made here"
-        state.kept_bytes -= len(made.response)
+        state.queued_bytes -= len(made.response)
         self.replace(0, made.response)
         self.resume_requests()
         if state.observer is not None:

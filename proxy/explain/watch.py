@@ -23,7 +23,7 @@ from proxy.channel import (
     Probe,
     ReplicaThrottle,
 )
-from proxy.channel.probe import ANY_WAIT
+from proxy.channel.request_time import ANY_WAIT
 from proxy.explain import parts
 from proxy.explain.latencies import ConnectionWaits, Latencies, PredictedWaits, Predictions, Waits
 from proxy.explain.parts import LONG_SLOTS_MS, QUARTER, Windows

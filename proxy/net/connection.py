@@ -27,14 +27,15 @@ from proxy.channel import (
     UNASKED,
     UNREAD,
     WAIT,
+    Channel,
     ChannelSettings,
     Condition,
     Forward,
     Job,
+    Machine,
     PeerError,
     SharedResponse,
     Tap,
-    channel_for,
 )
 from proxy.config import LimitOptions
 from proxy.net.pump import Pump
@@ -335,7 +336,7 @@ class Connection:
         self.work: dict[object, Withdraw] = {}
         self._account = shared.kept.open(settings.address, self.close)
         self._counted = 0  # the channel's kept bytes at the last count
-        self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
+        self.channel: Machine = Channel(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
         # Captured payloads must pass through the process.
         seen = encrypted or (tap is not None and tap.frames == KEEP)

@@ -8,12 +8,12 @@ from protocol.messages.reassignments import Ongoing
 from proxy.channel import (
     BATCH_WEIGHT,
     KEEP,
+    Channel,
     ChannelSettings,
     Machine,
     OngoingMoves,
     ShownMove,
     Tap,
-    channel_for,
 )
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
@@ -131,17 +131,17 @@ def _settings(bits: int, replication: ReplicationQuotas | None = None) -> Channe
 
 
 def _plain(bits: int, _frames: str) -> Machine:
-    return channel_for(_settings(bits), _engine(bits), SessionTable(_SESSIONS_MAX), Stats())
+    return Channel(_settings(bits), _engine(bits), SessionTable(_SESSIONS_MAX), Stats())
 
 
 def _captured(bits: int, frames: str) -> Machine:
     tap = Tap(_Rows(), 7, "10.0.0.1", "clients", frames, 0.5 if bits & _SAMPLED else 1.0)
-    return channel_for(_settings(bits), _engine(bits), SessionTable(_SESSIONS_MAX), Stats(), tap)
+    return Channel(_settings(bits), _engine(bits), SessionTable(_SESSIONS_MAX), Stats(), tap)
 
 
 def _follower(bits: int, _frames: str) -> Machine:
     settings = _settings(bits & ~_BOOTSTRAP, _replication())
-    return channel_for(settings, Engine(EngineOptions(), Definitions()), SessionTable(1), Stats())
+    return Channel(settings, Engine(EngineOptions(), Definitions()), SessionTable(1), Stats())
 
 
 KINDS: Final[Mapping[str, Callable[[int, str], Machine]]] = {

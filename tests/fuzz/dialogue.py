@@ -27,7 +27,7 @@ from typing import Final
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, flexible
 from protocol.errors import WireError
 from proxy.channel import Forward, PeerError
-from proxy.channel.in_flight import BARE_TOKEN
+from proxy.channel.direction import BARE_TOKEN
 from tests.fuzz.channels import channel
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell

@@ -6,7 +6,7 @@ What goes out is thrown away. Time stands still but where a script moves it, or 
 from collections import deque
 from typing import Final
 
-from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine, Question, bounds
+from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine, Question, errors
 from tests.fuzz.stopwatch import timed
 from tests.support.playbook import local_response_due, ordered_job
 
@@ -17,9 +17,9 @@ _CUT_BYTES_MAX: Final = 512  # of what is sent at once: what follows is the same
 # The largest frame that is kept whole, its prefix, and a read.
 _KEPT_BYTES_MAX: Final = (
     max(
-        *bounds.REQUEST_BYTES_MAX.values(),
-        *bounds.RESPONSE_BYTES_MAX.values(),
-        bounds.REPLICA_FETCH_BYTES_MAX,
+        *errors.REQUEST_BYTES_MAX.values(),
+        *errors.RESPONSE_BYTES_MAX.values(),
+        errors.REPLICA_FETCH_BYTES_MAX,
     )
     + 4
     + READ_BYTES_MAX

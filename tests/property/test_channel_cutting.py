@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, complete_frame
+from proxy.channel import Channel, ChannelSettings, Head, Row, Tap, complete_frame
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
@@ -158,7 +158,7 @@ def relayed(
         broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=1_000_000
     )
     tap = None if rows is None else Tap(rows, 1, "10.0.0.1", "clients", "blank")
-    channel = channel_for(place, engine, SessionTable(100), Stats(), tap)
+    channel = Channel(place, engine, SessionTable(100), Stats(), tap)
     answers = broker(sizes) if answering else lambda _asked: b""
     return MemoryShell(channel, answers, b"".join(sent), pieces).run()
 

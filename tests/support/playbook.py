@@ -29,8 +29,7 @@ from proxy.channel import (
     Tap,
     Verdict,
 )
-from proxy.channel.captured import capture
-from proxy.channel.in_flight import LocalResponse
+from proxy.channel.direction import LocalResponse
 from proxy.channel.requests import Handled, RequestDirection
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
@@ -128,20 +127,17 @@ def channel_machine(
         engine = Engine(options or EngineOptions(), Definitions(static=quotas))
     told.setdefault("frame_bytes_max", FRAME_BYTES_MAX)
     settings = ChannelSettings(broker=broker, address_map=gateway_address if gateway else None, **told)
-    channel = Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats())
-    if tap is not None:
-        capture(channel, tap)
-    return channel
+    return Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats(), tap)
 
 
 def engine_of(channel: Machine) -> Engine:
     """The engine that a channel was made with."""
-    return _made(channel).state.engine
+    return _made(channel).engine
 
 
 def stats_of(channel: Machine) -> Stats:
     """The counters that a channel was made with."""
-    return _made(channel).state.stats
+    return _made(channel).stats
 
 
 def _made(channel: Machine) -> Channel:
@@ -152,27 +148,27 @@ def _made(channel: Machine) -> Channel:
 
 def requests_of(channel: Machine, handled: Handled) -> RequestDirection:
     """Another request direction of a channel, which calls `handled` after its requests."""
-    return RequestDirection(_made(channel).state, handled)
+    return RequestDirection(_made(channel), handled)
 
 
 def mute_left_ms(channel: Machine, now_ms: int) -> int:
     """What is left of a channel's mute."""
-    return max(0, _made(channel).state.mute_until_ms - now_ms)
+    return max(0, _made(channel).mute_until_ms - now_ms)
 
 
 def user_of(channel: Machine) -> str:
     """The principal's name, as far as known."""
-    return _made(channel).state.user
+    return _made(channel).user
 
 
 def owed_of(channel: Machine) -> int:
     """The number of responses owed."""
-    return len(_made(channel).state.in_flight)
+    return len(_made(channel).in_flight)
 
 
 def local_response_due(channel: Machine) -> bool:
     """Whether the next response is a local one, and none of the broker's is partly forwarded."""
-    in_flight = _made(channel).state.in_flight
+    in_flight = _made(channel).in_flight
     return (
         bool(in_flight) and isinstance(in_flight[0][2], LocalResponse) and not channel.responses.mid_frame()
     )
@@ -180,7 +176,7 @@ def local_response_due(channel: Machine) -> bool:
 
 def next_owed(channel: Machine) -> tuple[int, int] | None:
     """Correlation id and version of the response owed next, which a broker knows from the request."""
-    in_flight = _made(channel).state.in_flight
+    in_flight = _made(channel).in_flight
     return in_flight[0][:2] if in_flight else None
 
 

@@ -2,6 +2,7 @@
 
 from protocol.api import FETCH
 from proxy.channel import Probe
+from proxy.channel.request_time import RequestTimes
 from tests.support.playbook import channel_machine
 
 
@@ -9,7 +10,7 @@ def outstanding(sent_ns: int, wait_ns: int = 0) -> Probe:
     """A request that the broker has."""
     channel = channel_machine()
     channel.requests.receive(bytearray(), 0, 0, sent_ns)  # the time at which its shell has read last
-    return Probe(channel.requests, FETCH, 100, None, wait_ns)
+    return Probe(RequestTimes(), channel.requests, FETCH, 100, None, wait_ns)
 
 
 def finished(took_ns: int, waited_ns: int = 0, wait_ns: int = 1_000_000_000) -> Probe:

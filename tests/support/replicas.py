@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from protocol.api import FETCH
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.replication import ReplicationChannel
+from proxy.channel import Channel
 from proxy.channel.settings import ChannelSettings
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
@@ -46,15 +46,15 @@ def batches(count: int, size: int) -> bytes:
     return (binary.pack(">qi", 0, size - 12) + bytes(size - 12)) * count
 
 
-def replication_channel(quotas: ReplicationQuotas, leader: int = LEADER) -> ReplicationChannel:
+def replication_channel(quotas: ReplicationQuotas, leader: int = LEADER) -> Channel:
     """A channel at a leader's door."""
     settings = ChannelSettings(broker=leader, address_map=None, frame_bytes_max=MIB * 16, replication=quotas)
-    return ReplicationChannel(settings, Engine(EngineOptions(), Definitions()), SessionTable(10), Stats())
+    return Channel(settings, Engine(EngineOptions(), Definitions()), SessionTable(10), Stats())
 
 
-def quotas_of(channel: ReplicationChannel) -> ReplicationQuotas:
+def quotas_of(channel: Channel) -> ReplicationQuotas:
     """The quotas that a channel was made with."""
-    quotas = channel.state.settings.replication
+    quotas = channel.settings.replication
     assert quotas is not None, "it is a replication channel"
     return quotas
 
@@ -301,7 +301,7 @@ class Link:
     quotas: ReplicationQuotas
     follower: Follower
     leader: Leader
-    channel: ReplicationChannel = field(init=False)
+    channel: Channel = field(init=False)
     talk: Playbook = field(init=False)
     asked: bytes = b""  # the request that is under way or waits
 

@@ -18,8 +18,7 @@ from protocol.messages.fetch_session import SessionTable
 from protocol.messages.replica_session import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, Channel, Direction, Job, PeerError
-from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
-from proxy.channel.replication import ReplicationChannel
+from proxy.channel.errors import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.settings import OngoingMoves
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
@@ -43,7 +42,7 @@ TOPIC: Final = bytes(15) + b"\1"
 FETCH_BYTES: Final = 33
 
 
-def throttled(rate: float | None) -> ReplicationChannel:
+def throttled(rate: float | None) -> Channel:
     """A channel whose replicas all count against both ends' rates, as many bytes/s; None: none counts."""
     quotas = ReplicationQuotas(ReplicationOptions())
     quotas.name_topics({TOPIC: "t"})

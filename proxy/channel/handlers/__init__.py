@@ -2,7 +2,7 @@
 
 A request handler is called with (direction, buf, pos, end, body, head, now_ms): the frame starts at `pos`, its client
 id ends at `body`, and `head` is the unpacked header. It returns 0 to forward the frame, after it has put the owed
-response into `in_flight`, or an order of its direction. `proxy.channel.in_flight` describes owed responses.
+response into `in_flight`, or an order of its direction. `proxy.channel.direction` describes owed responses.
 
 Non-obvious:
 
@@ -16,7 +16,7 @@ from typing import Final
 from protocol import api
 from protocol.api import DESCRIBE_CONFIGS
 from protocol.header import RequestHead
-from proxy.channel.direction import ChannelDirection
+from proxy.channel.direction import Buffer, ChannelDirection
 from proxy.channel.handlers import (
     addresses,
     client_quotas,
@@ -31,7 +31,6 @@ from proxy.channel.handlers import (
 from proxy.channel.handlers import (
     addresses as descriptions,
 )
-from proxy.channel.in_flight import Buffer
 
 __all__ = ["REQUEST_HANDLERS"]
 

@@ -37,15 +37,22 @@ from protocol.messages import (
     metadata as metadata_topics,
 )
 from protocol.messages.metadata import TopicMetadata
-from proxy.channel.bounds import (
+from proxy.channel.direction import (
+    AT_ONCE_BYTES_MAX,
+    Buffer,
+    ChannelDirection,
+    Entry,
+    Owed,
+    copied,
+    skip_header_tags,
+)
+from proxy.channel.errors import (
     AUTO_CREATED_RESPONSE_BYTES_MAX,
     BROKERS_BYTES_MAX,
     REQUEST_BYTES_MAX,
     RESPONSE_BYTES_MAX,
+    PeerError,
 )
-from proxy.channel.direction import AT_ONCE_BYTES_MAX, ChannelDirection, copied, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.own import NEWEST
 from proxy.channel.settings import AddressMap, ChannelSettings
 from quotas.throttles.mutation import MutationThrottle

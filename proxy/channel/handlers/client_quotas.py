@@ -11,10 +11,8 @@ Version notes: 1 is flexible. A later version was never offered, and its layout 
 from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
-from proxy.channel.bounds import REQUEST_BYTES_MAX
-from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Question
+from proxy.channel.direction import Buffer, ChannelDirection, Question, copied, skip_header_tags
+from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
 from proxy.channel.settings import ANONYMOUS
 
 

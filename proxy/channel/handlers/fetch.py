@@ -6,7 +6,7 @@ max_bytes is reduced to the budget, and max_wait_ms if other clients wait for th
 charged when its header arrives; the throttle time is written into the same response, and the channel is muted. One
 limited Fetch is with the broker at a time: a pipelined one waits for the response, as in a broker. A Fetch that ends
 its session while over the quota is forwarded without topics. Replicas are exempt at replication listeners only
-(`proxy.channel.replication`): any client can claim to be a replica. Ignored: topics and records, except for the walk to
+(`proxy.channel.follower`): any client can claim to be a replica. Ignored: topics and records, except for the walk to
 NodeEndpoints at the end of a response, and to the bytes of each topic if topics have quotas (`topic_charges`).
 
 Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
@@ -21,11 +21,17 @@ from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
 from protocol.walks.fetch import FetchWalk
-from proxy.channel.bounds import REQUEST_BYTES_MAX
-from proxy.channel.direction import AT_ONCE_BYTES_MAX, WALK, ChannelDirection, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.state import Identity
+from proxy.channel.direction import (
+    AT_ONCE_BYTES_MAX,
+    Buffer,
+    ChannelDirection,
+    Entry,
+    Identity,
+    Owed,
+    skip_header_tags,
+)
+from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
+from proxy.channel.verdict import WALK
 from quotas.decisions import ADMITTED
 
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
@@ -86,8 +92,8 @@ class Fetched(Owed):
             error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
             if error_code or response_id != session_id:
                 state.sessions.drop(state.settings.broker, session_id)
-        if state.charges.charges_fetched_topics:
-            direction.walk = state.walks.fetch(direction, buf, pos, end, version)
+        if state.walks_all or state.engine.charges_fetched_topics:
+            direction.walk = state.walks.fetch_walk(direction, buf, pos, end, version)
             return 0 if direction.walk is None else WALK
         if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
             direction.walk = FetchWalk(version, length)

@@ -10,8 +10,7 @@ from protocol.api import JOIN_GROUP, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages import groups
-from proxy.channel.direction import ChannelDirection, skip_header_tags
-from proxy.channel.in_flight import Buffer
+from proxy.channel.direction import Buffer, ChannelDirection, skip_header_tags
 
 
 def request(

@@ -26,11 +26,9 @@ from typing import Final
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.header import RequestHead
 from protocol.messages import produce
-from proxy.channel.bounds import RESPONSE_BYTES_MAX
-from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.state import ChannelState
+from proxy.channel.direction import Buffer, ChannelDirection, ChannelState, Entry, Owed, skip_header_tags
+from proxy.channel.errors import RESPONSE_BYTES_MAX, PeerError
+from proxy.channel.verdict import WALK
 from quotas.decisions import ADMITTED
 
 _VERSION_MAX: Final = MAX_VERSION[PRODUCE]
@@ -127,9 +125,9 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if missing > 0 and throttle.announce(flow, missing, now_ms):
         direction.charge_ahead(flow)
         direction.response_owed = bool(acks)
-    if state.charges.charges_produced_topics:
+    if state.walks_all or state.engine.charges_produced_topics:
         direction.response_owed = bool(acks)
-        direction.walk = state.walks.produce(buf, pos, end, body, head)
+        direction.walk = state.walks.produce_walk(buf, pos, end, body, head)
         if direction.walk is not None:
             return _walked(state, head, acks, mute_until_ms)
     if not acks:

@@ -24,10 +24,18 @@ from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages import reassignments
 from protocol.messages.replica_session import Partition
-from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
-from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, Forward, Owed, PendingResponse, Question
+from proxy.channel.direction import (
+    Buffer,
+    ChannelDirection,
+    Entry,
+    Forward,
+    Owed,
+    PendingResponse,
+    Question,
+    copied,
+    skip_header_tags,
+)
+from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.settings import ANONYMOUS, merge_moves
 
 _VERSION_MAX: Final = 1  # of both APIs

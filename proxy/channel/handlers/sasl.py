@@ -30,10 +30,8 @@ from typing import Final
 from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import sasl
-from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
-from proxy.channel.direction import ChannelDirection, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import BARE_TOKEN, Buffer, Entry, Owed
+from proxy.channel.direction import BARE_TOKEN, Buffer, ChannelDirection, Entry, Owed, skip_header_tags
+from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
 from proxy.channel.verdict import MORE, PASS, Intake
 

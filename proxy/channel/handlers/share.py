@@ -31,12 +31,17 @@ from protocol.api import API_NAMES, MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.walks import share
 from protocol.walks.share import ShareFetchFields, ShareWalk
-from proxy.channel.bounds import REQUEST_BYTES_MAX
-from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.state import ChannelState, Identity
-from proxy.channel.verdict import MORE, PASS
+from proxy.channel.direction import (
+    Buffer,
+    ChannelDirection,
+    ChannelState,
+    Entry,
+    Identity,
+    Owed,
+    skip_header_tags,
+)
+from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
+from proxy.channel.verdict import MORE, PASS, WALK
 from quotas.decisions import ADMITTED
 from quotas.limiters.flow import MS_UNBOUNDED
 

@@ -35,11 +35,18 @@ from protocol.messages import metadata
 from protocol.messages import topic_mutations as requests
 from protocol.messages import topic_mutations as responses
 from protocol.messages.topic_mutations import TOPICS_MAX, MutationRequest, TopicMutation
-from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SIZES_RESPONSE_BYTES_MAX
-from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
-from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
-from proxy.channel.state import ChannelState, TopicLookup
+from proxy.channel.direction import (
+    Buffer,
+    ChannelDirection,
+    ChannelState,
+    Entry,
+    InFlight,
+    Owed,
+    TopicLookup,
+    copied,
+    skip_header_tags,
+)
+from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SIZES_RESPONSE_BYTES_MAX, PeerError
 from quotas.throttles.mutation import MutationThrottle
 
 # ----------------------------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ class _ChargedMutation(Owed):
         if not _settle(state, self, results, now_ms):
             return direction.next_turn()
         state.mutations_owed -= 1
-        state.kept_bytes -= self.kept_bytes
+        state.queued_bytes -= self.kept_bytes
         throttle_ms = throttle.throttle_ms(now_ms) if rejected or not self.strict else 0
         if throttle_ms and not throttle.enforcing:
             throttle.predict(throttle_ms, now_ms, state.virtual_time)
@@ -339,7 +346,7 @@ def _forward(
     state.in_flight.append((correlation_id, version, charged))
     state.mutations_owed += 1
     charged.kept_bytes = len(frame) + len(asked.topics) * _TOPIC_BYTES
-    state.kept_bytes += charged.kept_bytes
+    state.queued_bytes += charged.kept_bytes
     if not rejected:
         return 0
     kept = [topic for index, topic in enumerate(asked.topics) if index not in rejected]

@@ -7,7 +7,7 @@ import pytest
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.primitives import count_bytes
 from proxy.channel import Question, SharedResponse
-from proxy.channel.in_flight import ENTRY_BYTES
+from proxy.channel.direction import ENTRY_BYTES
 from proxy.net.shared import Outcome, Withdraw
 from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import End, Rig, until

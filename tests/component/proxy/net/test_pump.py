@@ -7,8 +7,8 @@ import os
 import pytest
 
 from proxy.channel import PASS, REPLACE, Verdict
+from proxy.net.pump import SPLICE_BYTES_MIN
 from proxy.net.shared import READ_BYTES_MAX
-from proxy.net.splicer import SPLICE_BYTES_MIN
 from proxy.system.stats import LATENCY_BOUNDS_US
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.directions import FakeDirection

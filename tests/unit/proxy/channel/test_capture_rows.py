@@ -7,8 +7,8 @@ import pytest
 
 from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_HANDSHAKE
 from proxy.channel import BATCH_WEIGHT, Head, Row, Tap, complete_frame
-from proxy.channel import capture_rows as module
-from proxy.channel.capture_rows import Keeper
+from proxy.channel import capture as module
+from proxy.channel.capture import Keeper
 from tests.support import frames
 from tests.support.playbook import Playbook, channel_machine
 from tests.unit.proxy.channel.test_captured import Rows

@@ -5,8 +5,7 @@ from typing import Any
 
 from protocol.api import HEARTBEAT, PRODUCE
 from proxy.channel import BATCH_WEIGHT, Head, Row, RowOrigin, Tap
-from proxy.channel.capture_rows import NONE_NS
-from proxy.channel.captured import CLIENT_ID_MAX
+from proxy.channel.capture import CLIENT_ID_MAX, NONE_NS
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.channel import Row, complete_frame
-from proxy.channel.capture_rows import Head
+from proxy.channel.capture import Head
 from quotas.definitions.entities import Entity
 from tests.support import frames
 from tests.support.engines import engine_with

@@ -13,16 +13,15 @@ import pytest
 
 from proxy import channel, net
 from proxy.channel import Direction, Machine, Verdict
+from proxy.channel.direction import ChannelState
 
 NET: Final = sorted(Path(net.__path__[0]).glob("*.py"))
 TESTS: Final = Path(__file__).parents[3]
 # What a module of the shell calls an object of the contract.
 OBJECTS: Final = {"direction": Direction, "channel": Machine, "verdict": Verdict}
 VERBS_MAX: Final = 15
-# The machine's own classes, which the package does not offer; `Channel` is for what makes one, as tests do.
-MACHINE: Final = frozenset(
-    ("Channel", "ChannelState", "ChannelDirection", "RequestDirection", "ResponseDirection")
-)
+# The machine's own classes, which the package does not offer.
+MACHINE: Final = frozenset(("ChannelState", "ChannelDirection", "RequestDirection", "ResponseDirection"))
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -91,13 +90,28 @@ def test_package_does_not_offer_the_machines_inside(name: str) -> None:
     assert name not in channel.__all__
 
 
+def test_shell_makes_channels_and_knows_them_by_the_contract_alone() -> None:
+    nodes = [node for _, tree in trees() for node in ast.walk(tree)]
+    named = [node for node in nodes if isinstance(node, ast.Name) and node.id == "Channel"]
+    made = [
+        node.value.func
+        for node in nodes
+        if isinstance(node, ast.AnnAssign)
+        and name_of(node.annotation) == "Machine"
+        and isinstance(node.value, ast.Call)
+    ]
+    assert named == made
+
+
 def test_tests_do_not_look_into_a_channel() -> None:
-    # The quotas that a follower's channel was made with, and nothing that changes.
-    allowed = {"tests/support/replicas.py"}
+    # What a channel was made with, and nothing that changes.
+    made_with = {"settings", "engine", "sessions", "stats"}
+    inside = fields(ChannelState) - fields(Machine) - made_with
     found = {
-        path.relative_to(TESTS.parent).as_posix()
+        f"{path.relative_to(TESTS.parent)}:{node.lineno} {node.attr}"
         for path in TESTS.rglob("*.py")
+        if path.name != "playbook.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr == "state" and name_of(node.value) == "channel"
+        if isinstance(node, ast.Attribute) and node.attr in inside and name_of(node.value) == "channel"
     }
-    assert found == allowed
+    assert found == set()

@@ -69,7 +69,7 @@ def names(told: Told | None = None) -> OwnNames:
 
 
 def talking(told: Told | None = None, *, gateway: bool = False, produced: float | None = None) -> Playbook:
-    state = channel_machine(gateway=gateway, producer_default=produced).state
+    state = channel_machine(gateway=gateway, producer_default=produced)
     settings = replace(
         state.settings, own=names(told), user="mallory", address="10.0.0.9", frame_bytes_max=FRAME_BYTES_MAX
     )

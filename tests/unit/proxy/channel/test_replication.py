@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.channel.replica_link import ReplicaLink
+from proxy.channel.follower import ReplicaLink
 from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import (
     EVERY_REPLICA,
@@ -399,7 +399,7 @@ def test_follower_that_grows_beyond_what_is_remembered_begins_anew_and_passes(
 ) -> None:
     link = linked(throttling())
     link.round(0)
-    monkeypatch.setattr("proxy.channel.replica_link.REPLICAS_MAX", 2)
+    monkeypatch.setattr("proxy.channel.follower.REPLICAS_MAX", 2)
     link.follower.offsets[3, 0] = 0
     with pytest.raises(SessionError, match="error 71"):
         link.send(1)

@@ -9,9 +9,8 @@ from protocol import primitives
 from protocol.messages.replica_session import Replica
 from protocol.primitives import PORTION
 from protocol.walks.fetch import STATUSES_MAX, ReplicaStatus
-from proxy.channel import AGAIN, PASS, REPLACE, WAIT
-from proxy.channel.replica_link import ReplicaLink
-from proxy.channel.replication import ReplicationChannel
+from proxy.channel import AGAIN, PASS, REPLACE, WAIT, Channel
+from proxy.channel.follower import ReplicaLink
 from quotas.replication.replication_quotas import BrokerLimits, ThrottledReplicas
 from tests.support.playbook import ordered_job
 from tests.support.replicas import FOLLOWER, LEADER, quotas_of
@@ -22,7 +21,7 @@ COUNT = FULL * PORTION
 PLENTY = 1e15
 
 
-def shown(channel: ReplicationChannel, asked: bytes, now_ms: int = 0) -> int:
+def shown(channel: Channel, asked: bytes, now_ms: int = 0) -> int:
     """Show a request until it is decided on; in how many turns of the loop, those beside it not counted."""
     direction, buf, turns = channel.requests, bytearray(asked), 1
     while True:
@@ -34,7 +33,7 @@ def shown(channel: ReplicationChannel, asked: bytes, now_ms: int = 0) -> int:
         turns += job is AGAIN
 
 
-def followed(rate: float | None, count: int = COUNT) -> ReplicationChannel:
+def followed(rate: float | None, count: int = COUNT) -> Channel:
     """A follower that is behind with everything, by all that is known."""
     channel = throttled(rate)
     shown(channel, fetched(count))
@@ -142,9 +141,7 @@ def test_memory_of_a_closed_link_is_freed_in_portions() -> None:
     assert freed == [PORTION * index for index in range(FULL)] + [COUNT] * FULL
 
 
-def between_portions(
-    channel: ReplicationChannel, asked: bytes, change: Callable[[], None], after: int = 1
-) -> None:
+def between_portions(channel: Channel, asked: bytes, change: Callable[[], None], after: int = 1) -> None:
     """Decide on a request, and let something happen after so many of its turns."""
     direction, buf, turns = channel.requests, bytearray(asked), 0
     while True:

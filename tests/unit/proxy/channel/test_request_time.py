@@ -20,9 +20,8 @@ from protocol.api import (
 from protocol.header import RequestHead
 from proxy.channel import Probe
 from proxy.channel.channel import Channel, Condition
-from proxy.channel.in_flight import Buffer
-from proxy.channel.probe import PROBED_MAX
-from proxy.channel.request_time import measure
+from proxy.channel.direction import Buffer
+from proxy.channel.request_time import PROBED_MAX, RequestTimes
 from proxy.channel.requests import RequestDirection
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
@@ -556,7 +555,7 @@ def test_requests_are_timed_while_it_is_asked_for() -> None:
 
 
 def test_requests_that_are_not_timed_are_not_looked_at() -> None:
-    channel, looked_at = channel_machine(), []
+    channel, times, looked_at = channel_machine(), RequestTimes(), []
 
     def look(
         direction: RequestDirection,
@@ -568,12 +567,11 @@ def test_requests_that_are_not_timed_are_not_looked_at() -> None:
         now_ms: int,
     ) -> int:
         looked_at.append(head[3])
-        return measure(direction, buf, pos, end, body, head, now_ms)
+        return times.measure(direction, buf, pos, end, body, head, now_ms)
 
     requests = requests_of(channel, look)
     for correlation_id, timed in enumerate((False, False, True, True, False, False), start=1):
-        if timed or correlation_id > 2:  # before the first is timed, every visit has requests timed
-            visit(channel, time_requests=timed)
+        times.visit(channel, time_requests=timed)
         data = bytearray(produce(9, 100, correlation_id=correlation_id))
         requests.receive(data, 0, len(data), 10 * MS)
     # The first one shows that the client has no request quota, the fifth that timing has ended.

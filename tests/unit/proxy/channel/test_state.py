@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.channel.state import REPORT_EVERY_MS, REPORTED_ALWAYS_MS, MuteLimits, is_reported
+from proxy.channel.direction import REPORT_EVERY_MS, REPORTED_ALWAYS_MS, MuteLimits, is_reported
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.limiters.flow import MS_UNBOUNDED

@@ -18,7 +18,7 @@ from proxy.channel import (
     Probed,
     ReplicaThrottle,
 )
-from proxy.channel.probe import ANY_WAIT
+from proxy.channel.request_time import ANY_WAIT
 from proxy.explain import parts
 from proxy.explain.parts import MINUTE, QUARTER
 from proxy.explain.report import brokers_of

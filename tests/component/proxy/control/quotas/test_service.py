@@ -12,7 +12,7 @@ from protocol.api import ALTER_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.header import body_start
 from proxy.channel import PeerError, Question, SharedResponse
-from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.errors import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
 from proxy.control.quotas import FileStore, QuotaService
 from proxy.control.quotas import service as module

@@ -16,8 +16,7 @@ from protocol.api import (
 )
 from protocol.messages.addresses import configs_without_addresses
 from proxy.channel import Channel
-from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX
-from proxy.channel.errors import PeerError
+from proxy.channel.errors import AUTO_CREATED_RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.handlers.addresses import LIBRARIES_MAX, shared
 from quotas.definitions.entities import DEFAULT, Entity
 from tests.support.engines import engine_with

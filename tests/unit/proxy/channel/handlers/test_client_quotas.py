@@ -4,7 +4,7 @@ import pytest
 
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from proxy.channel import Question
-from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.errors import REQUEST_BYTES_MAX
 from tests.support.frames import frame, request
 from tests.support.playbook import (
     FRAME_BYTES_MAX,

@@ -42,7 +42,7 @@ FOREIGN = Ongoing((7, 8), (7,), (8,))
 
 
 def talking(*, user: str = "bob", sasl: bool = False, shown: OngoingMoves | None = None) -> Playbook:
-    state = channel_machine().state
+    state = channel_machine()
     settings = replace(
         state.settings,
         user=user,

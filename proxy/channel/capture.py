@@ -10,11 +10,12 @@
     client ◄── ResponseDirection ◄── broker
 
 Capture is decided when a connection is made, so it costs other clients nothing. Every request and response of Produce
-and Fetch is walked here (`captured_walks`), as for topic quotas.
+and Fetch is walked here (`CapturedWalks`), as for topic quotas.
 
-A row (`capture_rows`) is made when the request is handled, and completed when its response has begun, if it has one.
-There are no rows for SASL tokens without a Kafka header, for Sluice's own Metadata requests, and for requests between
-brokers. `kept_frames` keeps whole requests for replay.
+A row is one list, whose indices `Row` names; `protocol.capture` defines what is written of it. The values that all
+rows of one client share are one tuple, `RowOrigin`. A row is made when the request is handled, and completed when its
+response has begun, if it has one. There are no rows for SASL tokens without a Kafka header, for Sluice's own Metadata
+requests, and for requests between brokers. `Keeper` keeps whole requests for replay.
 
 Two values differ from a broker's. A muted client's socket is not read, so the arrival time of its next request is
 unknown: if the request is there when the mute ends, the whole mute counts as its delay. The partition mutations are the
@@ -28,10 +29,23 @@ Non-obvious:
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
+from protocol.api import (
+    API_NAMES,
+    CREATE_DELEGATION_TOKEN,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    FETCH,
+    PRODUCE,
+    RENEW_DELEGATION_TOKEN,
+    SASL_AUTHENTICATE,
+    flexible,
+)
 from protocol.capture import NONE
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, RequestHead
@@ -46,36 +60,195 @@ from protocol.walks.captured import (
 )
 from protocol.walks.fetch import ENDPOINTS_SINCE
 from protocol.walks.walk import Sizes, Walk
-from proxy.channel.capture_rows import (
-    FRAME_BYTES,
-    INT32_MAX,
-    NAME_CHARACTERS,
-    NONE_NS,
-    ROW_BYTES,
-    Head,
-    Keeper,
-    Row,
-    RowOrigin,
-    Tap,
+from proxy.channel.direction import (
+    AT_ONCE_BYTES_MAX,
+    ENTRY_BYTES,
+    Buffer,
+    ChannelDirection,
+    ChannelState,
+    Entry,
+    Identity,
+    Muting,
+    Observer,
+    skip_header_tags,
 )
-from proxy.channel.channel import Channel
-from proxy.channel.direction import AT_ONCE_BYTES_MAX, skip_header_tags
-from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
-from proxy.channel.observer import Muting, ObservedDirection, Observer
-from proxy.channel.request_time import measure
+from proxy.channel.request_time import RequestTimes
 from proxy.channel.requests import RequestDirection
-from proxy.channel.state import ChannelState, Identity
 from proxy.channel.verdict import Verdict
-from proxy.channel.walks import FetchedDirection
 from quotas.definitions.kinds import BY_KEY
 from quotas.definitions.kinds import PRODUCE as PRODUCE_QUOTA
 from quotas.engine import Engine
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.mutation import MutationThrottle
 
-# ----------------------------------------------------------------------------------------------------
-# The number of partition mutations that a request asks for, as far as known without asking a broker
-# (KIP-599).
+# The weight of one batch. A row weighs as much as it has partitions, at least 1 (up to a kilobyte). The batch is small
+# enough that converting it to columns blocks the loop for less than a millisecond, and large enough that the handover
+# costs nothing. NAME_CHARACTERS of a new client id, and FRAME_BYTES of a frame, add a weight of 1.
+BATCH_WEIGHT: Final = 1024
+NAME_CHARACTERS: Final = 256
+FRAME_BYTES: Final = 2048
+
+INT32_MAX: Final = 0x7FFFFFFF  # the largest number of a column
+NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
+
+
+class RowOrigin(NamedTuple):
+    """The values that all rows of a connection share, as long as its user and client id stay the same."""
+
+    connection: int
+    ip: str
+    listener: str
+    broker: int
+    principal: str
+    client_id: str
+
+
+# The memory of a row with one partition: the list, its numbers, the head, the partition's own tuple.
+ROW_BYTES: Final = 1024
+
+
+class Row:
+    """The indices of a row's list."""
+
+    (
+        HEAD,  # of the request, as `RequestDirection` unpacks it: see `Head`
+        ORIGIN,
+        SEQ,
+        HANDLED_NS,
+        SENT_NS,
+        RESPONSE_BYTES,
+        UPSTREAM_NS,
+        THROTTLE_MS,
+        DELAY_MS,
+        QUOTA,
+        MUTATIONS,
+        PARTITIONS,
+    ) = range(12)
+    FRAME = 12  # only where frames are captured
+
+
+class Head:
+    """The indices of a request's head."""
+
+    REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
+
+
+class Recorder(Protocol):
+    """Takes rows; see `proxy.capture`.
+
+    Attributes:
+        add: adds a finished row to the current batch; its partitions do not grow any more.
+        left: the remaining weight of the batch; the row that uses it up calls `full`.
+    """
+
+    add: Callable[[list[Any]], None]
+    left: int
+
+    def full(self) -> None:
+        """Begin another batch."""
+
+    def reserve(self, size: int) -> bool:
+        """Reserve memory for a frame of this size until its row is written; False if there is no room."""
+
+
+class Tap(NamedTuple):
+    """The destination of a channel's rows, and what is captured.
+
+    Attributes:
+        frames: which requests are kept whole (`kept_frames`).
+        partition_sample: the share of large frames that are walked to the end, for all of their partitions.
+    """
+
+    recorder: Recorder
+    connection: int
+    ip: str
+    listener: str
+    frames: str = "off"
+    partition_sample: float = 1.0
+
+
+# Whole requests are kept with their rows, for replay, without secrets (issue 7).
+#
+#     blank    every request unchanged, except Produce, whose payload is generated from its row
+#     keep     also Produce with its payload
+#
+# Secrets are never kept: in requests that contain any (SASL tokens, SCRAM credentials, delegation tokens, configs that
+# may be passwords, requests in an Envelope), and in unknown APIs, all bytes after the client id are replaced by zeros.
+# Tokens without a Kafka header have no rows. Responses are not kept.
+#
+# A request larger than one read is only kept in mode `keep`, which assembles it as it is forwarded. A request is not
+# kept if it is larger than FRAME_BYTES_MAX, if RESERVED_ROWS_MAX others of its connection await responses, or if the
+# recorder has no room: its row has no frame. Room for the whole request is reserved when it begins, and released when
+# its row is written, with or without the frame.
+
+KEEP: Final = "keep"
+NOT_KEPT: Final = b""
+FRAME_BYTES_MAX: Final = 2 * 1024 * 1024  # twice Java's max.request.size
+RESERVED_ROWS_MAX: Final = 64
+
+_ALTER_CONFIGS, _INCREMENTAL_ALTER_CONFIGS, _ALTER_SCRAM, _ENVELOPE = 33, 44, 51, 58
+_SECRET: Final = frozenset(
+    (
+        SASL_AUTHENTICATE, CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN,
+        DESCRIBE_DELEGATION_TOKEN, _ALTER_CONFIGS, _INCREMENTAL_ALTER_CONFIGS, _ALTER_SCRAM, _ENVELOPE,
+    )
+)  # fmt: skip
+
+
+class Keeper:
+    """Keeps the requests of one connection.
+
+    Args:
+        reserve: reserves memory.
+    """
+
+    __slots__ = ("_frame_bytes", "_partial", "_reserve", "payloads")
+
+    def __init__(self, mode: str, reserve: Callable[[int], bool]) -> None:
+        self.payloads = mode == KEEP
+        self._reserve = reserve
+        self._partial: bytearray | None = None  # the part of the current request that was forwarded
+        self._frame_bytes = 0
+
+    def keep(
+        self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, owed: int
+    ) -> bytes | bytearray:
+        """Return the kept bytes of the request at `pos`, which may still grow; NOT_KEPT if it is not kept."""
+        length, key, _, _, _ = head
+        frame_end = pos + 4 + length
+        self._partial = None
+        if length > FRAME_BYTES_MAX or owed >= RESERVED_ROWS_MAX or (key == PRODUCE and not self.payloads):
+            return NOT_KEPT
+        secret = key in _SECRET or key not in API_NAMES
+        if frame_end > end and not self.payloads and not secret:
+            return NOT_KEPT
+        if not self._reserve(4 + length):
+            return NOT_KEPT
+        if secret:
+            return bytes(buf[pos : min(body, frame_end)]) + bytes(max(frame_end - body, 0))
+        if frame_end <= end:
+            return bytes(buf[pos:frame_end])
+        self._partial = bytearray()
+        self._frame_bytes = 4 + length
+        return self._partial
+
+    def incomplete(self) -> bool:
+        """Whether a kept request is incomplete."""
+        return self._partial is not None
+
+    def passed(self, buf: Buffer, start: int, stop: int) -> None:
+        """Add forwarded bytes to the incomplete request; bytes after its end belong to the next one."""
+        partial = self._partial
+        if partial is None:
+            return
+        partial += memoryview(buf)[start : min(stop, start + self._frame_bytes - len(partial))]
+        if len(partial) >= self._frame_bytes:
+            self._partial = None
+
+
+def complete_frame(frame: Any, request_bytes: int) -> bytes:
+    """Return the kept bytes if they are complete; the connection may have ended before."""
+    return bytes(frame) if len(frame) == request_bytes + 4 else b""
 
 
 def requested_mutations(
@@ -106,16 +279,11 @@ def requested_mutations(
     return min(total, INT32_MAX)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The walks of a captured channel: every Produce and Fetch, for partitions, and for topics if these have
-# quotas.
-
-
 _GOLDEN_RATIO: Final = 0.6180339887
 
 
 class CapturedWalks:
-    """Replaces `TopicWalks`, and the engine as the `Charges` that says whether to walk Produce and Fetch.
+    """Walks through every Produce and Fetch of a captured channel, for partitions, and for topics with quotas.
 
     Attributes:
         produced: the partitions of the last Produce; their number may still grow.
@@ -123,9 +291,6 @@ class CapturedWalks:
     """
 
     __slots__ = ("_engine", "_fetched", "_sample", "_sample_position", "produced", "read_plain")
-
-    charges_produced_topics = True
-    charges_fetched_topics = True
 
     def __init__(self, engine: Engine, tap: Tap) -> None:
         self._engine = engine
@@ -187,8 +352,11 @@ _PARTITIONS: Final = Row.PARTITIONS
 class Capture(Observer):
     """Makes the rows of one channel.
 
+    Args:
+        state: the channel's state, which is made with this observer.
+        times: measures its requests.
+
     Attributes:
-        requests: the request direction, once it exists.
         keeper: keeps whole requests; None if they are not kept.
     """
 
@@ -207,25 +375,23 @@ class Capture(Observer):
         "_seq",
         "_state",
         "_tap",
+        "_times",
         "_waiting_since_ns",
         "_walked_row",
         "_walks",
         "keeper",
-        "requests",
     )
 
     entry_bytes = ENTRY_BYTES + ROW_BYTES
-    requests: RequestDirection
+    walks_all = True
 
-    def __init__(self, state: ChannelState, tap: Tap) -> None:
+    def __init__(self, state: ChannelState, engine: Engine, tap: Tap, times: RequestTimes) -> None:
         self._state = state
+        self._times = times
         self._tap = tap
         self._recorder = tap.recorder
         self.keeper = None if tap.frames == "off" else Keeper(tap.frames, tap.recorder.reserve)
-        self._walks = CapturedWalks(state.engine, tap)
-        state.charges = self._walks
-        state.walks = self
-        state.observer = self
+        self._walks = CapturedWalks(engine, tap)
         self._awaiting_response: deque[list[Any]] = deque()  # the rows whose responses are still to come
         self._seq = 0
         self._origin: RowOrigin | None = None
@@ -241,6 +407,12 @@ class Capture(Observer):
         self._mute_ms = 0
         self._muting_throttle: Muting | None = None
 
+    def request_direction(self) -> RequestDirection:
+        """Return the channel's request direction; it reports what it forwards if whole requests are kept."""
+        if self.keeper is None:
+            return RequestDirection(self._state, self.handled)
+        return _KeptRequests(self._state, self)
+
     # Events of the two directions.
 
     def handled(  # noqa: C901 - a call a request costs 3 %
@@ -255,9 +427,9 @@ class Capture(Observer):
     ) -> int:
         """Begin the row of a handled request; returns 0, or the order MORE if more of the request is needed."""
         state = self._state
-        known = state.request_throttle_version is state.engine.version and not state.probe_armed
+        known = state.request_throttle_version is state.engine.version and not self._times.armed
         if state.request_throttle is not None or not known:
-            order = measure(direction, buf, pos, end, body, head, now_ms)
+            order = self._times.measure(direction, buf, pos, end, body, head, now_ms)
             state.unmeasured_version = None  # every request of a captured client comes to `handled`
             if order:
                 return order
@@ -301,11 +473,11 @@ class Capture(Observer):
         if mute_ms > self._mute_ms:
             self._mute_ms, self._muting_throttle = mute_ms, throttle
 
-    def walked(self, direction: ObservedDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
+    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
         """Note in the row that a frame was walked to its end and its topics were charged."""
         if direction.walk is not None:
             return
-        if direction is not self.requests:
+        if direction is not self._state.requests:
             self._clear_decision()  # its response cannot contain the topics' throttle time: the head has passed
             if self._walked_row is not None:
                 row, self._walked_row = self._walked_row, None
@@ -320,7 +492,7 @@ class Capture(Observer):
             if self.keeper is None or not self.keeper.incomplete():
                 self._write_acks_zero()
 
-    def response_begun(self, direction: ObservedDirection, entry: Entry) -> None:
+    def response_begun(self, direction: ChannelDirection, entry: Entry) -> None:
         """Complete the row of the request that this response belongs to, if there is one."""
         owed = self._awaiting_response
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
@@ -370,7 +542,7 @@ class Capture(Observer):
 
     # Walks.
 
-    def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
+    def produce_walk(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
         """Return a walk through a Produce; all bytes before it have been forwarded."""
         if self._incomplete is not None:
             self._note_sent(self._incomplete)
@@ -382,8 +554,8 @@ class Capture(Observer):
                 return None
         return walks.produce(head)
 
-    def fetch(
-        self, direction: FetchedDirection, buf: Buffer, pos: int, end: int, version: int
+    def fetch_walk(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, version: int
     ) -> Walk | None:
         """Return a walk through a Fetch response, unless its partitions are read at once."""
         gateway = self._state.settings.address_map is not None
@@ -429,7 +601,7 @@ class Capture(Observer):
     def _note_sent(self, row: list[Any]) -> None:
         """Note that all of the request has been forwarded: its response, or the next request, has arrived."""
         self._incomplete = None
-        row[Row.SENT_NS] = min(max(self.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
+        row[Row.SENT_NS] = min(max(self._state.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
 
     def _finish_acks_zero(self, direction: RequestDirection, row: list[Any]) -> int:
         """Complete the row of a Produce with acks=0 when all of it has been forwarded."""
@@ -492,11 +664,6 @@ class Capture(Observer):
             recorder.full()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Attaches capture to a new channel; if whole requests are kept, its request direction reports what it
-# forwards.
-
-
 class _KeptRequests(RequestDirection):
     """The request direction of a channel whose whole requests are kept."""
 
@@ -512,11 +679,3 @@ class _KeptRequests(RequestDirection):
         verdict = super().receive(buf, start, end, now_ns)
         self._capture.end_buffer(self, buf, start + verdict.passing)
         return verdict
-
-
-def capture(channel: Channel, tap: Tap) -> None:
-    """Attach capture to a new channel."""
-    made = Capture(channel.state, tap)
-    kept = made.keeper is not None
-    requests = _KeptRequests(channel.state, made) if kept else RequestDirection(channel.state, made.handled)
-    channel.requests = made.requests = requests
