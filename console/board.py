@@ -9,31 +9,30 @@ import heapq
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from console.documents import (
+from console.member import LIST_SECONDS_MAX, Look, Member, MemberError, new_client
+from console.merging import merge_brokers, merge_clients, merge_rules, one_budget
+from proxy.explain.documents import (
     CLIENTS_MAX,
     LIST_BYTES_MAX,
     MEMBERS_MAX,
-    Broker,
-    Client,
-    ClientList,
-    Detail,
-    Event,
-    EventList,
+    RULES_MAX,
+    BrokersDocument,
+    BrokerTimes,
+    ClientDocument,
+    ClientRow,
+    ClientsDocument,
+    Document,
+    EventRow,
+    EventsDocument,
     RuleRow,
-    brokers,
-    clients,
-    detail,
-    events,
-    rules,
+    RulesDocument,
 )
-from console.member import LIST_SECONDS_MAX, SECONDS_MAX, Look, Member, MemberError, new_client
-from console.merging import merge_brokers, merge_clients, merge_rules, one_budget
 from proxy.explain.parts import NAMES
 
 # ----------------------------------------------------------------------------------------------------
@@ -84,8 +83,9 @@ class _Ring:
 class History:
     """The last quarter of an hour.
 
+    >>> from proxy.explain.documents import Times
     >>> history = History()
-    >>> client = Client("", "web-1", 1, (0, 0.5, 0, 0, 0, 0, 0.5), (), None, (), ())
+    >>> client = ClientRow(user="", client_id="web-1", time=Times(muted=0.5, idle=0.5))
     >>> history.add([client], [], now=100.0)
     >>> history.client(("", "web-1"), now=111.0, slots=4)
     [None, (0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5), None, None]
@@ -97,7 +97,7 @@ class History:
         self._brokers: dict[int, deque[tuple[int, float]]] = {}
         self._since: int | None = None
 
-    def add(self, clients: Iterable[Client], brokers: Iterable[Broker], now: float) -> None:
+    def add(self, clients: Iterable[ClientRow], brokers: Iterable[BrokerTimes], now: float) -> None:
         """Note the clients' times of the last seconds, and the brokers' p99."""
         slot = int(now // SLOT_SECONDS)
         if self._since is None:
@@ -111,7 +111,7 @@ class History:
                 ring = self._clients[key] = _Ring(slot)
             else:
                 self._clients.move_to_end(key)
-            ring.put(slot, bytes((1, *(round(part * _SCALE) for part in client.times))))
+            ring.put(slot, bytes((1, *(round(part * _SCALE) for part in client.time.parts))))
         self._forget(slot)
         for broker in brokers:
             self._add_broker(broker, slot)
@@ -144,7 +144,7 @@ class History:
                 return
             del self._clients[key]
 
-    def _add_broker(self, broker: Broker, slot: int) -> None:
+    def _add_broker(self, broker: BrokerTimes, slot: int) -> None:
         if broker.broker not in self._brokers:
             if len(self._brokers) >= _BROKERS_MAX:
                 return
@@ -189,13 +189,13 @@ _EVENTS_ASKED: Final = 200
 _UNSEEN_SECONDS: Final = 30.0  # without a page, members are asked less often
 _UNSEEN_REFRESH_SECONDS: Final = 10.0
 _RULES_SECONDS: Final = 5.0
-_Value = TypeVar("_Value")
+_Value = TypeVar("_Value", bound=Document)
 
 
 class Happened(NamedTuple):
     """An event with the member that has reported it."""
 
-    event: Event
+    event: EventRow
     member: str
 
 
@@ -211,9 +211,9 @@ class Board:
         self._client = new_client()
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._events: dict[str, list[Event]] = {}
+        self._events: dict[str, list[EventRow]] = {}
         self._read_up_to: dict[str, tuple[str, int]] = {}
-        self._merged: dict[int, tuple[tuple[ClientList | None, ...], bool, ClientList]] = {}
+        self._merged: dict[int, tuple[tuple[ClientsDocument | None, ...], bool, ClientsDocument]] = {}
         self._looked_at = time.monotonic()
         self.history = History()
         self.not_asked = 0  # members beyond MEMBERS_MAX
@@ -245,25 +245,16 @@ class Board:
         """Note that a page is open."""
         self._looked_at = time.monotonic()
 
-    async def clients(self, window: int) -> ClientList:
+    async def clients(self, window: int) -> ClientsDocument:
         """Return all members' clients; window in seconds."""
-        path = f"/v1/clients?window={window}"
-        lists = tuple(
-            await asyncio.gather(
-                *(
-                    member.read(
-                        Look(
-                            path,
-                            partial(clients, member=member.name),
-                            self._options.refresh_seconds * 0.9,
-                            LIST_BYTES_MAX,
-                            LIST_SECONDS_MAX,
-                        )
-                    )
-                    for member in self.members
-                )
-            )
+        look = Look(
+            f"/v1/clients?window={window}",
+            ClientsDocument,
+            self._options.refresh_seconds * 0.9,
+            LIST_BYTES_MAX,
+            LIST_SECONDS_MAX,
         )
+        lists = tuple(await asyncio.gather(*(member.read(look) for member in self.members)))
         known, was_shared, merged = self._merged.get(window, ((), True, None))
         shared = self.shared
         if (
@@ -282,21 +273,21 @@ class Board:
         """Whether the members share their budgets."""
         return one_budget([one.status.member for one in self.members if one.status is not None])
 
-    async def brokers(self) -> tuple[Broker, ...]:
+    async def brokers(self) -> tuple[BrokerTimes, ...]:
         """Return the brokers' response times."""
-        return merge_brokers(await self._read("/v1/brokers", brokers, self._options.refresh_seconds * 0.9))
+        found = await self._read(Look("/v1/brokers", BrokersDocument, self._options.refresh_seconds * 0.9))
+        return merge_brokers(one.brokers for one in found)
 
     async def rules(self) -> tuple[RuleRow, ...] | None:
         """Return all quotas with their use; None if no member offers that."""
-        found = await self._read("/v1/rules", rules, _RULES_SECONDS, LIST_SECONDS_MAX)
-        return merge_rules(found, shared=self.shared) if found else None
+        look = Look("/v1/rules", RulesDocument, _RULES_SECONDS, seconds_max=LIST_SECONDS_MAX)
+        found = await self._read(look)
+        return merge_rules((one.rules[:RULES_MAX] for one in found), shared=self.shared) if found else None
 
-    async def client(self, user: str, client_id: str, window: int) -> list[Detail]:
+    async def client(self, user: str, client_id: str, window: int) -> list[ClientDocument]:
         """Return what each member knows of a client."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
-        age = self._options.refresh_seconds * 0.9
-        looks = (member.read(Look(path, partial(detail, member=member.name), age)) for member in self.members)
-        return [one for one in await asyncio.gather(*looks) if one is not None]
+        return await self._read(Look(path, ClientDocument, self._options.refresh_seconds * 0.9))
 
     def events(self, at_most: int) -> list[Happened]:
         """Return the last events of all members, the newest first."""
@@ -307,12 +298,9 @@ class Board:
         """Whether a member that responds offers a document."""
         return any(member.silent_since is None and path not in member.absent for member in self.members)
 
-    async def _read(
-        self, path: str, read: Callable[[Any], _Value], age: float, seconds_max: float = SECONDS_MAX
-    ) -> list[_Value]:
+    async def _read(self, look: Look[_Value]) -> list[_Value]:
         """Return one document of each member that has it."""
-        looks = (member.read(Look(path, read, age, seconds_max=seconds_max)) for member in self.members)
-        found = await asyncio.gather(*looks)
+        found = await asyncio.gather(*(member.read(look) for member in self.members))
         return [one for one in found if one is not None]
 
     def _add(self, admin: str, name: str, *, given: bool) -> None:
@@ -344,14 +332,14 @@ class Board:
     async def _read_events(self, member: Member) -> None:
         run, after = self._read_up_to.get(member.admin, ("", 0))
         path = f"/v1/events?after={after}&limit={_EVENTS_ASKED}"
-        found: EventList | None = await member.ask(Look(path, events, 0.0))
+        found = await member.ask(Look(path, EventsDocument, 0.0))
         if found is None:
             return
         if run and found.run != run:  # the member has been started anew
             self._read_up_to[member.admin] = found.run, 0
             return
         kept = self._events.setdefault(member.name, [])
-        kept += [one for one in found.events if one.id > after]
+        kept += [one for one in found.events[:_EVENTS_ASKED] if one.id > after]
         del kept[:-EVENTS_MAX]
         self.events_lost += found.lost
         newest = max([after, *(one.id for one in found.events)])
@@ -359,14 +347,15 @@ class Board:
 
     def _discover(self, member: Member) -> None:
         """Add the members that this one's fleet has, and the operator did not name."""
-        if member.fleet is None:
+        if member.fleet is None or not member.fleet.member:
             return
         known = {one.fleet.name for one in self.members if one.fleet} | {
             one.fleet_name for one in self.members
         }
-        for other in member.fleet.members:
-            if other.name not in known and other.admin not in self._members and _is_url(other.admin):
-                self._add(other.admin, other.name, given=False)
+        for other in member.fleet.members[:MEMBERS_MAX]:
+            admin = other.admin.rstrip("/")
+            if other.name not in known and admin not in self._members and _is_url(admin):
+                self._add(admin, other.name, given=False)
                 known.add(other.name)
 
     async def _note_history(self) -> None:

@@ -5,18 +5,26 @@ is asked again by `probe` alone, so that no page waits for it.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import httpx
 
-from console.documents import RESPONSE_BYTES_MAX, DocumentError, Fleet, Status, fleet, missing_workers, status
+from console.causes import missing_workers
+from console.merging import bound
+from proxy.explain.documents import (
+    RESPONSE_BYTES_MAX,
+    Document,
+    DocumentError,
+    FleetDocument,
+    Refused,
+    StatusDocument,
+    decode,
+)
 from proxy.system.logs import event
 
 LOG: Final = logging.getLogger(__name__)
@@ -28,7 +36,7 @@ _PARSED_HERE_MAX: Final = 64 * 1024  # a larger document is parsed in a thread
 LACKS_SECONDS: Final = 30.0
 _LOAD_MAX: Final = 0.05  # a document is asked for no more than this part of the time that it takes
 _PROBLEM_CHARACTERS_MAX: Final = 200
-_Value = TypeVar("_Value")
+_Value = TypeVar("_Value", bound=Document)
 
 
 class MemberError(Exception):
@@ -40,12 +48,12 @@ class Look(NamedTuple, Generic[_Value]):
 
     Args:
         path: with its query.
-        read: makes the value of the parsed JSON.
+        kind: what it is.
         age: how old it may be, in seconds.
     """
 
     path: str
-    read: Callable[[Any], _Value]
+    kind: type[_Value]
     age: float
     bytes_max: int = RESPONSE_BYTES_MAX
     seconds_max: float = SECONDS_MAX
@@ -87,8 +95,8 @@ class Member:
     def __init__(self, admin: str, client: httpx.AsyncClient, *, given: bool) -> None:
         self.admin = admin
         self.given = given
-        self.status: Status | None = None
-        self.fleet: Fleet | None = None
+        self.status: StatusDocument | None = None
+        self.fleet: FleetDocument | None = None
         self.fleet_name = ""  # by the fleet
         self.silent_since: datetime | None = None
         self.problem = ""
@@ -112,8 +120,8 @@ class Member:
         Raises:
             MemberError: it does not respond.
         """
-        self.status = await self.ask(Look("/v1/status", status, 0.0))
-        self.fleet = await self.ask(Look("/v1/fleet", fleet, 0.0))
+        self.status = await self.ask(Look("/v1/status", StatusDocument, 0.0))
+        self.fleet = await self.ask(Look("/v1/fleet", FleetDocument, 0.0))
         if self._broken is not None:
             await self.ask(self._broken)  # what responds, and fails in one document, is not well yet
         if self.silent_since is not None:
@@ -168,18 +176,17 @@ class Member:
                 raise MemberError(f"{name}: HTTP status {code}")
             self.absent.discard(name)
             if len(body) <= _PARSED_HERE_MAX:
-                missing, value = _parsed(look, body)
+                value = self._decoded(look, body)
             else:
-                missing, value = await asyncio.to_thread(_parsed, look, body)
-            self._note_missing(name, missing)
+                value = await asyncio.to_thread(self._decoded, look, body)
+            self._note_missing(name, missing_workers(value.missing))
             return value
         except TimeoutError:
             raise self._failed(look, f"no response within {look.seconds_max:g} s") from None
         except httpx.HTTPError as error:
             raise self._failed(look, str(error) or type(error).__name__) from None
-        except (DocumentError, ValueError, RecursionError) as error:
-            problem = str(error) if isinstance(error, DocumentError) else "it is not JSON"
-            raise self._failed(look, f"{name} is not Sluice's: {problem}") from None
+        except DocumentError as error:
+            raise self._failed(look, f"{name} is not Sluice's: {error}") from None
         except MemberError as error:
             raise self._failed(look, str(error)) from None
 
@@ -190,6 +197,11 @@ class Member:
         found = (one for at, missing in self._missing.values() if at >= since for one in missing)
         # By worker: how long it has been silent differs from document to document.
         return tuple({one.partition("(")[0]: one for one in found}.values())
+
+    def _decoded(self, look: Look[_Value], body: bytes) -> _Value:
+        value = decode(body, look.kind)
+        bound(value, self.name)
+        return value
 
     def _note_missing(self, name: str, missing: tuple[str, ...]) -> None:
         self._missing[name] = time.monotonic(), missing
@@ -223,15 +235,9 @@ class Member:
         return MemberError(self.problem)
 
 
-def _parsed(look: Look[_Value], body: bytes) -> tuple[tuple[str, ...], _Value]:
-    """Return the workers that a document lacks, and its value."""
-    content = json.loads(body)
-    return missing_workers(content), look.read(content)
-
-
 def _missing_of(body: bytes) -> tuple[str, ...]:
     """Return the workers for whose lack there is no document; none if that is not the reason."""
     try:
-        return missing_workers(json.loads(body)) if len(body) <= _PARSED_HERE_MAX else ()
-    except (DocumentError, ValueError, RecursionError):
+        return missing_workers(decode(body, Refused).missing) if len(body) <= _PARSED_HERE_MAX else ()
+    except DocumentError:
         return ()

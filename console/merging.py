@@ -1,45 +1,74 @@
-"""Rows of several members, made one row for each client. Pure.
+"""The documents of several members, made one: lists of clients, of limits and of brokers, and the document of a client.
 
 A client is shown by the member where it waits longest, as one member shows it by its worst connection. In a fleet a
 limit is one budget for all members, so rates beside it are added up. Members that are none have a budget each: a rate
-is then that of the member where it is highest.
+is then that of the member where it is highest. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from heapq import nlargest
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from commandline.amounts import count, printable
-from console.documents import (
+from console.causes import WAITS_MIN, cause, limit_text
+from proxy.explain.documents import (
     BROKERS_MAX,
+    CLIENTS_MAX,
     CONNECTIONS_MAX,
-    NEIGHBOURS_MAX,
-    WAITS_MIN,
-    Broker,
-    Client,
-    ClientList,
-    Connection,
-    Detail,
-    DocumentError,
-    Fields,
+    WAITS_MAX,
+    WORKERS_MAX,
+    AtBroker,
+    BrokerTimes,
+    ClientDocument,
+    ClientRow,
+    ClientsDocument,
+    ConnectionRow,
+    Document,
+    MemberTimes,
     Neighbour,
     Quota,
     RuleRow,
+    Times,
+    UserClient,
+    UserDocument,
+    UserQuota,
+    Wait,
     Wants,
-    cause,
-    detail,
     is_over,
-    limit_text,
-    missing_of_members,
-    times_of,
-    waited,
+    largest,
 )
-from console.verdict import verdict
-from proxy.explain.parts import IDLE, NAMES, amount, part_text
-from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, merge_demands, wants
+from proxy.explain.parts import amount, part_text
+from proxy.explain.wants import ASSUMED, NO_DEMAND, Demand, demand_row, merge_demands, wants, wants_row
 
-Document = Mapping[str, Any]
+NEIGHBOURS_MAX: Final = 20  # of all members together
+
+
+def bound(document: Document, member: str) -> None:
+    """Cut a member's lists to what is shown, and note in each row whose it is.
+
+    Args:
+        member: its name, or its admin port as given.
+    """
+    document.missing = tuple(replace(one, member=member) for one in document.missing[:WORKERS_MAX])
+    if isinstance(document, ClientsDocument):
+        document.clients = document.clients[:CLIENTS_MAX]
+        document.clients_total = max(document.clients_total, len(document.clients))
+        for row in document.clients:
+            row.members = (member,)
+    elif isinstance(document, ClientDocument):
+        document.connections = document.connections[:CONNECTIONS_MAX]
+        for connection in document.connections:
+            connection.member = member
+        document.waits = document.waits[:WAITS_MAX]
+        document.neighbours = document.neighbours[:NEIGHBOURS_MAX]
+        document.brokers = document.brokers[:BROKERS_MAX]
+        own = MemberTimes(admin=member, connections_total=document.connections_total, time=document.time)
+        document.members = (own,)
+        document.members_missing = ()
 
 
 def one_budget(names: Sequence[str]) -> bool:
@@ -51,155 +80,47 @@ def one_budget(names: Sequence[str]) -> bool:
     return len(names) < 2 or all(names)
 
 
-def merge_clients(lists: Sequence[ClientList], *, shared: bool = True) -> ClientList:
-    """Return all members' clients, each once, those that wait longest first.
-
-    Args:
-        shared: whether the members share their budgets.
-    """
-    found: dict[tuple[str, str], Client] = {}
-    for one in lists:
-        for client in one.clients:
-            key = client.user, client.client_id
-            other = found.get(key)
-            found[key] = client if other is None else _sum(other, client, shared=shared)
-    rows = tuple(sorted(found.values(), key=waiting_order, reverse=True))
-    return ClientList(max([len(rows), *(one.total for one in lists)]), rows)
+# ----------------------------------------------------------------------------------------------------
+# Lists: each client, limit and broker once. `shared` is whether the members share their budgets.
 
 
-def waiting_order(client: Client) -> tuple[float, float]:
-    """Sort key: how much of its time it waits for quotas, then how little it is idle."""
-    return waited(client.times), -client.times[IDLE]
-
-
-def merge_brokers(lists: Iterable[Sequence[Broker]]) -> tuple[Broker, ...]:
-    """Return each broker once: the median weighted by responses, the p99 that is highest at a member."""
-    found: dict[int, Broker] = {}
-    for broker in (broker for brokers in lists for broker in brokers):
-        other = found.get(broker.broker)
-        if other is None:
-            found[broker.broker] = broker
-            continue
-        timed = max(1, broker.timed + other.timed)
-        median = (broker.median_ms * broker.timed + other.median_ms * other.timed) / timed
-        found[broker.broker] = Broker(
-            broker.broker, broker.timed + other.timed, median, max(broker.p99_ms, other.p99_ms)
-        )
-    return tuple(found[broker] for broker in sorted(found))
-
-
-def merge_rules(lists: Iterable[Sequence[RuleRow]], *, shared: bool = True) -> tuple[RuleRow, ...]:
-    """Return each rule once; numbers of clients are of the member that has most.
-
-    Args:
-        shared: whether the members share their budgets, and rates are added up.
-    """
-    together = sum if shared else max
-    found: dict[tuple[str, str, str], RuleRow] = {}
-    for rule in (rule for rules in lists for rule in rules):
-        key = rule.kind, rule.key, rule.entity
+def merge_clients(lists: Sequence[ClientsDocument], *, shared: bool = True) -> ClientsDocument:
+    """Return all members' clients, each once, those that wait longest first."""
+    found: dict[tuple[str, str], ClientRow] = {}
+    for client in chain.from_iterable(one.clients for one in lists):
+        key = client.user, client.client_id
         other = found.get(key)
-        found[key] = (
-            rule
-            if other is None
-            else other._replace(
-                clients=max(rule.clients, other.clients),
-                waiting=max(rule.waiting, other.waiting),
-                rate=None
-                if rule.rate is None and other.rate is None
-                else together((rule.rate or 0.0, other.rate or 0.0)),
-                enforced=rule.enforced and other.enforced,
-            )
-        )
-    return tuple(sorted(found.values(), key=lambda rule: (-rule.waiting, -rule.clients, rule.entity)))
-
-
-def worst(details: Sequence[Detail]) -> Detail:
-    """Return the member's view where the client waits longest; if it waits at none, where it is idle least."""
-    return max(details, key=lambda one: connection_order(one.times))
-
-
-def connection_order(times: tuple[float, ...]) -> tuple[float, float]:
-    """Sort key: how much of its time a connection waits for quotas, then how little it is idle."""
-    return waited(times), -times[IDLE]
-
-
-def merge_connections(details: Sequence[Detail]) -> tuple[Connection, ...]:
-    """Return all members' connections of a client, those that wait longest first."""
-    found = (connection for one in details for connection in one.connections)
-    order = sorted(found, key=lambda one: connection_order(one.times), reverse=True)
-    return tuple(order[:CONNECTIONS_MAX])
-
-
-def merge_neighbours(details: Sequence[Detail], *, shared: bool = True) -> tuple[Neighbour, ...]:
-    """Return who shares the budget that the client waits for most, the largest first; rates are added up.
-
-    A member where it waits for another rule has the neighbours of that rule: they are left out.
-
-    Args:
-        shared: whether the members share their budgets; if not, the neighbours are of the one where it waits longest.
-    """
-    rule = worst(details).rule
-    if not shared:
-        details = [worst(details)]
-    if rule is None:
-        return ()
-    rates: dict[tuple[str, str], float] = {}
-    for one in details:
-        own = one.rule
-        if own is None or (own.kind, own.key, own.entity) != (rule.kind, rule.key, rule.entity):
-            continue
-        for neighbour in one.neighbours:
-            name = neighbour.user, neighbour.client_id
-            rates[name] = rates.get(name, 0.0) + neighbour.rate
-    order = sorted(rates.items(), key=lambda item: item[1], reverse=True)
-    return tuple(Neighbour(*name, rate) for name, rate in order[:NEIGHBOURS_MAX])
-
-
-def merged_demands(details: Sequence[Detail]) -> Mapping[str, Demand]:
-    """Return what the client takes and would take at all members together, by key of quotas."""
-    keys = dict.fromkeys(key for one in details for key in one.demands)
-    return {key: merge_demands(one.demands.get(key, NO_DEMAND) for one in details) for key in keys}
-
-
-def merge_wants(details: Sequence[Detail]) -> Wants | None:
-    """Return what the client asks for at all members together, of the rule that it waits for most.
-
-    Its waits with another limit are those of the member where they are longest.
-    """
-    rule = worst(details).rule
-    if rule is None:
-        return None
-    own = next((one.wants for one in details if one.wants is not None), None)
-    found = wants(merged_demands(details).get(rule.key, NO_DEMAND), rule.value or 0.0, waited=0.0)
-    if found is None:
-        return None
-    waiting = [one.wants for one in details if one.rule is not None and one.rule.key == rule.key]
-    rows: dict[str, float] = {}
-    if not found.at_least and all(one is not None and one.waits for one in waiting):
-        for times, seconds in (row for one in waiting if one is not None for row in one.waits):
-            rows[times] = max(rows.get(times, 0.0), seconds)
-    return Wants(found.rate, found.at_least, own.assumed if own else ASSUMED, tuple(rows.items()))
-
-
-def _sum(one: Client, other: Client, *, shared: bool) -> Client:
-    first = max(one, other, key=waiting_order)
-    rule = first.rule or one.rule or other.rule
-    connections = max(1, one.connections + other.connections)
-    times = tuple(
-        (own * one.connections + its * other.connections) / connections
-        for own, its in zip(one.all_times, other.all_times, strict=True)
+        found[key] = client if other is None else _sum(other, client, shared=shared)
+    rows = tuple(sorted(found.values(), key=lambda row: row.time.waiting_order, reverse=True))
+    return ClientsDocument(
+        window_seconds=lists[0].window_seconds if lists else 0,
+        enforcing=all(one.enforcing for one in lists),
+        missing=tuple(chain.from_iterable(one.missing for one in lists)),
+        clients_total=max([len(rows), *(one.clients_total for one in lists)]),
+        clients=rows,
     )
-    return Client(
-        one.user,
-        one.client_id,
-        one.connections + other.connections,
-        first.times,
-        times,
-        rule,
-        _quotas(one.quotas, other.quotas, shared=shared),
-        (*one.members, *other.members),
+
+
+def _sum(one: ClientRow, other: ClientRow, *, shared: bool) -> ClientRow:
+    first = max(one, other, key=lambda row: row.time.waiting_order)
+    whole = max(1, one.connections + other.connections)
+    weighted = [(row.connections / whole, row.time_of_all_connections) for row in (one, other)]
+    return ClientRow(
+        user=one.user,
+        client_id=one.client_id,
+        connections=one.connections + other.connections,
+        time=first.time,
+        time_of_all_connections=_mean_times(weighted),
+        rule=first.rule or one.rule or other.rule,
+        quotas=_quotas(one.quotas, other.quotas, shared=shared),
+        members=(*(one.members or ()), *(other.members or ())),
     )
+
+
+def _mean_times(weighted: Sequence[tuple[float, Times]]) -> Times:
+    """Return the mean of times with their weights, which are 1 together."""
+    columns = zip(*([weight * part for part in times.parts] for weight, times in weighted), strict=True)
+    return Times(*(round(sum(column), 4) for column in columns))
 
 
 def _quotas(one: Sequence[Quota], other: Sequence[Quota], *, shared: bool) -> tuple[Quota, ...]:
@@ -208,118 +129,163 @@ def _quotas(one: Sequence[Quota], other: Sequence[Quota], *, shared: bool) -> tu
     for quota in other:
         key = quota.kind, quota.entity
         own = found.get(key)
-        found[key] = quota if own is None else own._replace(rate=together((own.rate, quota.rate)))
+        found[key] = quota if own is None else replace(own, rate=together((own.rate, quota.rate)))
     return tuple(found.values())
 
 
+def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, ...]:
+    """Return each broker once: the median weighted by responses, the p99 that is highest at a member."""
+    found: dict[int, BrokerTimes] = {}
+    for broker in chain.from_iterable(brokers[:BROKERS_MAX] for brokers in lists):
+        other = found.get(broker.broker)
+        if other is None:
+            found[broker.broker] = broker
+            continue
+        timed = max(1, broker.timed + other.timed)
+        median = (broker.median_ms * broker.timed + other.median_ms * other.timed) / timed
+        found[broker.broker] = BrokerTimes(
+            broker=broker.broker,
+            timed=broker.timed + other.timed,
+            median_ms=median,
+            p99_ms=max(broker.p99_ms, other.p99_ms),
+        )
+    return tuple(found[broker] for broker in sorted(found))
+
+
+def merge_rules(lists: Iterable[Sequence[RuleRow]], *, shared: bool = True) -> tuple[RuleRow, ...]:
+    """Return each rule once; numbers of clients are of the member that has most."""
+    together = sum if shared else max
+    found: dict[tuple[str, str, str], RuleRow] = {}
+    for rule in chain.from_iterable(lists):
+        key = rule.kind, rule.key, rule.entity
+        other = found.get(key)
+        if other is not None:
+            rates = [one.rate for one in (rule, other) if one.rate is not None]
+            rule = replace(  # noqa: PLW2901 - the sum takes its place
+                other,
+                clients=max(rule.clients, other.clients),
+                waiting=max(rule.waiting, other.waiting),
+                rate=together(rates) if rates else None,
+                enforced=rule.enforced and other.enforced,
+            )
+        found[key] = rule
+    return tuple(sorted(found.values(), key=lambda rule: (-rule.waiting, -rule.clients, rule.entity)))
+
+
 # ----------------------------------------------------------------------------------------------------
-# `/v1/client` of several members, made one document. Pure.
+# `/v1/client` of several members.
 #
-# The client is shown by the member whose connection of it waits longest: `time`, `rule`, `predicted`,
-# `broker`, `sluice`
-# and the first sentence are that member's. What can be added up is of all members: connections, brokers,
-# waits,
-# neighbours, what it takes and asks for, and the time of all connections, in which a member counts with its
-# connections'
-# seconds.
+# `time`, `rule`, `predicted`, `broker`, `sluice` and the first sentence are those of the member whose connection of
+# the client waits longest. What can be added up is of all members: connections, brokers, waits, neighbours, what it
+# takes and asks for, and the time of all connections, in which a member counts with its connections' seconds.
 
 
 _NAMED_MAX: Final = 5  # members in the sentence
-_WAITS_MAX: Final = 50
 
 
-class MemberVerdict(NamedTuple):
-    """One member's document of a client.
-
-    Args:
-        seen: the document as a value.
-    """
-
-    admin: str
-    document: Document
-    seen: Detail
+def worst(found: Sequence[ClientDocument]) -> ClientDocument:
+    """Return the member's view where the client waits longest; if it waits at none, where it is idle least."""
+    return max(found, key=lambda one: one.time.waiting_order)
 
 
-class _Weighted(NamedTuple):
-    """A member's document with its weight among all: its connections' seconds, as a part of 1."""
-
-    document: Document
-    weight: float
-    seen: Detail
-
-
-def read_verdict(admin: str, content: Document) -> MemberVerdict:
-    """Check a member's /v1/client.
-
-    Raises:
-        DocumentError: it is not such a document, or lacks what a verdict shows.
-    """
-    try:
-        seen = detail(content, admin)
-        for _ in verdict(content):
-            pass
-    except (LookupError, TypeError, ValueError, AttributeError):
-        raise DocumentError("/v1/client is not as docs/api.md says") from None
-    return MemberVerdict(admin, content, seen)
-
-
-def merge_verdicts(found: Sequence[MemberVerdict], missing: Sequence[str]) -> dict[str, Any]:
+def merge_client(
+    found: Sequence[ClientDocument], missing: Sequence[str] = (), *, shared: bool = True
+) -> ClientDocument:
     """Return one document.
 
     Args:
-        found: the members that know the client, at least one; all of the same user.
-        missing: admin ports that did not respond.
+        found: of the members that know the client, at least one, each `bound`; all of the same user.
+        missing: the admin ports of members that did not respond.
+        shared: whether the members share their budgets; if not, neighbours are of the one where it waits longest.
     """
-    first = worst([one.seen for one in found])
-    chosen = next(one for one in found if one.seen is first)
-    document = {**chosen.document, "members": [_member(one.seen) for one in found]}
-    document["members_missing"] = list(missing)
-    document["missing"] = missing_of_members((one.admin, one.document) for one in found)
+    first = worst(found)
+    document = replace(
+        first,
+        missing=tuple(chain.from_iterable(one.missing for one in found)),
+        members=tuple(chain.from_iterable(one.members or () for one in found)),
+        members_missing=tuple(missing),
+    )
     if len(found) == 1:
         return document
-    weighted = _weighted(found)
-    details = [one.seen for one in found]
-    asked = merge_wants(details)
-    document["sentence"] = " ".join(filter(None, (first.sentence, _spread(details), _asks(first, asked))))
-    document["wants"] = None if asked is None else _wants_document(asked)
-    document["demand"] = {key: _demand_document(one) for key, one in merged_demands(details).items()}
-    document["time_of_all_connections"] = _parts(
-        [sum(one.weight * one.seen.all_times[part] for one in weighted) for part in range(len(NAMES))]
+    weights = _weights(found)
+    asked = _merge_wants(found)
+    brokers: dict[int, AtBroker] = {}
+    for row in chain.from_iterable(one.brokers for one in found):
+        brokers[row.broker] = _at_broker(brokers[row.broker], row) if row.broker in brokers else row
+    document.sentence = " ".join(filter(None, (first.sentence, _spread(document), _asks(first, asked))))
+    document.wants = asked
+    document.demand = {key: demand_row(demand) for key, demand in _demands(found).items()}
+    document.time_of_all_connections = _mean_times(
+        [(weight, one.time_of_all_connections) for weight, one in zip(weights, found, strict=True)]
     )
-    document["waits"] = _waits(weighted)
-    document["neighbours"] = [one._asdict() for one in merge_neighbours(details)]
-    document["brokers"] = _brokers(one.document for one in found)
-    document["connections"] = _connections(found)
-    document["connections_total"] = sum(one.seen.connections_total for one in found)
-    document["enforcing"] = all(one.document.get("enforcing", True) for one in found)
+    document.waits = _waits(zip(weights, found, strict=True))
+    document.neighbours = _neighbours(found if shared else [first], first)
+    document.brokers = tuple(brokers[broker] for broker in sorted(brokers)[:BROKERS_MAX])
+    document.connections = _connections(found)
+    document.connections_total = sum(one.connections_total for one in found)
+    document.enforcing = all(one.enforcing for one in found)
     return document
 
 
-def _member(seen: Detail) -> Document:
-    return {
-        "admin": seen.member,
-        "connections_total": seen.connections_total,
-        "time": _parts(seen.times),
-    }
+def _weights(found: Sequence[ClientDocument]) -> list[float]:
+    """Weigh each member by its connections' seconds in the window; those left out count as the mean of those listed."""
+    seconds = []
+    for one in found:
+        listed = [min(connection.seconds, one.window_seconds) for connection in one.connections]
+        mean = sum(listed) / len(listed) if listed else one.window_seconds
+        seconds.append(mean * one.connections_total)
+    whole = sum(seconds)
+    return [own / whole for own in seconds] if whole else [1 / len(found)] * len(found)  # all have ended
 
 
-def _spread(found: Sequence[Detail]) -> str:
+def _spread(document: ClientDocument) -> str:
     """Say at which members the client has connections, those that wait longest first."""
-    order = sorted(found, key=lambda one: waited(one.times), reverse=True)
+    order = sorted(document.members or (), key=lambda one: one.time.waited, reverse=True)
     first, *others = order[:_NAMED_MAX]
     named = [
-        f"{first.connections_total} at {first.member} ({part_text(waited(first.times))} waited)",
-        *(f"{one.connections_total} at {one.member} ({part_text(waited(one.times))})" for one in others),
+        f"{first.connections_total} at {first.admin} ({part_text(first.time.waited)} waited)",
+        *(f"{one.connections_total} at {one.admin} ({part_text(one.time.waited)})" for one in others),
     ]
-    if order[_NAMED_MAX:]:
-        left = order[_NAMED_MAX:]
+    if left := order[_NAMED_MAX:]:
         named.append(f"{sum(one.connections_total for one in left)} at {count(len(left), 'other')}")
-    return f"It has connections at {len(found)} members: {', '.join(named)}."
+    return f"It has connections at {len(order)} members: {', '.join(named)}."
 
 
-def _asks(first: Detail, asked: Wants | None) -> str:
+def _demands(found: Sequence[ClientDocument]) -> Mapping[str, Demand]:
+    """Return what the client takes and would take at all members together, by key of quotas."""
+    some = [
+        {key: Demand(one.taken, one.highest, one.most) for key, one in document.demand.items()}
+        for document in found
+    ]
+    keys = dict.fromkeys(chain.from_iterable(some))
+    return {key: merge_demands(one.get(key, NO_DEMAND) for one in some) for key in keys}
+
+
+def _merge_wants(found: Sequence[ClientDocument]) -> Wants | None:
+    """Return what the client asks for at all members together, of the rule that it waits for most.
+
+    Its waits with another limit are those of the member where they are longest.
+    """
+    rule = worst(found).rule
+    if rule is None:
+        return None
+    asked = wants(_demands(found).get(rule.key, NO_DEMAND), rule.value, waited=0.0)
+    if asked is None:
+        return None
+    waiting = [one.wants for one in found if one.rule is not None and one.rule.key == rule.key]
+    rows: dict[str, float] = {}
+    if not asked.at_least and all(one is not None and one.wait_seconds_per_minute for one in waiting):
+        for times, seconds in (
+            row for one in waiting if one for row in (one.wait_seconds_per_minute or {}).items()
+        ):
+            rows[times] = max(rows.get(times, 0.0), seconds)
+    assumed = next((one.wants.assumed for one in found if one.wants is not None), ASSUMED)
+    return replace(wants_row(asked, assumed), wait_seconds_per_minute=rows or None)
+
+
+def _asks(first: ClientDocument, asked: Wants | None) -> str:
     """Say what the client asks for at all members; "" if it waits for no quota with a rate."""
-    if first.rule is None or first.rule.key not in first.demands:
+    if first.rule is None or first.rule.key not in first.demand:
         return ""
     if asked is None:
         return "How much it asks for at all of them together is not known."
@@ -331,112 +297,51 @@ def _asks(first: Detail, asked: Wants | None) -> str:
     return f"At all of them together it asks for at most about {rate}."
 
 
-def _wants_document(asked: Wants) -> Document:
-    return {
-        "rate": round(asked.rate, 3),
-        "at_least": asked.at_least,
-        "assumed": asked.assumed,
-        "wait_seconds_per_minute": dict(asked.waits) or None,
-    }
-
-
-def _demand_document(demand: Demand) -> Document:
-    most = None if demand.most is None else round(demand.most, 3)
-    return {"taken": round(demand.taken, 3), "highest": round(demand.highest, 3), "most": most}
-
-
-def _weighted(found: Sequence[MemberVerdict]) -> list[_Weighted]:
-    """Weigh each member by its connections' seconds in the window; those left out count as the mean of those listed."""
-    seconds = []
-    for one in found:
-        window = Fields(one.document, "/v1/client").amount("window_seconds")
-        listed = [min(connection.seconds, window) for connection in one.seen.connections]
-        mean = sum(listed) / len(listed) if listed else window
-        seconds.append(mean * one.seen.connections_total)
-    whole = sum(seconds)
-    if not whole:  # all have ended
-        return [_Weighted(one.document, 1 / len(found), one.seen) for one in found]
-    return [_Weighted(one.document, own / whole, one.seen) for one, own in zip(found, seconds, strict=True)]
-
-
-def _waits(found: Iterable[_Weighted]) -> list[Document]:
+def _waits(weighted: Iterable[tuple[float, ClientDocument]]) -> tuple[Wait, ...]:
     parts: dict[tuple[str, str, str], float] = {}
-    for one in found:
-        for wait in one.seen.waits:
-            key = wait.kind, wait.key, wait.name
-            parts[key] = parts.get(key, 0.0) + one.weight * wait.part
-    order = nlargest(_WAITS_MAX, parts.items(), key=lambda item: item[1])
-    return [
-        {"kind": kind, "key": key, "name": name, "part": round(part, 4)} for (kind, key, name), part in order
-    ]
+    for weight, one in weighted:
+        for wait in one.waits:
+            name = wait.kind, wait.key, wait.name
+            parts[name] = parts.get(name, 0.0) + weight * wait.part
+    order = nlargest(WAITS_MAX, parts.items(), key=lambda item: item[1])
+    return tuple(
+        Wait(kind=kind, key=key, name=name, part=round(part, 4)) for (kind, key, name), part in order
+    )
 
 
-class _AtBroker(NamedTuple):
-    """A client's connections to one broker."""
-
-    connections: int
-    waited: float
-    at_broker: float
-    ms: float | None
-
-    def plus(self, other: "_AtBroker") -> "_AtBroker":
-        """Add another member's; parts and means are weighted by connections."""
-        whole = self.connections + other.connections
-        own = self.connections / whole if whole else 0.5
-        if self.ms is None or other.ms is None:
-            ms = self.ms if other.ms is None else other.ms
-        else:
-            ms = own * self.ms + (1 - own) * other.ms
-        return _AtBroker(
-            whole,
-            own * self.waited + (1 - own) * other.waited,
-            own * self.at_broker + (1 - own) * other.at_broker,
-            ms,
-        )
+def _neighbours(found: Sequence[ClientDocument], first: ClientDocument) -> tuple[Neighbour, ...]:
+    """Return who shares the budget that the client waits for most; members where it waits for another are left out."""
+    names = [None if one.rule is None else (one.rule.kind, one.rule.key, one.rule.entity) for one in found]
+    rule = first.rule and (first.rule.kind, first.rule.key, first.rule.entity)
+    same = [one.neighbours for one, name in zip(found, names, strict=True) if name and name == rule]
+    return largest(chain.from_iterable(same), NEIGHBOURS_MAX)
 
 
-def _brokers(documents: Iterable[Document]) -> list[Document]:
-    found: dict[int, _AtBroker] = {}
-    for document in documents:
-        for row in Fields(document, "/v1/client").many("brokers", BROKERS_MAX):
-            broker = row.whole("broker", -1)
-            one = _AtBroker(
-                row.whole("connections"),
-                row.amount("waited"),
-                row.amount("at_broker"),
-                row.number("ms_per_request", None),
-            )
-            found[broker] = one if broker not in found else found[broker].plus(one)
-    return [
-        {
-            "broker": broker,
-            "connections": one.connections,
-            "waited": round(one.waited, 4),
-            "at_broker": round(one.at_broker, 4),
-            "ms_per_request": None if one.ms is None else round(one.ms, 3),
-        }
-        for broker, one in sorted(found.items())[:BROKERS_MAX]
-    ]
+def _at_broker(one: AtBroker, other: AtBroker) -> AtBroker:
+    """Add up a client at one broker; parts and means are weighted by connections."""
+    whole = one.connections + other.connections
+    own = one.connections / whole if whole else 0.5
+    if one.ms_per_request is None or other.ms_per_request is None:
+        ms = other.ms_per_request if one.ms_per_request is None else one.ms_per_request
+    else:
+        ms = own * one.ms_per_request + (1 - own) * other.ms_per_request
+    return AtBroker(
+        broker=one.broker,
+        connections=whole,
+        waited=round(own * one.waited + (1 - own) * other.waited, 4),
+        at_broker=round(own * one.at_broker + (1 - own) * other.at_broker, 4),
+        ms_per_request=None if ms is None else round(ms, 3),
+    )
 
 
-def _connections(found: Sequence[MemberVerdict]) -> list[Document]:
-    """Return the rows of all members as they are, with their member; those that wait longest first."""
-    rows = [
-        (connection_order(times_of(Fields(row, "connection"), "time")), {**row, "member": one.admin})
-        for one in found
-        for row in one.document["connections"][:CONNECTIONS_MAX]
-    ]
-    return [row for _, row in nlargest(CONNECTIONS_MAX, rows, key=lambda pair: pair[0])]
-
-
-def _parts(times: Sequence[float]) -> Document:
-    return {name: round(part, 4) for name, part in zip(NAMES, times, strict=True)}
+def _connections(found: Sequence[ClientDocument]) -> tuple[ConnectionRow, ...]:
+    rows = chain.from_iterable(one.connections for one in found)
+    return tuple(nlargest(CONNECTIONS_MAX, rows, key=lambda row: row.time.waiting_order))
 
 
 # ----------------------------------------------------------------------------------------------------
-# What `sluice explain` says of a user: all of its clients, which of them waits most, and its quotas. Pure.
-#
-# It is made of the rows of /v1/clients of all members that respond.
+# What `sluice explain` says of a user: all of its clients, which of them waits most, and its quotas; and of a client
+# that is unknown: the nearest names. Both are made of the rows of /v1/clients of all members that respond.
 
 
 GUESSES_MAX: Final = 3
@@ -454,7 +359,7 @@ class Guess(NamedTuple):
     client_id: str
 
 
-def guesses(clients: Iterable[Client], *, user: str | None, client_id: str | None) -> tuple[Guess, ...]:
+def guesses(clients: Iterable[ClientRow], *, user: str | None, client_id: str | None) -> tuple[Guess, ...]:
     """Return the clients with the nearest names: this client id of other users first; at most GUESSES_MAX.
 
     Args:
@@ -484,92 +389,93 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     return [folded[one] for one in get_close_matches(name.casefold(), folded, GUESSES_MAX)]
 
 
-def user_document(user: str, window: int, found: ClientList, enforcing: bool) -> dict[str, Any]:
+def user_document(
+    user: str, found: ClientsDocument, members: Sequence[str], members_missing: Sequence[str]
+) -> UserDocument:
     """Return the document of a user.
 
     Args:
-        found: all of its clients, at least one.
-        window: in seconds.
+        found: all of its clients at all members, at least one.
+        members, members_missing: the admin ports of those that responded, and of the others.
     """
-    quotas = _quotas_user(found.clients)
-    return {
-        "user": user,
-        "window_seconds": window,
-        "enforcing": enforcing,
-        "sentence": _sentence(user, window, found, quotas),
-        "clients_total": found.total,
-        "waiting": sum(waited(one.times) >= WAITS_MIN for one in found.clients),
-        "connections_total": sum(one.connections for one in found.clients),
-        "quotas": [
-            {"kind": one.kind, "entity": one.entity, "value": one.value, "rate": round(one.rate, 3)}
-            for one in quotas
-        ],
-        "clients": [_client(one) for one in found.clients],
-    }
+    quotas = _quotas_of_user(found.clients)
+    return UserDocument(
+        user=user,
+        window_seconds=found.window_seconds,
+        enforcing=found.enforcing,
+        missing=found.missing,
+        sentence=_sentence(user, found, quotas),
+        clients_total=found.clients_total,
+        waiting=sum(one.time.waited >= WAITS_MIN for one in found.clients),
+        connections_total=sum(one.connections for one in found.clients),
+        quotas=quotas,
+        clients=tuple(
+            UserClient(
+                client_id=one.client_id,
+                connections=one.connections,
+                waited=round(one.time.waited, 4),
+                time=one.time,
+                rule=one.rule,
+                members=one.members or (),
+            )
+            for one in found.clients
+        ),
+        members=tuple(members),
+        members_missing=tuple(members_missing),
+    )
 
 
-def user_lines(document: Document, found: ClientList) -> Iterator[str]:
+def user_lines(document: UserDocument, found: ClientsDocument) -> Iterator[str]:
     """Yield the lines for people."""
-    yield printable(document["sentence"])
+    yield printable(document.sentence)
     yield ""
-    yield f"clients of the {_WINDOWS[document['window_seconds']]}, those that wait longest first:"
+    yield f"clients of the {_window(document.window_seconds)}, those that wait longest first:"
     shown = found.clients[:_ROWS_SHOWN]
     names = [printable(one.client_id) or "(no client id)" for one in shown]
     width = max(map(len, names))
     for name, client in zip(names, shown, strict=True):
         yield (
-            f"  {name.ljust(width)}  {waited(client.times):>4.0%}  {count(client.connections, 'connection')}  "
+            f"  {name.ljust(width)}  {client.time.waited:>4.0%}  {count(client.connections, 'connection')}  "
             f"{printable(cause(client, ()).text)}"
         )
-    if found.total > len(shown):
-        yield f"  and {found.total - len(shown)} more; --format json has up to {len(found.clients)}"
+    if found.clients_total > len(shown):
+        yield f"  and {found.clients_total - len(shown)} more; --format json has up to {len(found.clients)}"
     yield ""
-    yield f"one of them: sluice explain --client-id {names[0]} --user {printable(document['user'])}"
+    yield f"one of them: sluice explain --client-id {names[0]} --user {printable(document.user)}"
 
 
-def _quotas_user(clients: Iterable[Client]) -> tuple[Quota, ...]:
+def _window(seconds: int) -> str:
+    return _WINDOWS.get(seconds, f"last {seconds} s")
+
+
+def _quotas_of_user(clients: Iterable[ClientRow]) -> tuple[UserQuota, ...]:
     """Return the limits that the user's clients share, with the sum of their rates."""
-    found: dict[tuple[str, str], Quota] = {}
-    for quota in (quota for client in clients for quota in client.quotas if quota.shared_by == _OF_USER):
-        key = quota.kind, quota.entity
-        own = found.get(key)
-        found[key] = quota if own is None else own._replace(rate=own.rate + quota.rate)
-    return tuple(found.values())
+    rates: dict[tuple[str, str], list[Quota]] = {}
+    for quota in chain.from_iterable(client.quotas for client in clients):
+        if quota.shared_by == _OF_USER:
+            rates.setdefault((quota.kind, quota.entity), []).append(quota)
+    return tuple(
+        UserQuota(
+            kind=kind, entity=entity, value=found[0].value, rate=round(sum(one.rate for one in found), 3)
+        )
+        for (kind, entity), found in rates.items()
+    )
 
 
-def _sentence(user: str, window: int, found: ClientList, quotas: Sequence[Quota]) -> str:
-    first = max(found.clients, key=waiting_order)
-    waiting = [one for one in found.clients if waited(one.times) >= WAITS_MIN]
+def _sentence(user: str, found: ClientsDocument, quotas: Sequence[UserQuota]) -> str:
+    first = max(found.clients, key=lambda row: row.time.waiting_order)
+    waiting = sum(one.time.waited >= WAITS_MIN for one in found.clients)
     texts = []
-    whole, name = count(found.total, "client"), first.client_id or "(no client id)"
+    whole, name = count(found.clients_total, "client"), first.client_id or "(no client id)"
+    window = _window(found.window_seconds)
     if waiting:
         rule = "a quota that is gone now" if first.rule is None else limit_text(first.rule)
-        most = f"{name} most, {part_text(waited(first.times))} of the {_WINDOWS[window]}, for {rule}"
-        texts.append(f"{len(waiting)} of {whole} of user {user} waited; {most}.")
+        most = f"{name} most, {part_text(first.time.waited)} of the {window}, for {rule}"
+        texts.append(f"{waiting} of {whole} of user {user} waited; {most}.")
     else:
-        texts.append(f"User {user} has {whole}; none waited for a quota in the {_WINDOWS[window]}.")
+        texts.append(f"User {user} has {whole}; none waited for a quota in the {window}.")
     for quota in quotas:
         rate, value = amount(quota.kind, quota.rate), amount(quota.kind, quota.value)
-        over = ": over it" if is_over(quota) else ""
+        over = ": over it" if is_over(quota.rate, quota.value) else ""
         texts.append(f"Together they take {rate} of {value} ({quota.kind} quota of {quota.entity}){over}.")
     return " ".join(texts)
-
-
-def _client(one: Client) -> Document:
-    rule = one.rule
-    return {
-        "client_id": one.client_id,
-        "connections": one.connections,
-        "waited": round(waited(one.times), 4),
-        "time": {name: round(part, 4) for name, part in zip(NAMES, one.times, strict=True)},
-        "rule": None
-        if rule is None
-        else {
-            "kind": rule.kind,
-            "key": rule.key,
-            "entity": rule.entity,
-            "value": rule.value,
-            "enforced": rule.enforced,
-        },
-        "members": list(one.members),
-    }

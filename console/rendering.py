@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from commandline.amounts import duration, printable, size
 from console.board import Sample
-from console.documents import PART_NAMES, limit_text
+from console.causes import limit_text
 from console.views import SHOWS, WINDOWS, View
 from proxy.explain.parts import BROKER, CLIENT, HELD, MUTED, NAMES, SLUICE, amount
 
@@ -27,6 +27,15 @@ SPARK_HEIGHT: Final = 24
 BAR_WIDTH: Final = 100
 # From the bottom of a stacked timeline: what the client waits for first, then what is its own, idle on top.
 ORDER: Final = ("muted", "held", "client", "sluice", "broker", "poll", "idle")
+_PART_NAMES: Final = {
+    "held": "held before its payload is read",
+    "muted": "muted for a quota",
+    "client": "on the client",
+    "sluice": "in Sluice",
+    "broker": "at the broker",
+    "poll": "waits for records by its own wish",
+    "idle": "asks for nothing",
+}
 _PARTS: Final = {"broker": (BROKER,), "client": (CLIENT,), "sluice": (SLUICE,)}
 
 
@@ -130,7 +139,7 @@ class Renderer:
         environment.globals.update(
             amount=amount,
             limit=limit_text,
-            part_names=PART_NAMES,
+            part_names=_PART_NAMES,
             order=[(name, NAMES.index(name)) for name in ORDER],
             windows=WINDOWS,
             shows=SHOWS,

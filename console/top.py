@@ -9,30 +9,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlencode
 
+from msgspec.structs import asdict
+
 from commandline.amounts import count, printable
-from console.documents import (
-    Broker,
-    Client,
-    ClientList,
-    DocumentError,
-    Quota,
-    Status,
-    brokers,
-    cause,
-    clients,
-    heaviest,
-    is_over,
-    lacks,
-    missing_workers,
-    status,
-    trouble,
-    waited,
-)
-from console.merging import merge_brokers, merge_clients, merge_verdicts, one_budget, read_verdict
+from console.causes import cause, heaviest, lacks, missing_workers, trouble
+from console.merging import bound, merge_brokers, merge_client, merge_clients, one_budget
 from console.verdict import verdict
+from proxy.explain.documents import (
+    LIST_BYTES_MAX,
+    BrokersDocument,
+    BrokerTimes,
+    ClientDocument,
+    ClientRow,
+    ClientsDocument,
+    Document,
+    Quota,
+    Refused,
+    StatusDocument,
+)
 from proxy.explain.parts import NAMES, amount
 from proxy.system.errors import SluiceError
 
@@ -54,9 +51,9 @@ class MemberState(NamedTuple):
     """
 
     admin: str
-    status: Status | None
-    clients: ClientList | None
-    brokers: tuple[Broker, ...]
+    status: StatusDocument | None
+    clients: ClientsDocument | None
+    brokers: tuple[BrokerTimes, ...]
     problem: str
     missing: tuple[str, ...] = ()
 
@@ -72,8 +69,8 @@ class Page(NamedTuple):
     at: datetime
     window: int
     members: tuple[MemberState, ...]
-    clients: ClientList
-    brokers: tuple[Broker, ...]
+    clients: ClientsDocument
+    brokers: tuple[BrokerTimes, ...]
 
 
 def merge(members: Sequence[MemberState], at: datetime, window: int) -> Page:
@@ -90,7 +87,7 @@ def heading(page: Page) -> str:
     members = f", {count(len(page.members), 'member')}" if len(page.members) > 1 else ""
     return (
         f"sluice top  {page.at:%H:%M:%S}  last {WINDOWS[page.window]}  "
-        f"{modes}  {count(page.clients.total, 'client')}{members}"
+        f"{modes}  {count(page.clients.clients_total, 'client')}{members}"
     )
 
 
@@ -106,7 +103,7 @@ def warnings(page: Page) -> Iterator[str]:
         if one.status is None:
             continue
         if not one.status.enforcing and one.status.switched:
-            yield f"{name}: enforcement is OFF since {printable(one.status.switched)}"
+            yield f"{name}: enforcement is OFF since {printable(one.status.switched.text)}"
         elif not one.status.enforcing:
             yield f"{name}: quotas are NOT enforced"
         elif one.status.mode == "observe":
@@ -120,16 +117,30 @@ def _shared(members: Sequence[MemberState]) -> bool:
     return one_budget([one.status.member for one in members if one.status is not None])
 
 
-def _mode(status: Status) -> str:
+def _mode(status: StatusDocument) -> str:
     if not status.enforcing:
         return "NOT ENFORCING" if status.mode != "observe" else "observing"
     return "observing" if status.mode == "observe" else "enforcing"
 
 
 SECONDS_MAX: Final = 6.0  # for all members together
-Document = Mapping[str, Any]
-Read = Callable[[str, str], Document]
-ReadAll = Callable[[Sequence[str], str], Mapping[str, Document | SluiceError]]
+_Document = TypeVar("_Document", bound=Document)
+
+
+class Read(Protocol):
+    """Reads a document of an admin port; raises a SluiceError if it cannot."""
+
+    def __call__(self, admin: str, path: str, kind: type[_Document], /, *, bytes_max: int = ...) -> _Document:
+        """Return the document."""
+
+
+class ReadAll(Protocol):
+    """Reads a document of several admin ports in a limited time, however slowly they send."""
+
+    def __call__(
+        self, admins: Sequence[str], path: str, kind: type[_Document], /
+    ) -> Mapping[str, _Document | Refused | SluiceError]:
+        """Return each document, or why there is none, by admin port."""
 
 
 class _Asked:
@@ -147,8 +158,8 @@ class Members:
     """All members that the command names.
 
     Args:
-        read: reads a page of an admin port; a SluiceError if it cannot.
-        read_all: reads a page of several, in a limited time however slowly they send; why not, where it cannot.
+        read: reads a document of an admin port.
+        read_all: reads a document of several.
     """
 
     def __init__(
@@ -176,23 +187,21 @@ class Members:
     def verdict(self, user: str, client_id: str, window: int) -> list[str]:
         """Return the verdict of a client as lines, of all members that respond."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
-        found = []
+        found: list[ClientDocument] = []
         problems = [f"{one.admin} does not respond" for one in self._members if one.state.problem]
         names = {one.admin: one.state.name for one in self._members if not one.state.problem}
-        for admin, content in self._read_all(tuple(names), path).items():
-            if isinstance(content, SluiceError):
-                problems.append(f"{admin}: {content}")
-            elif "error" not in content:
-                try:
-                    found.append(read_verdict(names[admin], content))
-                    if missing := missing_workers(content):
-                        problems.append(lacks(names[admin], missing))
-                except DocumentError as error:
-                    problems.append(f"{admin}: {error}")
-        if not found:
-            return [printable(problem) for problem in problems] or ["not seen in this window"]
+        for admin, document in self._read_all(tuple(names), path, ClientDocument).items():
+            if isinstance(document, SluiceError):
+                problems.append(f"{admin}: {document}")
+            elif isinstance(document, ClientDocument):
+                bound(document, names[admin])
+                found.append(document)
+                if document.missing:
+                    problems.append(lacks(names[admin], missing_workers(document.missing)))
         said = [printable(problem) for problem in problems]
-        return [*verdict(merge_verdicts(found, ())), *(["", *said] if said else [])]
+        if not found:
+            return said or ["not seen in this window"]
+        return [*verdict(merge_client(found)), *(["", *said] if said else [])]
 
     def _latest(self, one: _Asked, window: int) -> MemberState:
         if not one.done.is_set():
@@ -205,14 +214,16 @@ class Members:
     def _ask(self, one: _Asked, window: int) -> None:
         latest = MemberState(one.admin, None, None, (), "internal error")  # unless it is replaced below
         try:
-            shown = status(self._read(one.admin, "/v1/status"))
-            name = shown.member or one.admin
-            lists = self._read(one.admin, f"/v1/clients?window={window}")
-            found = clients(lists, name)
-            times = self._read(one.admin, "/v1/brokers")
-            missing = tuple(dict.fromkeys((*missing_workers(lists), *missing_workers(times))))
-            latest = MemberState(one.admin, shown, found, brokers(times), "", missing)
-        except (SluiceError, DocumentError) as error:
+            shown = self._read(one.admin, "/v1/status", StatusDocument)
+            path = f"/v1/clients?window={window}"
+            found = self._read(one.admin, path, ClientsDocument, bytes_max=LIST_BYTES_MAX)
+            bound(found, shown.member or one.admin)
+            brokers = self._read(one.admin, "/v1/brokers", BrokersDocument)
+            missing = tuple(
+                dict.fromkeys((*missing_workers(found.missing), *missing_workers(brokers.missing)))
+            )
+            latest = MemberState(one.admin, shown, found, brokers.brokers, "", missing)
+        except SluiceError as error:
             latest = MemberState(one.admin, None, None, (), str(error))
         finally:
             one.state, one.window = latest, window
@@ -232,7 +243,7 @@ class Row(NamedTuple):
         trouble: sort key: those that wait for quotas, those with another cause, then the busiest.
     """
 
-    client: Client
+    client: ClientRow
     waits: float
     why: str
     kind: str
@@ -265,7 +276,7 @@ _KEYS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
         "why": lambda row: (row.why, -row.trouble),
         "limit": lambda row: (-row.used, -row.trouble),
         "connections": lambda row: (-row.client.connections, -row.trouble),
-        "members": lambda row: (-len(row.client.members), -row.trouble),
+        "members": lambda row: (-len(row.client.members or ()), -row.trouble),
     }
 )
 COLUMNS: Final = tuple(_KEYS)  # in the order of the table's
@@ -278,7 +289,7 @@ def rows(page: Page) -> list[Row]:
         why = cause(client, page.brokers)
         limit = heaviest(client)
         rank = trouble(client, page.brokers)
-        found.append(Row(client, waited(client.times), why.text, why.kind, limit, rank))
+        found.append(Row(client, client.time.waited, why.text, why.kind, limit, rank))
     return found
 
 
@@ -305,7 +316,7 @@ def limit_text(row: Row) -> str:
     """Return the client's rate of its limit."""
     if row.limit is None:
         return "-"
-    over = ", over" if is_over(row.limit) else ""
+    over = ", over" if row.limit.is_over else ""
     return f"{amount(row.limit.kind, row.limit.rate)} of {amount(row.limit.kind, row.limit.value)}{over}"
 
 
@@ -324,7 +335,7 @@ def lines(page: Page, chosen: Chosen) -> Iterator[str]:
     """Yield the page for people and for `grep`."""
     yield heading(page)
     yield from (f"WARNING: {text}" for text in warnings(page))
-    if chosen.matching < page.clients.total:
+    if chosen.matching < page.clients.clients_total:
         yield f"{chosen.matching} of them are listed"
     yield ""
     several = len(page.members) > 1
@@ -344,8 +355,9 @@ def cells(row: Row, several: bool) -> tuple[str, ...]:
     )
     if not several:
         return own
-    more = len(client.members) - _MEMBERS_SHOWN
-    names = " ".join(map(_short, client.members[:_MEMBERS_SHOWN])) + (f" +{more}" if more > 0 else "")
+    members = client.members or ()
+    more = len(members) - _MEMBERS_SHOWN
+    names = " ".join(map(_short, members[:_MEMBERS_SHOWN])) + (f" +{more}" if more > 0 else "")
     return (*own, names)
 
 
@@ -365,7 +377,7 @@ def document(page: Page, chosen: Chosen) -> dict[str, Any]:
             }
             for one in page.members
         ],
-        "clients_total": page.clients.total,
+        "clients_total": page.clients.clients_total,
         "clients": [_client(row) for row in chosen.rows],
     }
 
@@ -377,10 +389,10 @@ def _client(row: Row) -> dict[str, Any]:
         "client_id": client.client_id,
         "waits": row.waits,
         "why": row.why,
-        "time": dict(zip(NAMES, client.times, strict=True)),
-        "limit": None if row.limit is None else row.limit._asdict(),
+        "time": dict(zip(NAMES, client.time.parts, strict=True)),
+        "limit": None if row.limit is None else asdict(row.limit),
         "connections": client.connections,
-        "members": list(client.members),
+        "members": list(client.members or ()),
     }
 
 

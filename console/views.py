@@ -12,21 +12,9 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from console.board import SLOT_SECONDS, Board, Sample
-from console.documents import (
-    SLOW_MS,
-    WAITS_MIN,
-    Broker,
-    Client,
-    Detail,
-    Quota,
-    RuleRow,
-    cause,
-    heaviest,
-    trouble,
-    waited,
-)
-from console.merging import merge_connections, merge_neighbours, merge_wants, worst
-from proxy.explain.parts import BROKER
+from console.causes import WAITS_MIN, cause, heaviest, trouble
+from console.merging import merge_client, worst
+from proxy.explain.documents import SLOW_MS, BrokerTimes, ClientDocument, ClientRow, Quota, RuleRow
 
 # ----------------------------------------------------------------------------------------------------
 # Lists of clients: filtered, sorted, and one page of them. Pure.
@@ -113,14 +101,14 @@ class Chosen:
         first: the number of the first row, from 1.
     """
 
-    rows: tuple[Client, ...]
+    rows: tuple[ClientRow, ...]
     matching: int
     first: int
     page: int
     pages: int
 
 
-def choose(clients: Sequence[Client], asked: Asked, brokers: Sequence[Broker]) -> Chosen:
+def choose(clients: Sequence[ClientRow], asked: Asked, brokers: Sequence[BrokerTimes]) -> Chosen:
     """Return the page that is asked for; of a page beyond the last, the last."""
     found = [client for client in clients if _matches(client, asked)]
     found.sort(key=_key(asked.sort, brokers), reverse=asked.order == "desc")
@@ -130,8 +118,8 @@ def choose(clients: Sequence[Client], asked: Asked, brokers: Sequence[Broker]) -
     return Chosen(tuple(found[first : first + ROWS_PER_PAGE]), len(found), first + 1, page, pages)
 
 
-def _matches(client: Client, asked: Asked) -> bool:
-    if asked.show == "waiting" and waited(client.times) < WAITS_MIN:
+def _matches(client: ClientRow, asked: Asked) -> bool:
+    if asked.show == "waiting" and client.time.waited < WAITS_MIN:
         return False
     if asked.show == "near" and _part_of_quota(client) < _NEAR:
         return False
@@ -139,15 +127,15 @@ def _matches(client: Client, asked: Asked) -> bool:
     return not text or text in client.client_id.casefold() or text in client.user.casefold()
 
 
-def _part_of_quota(client: Client) -> float:
+def _part_of_quota(client: ClientRow) -> float:
     found = heaviest(client)
     return 0.0 if found is None else found.rate / found.value
 
 
-def _key(sort: str, brokers: Sequence[Broker]) -> Callable[[Client], Any]:
-    keys: dict[str, Callable[[Client], Any]] = {
+def _key(sort: str, brokers: Sequence[BrokerTimes]) -> Callable[[ClientRow], Any]:
+    keys: dict[str, Callable[[ClientRow], Any]] = {
         "client": lambda client: (client.client_id.casefold(), client.user),
-        "waits": lambda client: waited(client.times),
+        "waits": lambda client: client.time.waited,
         "quota": _part_of_quota,
         "connections": lambda client: client.connections,
     }
@@ -198,7 +186,7 @@ class View(NamedTuple):
 class TroubledClient(NamedTuple):
     """A client in trouble, with its sentence."""
 
-    client: Client
+    client: ClientRow
     kind: str
     part: float
     sentence: str
@@ -208,7 +196,7 @@ class TroubledClient(NamedTuple):
 class Use(NamedTuple):
     """A client beside the limit that it is closest to."""
 
-    client: Client
+    client: ClientRow
     quota: Quota
 
 
@@ -231,7 +219,7 @@ async def overview(board: Board, asked: Asked) -> View:
             "counts": {
                 kind: kinds.count(kind) for kind in ("quota", "observed", "broker", "client", "sluice")
             },
-            "total": found.total,
+            "total": found.clients_total,
             "chosen": chosen,
             "rows": [_row(board, client, brokers) for client in chosen.rows],
             "has_rates": bool(uses) or any(client.quotas for client in found.clients),
@@ -268,10 +256,7 @@ async def client(board: Board, asked: Asked) -> View:
             "others": [one for one in found if one is not first],
             "samples": _until_last(board.history.client((asked.user, asked.client_id), now, slots)),
             "samples_seconds": slots * SLOT_SECONDS,
-            "connections": merge_connections(found),
-            "connections_total": sum(one.connections_total for one in found),
-            "neighbours": merge_neighbours(found, shared=board.shared),
-            "wants": merge_wants(found),
+            "together": merge_client(found, shared=board.shared),
             "slow": next((broker for broker in brokers if _is_slow(first, broker)), None),
         },
     )
@@ -291,7 +276,7 @@ async def rule(board: Board, asked: Asked) -> View:
             **_common(board, asked),
             "row": row,
             "shown_rule": next((one.rule for one in under if _names(one, asked)), None),
-            "waiting": sum(waited(one.times) >= WAITS_MIN for one in under),
+            "waiting": sum(one.time.waited >= WAITS_MIN for one in under),
             "total": len(under),
             "chosen": chosen,
             "rows": [_row(board, one, brokers) for one in chosen.rows],
@@ -348,7 +333,7 @@ def _common(board: Board, asked: Asked) -> dict[str, Any]:
 
 
 async def _troubled(
-    board: Board, asked: Asked, clients: Sequence[Client], brokers: Sequence[Broker]
+    board: Board, asked: Asked, clients: Sequence[ClientRow], brokers: Sequence[BrokerTimes]
 ) -> list[TroubledClient]:
     """Return the clients with the most trouble, with their sentences."""
     chosen = [(one, cause(one, brokers)) for one in clients[:_TROUBLED_MAX]]
@@ -367,15 +352,15 @@ async def _troubled(
     return troubled
 
 
-def _at_slow_broker(one: Detail) -> bool:
+def _at_slow_broker(one: ClientDocument) -> bool:
     return one.broker is None or one.broker.p99_ms >= SLOW_MS
 
 
-def _row(board: Board, one: Client, brokers: Sequence[Broker]) -> Mapping[str, Any]:
+def _row(board: Board, one: ClientRow, brokers: Sequence[BrokerTimes]) -> Mapping[str, Any]:
     key = one.user, one.client_id
     return {
         "client": one,
-        "waited": waited(one.times),
+        "waited": one.time.waited,
         "cause": cause(one, brokers),
         "quota": heaviest(one),
         "samples": board.history.client(key, time.monotonic(), _ROWS_SPARK_SLOTS),
@@ -387,32 +372,32 @@ def _until_last(samples: Sequence[Sample]) -> Sequence[Sample]:
     return samples[:-1] if samples and samples[-1] is None else samples
 
 
-def _recent_p99(board: Board, broker: Broker) -> list[float | None]:
+def _recent_p99(board: Board, broker: BrokerTimes) -> list[float | None]:
     """Return its p99 of the last quarter of an hour, each as a part of the highest, or of SLOW_MS."""
     values = board.history.broker(broker.broker, time.monotonic())
     top = max([SLOW_MS, *(value for value in values if value is not None)])
     return [None if value is None else value / top for value in values]
 
 
-def _is_slow(one: Detail, broker: Broker) -> bool:
+def _is_slow(one: ClientDocument, broker: BrokerTimes) -> bool:
     known = one.broker
     return (
-        one.times[BROKER] >= _BROKER_MIN
+        one.time.broker >= _BROKER_MIN
         and known is not None
         and broker.broker == known.broker
         and broker.p99_ms >= SLOW_MS
     )
 
 
-def _names(one: Client, asked: Asked) -> bool:
+def _names(one: ClientRow, asked: Asked) -> bool:
     """Whether the client waits for this rule."""
     found = one.rule
     if found is None or (found.kind, found.key) != (asked.kind, asked.key):
         return False
-    return (found.entity or found.name) == asked.entity
+    return found.holder == asked.entity
 
 
-def _is_under(one: Client, asked: Asked) -> bool:
+def _is_under(one: ClientRow, asked: Asked) -> bool:
     """Whether the rule limits the client."""
     if _names(one, asked):
         return True

@@ -8,10 +8,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from commandline.amounts import printable
-from console.documents import DocumentError, Fields, missing_workers
+from proxy.explain.documents import RESPONSE_BYTES_MAX, DocumentError, Refused, decode
 from proxy.system.errors import ServerError, SluiceError, UsageError, reason
 
 ADMIN: Final = "127.0.0.1:19080"
@@ -21,6 +21,7 @@ _REFUSAL_BYTES_MAX: Final = 1000
 _FAILURES: Final = (OSError, ValueError, RecursionError, http.client.HTTPException)  # URLError is an OSError
 
 Document = Mapping[str, Any]
+_Document = TypeVar("_Document")
 
 
 class _Readable(Protocol):
@@ -30,79 +31,115 @@ class _Readable(Protocol):
         """Return at most `size` bytes."""
 
 
-def read_document(
-    admin: str,
-    path: str,
-    *,
-    absent: bool = False,
-    seconds_max: float | None = None,
-    bytes_max: int = _PAGE_BYTES_MAX,
-) -> Document:
-    """Read a page of the admin port; HOST:PORT is read over HTTP.
-
-    Args:
-        absent: whether the document of a response with status 404 is returned, instead of an error.
-        seconds_max: how long the port may be silent; ``SECONDS_MAX`` by default.
-        bytes_max: the largest page.
+def read_document(admin: str, path: str) -> Document:
+    """Read a page of the admin port that is a JSON object; HOST:PORT is read over HTTP.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
         ServerError: the page cannot be read.
     """
-    seconds_max = SECONDS_MAX if seconds_max is None else seconds_max
     page = _url(admin, path)
+    body, missing = _body(admin, page, SECONDS_MAX, _PAGE_BYTES_MAX)
+    if missing is not None:
+        raise ServerError(f"{page}: {reason(missing, SECONDS_MAX)}")
     try:
-        with urllib.request.urlopen(page, timeout=seconds_max) as response:
-            document: Document = _read(response, bytes_max)
-    except urllib.error.HTTPError as error:
-        if absent and error.code == HTTPStatus.NOT_FOUND:
-            return _missing(page, error, seconds_max, bytes_max)
-        if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
-            raise ServerError(f"{page}: {_unavailable(error, seconds_max)}") from None
-        raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
-    except _FAILURES as error:
-        raise _failed(admin, page, error, seconds_max) from None
+        document = json.loads(body)
+        if not isinstance(document, Mapping):
+            raise ValueError("it is not a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise _failed(admin, page, error, SECONDS_MAX) from None
     return document
 
 
-def _read(response: _Readable, bytes_max: int) -> Document:
-    """Return the response's JSON object.
+def read(
+    admin: str,
+    path: str,
+    kind: type[_Document],
+    *,
+    seconds_max: float = SECONDS_MAX,
+    bytes_max: int = RESPONSE_BYTES_MAX,
+) -> _Document | Refused:
+    """Read a document of `/v1`; what is not there (status 404) is a `Refused`.
+
+    Args:
+        seconds_max: how long the port may be silent.
+        bytes_max: the largest document.
 
     Raises:
-        ValueError: it is larger than `bytes_max`, no JSON, or no object.
+        UsageError: the address is neither HOST:PORT nor a URL.
+        ServerError: the document cannot be read.
+    """
+    page = _url(admin, path)
+    body, missing = _body(admin, page, seconds_max, bytes_max)
+    try:
+        return decode(body, kind) if missing is None else decode(body, Refused)
+    except DocumentError as error:
+        if missing is not None:  # the port has no such page
+            raise ServerError(f"{page}: {reason(missing, seconds_max)}") from None
+        raise ServerError(f"{page}: {error}") from None
+
+
+def read_present(
+    admin: str,
+    path: str,
+    kind: type[_Document],
+    *,
+    seconds_max: float = SECONDS_MAX,
+    bytes_max: int = RESPONSE_BYTES_MAX,
+) -> _Document:
+    """Read a document of `/v1` that must be there; see `read`."""
+    found = read(admin, path, kind, seconds_max=seconds_max, bytes_max=bytes_max)
+    if isinstance(found, Refused):
+        raise ServerError(f"{_url(admin, path)}: {printable(found.error)}")
+    return found
+
+
+def _body(
+    admin: str, page: str, seconds_max: float, bytes_max: int
+) -> tuple[bytes, urllib.error.HTTPError | None]:
+    """Return the body of a response with status 200; or of one with status 404, and that error.
+
+    Raises:
+        ServerError: it cannot be read.
+    """
+    try:
+        with urllib.request.urlopen(page, timeout=seconds_max) as response:
+            return _read(response, bytes_max), None
+    except urllib.error.HTTPError as error:
+        try:
+            with error:
+                body = _read(error, bytes_max)
+        except _FAILURES:
+            body = b""
+        if error.code == HTTPStatus.NOT_FOUND:
+            return body, error
+        raise ServerError(f"{page}: {_refusal(error, body, seconds_max)}") from None
+    except _FAILURES as error:
+        raise _failed(admin, page, error, seconds_max) from None
+
+
+def _read(response: _Readable, bytes_max: int) -> bytes:
+    """Return the response's body.
+
+    Raises:
+        ValueError: it is larger than `bytes_max`.
     """
     body = response.read(bytes_max + 1)
     if len(body) > bytes_max:
         raise ValueError(f"it is larger than {bytes_max} bytes")
-    document = json.loads(body)
-    if not isinstance(document, Mapping):
-        raise ValueError("it is not a JSON object")
-    return document
+    return body
 
 
-def _missing(page: str, error: urllib.error.HTTPError, seconds_max: float, bytes_max: int) -> Document:
-    """Return the document of a response with status 404.
-
-    Raises:
-        ServerError: there is none, since the port has no such page.
-    """
-    try:
-        with error:
-            return _read(error, bytes_max)
-    except _FAILURES:
-        raise ServerError(f"{page}: {reason(error, seconds_max)}") from None
-
-
-def _unavailable(error: urllib.error.HTTPError, seconds_max: float) -> str:
+def _refusal(error: urllib.error.HTTPError, body: bytes, seconds_max: float) -> str:
     """Return what a response with status 503 says of the workers that it lacks; else its status."""
-    try:
-        with error:
-            document = _read(error, _REFUSAL_BYTES_MAX * 100)
-        missing = ", ".join(missing_workers(document))
-        said = Fields(document, "document").text("error")
-    except (*_FAILURES, DocumentError):
-        return reason(error, seconds_max)
-    return printable(f"{said}: {missing}" if missing else said) or reason(error, seconds_max)
+    if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+        try:
+            said = decode(body, Refused)
+        except DocumentError:
+            return reason(error, seconds_max)
+        missing = ", ".join(f"worker {one.worker} ({one.problem})" for one in said.missing)
+        return printable(f"{said.error}: {missing}" if missing else said.error)
+    return reason(error, seconds_max)
 
 
 def send_action(admin: str, path: str, action: str) -> Document:
@@ -159,24 +196,22 @@ def _unwrapped(error: Exception) -> BaseException:
 _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which says more
 
 
-def read_documents(
-    admins: Sequence[str], path: str, *, seconds_max: float, bytes_max: int
-) -> Mapping[str, Document | SluiceError]:
-    """Return each member's page, or the error why it cannot be read, by its admin port as given.
+def read_all(
+    admins: Sequence[str], path: str, kind: type[_Document], *, seconds_max: float, bytes_max: int
+) -> Mapping[str, _Document | Refused | SluiceError]:
+    """Return each member's document, or the error why it cannot be read, by its admin port as given.
 
-    The document of a response with status 404 is returned as a page. The threads are daemons, so that the command does
-    not wait for a member that sends a byte now and then.
+    The threads are daemons, so that the command does not wait for a member that sends a byte now and then.
 
     Args:
         seconds_max: the time for all members together.
-        bytes_max: the largest page.
+        bytes_max: the largest document.
     """
-    found: dict[str, Document | SluiceError] = {}
+    found: dict[str, _Document | Refused | SluiceError] = {}
 
     def ask(admin: str) -> None:
         try:
-            page = read_document(admin, path, absent=True, seconds_max=seconds_max, bytes_max=bytes_max)
-            found[admin] = page
+            found[admin] = read(admin, path, kind, seconds_max=seconds_max, bytes_max=bytes_max)
         except SluiceError as error:
             found[admin] = error
 

@@ -11,44 +11,43 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from commandline.amounts import printable
 from commandline.arguments import add_format
 from commandline.program import FAILED, NEGATIVE, OK
-from console.documents import (
-    LIST_BYTES_MAX,
-    MEMBERS_MAX,
-    RESPONSE_BYTES_MAX,
-    ClientList,
-    DocumentError,
-    Fields,
-    clients,
-    fleet,
-    lacks,
-    missing_of_members,
-    missing_workers,
-    status,
-)
+from console.causes import lacks, missing_workers
 from console.merging import (
     Guess,
-    MemberVerdict,
+    bound,
     guesses,
+    merge_client,
     merge_clients,
-    merge_verdicts,
     one_budget,
-    read_verdict,
     user_document,
     user_lines,
     worst,
 )
 from console.verdict import verdict
-from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_documents
+from proxy.commands.admin_page import ADMIN, SECONDS_MAX, read_all
+from proxy.explain.documents import (
+    LIST_BYTES_MAX,
+    MEMBERS_MAX,
+    RESPONSE_BYTES_MAX,
+    ClientDocument,
+    ClientsDocument,
+    Document,
+    FleetDocument,
+    Refused,
+    StatusDocument,
+    encode,
+)
 from proxy.explain.parts import SECONDS
 from proxy.system.errors import SluiceError, UsageError
 
 DESCRIPTION: Final = "Show where a client's time goes and which quota it waits for, or the clients of a user."
+_Document = TypeVar("_Document", bound=Document)
 _SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict
 
 
@@ -93,10 +92,10 @@ def run(options: argparse.Namespace) -> int:
     asked = _Asked(admins, options)
     if not asked.found:
         return _unknown(asked, admins, options)
-    _say_missing(asked.problems, {one.admin: one.document for one in asked.found})
-    document = merge_verdicts(asked.found, list(asked.problems))
+    _say_missing(asked.problems, asked.found)
+    document = merge_client(list(asked.found.values()), list(asked.problems))
     if options.format == "json":
-        _print_json(document)
+        _print_json(json.loads(encode(document)))
     else:
         print("\n".join(verdict(document)))
     return OK
@@ -113,8 +112,8 @@ class _Asked:
     """
 
     def __init__(self, admins: Sequence[str], options: argparse.Namespace) -> None:
-        self.found: list[MemberVerdict] = []
-        self.unknown: Document = {}  # what a member says that does not know the client
+        self.found: dict[str, ClientDocument] = {}
+        self.unknown: Refused | None = None  # what a member says that does not know the client
         self.problems: dict[str, str] = {}  # by admin port
         self._fields = {"client_id": options.client_id, "window": options.window}
         if options.address:
@@ -123,37 +122,47 @@ class _Asked:
         self._ask(admins, options.user)
         if not self.found:
             return
-        user = worst([one.seen for one in self.found]).user
-        others = [one.admin for one in self.found if one.seen.user != user]
+        user = worst(list(self.found.values())).user
+        others = [admin for admin, one in self.found.items() if one.user != user]
         if others:  # they have this client id of another user, and perhaps of this one too
-            self.found = [one for one in self.found if one.seen.user == user]
+            self.found = {admin: one for admin, one in self.found.items() if one.user == user}
             self._ask(others, user)
-        self.found.sort(key=lambda one: admins.index(one.admin))
+        self.found = {admin: self.found[admin] for admin in admins if admin in self.found}
 
     def _ask(self, admins: Sequence[str], user: str | None) -> None:
         fields = self._fields if user is None else {**self._fields, "user": user}
-        pages = read_documents(
-            admins,
-            f"/v1/client?{urlencode(fields)}",
-            seconds_max=self._seconds_max,
-            bytes_max=RESPONSE_BYTES_MAX,
-        )
-        for admin, page in pages.items():
-            self._add(admin, page)
+        path = f"/v1/client?{urlencode(fields)}"
+        found, refused, problems = _read_all(admins, path, ClientDocument, seconds_max=self._seconds_max)
+        self.found.update(found)
+        self.problems.update(problems)
+        self.unknown = next(iter(refused.values()), self.unknown)
 
-    def _add(self, admin: str, page: Document | SluiceError) -> None:
+
+def _read_all(
+    admins: Sequence[str],
+    path: str,
+    kind: type[_Document],
+    *,
+    seconds_max: float = _SEVERAL_SECONDS_MAX,
+    bytes_max: int = RESPONSE_BYTES_MAX,
+) -> tuple[dict[str, _Document], dict[str, Refused], dict[str, str]]:
+    """Return the members' documents, what those say that have none, and the problems of the others, by admin port.
+
+    Raises:
+        UsageError: an address is neither HOST:PORT nor a URL.
+    """
+    found, refused, problems = {}, {}, {}
+    for admin, page in read_all(admins, path, kind, seconds_max=seconds_max, bytes_max=bytes_max).items():
         if isinstance(page, UsageError):
             raise page
         if isinstance(page, SluiceError):
-            self.problems[admin] = str(page)
-        elif "error" in page:
-            self.unknown = page
+            problems[admin] = str(page)
+        elif isinstance(page, Refused):
+            refused[admin] = page
         else:
-            try:
-                missing_workers(page)
-                self.found.append(read_verdict(admin, page))
-            except DocumentError as error:
-                self.problems[admin] = f"{admin}: {error}"
+            bound(page, admin)
+            found[admin] = page
+    return found, refused, problems
 
 
 class _Lists:
@@ -164,36 +173,17 @@ class _Lists:
     """
 
     def __init__(self, admins: Sequence[str], window: int, user: str | None = None) -> None:
-        self.found: dict[str, ClientList] = {}
-        self.problems: dict[str, str] = {}  # by admin port
-        self.documents: dict[str, Document] = {}  # of those that were read
-        self.enforcing = True
         fields = {"window": window} if user is None else {"window": window, "user": user}
-        pages = read_documents(
+        self.found, refused, self.problems = _read_all(
             admins,
             f"/v1/clients?{urlencode(fields)}",
+            ClientsDocument,
             seconds_max=SECONDS_MAX,
             bytes_max=LIST_BYTES_MAX,
         )
-        for admin, page in pages.items():
-            if isinstance(page, UsageError):
-                raise page
-            if isinstance(page, SluiceError):
-                self.problems[admin] = str(page)
-                continue
-            try:
-                self.found[admin] = clients(page, admin)
-                self.enforcing &= Fields(page, "/v1/clients").flag("enforcing", True)
-                self.documents[admin] = page
-            except DocumentError as error:
-                self.problems[admin] = f"{admin}: {error}"
+        self.problems.update({admin: f"{admin}: {one.error}" for admin, one in refused.items()})
 
-    @property
-    def missing(self) -> list[dict[str, Any]]:
-        """The workers that the members lack."""
-        return missing_of_members(self.documents.items())
-
-    def together(self, *, shared: bool = True) -> ClientList:
+    def together(self, *, shared: bool = True) -> ClientsDocument:
         """Return each client once, those that wait longest first."""
         return merge_clients(list(self.found.values()), shared=shared)
 
@@ -203,42 +193,34 @@ def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
     if options.address:
         raise UsageError("--address: needs --client-id")
     lists = _Lists(admins, options.window, options.user)
-    missing = lists.missing
-    _say_missing(lists.problems, lists.documents)
+    _say_missing(lists.problems, lists.found)
     found = lists.together(shared=_shared(list(lists.found)))
-    names = {"members": list(lists.found), "members_missing": list(lists.problems), "missing": missing}
     if found.clients:
-        document = user_document(options.user, options.window, found, lists.enforcing)
+        document = user_document(options.user, found, list(lists.found), list(lists.problems))
         if options.format == "json":
-            _print_json({**document, **names})
+            _print_json(json.loads(encode(document)))
         else:
             print("\n".join(user_lines(document, found)))
         return OK
     if not lists.found:
         return FAILED
-    said = {"error": f"no client of user {options.user!r} was seen"}
+    said = Refused(f"no client of user {options.user!r} was seen")
     _print_unknown(said, list(lists.found), list(lists.problems), options)
-    return FAILED if lists.problems or missing else NEGATIVE
+    return FAILED if lists.problems or found.missing else NEGATIVE
 
 
 def _shared(admins: Sequence[str]) -> bool:
     """Whether the members are of one fleet, and share their budgets."""
     if len(admins) < 2:
         return True
-    pages = read_documents(
-        admins, "/v1/status", seconds_max=_SEVERAL_SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX
-    )
-    known = [page for page in pages.values() if not isinstance(page, SluiceError)]
-    try:
-        return one_budget([status(page).member for page in known])
-    except DocumentError:
-        return False
+    found, _, _ = _read_all(admins, "/v1/status", StatusDocument)
+    return one_budget([one.member for one in found.values()])
 
 
 def _unknown(asked: _Asked, admins: Sequence[str], options: argparse.Namespace) -> int:
     """Print that no member has seen the client, or that a member which may have does not respond; return the code."""
     _say_missing(asked.problems, {})
-    if not asked.unknown:
+    if asked.unknown is None:
         return FAILED
     responding = [admin for admin in admins if admin not in asked.problems]
     _print_unknown(asked.unknown, responding, list(asked.problems), options)
@@ -246,7 +228,7 @@ def _unknown(asked: _Asked, admins: Sequence[str], options: argparse.Namespace) 
 
 
 def _print_unknown(
-    said: Document, admins: Sequence[str], missing: Sequence[str], options: argparse.Namespace
+    said: Refused, admins: Sequence[str], missing: Sequence[str], options: argparse.Namespace
 ) -> None:
     """Print that the client or user is unknown, with the nearest names of those that were seen."""
     near = guesses(
@@ -254,10 +236,10 @@ def _print_unknown(
     )
     if options.format == "json":
         members = {"members": [], "members_missing": list(missing)}
-        _print_json({**said, "guesses": [one._asdict() for one in near], **members})
+        _print_json({"error": said.error, "guesses": [one._asdict() for one in near], **members})
         return
     words = "; did you mean " + " or ".join(map(_arguments, near)) + "?" if near else ""
-    print(f"sluice: {printable(str(said['error']))}{words}", file=sys.stderr)
+    print(f"sluice: {printable(said.error)}{words}", file=sys.stderr)
     if others := _other_members(admins):
         asked = " ".join(f"--admin {shlex.quote(one)}" for one in (*admins, *others))
         print(f"sluice: other members of the fleet may have seen it: {printable(asked)}", file=sys.stderr)
@@ -267,15 +249,10 @@ def _other_members(admins: Sequence[str]) -> list[str]:
     """Return the admin ports of the fleet's members that were not asked, as the first one knows them."""
     if not admins:
         return []
-    (page,) = read_documents(
-        admins[:1], "/v1/fleet", seconds_max=_SEVERAL_SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX
-    ).values()
-    try:
-        members = () if isinstance(page, SluiceError) else fleet(page).members
-    except DocumentError:
-        return []
+    found, _, _ = _read_all(admins[:1], "/v1/fleet", FleetDocument)
+    members = [member for one in found.values() if one.member for member in one.members[:MEMBERS_MAX]]
     known = {_bare(admin) for admin in admins}
-    return [one.admin for one in members[:MEMBERS_MAX] if one.admin and _bare(one.admin) not in known]
+    return [one.admin for one in members if one.admin and _bare(one.admin) not in known]
 
 
 def _bare(admin: str) -> str:
@@ -294,7 +271,8 @@ def _say_missing(problems: Mapping[str, str], documents: Mapping[str, Document])
     for problem in problems.values():
         print(f"sluice: {printable(problem)}", file=sys.stderr)
     for admin, document in documents.items():
-        if missing := missing_workers(document):
+        if document.missing:
+            missing = missing_workers(document.missing)
             print(f"sluice: {printable(lacks(admin, missing))}", file=sys.stderr)
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
-from console.documents import RESPONSE_BYTES_MAX
 from console.top import COLUMNS, SECONDS_MAX, WINDOWS, Members, choose, document, lines, rows
-from proxy.commands.admin_page import ADMIN, read_document, read_documents
+from proxy.commands.admin_page import ADMIN, read_all, read_present
+from proxy.explain.documents import RESPONSE_BYTES_MAX
 from proxy.system.errors import ServerError, UsageError
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--admin: there may be at most {_MEMBERS_MAX}")
     members = Members(
         admins,
-        partial(read_document, seconds_max=_SILENCE_SECONDS_MAX),
-        partial(read_documents, seconds_max=SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX),
+        partial(read_present, seconds_max=_SILENCE_SECONDS_MAX),
+        partial(read_all, seconds_max=SECONDS_MAX, bytes_max=RESPONSE_BYTES_MAX),
     )
     if not options.once and options.format == "table" and sys.stdout.isatty() and sys.stdin.isatty():
         live = _live()

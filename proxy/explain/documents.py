@@ -8,6 +8,7 @@ Readers bound the bytes of a document before they decode it, and the rows of a l
 """
 
 import json
+import re
 from collections.abc import Iterable
 from heapq import nlargest
 from typing import Annotated, Final, TypeVar
@@ -30,7 +31,10 @@ MEMBERS_MAX: Final = 64  # of a fleet; further ones are counted, and not asked
 WORKERS_MAX: Final = 256
 _OVER_MIN: Final = 1.1  # of a limit
 SLOW_MS: Final = 100.0  # a broker whose p99 is below that does not make a client slow
+_KINDS_MAX: Final = 64
 _NOTHING_SEEN: Final = (0.0,) * IDLE + (1.0,)
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 _T = TypeVar("_T")
 Text = Annotated[str, Meta(max_length=40_000)]  # a client id has at most 32,767 bytes
@@ -53,34 +57,35 @@ def encode(document: msgspec.Struct | msgspec.Raw) -> bytes:
         return json.dumps(msgspec.to_builtins(document)).encode()
 
 
-def decode(body: bytes, kind: type[_T], path: str) -> _T:
+def decode(body: bytes, kind: type[_T]) -> _T:
     """Read a document whose bytes are bounded.
 
-    Args:
-        path: of the document, for the error.
-
-    >>> decode(b'{"worker": 2, "problem": "it has ended", "new": 1}', Missing, "/v1")
+    >>> decode(b'{"worker": 2, "problem": "it has ended", "new": 1}', Missing)
     Missing(worker=2, problem='it has ended', member=UNSET)
-    >>> decode(b'{"worker": "2"}', Missing, "/v1")
+    >>> decode(b'{"worker": "2"}', Missing)
     Traceback (most recent call last):
-    proxy.explain.documents.DocumentError: /v1: Expected `int`, got `str` - at `$.worker`
+    proxy.explain.documents.DocumentError: Expected `int`, got `str` - at `$.worker`
 
     Raises:
         DocumentError: it is not such a document.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
-        raise DocumentError(f"{path}: {error}") from None
+        return _decode(body, kind)
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
-    try:  # half of a surrogate pair is JSON, but no text that can be shown
+    try:
         text = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
-        return msgspec.json.decode(text.encode("utf-8", "replace"), type=kind)
+    except (ValueError, RecursionError):
+        raise DocumentError("it is not JSON") from None
+    # Half of a surrogate pair is valid in JSON and in no page.
+    return _decode(_SURROGATE.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text).encode(), kind)
+
+
+def _decode(body: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise DocumentError(f"{path}: {error}") from None
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        raise DocumentError(f"{path} is not JSON") from None
+        raise DocumentError(str(error)) from None
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -95,6 +100,12 @@ class Missing(msgspec.Struct, frozen=True):
     worker: int
     problem: Text
     member: str | UnsetType = UNSET
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """A document of `/v1`."""
+
+    missing: tuple[Missing, ...] = ()
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -214,8 +225,13 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the client's own rate is above the limit, and not only by what windows and bursts make of it."""
-        return self.rate > _OVER_MIN * self.value
+        """Whether the client's own rate is above the limit (`is_over`)."""
+        return is_over(self.rate, self.value)
+
+
+def is_over(rate: float, limit: float) -> bool:
+    """Whether a rate is above a limit, and not only by what windows and bursts make of it."""
+    return rate > _OVER_MIN * limit
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -279,12 +295,11 @@ class ClientRow(msgspec.Struct, kw_only=True):
     members: tuple[str, ...] | UnsetType = UNSET
 
 
-class ClientsDocument(msgspec.Struct, kw_only=True):
+class ClientsDocument(Document, kw_only=True):
     """`/v1/clients`."""
 
-    window_seconds: int
+    window_seconds: int = 0
     enforcing: bool = True
-    missing: tuple[Missing, ...] = ()
     clients_total: int = 0
     clients: tuple[ClientRow, ...] = ()
 
@@ -305,21 +320,19 @@ class RuleRow(Rule, frozen=True, kw_only=True):
     highest: float | None = None
 
 
-class RulesDocument(msgspec.Struct, frozen=True, kw_only=True):
+class RulesDocument(Document, kw_only=True):
     """`/v1/rules`."""
 
-    window_seconds: int
+    window_seconds: int = 0
     enforcing: bool = True
-    missing: tuple[Missing, ...] = ()
     entities_total: int = 0
     rules: tuple[RuleRow, ...] = ()
 
 
-class BrokersDocument(msgspec.Struct, frozen=True, kw_only=True):
+class BrokersDocument(Document, kw_only=True):
     """`/v1/brokers`: over the last minute."""
 
     enforcing: bool = True
-    missing: tuple[Missing, ...] = ()
     brokers: tuple[BrokerTimes, ...] = ()
 
 
@@ -348,7 +361,7 @@ class Wants(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     at_least: bool = False
     assumed: Text = ""
-    wait_seconds_per_minute: dict[Text, float] | None = None
+    wait_seconds_per_minute: Annotated[dict[Text, float], Meta(max_length=_KINDS_MAX)] | None = None
 
 
 class DemandRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -439,7 +452,7 @@ class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
     time: Times
 
 
-class ClientDocument(msgspec.Struct, kw_only=True):
+class ClientDocument(Document, kw_only=True):
     """`/v1/client`, of one member, or made of those of several.
 
     Args:
@@ -465,7 +478,7 @@ class ClientDocument(msgspec.Struct, kw_only=True):
     waits: tuple[Wait, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     wants: Wants | None = None
-    demand: dict[Text, DemandRow] = {}
+    demand: Annotated[dict[Text, DemandRow], Meta(max_length=_KINDS_MAX)] = {}
     broker: BrokerTimes | None = None
     broker_ms_per_request: float | None = None
     brokers: tuple[AtBroker, ...] = ()
@@ -475,13 +488,53 @@ class ClientDocument(msgspec.Struct, kw_only=True):
     sentence: Text
     predicted: Predicted | None = None
     enforcing: bool = True
-    missing: tuple[Missing, ...] = ()
     members: tuple[MemberTimes, ...] | UnsetType = UNSET
     members_missing: tuple[str, ...] | UnsetType = UNSET
 
 
 # ----------------------------------------------------------------------------------------------------
 # /v1/fleet, /v1/status, /v1/enforcement, /v1/events
+
+
+class UserQuota(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that the clients of a user share, with the sum of their rates."""
+
+    kind: str
+    entity: str
+    value: float
+    rate: float
+
+
+class UserClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client of a user."""
+
+    client_id: str
+    connections: int
+    waited: float
+    time: Times
+    rule: ShortRule | None
+    members: tuple[str, ...]
+
+
+class UserDocument(Document, kw_only=True):
+    """What `sluice explain --user` prints.
+
+    Args:
+        waiting: how many clients waited for a hundredth of their time or more.
+        clients: those that wait longest first.
+    """
+
+    user: str
+    window_seconds: int
+    enforcing: bool
+    sentence: str
+    clients_total: int
+    waiting: int
+    connections_total: int
+    quotas: tuple[UserQuota, ...]
+    clients: tuple[UserClient, ...]
+    members: tuple[str, ...]
+    members_missing: tuple[str, ...]
 
 
 class FleetMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -507,7 +560,7 @@ class FleetMember(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 0.0
 
 
-class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
+class FleetDocument(Document, kw_only=True):
     """`/v1/fleet`.
 
     Args:
@@ -523,7 +576,6 @@ class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
     problem: Text = ""
     members: tuple[FleetMember, ...] = ()
     disagreements: tuple[Text, ...] = ()
-    missing: tuple[Missing, ...] = ()
 
 
 class Switched(msgspec.Struct, frozen=True, kw_only=True):
@@ -534,7 +586,7 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
         from_: the address that it came from; "" for none.
     """
 
-    enforcing: bool
+    enforcing: bool = False
     at: Text
     by: Text = ""
     from_: Text = msgspec.field(name="from", default="")
@@ -548,7 +600,7 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.at}{by}{whence}{f': {self.reason}' if self.reason else ''}"
 
 
-class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
+class StatusDocument(Document, kw_only=True):
     """`/v1/status`: what a process is.
 
     Args:
@@ -559,20 +611,19 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
         started_at: ISO 8601.
     """
 
-    version: Text
+    version: Text = ""
     member: Text = ""
-    mode: Text
+    mode: Text = ""
     enforcing: bool = True
     policy: Text = ""
     scope: Text = ""
     workers: int = 1
     ready: Text = ""
-    missing: tuple[Missing, ...] = ()
     switched: Switched | None = None
     started_at: Text = ""
 
 
-class EnforcementDocument(StatusDocument, frozen=True, kw_only=True):
+class EnforcementDocument(StatusDocument, kw_only=True):
     """The response to `POST /v1/enforcement`.
 
     Args:
@@ -599,7 +650,7 @@ class EventRow(msgspec.Struct, frozen=True):
     text: Text
 
 
-class EventsDocument(msgspec.Struct, frozen=True, kw_only=True):
+class EventsDocument(Document, kw_only=True):
     """`/v1/events`: those after an id, or the last ones.
 
     Args:
@@ -614,5 +665,4 @@ class EventsDocument(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     left_out: dict[str, int] = {}
     enforcing: bool = True
-    missing: tuple[Missing, ...] = ()
     events: tuple[EventRow, ...] = ()

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from console.merging import merge_verdicts, read_verdict
+from console.merging import merge_client
+from proxy.explain.documents import ClientDocument
 from proxy.explain.parts import MINUTE, QUARTER, SECONDS, TEN_SECONDS
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy
 from tests.simulation.explained_world import LIMIT, Visits
 from tests.simulation.quota_world import Channel, ClientOptions, World, gates_of
+from tests.support.documents import as_json, read
 
 ABOUT = 0.1  # "at most about": timers of clients are late, and a visit is each 100 ms
 
@@ -167,7 +169,7 @@ def test_members_figures_are_added(seed: int) -> None:
         visits = Visits(world, engine)
         world.run(120_000)
         found.append(visits.document())
-    together = merge_verdicts([read_verdict(f"gw-{n}", one) for n, one in enumerate(found)], [])
+    together = as_json(merge_client([read(ClientDocument, one, f"gw-{n}") for n, one in enumerate(found)]))
     if together["rule"] is not None:
         kinds = {one.options.consumes for one in loads}
         if len(kinds) == 1:  # else each is limited by a quota of its own
@@ -207,7 +209,7 @@ def test_member_that_waits_is_added_to_one_that_does_not() -> None:
         found.append(visits.document())
     assert [one["rule"] is None for one in found] == [False, True]
     alone = found[0]["wants"]["rate"]
-    together = merge_verdicts([read_verdict(f"gw-{n}", one) for n, one in enumerate(found)], [])
+    together = as_json(merge_client([read(ClientDocument, one, f"gw-{n}") for n, one in enumerate(found)]))
     assert together["wants"]["rate"] == pytest.approx(alone + 1e6, rel=0.02)
     assert (
         f"At all of them together it asks for at most about {alone / 1e6 + 1:.1f} MB/s."

@@ -14,7 +14,7 @@ import pytest
 
 from console.top import Members, warnings
 from proxy import cli
-from proxy.commands.admin_page import read_document, read_documents
+from proxy.commands.admin_page import read_all, read_present
 from tests.cluster import free_ports
 from tests.support.scripted_member import HOST, ScriptedMember, row, rule, times
 
@@ -96,8 +96,8 @@ def test_member_without_any_worker_is_an_error_and_not_an_empty_list(
 
 def test_verdict_says_what_it_lacks(member: ScriptedMember) -> None:
     with ScriptedMember("gw-2") as other:
-        read_all = partial(read_documents, seconds_max=5.0, bytes_max=100_000)
-        members = Members([member.admin, other.admin], read_document, read_all)
+        of_all = partial(read_all, seconds_max=5.0, bytes_max=100_000)
+        members = Members([member.admin, other.admin], read_present, of_all)
         members.page(60)
         member.details["alice", "web-1"]["missing"] = LATE
         other.unavailable["/v1/client"] = {"error": "not certain", "missing": LATE}
@@ -110,8 +110,8 @@ def test_verdict_says_what_it_lacks(member: ScriptedMember) -> None:
 def test_verdict_does_not_wait_for_a_member_that_sends_a_byte_now_and_then(member: ScriptedMember) -> None:
     """Each byte comes in time, and the last one never."""
     with dripping(member.documents) as drips:
-        read_all = partial(read_documents, seconds_max=1.0, bytes_max=100_000)
-        members = Members([member.admin, drips], read_document, read_all)
+        of_all = partial(read_all, seconds_max=1.0, bytes_max=100_000)
+        members = Members([member.admin, drips], read_present, of_all)
         assert not list(warnings(members.page(60)))
         began = time.monotonic()
         lines = members.verdict("alice", "web-1", 60)

@@ -141,12 +141,12 @@ def test_what_a_client_asks_for_is_a_bound_or_not_known(watched: Watched, member
     page.locator(".panel-clients").get_by_role("link", name="web-1").click()
     panel = page.locator(".panel-wants")
     expect(panel).to_contain_text("How much it asks for is not known, nor what it would wait")
-    demand: dict[str, float | None] = {"taken": 2e6, "highest": 2e6, "most": 5e6}
+    wants = {"rate": 5e6, "at_least": False, "assumed": "it waits", "wait_seconds_per_minute": None}
     for details in member.details.values():
-        details["demand"] = {"producer_byte_rate": demand}
+        details["wants"] = wants
     expect(panel).to_contain_text("It asks for at most about 5.0 MB/s")
     expect(panel).to_contain_text("What it would wait with another limit is not known.")
-    demand |= {"highest": 4e6, "most": None}
+    wants |= {"rate": 4e6, "at_least": True}
     expect(panel).to_contain_text("It took up to 4.0 MB/s; how much more it asks for is not known.")
 
 
@@ -219,7 +219,9 @@ def test_broken_member_is_said_and_others_shown(browser: BrowserContext, member:
         page = browser.new_page()
         watched = Watched(page, console.url)
         page.goto(console.url)
-        expect(page.locator(".panel-banners")).to_contain_text(".clients[].user is not a string")
+        expect(page.locator(".panel-banners")).to_contain_text(
+            "/v1/clients is not Sluice's: Expected `str`, got `int` - at `$.clients[0].user`"
+        )
         expect(names(watched)).to_have_text(["web-1", "etl", "calm"])
         page.close()
         watched.check()

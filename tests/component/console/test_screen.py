@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from console.documents import clients, status
 from console.screen import ROWS_SHOWN, Live, Verdict
 from console.top import MemberState, Page, merge
+from proxy.explain.documents import ClientsDocument, StatusDocument
+from tests.support.documents import read
 from tests.support.scripted_member import row, rule, times
 
 MARKUP = "[red]evil[/] \x1b[2J"
@@ -22,8 +23,8 @@ ROWS = [
 
 
 def page(window: int = 60, rows: list[dict[str, object]] = ROWS, **state: object) -> Page:
-    found = clients({"clients": rows, "clients_total": len(rows)}, "gw-1")
-    state_of_member = MemberState("a:1", status({"mode": "enforce", **state}), found, (), "")
+    found = read(ClientsDocument, {"clients": rows, "clients_total": len(rows)})
+    state_of_member = MemberState("a:1", read(StatusDocument, {"mode": "enforce", **state}), found, (), "")
     return merge([state_of_member], datetime.now(UTC), window)
 
 

@@ -1,54 +1,65 @@
 """Rows of several members as one list; the history's bounds; what a page's address may ask for."""
 
-from collections.abc import Mapping
+import json
 from typing import Any
 
 import pytest
 
 from console.board import SECONDS, History
-from console.documents import Client, ClientList, DocumentError, Quota, RuleRow, clients
-from console.merging import (
-    MemberVerdict,
-    merge_clients,
-    merge_rules,
-    merge_verdicts,
-    one_budget,
-    read_verdict,
-)
+from console.merging import merge_client, merge_clients, merge_rules, one_budget
 from console.verdict import verdict
 from console.views import ROWS_PER_PAGE, Asked, choose
+from proxy.explain.documents import (
+    ClientDocument,
+    ClientRow,
+    ClientsDocument,
+    DocumentError,
+    Quota,
+    RuleRow,
+    Times,
+    decode,
+)
+from tests.support.documents import as_json, read
 from tests.support.scripted_member import rule, times
 
-IDLE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-HALF_MUTED = (0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5)
+IDLE = Times(idle=1.0)
+HALF_MUTED = Times(muted=0.5, idle=0.5)
 
 
-def client(
-    client_id: str, times: tuple[float, ...] = IDLE, member: str = "gw-1", rate: float = 1.0
-) -> Client:
-    quotas = (Quota("produce", "client-id 'a'", 10.0, rate, None),)
-    return Client("", client_id, 1, times, times, None, quotas, (member,))
+def client(client_id: str, times: Times = IDLE, member: str = "gw-1", rate: float = 1.0) -> ClientRow:
+    quotas = (Quota(kind="produce", entity="client-id 'a'", value=10.0, rate=rate),)
+    return ClientRow(
+        user="",
+        client_id=client_id,
+        connections=1,
+        time=times,
+        time_of_all_connections=times,
+        quotas=quotas,
+        members=(member,),
+    )
+
+
+def listed(*rows: ClientRow) -> ClientsDocument:
+    return ClientsDocument(clients_total=len(rows), clients=rows)
 
 
 def test_client_of_two_members_is_one_row_of_the_member_where_it_waits() -> None:
-    one = ClientList(1, (client("a", rate=3.0),))
-    other = ClientList(1, (client("a", HALF_MUTED, "gw-2", rate=4.0),))
+    one = listed(client("a", rate=3.0))
+    other = listed(client("a", HALF_MUTED, "gw-2", rate=4.0))
     (row,) = merge_clients([one, other]).clients
-    assert row.times == HALF_MUTED
-    assert row.all_times == (0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.75)  # one connection at each
+    assert row.time == HALF_MUTED
+    assert row.time_of_all_connections == Times(muted=0.25, idle=0.75)  # one connection at each
     assert row.connections == 2
     assert row.quotas[0].rate == 7.0
     assert row.members == ("gw-1", "gw-2")
 
 
 def test_members_that_are_no_fleet_have_budgets_of_their_own() -> None:
-    lists = [
-        ClientList(1, (client("a", member=name, rate=rate),)) for name, rate in (("a:1", 3.0), ("b:1", 4.0))
-    ]
+    lists = [listed(client("a", member=name, rate=rate)) for name, rate in (("a:1", 3.0), ("b:1", 4.0))]
     (row,) = merge_clients(lists, shared=False).clients
     assert (row.quotas[0].rate, row.quotas[0].value, row.connections) == (4.0, 10.0, 2)
     rules = [
-        [RuleRow("produce", "producer_byte_rate", "client-id 'a'", 10.0, "", "", True, 1, 0, rate)]
+        [RuleRow(kind="produce", key="producer_byte_rate", entity="client-id 'a'", value=10.0, rate=rate)]
         for rate in (3.0, 4.0)
     ]
     assert [one.rate for one in merge_rules(rules, shared=False)] == [4.0]
@@ -62,7 +73,7 @@ def test_history_forgets_clients_that_were_long_not_seen() -> None:
     history = History()
     history.add([client("a", HALF_MUTED)], [], now=0.0)
     history.add([client("b")], [], now=SECONDS - 1.0)
-    assert history.client(("", "a"), now=0.0, slots=1) == [HALF_MUTED]
+    assert history.client(("", "a"), now=0.0, slots=1) == [HALF_MUTED.parts]
     history.add([], [], now=float(SECONDS))
     assert history.client(("", "a"), now=0.0, slots=1) == [None]
 
@@ -71,7 +82,11 @@ def test_history_keeps_the_clients_that_were_seen_last() -> None:
     history = History(clients_max=2)
     for name in ("a", "b", "c"):
         history.add([client(name)], [], now=0.0)
-    assert [history.client(("", name), 0.0, 1) for name in ("a", "b", "c")] == [[None], [IDLE], [IDLE]]
+    assert [history.client(("", name), 0.0, 1) for name in ("a", "b", "c")] == [
+        [None],
+        [IDLE.parts],
+        [IDLE.parts],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -82,13 +97,15 @@ def test_history_keeps_the_clients_that_were_seen_last() -> None:
         {"clients": ["a"]},
         {"clients": [{"client_id": 1}]},
         {"clients": [{"connections": "1"}]},
-        {"clients": [{"time": {"held": 1e999}}]},
-        {"clients": [{"connections": 10**400}]},
+        {"clients": [{"user": "", "client_id": "a", "time": {"held": float("inf")}}]},
+        {"clients": [{"user": "", "client_id": "a", "time": {"held": 1.1}}]},
+        {"clients": [{"user": "", "client_id": "a", "connections": 1.5}]},
+        {"clients": [{"user": "", "client_id": "a" * 40_001}]},
     ],
 )
 def test_document_that_is_none_is_refused(content: object) -> None:
     with pytest.raises(DocumentError):
-        clients(content, "gw-1")
+        read(ClientsDocument, content)
 
 
 def test_page_beyond_the_last_is_the_last() -> None:
@@ -115,7 +132,8 @@ FREE: Document = {"library": "", "batch_bytes": None, "in_flight": 0, "waits_unt
 
 
 def connection(peer: str, seconds: float, **parts: float) -> Document:
-    return {"peer": peer, "broker": 1, "seconds": seconds, "time": times(**parts)}
+    own = {"peer": peer, "broker": 1, "seconds": seconds, "time": times(**parts)}
+    return {**own, **FREE, "in_flight_max": 0, "acks_all": False}
 
 
 def client_of_v1_members(
@@ -125,6 +143,7 @@ def client_of_v1_members(
     return {
         "user": "alice",
         "client_id": "web",
+        "address": "",
         "window_seconds": 60,
         "enforcing": True,
         "sentence": "web of user alice waited.",
@@ -134,6 +153,7 @@ def client_of_v1_members(
         "waits": [],
         "neighbours": [],
         "wants": None,
+        "demand": {},
         "predicted": None,
         "broker": None,
         "broker_ms_per_request": None,
@@ -145,8 +165,18 @@ def client_of_v1_members(
     }
 
 
-def merged(*documents: Document, missing: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    return merge_verdicts([read_verdict(f"gw-{n}", one) for n, one in enumerate(documents, 1)], missing)
+def together(*documents: Document, missing: tuple[str, ...] = ()) -> ClientDocument:
+    found = [read(ClientDocument, one, f"gw-{number}") for number, one in enumerate(documents, 1)]
+    return merge_client(found, missing)
+
+
+def merged(*documents: Document, missing: tuple[str, ...] = ()) -> Document:
+    found: Document = as_json(together(*documents, missing=missing))
+    return found
+
+
+def lines_of(found: Document) -> list[str]:
+    return list(verdict(decode(json.dumps(found).encode(), ClientDocument)))
 
 
 def test_document_of_one_member_is_as_it_was() -> None:
@@ -154,6 +184,7 @@ def test_document_of_one_member_is_as_it_was() -> None:
     found = merged(one, missing=("gw-2",))
     assert found == {
         **one,
+        "connections": [{**one["connections"][0], "member": "gw-1"}],
         "members": [{"admin": "gw-1", "connections_total": 1, "time": times(muted=0.5)}],
         "members_missing": ["gw-2"],
         "missing": [],
@@ -174,6 +205,7 @@ def test_missing_workers_are_those_of_all_members_with_their_member() -> None:
 
 def test_client_is_shown_by_the_member_where_it_waits_longest() -> None:
     limit = rule()
+    del limit["name"]
     found = merged(
         client_of_v1_members([connection("a", 60, muted=0.03)], sentence="Here it waits little."),
         client_of_v1_members([connection("b", 60, held=0.62)] * 12, sentence="Here it waits.", rule=limit),
@@ -262,12 +294,10 @@ def test_client_whose_connections_have_ended_is_merged() -> None:
 
 
 def test_lines_for_people_name_the_member_of_each_connection() -> None:
-    lines = list(
-        verdict(
-            merged(
-                client_of_v1_members([connection("a", 60, muted=0.5)]),
-                client_of_v1_members([connection("b\x1b", 60)]),
-            )
+    lines = lines_of(
+        merged(
+            client_of_v1_members([connection("a", 60, muted=0.5)]),
+            client_of_v1_members([connection("b\x1b", 60)]),
         )
     )
     assert lines[-3:] == [
@@ -282,17 +312,10 @@ def test_connection_keeps_its_particulars() -> None:
     other = {**connection("b", 60), **FREE}
     found = merged(client_of_v1_members([one]), client_of_v1_members([other]))
     assert found["connections"] == [{**one, "member": "gw-1"}, {**other, "member": "gw-2"}]
-    assert list(verdict(found))[-2:] == [
+    assert lines_of(found)[-2:] == [
         "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
         "  b  broker 1  idle  at gw-2",
     ]
-
-
-def test_particulars_are_values() -> None:
-    rows = [{**connection("a", 60), **MUTED}, {**connection("b", 60), **FREE}]
-    found = read_verdict("gw-1", client_of_v1_members(rows)).seen.connections
-    assert found[0][4:8] == ("librdkafka 2.3.0", 20_480.0, 5.0, "2026-11-23T10:40:01.250Z")
-    assert found[1][4:8] == ("", None, 0.0, "")
 
 
 @pytest.mark.parametrize(
@@ -301,23 +324,16 @@ def test_particulars_are_values() -> None:
         {"sentence": 1},
         {"connections": {}},
         {"connections": [[]]},
-        {"connections": [{"peer": "a"}]},
+        {"connections": [{"seconds": 1}]},
         {"neighbours": [{}]},
-        {"time": {"held": 1.0}},
+        {"time": {"held": "1.0"}},
         {"rule": {"kind": "new"}},
         {"connections_total": "many"},
     ],
 )
 def test_document_that_is_none_is_refused_of_v1_members(fields: Document) -> None:
     with pytest.raises(DocumentError):
-        read_verdict("gw-1", {**client_of_v1_members([]), **fields})
-
-
-def test_told_keeps_the_document() -> None:
-    document = client_of_v1_members([connection("a", 60)])
-    found = read_verdict("gw-1", document)
-    assert isinstance(found, MemberVerdict)
-    assert (found.admin, found.document, found.seen.member) == ("gw-1", document, "gw-1")
+        read(ClientDocument, {**client_of_v1_members([]), **fields})
 
 
 def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Document:
@@ -342,7 +358,7 @@ def test_what_a_client_asks_for_is_added_up() -> None:
     }
     assert found["demand"]["producer_byte_rate"] == {"taken": 3.5e6, "highest": 3.5e6, "most": 7e6}
     assert found["sentence"].endswith("At all of them together it asks for at most about 7.0 MB/s.")
-    assert "asks for at most about 7.0 MB/s, if it waits" in "\n".join(verdict(found))
+    assert "asks for at most about 7.0 MB/s, if it waits" in "\n".join(lines_of(found))
 
 
 @pytest.mark.parametrize(
@@ -360,7 +376,7 @@ def test_what_one_member_does_not_know_is_not_stated(taken: float, at_least: boo
     """A lower bound of 1.9 MB/s says nothing under a limit of 2 MB/s; 3.5 MB/s do."""
     found = merged(asking(0.5, 1e6, 2e6), asking(0.95, taken, None))
     assert words in found["sentence"]
-    lines = "\n".join(verdict(found))
+    lines = "\n".join(lines_of(found))
     if at_least is None:
         assert found["wants"] is None
         assert "how much it asks for is not known, nor what it would wait with another limit" in lines

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from console.documents import clients, status
 from console.top import HEADS, MemberState, Page, choose, document, heading, lines, merge, rows, warnings
+from proxy.explain.documents import ClientsDocument, StatusDocument
+from tests.support.documents import read
 
 AT = datetime(2026, 11, 23, 5, 6, 7, tzinfo=UTC)
 RULE = {"kind": "produce", "key": "producer_byte_rate", "entity": "client-id <default>", "value": 2e6}
@@ -27,8 +28,8 @@ def member_state(admin: str, *found: dict[str, Any], member: str = "", **state: 
     content = {"clients": list(found), "clients_total": len(found)}
     return MemberState(
         admin,
-        status({"mode": "enforce", "member": member, **state}),
-        clients(content, member or admin),
+        read(StatusDocument, {"mode": "enforce", "member": member, **state}),
+        read(ClientsDocument, content, member or admin),
         (),
         "",
     )
@@ -120,7 +121,11 @@ def test_members_that_are_no_fleet_have_budgets_of_their_own() -> None:
 
 def test_silent_member_and_missing_enforcement_are_warned_of() -> None:
     silent = MemberState("c:1", None, None, (), "no response within 5 s")
-    off = member_state("a:1", enforcing=False, switched={"at": "T", "by": "ops", "reason": "a \x1b[2J test"})
+    off = member_state(
+        "a:1",
+        enforcing=False,
+        switched={"enforcing": False, "at": "T", "by": "ops", "reason": "a \x1b[2J test"},
+    )
     page = page_of(off, member_state("b:1", mode="observe"), silent)
     assert heading(page).split("  ")[3] == "NOT ENFORCING and observing"
     assert list(warnings(page)) == [
