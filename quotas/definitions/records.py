@@ -12,11 +12,12 @@ Anyone with the permission may write to a topic, so nothing in it is trusted: ea
 is, and is bounded before it is parsed.
 """
 
-import json
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from quotas.definitions.alterations import Parts, entity_of_parts, parts_of
+from msgspec import Struct
+from msgspec.json import Decoder, encode
+
+from quotas.definitions.alterations import entity_of_parts, parts_of
 from quotas.definitions.definitions import check_entity, check_value
 from quotas.definitions.entities import DEFAULT, Entity, ip_name
 from quotas.definitions.kinds import KEYS
@@ -27,6 +28,49 @@ KEY_BYTES_MAX: Final = 128 * 1024  # two names of 32,767 bytes
 VALUE_BYTES_MAX: Final = 4 * 1024
 _AUTHOR_CHARACTERS_MAX: Final = 200
 _NAME_CHARACTERS_MAX: Final = 256  # of an author; a value must fit
+
+T = TypeVar("T")
+
+
+class _Key(Struct):
+    """The key of a record."""
+
+    entity: list[tuple[str, str | None]]
+    limit: str
+
+
+class _Version(Struct):
+    """The field of a value that all versions have."""
+
+    v: Any = None
+
+
+class _Value(Struct, rename={"name": "by", "address": "from"}):
+    """The value of a record; without all three of its author's fields it does not say who set the limit."""
+
+    v: int
+    value: float
+    name: str | None = None
+    address: str | None = None
+    at: str | None = None
+
+
+class _Event(Struct, rename={"name": "by", "address": "from"}):
+    """An audit event."""
+
+    v: int
+    at: str
+    name: str
+    address: str
+    entity: list[tuple[str, str | None]]
+    limit: str
+    old: float | None
+    new: float | None
+
+
+_KEY: Final = Decoder(_Key)
+_VALUE: Final = Decoder(_Value)
+_VERSION: Final = Decoder(_Version)
 
 
 class RecordError(ValueError):
@@ -72,7 +116,7 @@ def key_of(entity: Entity, limit: str) -> bytes:
     >>> key_of(Entity("ann"), "producer_byte_rate")
     b'{"entity":[["user","ann"]],"limit":"producer_byte_rate"}'
     """
-    return _json({"entity": [list(part) for part in parts_of(entity)], "limit": limit})
+    return encode(_Key(_parts(entity), limit))
 
 
 def value_of(value: float, author: Author) -> bytes:
@@ -81,15 +125,7 @@ def value_of(value: float, author: Author) -> bytes:
     >>> value_of(5.0, Author("ann", "::1", "2026-01-31T12:00:00.000Z"))
     b'{"v":1,"value":5,"by":"ann","from":"::1","at":"2026-01-31T12:00:00.000Z"}'
     """
-    return _json(
-        {
-            "v": VERSION,
-            "value": _number(value),
-            "by": author.name[:_NAME_CHARACTERS_MAX],
-            "from": author.address[:_NAME_CHARACTERS_MAX],
-            "at": author.at,
-        }
-    )
+    return encode(_Value(VERSION, _number(value), *_said(author)))
 
 
 def event_of(entity: Entity, limit: str, old: float | None, new: float | None, author: Author) -> bytes:
@@ -98,18 +134,9 @@ def event_of(entity: Entity, limit: str, old: float | None, new: float | None, a
     >>> event_of(Entity("ann"), "producer_byte_rate", None, 5.0, Author("a", "::1", "2026-01-31T12:00:00.000Z"))
     b'{"v":1,"at":"2026-01-31T12:00:00.000Z","by":"a","from":"::1","entity":[["user","ann"]],"limit":"producer_byte_rate","old":null,"new":5}'
     """
-    return _json(
-        {
-            "v": VERSION,
-            "at": author.at,
-            "by": author.name[:_NAME_CHARACTERS_MAX],
-            "from": author.address[:_NAME_CHARACTERS_MAX],
-            "entity": [list(part) for part in parts_of(entity)],
-            "limit": limit,
-            "old": _number(old),
-            "new": _number(new),
-        }
-    )
+    name, address, at = _said(author)
+    before, after = (None if one is None else _number(one) for one in (old, new))
+    return encode(_Event(VERSION, at, name, address, _parts(entity), limit, before, after))
 
 
 def read_key(key: bytes | None) -> tuple[Entity, str]:
@@ -125,9 +152,8 @@ def read_key(key: bytes | None) -> tuple[Entity, str]:
         raise RecordError("key", "a record without a key")
     if len(key) > KEY_BYTES_MAX:
         raise RecordError("size", f"a key of {len(key)} bytes")
-    found = _parsed(key, "key")
-    entity = _entity(found.get("entity"))
-    limit = found.get("limit")
+    found = _decoded(_KEY, key, "key")
+    entity, limit = entity_of_parts(found.entity), found.limit
     if entity is None or limit not in KEYS:
         raise RecordError("key", "not an entity and a limit")
     try:
@@ -155,18 +181,15 @@ def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | N
         return None
     if len(value) > VALUE_BYTES_MAX:
         raise RecordError("size", f"a value of {len(value)} bytes")
-    found = _parsed(value, "value")
-    version = found.get("v")
+    version = _decoded(_VERSION, value, "value").v
     if version != VERSION or isinstance(version, bool):
         raise RecordError("version", f"version {str(version)[:20]} is unknown to this Sluice")
-    number = found.get("value")
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise RecordError("value", "no number")
+    found = _decoded(_VALUE, value, "value")
     try:
-        check_value(entity, limit, number, limit)
+        check_value(entity, limit, found.value, limit)
     except DefinitionError as error:
         raise RecordError("value", error.problem) from None
-    return Setting(float(number), _author(found))
+    return Setting(found.value, _author(found))
 
 
 def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
@@ -182,43 +205,36 @@ def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
     return None if setting is None else setting.value
 
 
-def _author(found: Mapping[str, object]) -> Author | None:
+def _author(found: _Value) -> Author | None:
     """Return who set a limit; None if the record does not say."""
-    name, address, at = (found.get(part) for part in ("by", "from", "at"))
-    if not (isinstance(name, str) and isinstance(address, str) and isinstance(at, str)):
+    if found.name is None or found.address is None or found.at is None:
         return None
-    name, address, at = (text[:_AUTHOR_CHARACTERS_MAX] for text in (name, address, at))
-    return Author(name, address, at)
+    most = _AUTHOR_CHARACTERS_MAX
+    return Author(found.name[:most], found.address[:most], found.at[:most])
 
 
-def _number(value: float | None) -> float | None:
-    """Write a whole number without a fraction."""
-    return int(value) if value is not None and value % 1 == 0 else value
+def _said(author: Author) -> tuple[str, str, str]:
+    """Return what a record says of its author."""
+    name, address = author.name[:_NAME_CHARACTERS_MAX], author.address[:_NAME_CHARACTERS_MAX]
+    return _text(name), _text(address), author.at
 
 
-def _entity(parts: Any) -> Entity | None:
-    if not isinstance(parts, list):
-        return None
-    names: Parts = [
-        (part[0], part[1])
-        for part in parts
-        if isinstance(part, list)
-        and len(part) == 2
-        and isinstance(part[0], str)
-        and (part[1] is None or isinstance(part[1], str))
-    ]
-    return entity_of_parts(names) if len(names) == len(parts) else None
+def _parts(entity: Entity) -> list[tuple[str, str | None]]:
+    return [(kind, None if name is None else _text(name)) for kind, name in parts_of(entity)]
 
 
-def _parsed(data: bytes, cause: str) -> dict[str, Any]:
+def _text(name: str) -> str:
+    """Return a name that can be written: UTF-8 has no halves of a surrogate pair."""
+    return name if name.isascii() else name.encode("utf-8", "replace").decode()
+
+
+def _number(value: float) -> float:
+    """Write a whole number without a fraction; no limit has more than 63 bits."""
+    return int(value) if value % 1 == 0 else value
+
+
+def _decoded(decoder: Decoder[T], data: bytes, cause: str) -> T:
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        raise RecordError(cause, "not JSON") from None
-    if not isinstance(found, dict):
-        raise RecordError(cause, "not a JSON object")
-    return found
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return decoder.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(cause, str(error)) from None

@@ -11,9 +11,10 @@ comes after it knows the journal and the cluster and nothing else.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS as KEY
 from protocol.messages import reassignments

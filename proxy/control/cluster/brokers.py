@@ -12,14 +12,16 @@ Non-obvious:
   takes a copy of all addresses in one step wherever it goes through them.
 """
 
-import json
 import logging
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta
+from msgspec.json import Decoder, encode
 
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address, Config, ListenerOptions
@@ -217,7 +219,7 @@ class BrokerMap:
 _NAME: Final = "brokers.json"
 _BYTES_MAX: Final = 4 * 1024 * 1024
 _MODE: Final = 0o644
-_ID_CHARACTERS_MAX: Final = 11
+_STORED: Final = Decoder(dict[Annotated[int, Meta(ge=-(2**31), lt=2**31)], Address])
 
 
 class MapFile:
@@ -238,25 +240,24 @@ class MapFile:
         The addresses are not validated here.
         """
         try:
-            stored = json.loads(read(self._path, _BYTES_MAX))
-            return {_id(broker): _address(place) for broker, place in stored.items()}
+            return _STORED.decode(read(self._path, _BYTES_MAX))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             event(logger, logging.WARNING, "broker map not read", path=str(self._path), detail=reason(error))
             return {}
 
     def write(self, addresses: Mapping[int, Address]) -> bool:
         """Replace the file; False if that fails, which is logged once for each reason."""
-        text = json.dumps({str(broker): list(address) for broker, address in sorted(addresses.items())})
+        content = encode(dict(sorted(addresses.items())))
         temporary = self._path.with_suffix(".tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self._path)
@@ -275,21 +276,6 @@ class MapFile:
         self._problem = ""
         self._stats.broker_map_writes["ok"] += 1
         return True
-
-
-def _id(broker: str) -> int:
-    if len(broker) > _ID_CHARACTERS_MAX:
-        raise ValueError("a broker's id is too long")
-    return int(broker)
-
-
-def _address(place: object) -> Address:
-    if not isinstance(place, list) or len(place) != 2:
-        raise TypeError("a broker's address is not a host and a port")
-    host, port = place
-    if not isinstance(host, str) or not isinstance(port, int):
-        raise TypeError("a broker's address is not a host and a port")
-    return Address(host, port)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ is complete. All of it blocks and belongs to the quotas' thread.
 """
 
 import hashlib
-import json
 import logging
 import os
 import random
@@ -37,7 +36,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol
+
+from msgspec import Meta, Struct
+from msgspec.json import Decoder, encode
 
 from proxy.config import QuotaSettings
 from proxy.control.quotas.store import Changers, Client, Noted, QuotasInForce, StoreError
@@ -118,7 +120,7 @@ class SnapshotError(Exception):
     """The file cannot be used; the text says why."""
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """The position of a snapshot: the topic, its id in hexadecimal digits, and the next offset.
 
     Attributes:
@@ -127,8 +129,21 @@ class Place(NamedTuple):
 
     topic: str
     topic_id: str
-    offset: int
+    offset: Annotated[int, Meta(ge=0)]
     signed: bool = False
+    v: int = _VERSION
+
+
+class _Tail(Struct):
+    """The last line, of all before it."""
+
+    entities: int
+    sha256: str
+
+
+_PLACE: Final = Decoder(Place)
+_LIMITS: Final = Decoder(tuple[list[tuple[str, str | None]], dict[str, float]])
+_TAIL: Final = Decoder(_Tail)
 
 
 class Snapshot:
@@ -179,32 +194,31 @@ class Snapshot:
             return None
         except (OSError, UnicodeDecodeError, DefinitionError) as error:
             raise SnapshotError(f"{self.path}: {error}") from None
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise SnapshotError(f"{self.path}: is damaged: {error}") from None
 
 
 def _lines(place: Place, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> Iterator[bytes]:
     digest = hashlib.sha256()
-    line = _json({"v": _VERSION, **place._asdict()})
+    line = encode(place) + b"\n"
     digest.update(line)
     yield line
     count = 0
     for entity, values in entries:
-        line = _json([parts_of(entity), values])
+        line = encode((parts_of(entity), values)) + b"\n"
         digest.update(line)
         count += 1
         yield line
-    yield _json({"entities": count, "sha256": digest.hexdigest()})
+    yield encode(_Tail(count, digest.hexdigest())) + b"\n"
 
 
 def _read(lines: Iterator[str], topic: str) -> tuple[Place, Definitions]:
     digest = hashlib.sha256()
     first = next(lines, "")
     digest.update(first.encode())
-    head = json.loads(first)
-    if head["v"] != _VERSION:
-        raise SnapshotError(f"it has version {head['v']!r}, which is unknown to this Sluice")
-    place = Place(str(head["topic"]), str(head["topic_id"]), int(head["offset"]), head.get("signed") is True)
+    place = _PLACE.decode(first)
+    if place.v != _VERSION:
+        raise SnapshotError(f"it has version {place.v}, which is unknown to this Sluice")
     if place.topic != topic:
         raise SnapshotError(f"it is of topic {place.topic}, not {topic}")
     found = Definitions()
@@ -212,20 +226,15 @@ def _read(lines: Iterator[str], topic: str) -> tuple[Place, Definitions]:
     for line in lines:
         if last:
             digest.update(last.encode())
-            parts, values = json.loads(last)
-            entity = entity_of_parts([tuple(part) for part in parts])
+            parts, values = _LIMITS.decode(last)
+            entity = entity_of_parts(parts)
             if entity is None:
                 raise ValueError("an unknown entity")
             found.put(entity, values)
         last = line
-    tail = json.loads(last)
-    if tail != {"entities": len(found), "sha256": digest.hexdigest()}:
+    if _TAIL.decode(last) != _Tail(len(found), digest.hexdigest()):
         raise ValueError("its checksum differs")
     return place, found
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 SINCE: Final = b'{"signed":"since"}'

@@ -18,8 +18,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxy.config import ReassignmentSettings
 from proxy.control.reassign.cluster import Cluster, ClusterError, ClusterState, Sizes, WithdrawnError

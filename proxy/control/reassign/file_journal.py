@@ -12,9 +12,10 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from proxy.control.reassign.api import Decisions
 from proxy.control.reassign.journal import (

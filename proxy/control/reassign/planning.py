@@ -6,9 +6,10 @@ records_of      the broker's response -> the journal records after it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from protocol.messages.reassignments import AlterRequest, AlterResponse, Outcome, Target
 from proxy.config import ReassignmentSettings

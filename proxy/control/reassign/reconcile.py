@@ -19,9 +19,11 @@ Non-obvious:
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from proxy.control.reassign.cluster import ClusterState
 from proxy.control.reassign.journal import Ended, Entry, PendingRequest, Record

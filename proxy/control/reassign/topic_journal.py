@@ -26,8 +26,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Final, Protocol, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from proxy.control.reassign.journal import (
     LINE_BYTES_MAX,

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.control.reassign import file_journal as module
 from proxy.control.reassign.file_journal import FileJournal, LeaderLock

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from protocol.messages.reassignments import Ongoing, Stepping
 from proxy.channel import ShownMove

@@ -1,8 +1,7 @@
 """A request, judged partition by partition, with Kafka's codes and messages: integration tests compare them."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from protocol.messages.reassignments import AlterRequest, Outcome, Target
 from proxy.control.reassign.cluster import ClusterState

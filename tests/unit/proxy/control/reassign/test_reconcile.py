@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proxy.control.reassign.cluster import ClusterState
 from proxy.control.reassign.journal import Ended, Entry, PendingRequest
@@ -14,7 +15,7 @@ KEY = ("t", 0)
 # (1, 2) -> (3, 4), a replica at a time: 3 for 2, since 1 leads.
 FIRST = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)
 ENTRY = Entry("t", 0, "id", (1, 2), (3, 4))
-UNDER_WAY = replace(ENTRY, step=FIRST)
+UNDER_WAY = structs.replace(ENTRY, step=FIRST)
 BEFORE = PartitionState((1, 2), (1, 2), 1, (), (), 1)
 MOVING = PartitionState((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
 AFTER = PartitionState((3, 1), (1, 3), 3, (), (), 1)
@@ -105,7 +106,7 @@ def test_refused_step_is_tried_again_later_and_later_still() -> None:
 
 
 def test_cancelled_move_takes_back_the_step_that_leads_away() -> None:
-    back = replace(UNDER_WAY, target=(1, 2), cancelled=True)
+    back = structs.replace(UNDER_WAY, target=(1, 2), cancelled=True)
     assert decided(back, MOVING).cancels == [KEY]
     assert decided(back, replace(MOVING, isr=(3,))).cancels == [], "no in-sync replica would be left"
     assert decided(back, BEFORE, now_ms=0).in_flight == {KEY: FIRST}
@@ -113,13 +114,13 @@ def test_cancelled_move_takes_back_the_step_that_leads_away() -> None:
 
 def test_step_that_leads_back_goes_on() -> None:
     step = Step("t", 0, (1, 3), (1,), (4,), 1, (3, 4), 3)
-    back = replace(ENTRY, target=(1, 2), cancelled=True, step=step)
+    back = structs.replace(ENTRY, target=(1, 2), cancelled=True, step=step)
     moving = PartitionState((1, 3, 4), (3, 4), 3, (1,), (4,), 1)
     assert decided(back, moving).cancels == []
 
 
 def test_cancelled_move_ends_as_cancelled() -> None:
-    back = replace(ENTRY, target=(1, 2), cancelled=True)
+    back = structs.replace(ENTRY, target=(1, 2), cancelled=True)
     assert decided(back, BEFORE).records == [Ended("t", 0, "cancelled")]
 
 
@@ -162,7 +163,7 @@ def test_step_with_a_dead_broker_is_taken_back_even_below_min_isr() -> None:
     few = replace(MOVING, isr=(1,), min_isr=2)
     decided(UNDER_WAY, few, memory, 0, LIVE - {3})
     assert decided(UNDER_WAY, few, memory, 10_000, LIVE - {3}).cancels == [KEY]
-    back = replace(UNDER_WAY, target=(1, 2), cancelled=True)
+    back = structs.replace(UNDER_WAY, target=(1, 2), cancelled=True)
     assert decided(back, few).cancels == [KEY]
 
 
@@ -208,7 +209,7 @@ def test_request_without_effect_is_removed() -> None:
 def test_second_request_has_its_own_time() -> None:
     memory = Memory()
     decided(ASKED, BEFORE, memory, 0)
-    again = replace(ASKED, asked=PendingRequest((3, 4), False, None, "p/2"))
+    again = structs.replace(ASKED, asked=PendingRequest((3, 4), False, None, "p/2"))
     assert decided(again, BEFORE, memory, ASKED_MS_MAX).records == []
 
 
@@ -227,7 +228,7 @@ def test_second_request_has_its_own_time() -> None:
 def test_entry_of_a_damaged_journal_holds_where_the_cluster_confirms_it(
     entry: Entry, now: PartitionState, holds: bool
 ) -> None:
-    (record,) = decided(replace(entry, unsure=True), now).records
+    (record,) = decided(structs.replace(entry, unsure=True), now).records
     assert record == (entry if holds else Ended("t", 0, "lost"))
 
 

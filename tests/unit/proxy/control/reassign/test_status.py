@@ -3,6 +3,8 @@
 from dataclasses import replace
 from math import inf
 
+from msgspec import structs
+
 from proxy.config import ReassignmentSettings
 from proxy.control.reassign import status
 from proxy.control.reassign.cluster import Sizes
@@ -65,11 +67,11 @@ def test_replica_that_is_in_place_counts_as_all_of_its_bytes() -> None:
 
 
 def test_request_that_is_not_judged_is_asked() -> None:
-    assert one(replace(ENTRY, asked=PendingRequest((1, 2), True, None, "p/1"))).state == "asked"
+    assert one(structs.replace(ENTRY, asked=PendingRequest((1, 2), True, None, "p/1"))).state == "asked"
 
 
 def test_cancelled_move_counts_what_is_to_come_back() -> None:
-    found = one(replace(ENTRY, target=(1, 2), cancelled=True), now=HALF)
+    found = one(structs.replace(ENTRY, target=(1, 2), cancelled=True), now=HALF)
     assert (found.replicas_done, found.replicas_total) == (0, 1)
 
 

@@ -1,8 +1,7 @@
 """The journal in a topic: who may append, what is read back, what is refused."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from proxy.control.reassign.journal import (
     ConflictError,

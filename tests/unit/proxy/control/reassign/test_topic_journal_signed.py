@@ -1,8 +1,7 @@
 """The journal in a topic with a secret: forged and repeated records move nothing, and a foreign fence is overcome."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from proxy.control.reassign.journal import Ended, EndedTotals, Entry, JournalError, Term
 from proxy.control.reassign.topic_journal import FENCE, write_fence, write_records
