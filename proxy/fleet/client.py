@@ -40,12 +40,9 @@ from proxy.system.logs import event
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report
 from quotas.sharing.lessee import Lessee
 
-# ----------------------------------------------------------------------------------------------------
-# The interface of the shares that a member's connection serves: of a process, or of a process and its
-# workers.
+# The interface of the shares that a member's connection serves: of a process, or of a process and its workers.
 #
-# With workers it is implemented by `quotas.sharing.member.Member`, without by
-# `quotas.sharing.budgets.Budgets`.
+# With workers it is implemented by `quotas.sharing.member.Member`, without by `quotas.sharing.budgets.Budgets`.
 
 
 class Leasing(Protocol):

@@ -52,29 +52,20 @@ from quotas.sharing.lessor import Lessor
 logger = logging.getLogger(__name__)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Membership of the Kafka group that chooses the holder of a fleet; the only module here that needs aiokafka.
 #
-# The group's members are consumers of a topic of one partition, with their own assignor (`Assignor`). The
-# statements of
-# `proxy.fleet.election` are its user data. The holder commits an offset once a second; Kafka refuses commits
-# of an
-# earlier generation, so a commit confirms the tenure. The commit's metadata tells the next holder how long
-# leases may
-# last after it, and to whom they were granted. The holder also gets the partition, for tools that describe
-# the group. The
-# topic is neither read nor written.
+# The group's members are consumers of a topic of one partition, with their own assignor (`Assignor`). The statements of
+# `proxy.fleet.election` are its user data. The holder commits an offset once a second; Kafka refuses commits of an
+# earlier generation, so a commit confirms the tenure. The commit's metadata tells the next holder how long leases may
+# last after it, and to whom they were granted. The holder also gets the partition, for tools that describe the group.
+# The topic is neither read nor written.
 #
-# A ruling that is not signed by a member changes nothing for those that have followed the group without a
-# gap: in each
-# generation at most one of them is the holder, and if all of the next generation come from this one, that
-# remains so. A
+# A ruling that is not signed by a member changes nothing for those that have followed the group without a gap: in each
+# generation at most one of them is the holder, and if all of the next generation come from this one, that remains so. A
 # member that has missed a generation does not know whether another holder was chosen there, and stops.
 #
-# A commit is one request, and is not repeated by itself: a second attempt could carry a later generation, or
-# come after
-# the next commit. While it is not known whether a commit was accepted, no newcomer is leased to that it does
-# not name;
+# A commit is one request, and is not repeated by itself: a second attempt could carry a later generation, or come after
+# the next commit. While it is not known whether a commit was accepted, no newcomer is leased to that it does not name;
 # the group is joined again then, since its next generation ends the doubt.
 #
 # The group runs in a thread with an event loop of its own, and calls `Listener` there.

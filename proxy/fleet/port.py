@@ -52,12 +52,10 @@ from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 logger = logging.getLogger(__name__)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The sockets of the holder's port: accepts connections, and carries out their TLS handshakes.
 #
 # The cost of a peer that is not authenticated yet is bounded: the rate of accepted connections, the number of
-# handshakes
-# under way, the time of each, and the bytes read ahead. A handshake uses the TLS context in force when it
+# handshakes under way, the time of each, and the bytes read ahead. A handshake uses the TLS context in force when it
 # begins.
 
 
@@ -254,7 +252,6 @@ def _peer_of(sock: socket.socket) -> Peer:
     return host, port
 
 
-# ----------------------------------------------------------------------------------------------------
 # Refused connections at the holder's port: all are counted, few are logged.
 #
 # A refused member connects again every two seconds, and a hostile process at any rate.

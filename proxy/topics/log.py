@@ -38,7 +38,6 @@ from proxy.topics.topic import (
     log_problem,
 )
 
-# ----------------------------------------------------------------------------------------------------
 # The bounded queue of portions between the log's event loop and the reader's thread.
 #
 # The log stops reading while PORTIONS_MAX portions are not taken; further records stay in Kafka.

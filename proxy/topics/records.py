@@ -73,7 +73,6 @@ class AppendError(Exception):
         self.fenced = fenced
 
 
-# ----------------------------------------------------------------------------------------------------
 # The interface of a log for its readers; `proxy.topics.log` implements it.
 
 
@@ -104,27 +103,19 @@ class ReadLog(Protocol):
         """The reason why it cannot be appended to; None if it can."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # Signed records: which records of a topic are the fleet's own, and which of these are not repeated. Pure.
 #
 # A topic can be written by clients that reach the brokers directly, so with a secret each record has a header
-# `sluice-signature`, its mark: a stamp of 8 bytes, and the signature of the topic's name and id, the stamp,
-# the key, and
-# the value or its absence. Keys and values stay as they are, and compaction keeps headers. The topic's id
-# makes the
+# `sluice-signature`, its mark: a stamp of 8 bytes, and the signature of the topic's name and id, the stamp, the key,
+# and the value or its absence. Keys and values stay as they are, and compaction keeps headers. The topic's id makes the
 # records of a topic that was deleted and created again invalid.
 #
-# A genuine record may be appended again by others: an earlier, higher quota, or a removal. Stamps prevent
-# that. They are
-# microseconds since the epoch, and greater than every stamp that the writer has seen, so they follow the
-# order of the
-# topic; a clock that is ahead costs nothing. Only a writer that has not read the last records yet writes a
-# lower stamp
-# than an earlier record has. So of the records of one key a stamp that is not greater is a replay, and in the
-# whole topic
-# one that is more than `late_us` below the greatest before it. Stamps of single keys are kept for no longer
-# than that,
-# which bounds their memory by what was signed in that time.
+# A genuine record may be appended again by others: an earlier, higher quota, or a removal. Stamps prevent that. They
+# are microseconds since the epoch, and greater than every stamp that the writer has seen, so they follow the order of
+# the topic; a clock that is ahead costs nothing. Only a writer that has not read the last records yet writes a lower
+# stamp than an earlier record has. So of the records of one key a stamp that is not greater is a replay, and in the
+# whole topic one that is more than `late_us` below the greatest before it. Stamps of single keys are kept for no longer
+# than that, which bounds their memory by what was signed in that time.
 
 
 HEADER: Final = "sluice-signature"

@@ -18,15 +18,11 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The access of a log to its cluster: addresses, TLS and login, and single requests on Sluice's own
-# connections.
+# The access of a log to its cluster: addresses, TLS and login, and single requests on Sluice's own connections.
 #
-# Topics are looked up and created with `kafka_client`, which limits responses and knows topic ids; records
-# are read and
-# written with aiokafka, which gets the same addresses, certificates and login. A password is read for each
-# client that is
-# made, so that a changed file needs no restart.
+# Topics are looked up and created with `kafka_client`, which limits responses and knows topic ids; records are read and
+# written with aiokafka, which gets the same addresses, certificates and login. A password is read for each client that
+# is made, so that a changed file needs no restart.
 
 
 _SECONDS_MAX: Final = 5.0  # of one request to one broker
@@ -232,11 +228,9 @@ def _denied(spec: TopicSpec, operation: str) -> str:
     return f"an ACL denies {operation} on topic {spec.name} to Sluice's own user"
 
 
-# ----------------------------------------------------------------------------------------------------
 # The thread with its own event loop in which all use of aiokafka runs.
 #
-# aiokafka decodes responses and record batches on its event loop; on the proxy's own loop that would delay
-# clients.
+# aiokafka decodes responses and record batches on its event loop; on the proxy's own loop that would delay clients.
 # Python's threads share one interpreter lock, so the code that runs here works in small portions.
 
 

@@ -102,11 +102,9 @@ class FencedLog:
             logger.debug("a writer did not close: %s", error)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Appends events to a topic that this process does not read: later, in order, each at least once.
 #
-# While the topic cannot be appended to, at most EVENTS_MAX events wait in memory; further ones are dropped,
-# which is
+# While the topic cannot be appended to, at most EVENTS_MAX events wait in memory; further ones are dropped, which is
 # counted and logged once. Waiting events are lost when the process is killed.
 
 

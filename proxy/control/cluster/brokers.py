@@ -208,12 +208,10 @@ class BrokerMap:
         return (ip, address.port) if ip else None
 
 
-# ----------------------------------------------------------------------------------------------------
 # The broker map on disk: `brokers.json` in `[state] directory`, replaced whole and atomically.
 #
-# It only saves a restarted proxy the wait for its first Metadata response, so a damaged or unwritable file
-# costs one log
-# line and nothing else.
+# It only saves a restarted proxy the wait for its first Metadata response, so a damaged or unwritable file costs one
+# log line and nothing else.
 
 
 _NAME: Final = "brokers.json"
@@ -278,7 +276,6 @@ class MapFile:
         return True
 
 
-# ----------------------------------------------------------------------------------------------------
 # The broker maps that a configuration asks for: of the brokers behind clients' listeners, and of leaders.
 
 

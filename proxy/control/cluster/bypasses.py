@@ -122,15 +122,10 @@ def _expected(listener: ListenerOptions, broker: int) -> str:
     return f"port {expected.port}" if expected.host in _WILDCARDS else str(expected)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Whether the brokers that keep Sluice's own topics and group have an authorizer.
 #
-# Without one every client that reaches these brokers may write to the topics, join the group and end both,
-# past Sluice.
+# Without one every client that reaches these brokers may write to the topics, join the group and end both, past Sluice.
 # Signatures (`proxy.fleet.election`) keep such a client from having its way, not from disturbing.
-
-
-# loaded only where there are such topics
 
 
 _ASK_SECONDS: Final = 600.0

@@ -98,7 +98,6 @@ async def first_response(
     raise OSError("; ".join(problems[:_PROBLEMS_MAX]) or "no broker is known")
 
 
-# ----------------------------------------------------------------------------------------------------
 # `[cluster] sasl_mechanism`: the configured login of Sluice's own connections.
 #
 # Not for clients' connections: clients authenticate with the broker themselves, through the proxy.

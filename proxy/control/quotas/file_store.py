@@ -245,7 +245,6 @@ class FileStore:
         self._in_force.apply(gone, changer)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Opens the quotas of a configuration, before the event loop runs.
 
 

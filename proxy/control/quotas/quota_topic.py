@@ -21,12 +21,9 @@ from proxy.system.files import read_secret
 from proxy.topics.records import CAUSES, Problem, Seal
 from proxy.topics.topic import Access, LoopThread, Sasl, TopicSpec
 
-# ----------------------------------------------------------------------------------------------------
-# The event loop's side of quotas in a topic: applies what arrives, says when quotas are there, saves
-# snapshots.
+# The event loop's side of quotas in a topic: applies what arrives, says when quotas are there, saves snapshots.
 #
-# log's thread ─ arrived ─► event loop ─► quotas' thread: TopicStore.drain ─► event loop: the engine takes
-# them over
+# log's thread ─ arrived ─► event loop ─► quotas' thread: TopicStore.drain ─► event loop: the engine takes them over
 
 
 _SAVE_SECONDS: Final = 2.0
@@ -114,7 +111,6 @@ class TopicFollower:
         await self._service.change(self._store.drain)
 
 
-# ----------------------------------------------------------------------------------------------------
 # What /metrics shows of quotas in a topic.
 
 

@@ -43,16 +43,12 @@ from quotas.definitions.alterations import (
 )
 from quotas.definitions.toml_file import render_value
 
-# ----------------------------------------------------------------------------------------------------
 # Permissions to describe and alter quotas (`[quotas] alter_principals`, `describe_principals`).
 #
-# Kafka's authorizer decides on DescribeConfigs and AlterConfigs of the cluster; without an authorizer both
-# are allowed.
-# Sluice does not know the brokers' ACLs, so it has two lists. The listed principals may alter quotas, and so
-# may
-# unauthenticated clients of a listener that only this machine can reach. Any client may describe quotas by
-# default, since
-# tools describe before they alter, and quotas are not secret in a cluster without ACLs.
+# Kafka's authorizer decides on DescribeConfigs and AlterConfigs of the cluster; without an authorizer both are allowed.
+# Sluice does not know the brokers' ACLs, so it has two lists. The listed principals may alter quotas, and so may
+# unauthenticated clients of a listener that only this machine can reach. Any client may describe quotas by default,
+# since tools describe before they alter, and quotas are not secret in a cluster without ACLs.
 
 
 ANY_PRINCIPAL: Final = "*"
@@ -78,14 +74,11 @@ def _named(user: str, principals: frozenset[str]) -> bool:
     return ANY_PRINCIPAL in principals or (user != "" and user in principals)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The audit log of quotas: a line for each entity that an alteration has changed.
 #
-#     quota altered entity="client-id reports" change="producer_byte_rate: 2000000 -> 4000000" principal=ops
-#     address=…
+#     quota altered entity="client-id reports" change="producer_byte_rate: 5 -> 7" principal=ops address=…
 #
-# Lines of one request are bounded; what is left out is counted in a line of its own. Unlike other messages
-# they have no
+# Lines of one request are bounded; what is left out is counted in a line of its own. Unlike other messages they have no
 # budget of lines a second (`proxy.system.logs`), since a line that is missing here hides a change.
 
 

@@ -172,7 +172,6 @@ def _permissions(settings: QuotaSettings) -> Permissions:
     return Permissions(frozenset(settings.alter_principals), frozenset(settings.describe_principals))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Who has set a limit, and when, as far as it is known: for explanations (`proxy.explain`).
 
 

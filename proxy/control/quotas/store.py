@@ -82,9 +82,7 @@ class QuotaStore(Protocol):
         """
 
 
-# ----------------------------------------------------------------------------------------------------
-# Who changes quotas, as events tell it (`proxy.events`): a client of the quota API, a file, the brokers, a
-# topic.
+# Who changes quotas, as events tell it (`proxy.events`): a client of the quota API, a file, the brokers, a topic.
 
 
 class Changer(NamedTuple):
@@ -166,24 +164,19 @@ class Changers:
         return self._topic
 
 
-# ----------------------------------------------------------------------------------------------------
 # Loops in a thread that yield the processor to the event loop.
 #
-# A computing thread of a Python process releases the interpreter only after 5 ms (`sys.getswitchinterval`),
-# and the event
-# loop may have to wait that long after each of its system calls. A loop over 100,000 quotas would delay every
-# relayed
-# frame. So such a loop works for a millisecond and then sleeps for one; a frame waits for at most a
+# A computing thread of a Python process releases the interpreter only after 5 ms (`sys.getswitchinterval`), and the
+# event loop may have to wait that long after each of its system calls. A loop over 100,000 quotas would delay every
+# relayed frame. So such a loop works for a millisecond and then sleeps for one; a frame waits for at most a
 # millisecond.
 #
-# Rejected: a shorter switch interval (permanently more expensive for the event loop), a helper process
-# (unpacking its
+# Rejected: a shorter switch interval (permanently more expensive for the event loop), a helper process (unpacking its
 # result would take 100 ms at once), slices on the event loop (the same delays, between waiting frames).
 #
 # Non-obvious:
 #
-# - Sluice's threads sleep half of their time. Python's threads take turns; a loop over 100,000 quotas without
-#   pauses
+# - Sluice's threads sleep half of their time. Python's threads take turns; a loop over 100,000 quotas without pauses
 #   would delay the event loop by 5 ms at each system call.
 
 
@@ -208,11 +201,9 @@ def drain(items: list[T]) -> Iterator[T]:
     return (items.pop() for _ in with_pauses(range(len(items))))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The definitions in force, for every store: changed in place, an entity at a time, with pauses.
 #
-# One `Definitions` object lives as long as the process. The event loop reads each entity either before or
-# after its
+# One `Definitions` object lives as long as the process. The event loop reads each entity either before or after its
 # change. Entities that are set on the command line take precedence over a store's, and cannot be altered.
 
 
@@ -309,7 +300,6 @@ class QuotasInForce:
         return iter(items) if self.starting else with_pauses(items)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Messages of refused alterations: what is missing, and what to write into which file.
 #
 # The message for a principal names no path, since a client without rights reads it.

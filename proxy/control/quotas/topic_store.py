@@ -73,7 +73,6 @@ from quotas.definitions.records import (
 )
 from quotas.errors import DefinitionError
 
-# ----------------------------------------------------------------------------------------------------
 # The quota topic and the audit topic, as far as the store needs them; `proxy.topics` implements both.
 
 
@@ -98,16 +97,13 @@ class Events(Protocol):
         """Append records some time later."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # The quotas of a topic on disk: with them a process starts while Kafka is away (`[state] directory`).
 #
-#     {"v":1,"topic":"__sluice-quotas","topic_id":"…","offset":1234,"signed":true}   what follows, and where
-#     it was read
-#     [[["user","ann"]],{"producer_byte_rate":2000000.0}]                 a line for each entity
-#     {"entities":1,"sha256":"…"}                                         of all lines before
+#     {"v":1,"topic":"__sluice-quotas","topic_id":"…","offset":1234,"signed":true}   what was read, and where it ended
+#     [[["user","ann"]],{"producer_byte_rate":2000000.0}]                           a line for each entity
+#     {"entities":1,"sha256":"…"}                                                   of all lines before
 #
-# Replaced whole and atomically. A file that is damaged, cut, or of another topic is not used. All of it
-# blocks.
+# Replaced whole and atomically. A file that is damaged, cut, or of another topic is not used. All of it blocks.
 
 
 NAME: Final = "quotas-of-topic.json"

@@ -47,12 +47,10 @@ from proxy.system.stats import Stats
 from proxy.system.threads import OverloadError, parse_response, run_in_thread
 from quotas.reassignment.step import TopicPartition
 
-# ----------------------------------------------------------------------------------------------------
 # Decides on a caller's request: validates it, journals it, and later its result (KIP-435).
 #
-# Where the executor's journal may be appended to, `LocalDecisions` does so; in a fleet whose journal is a
-# topic, members
-# that are not the holder have the holder decide (`proxy.control.reassign.topic_place`).
+# Where the executor's journal may be appended to, `LocalDecisions` does so; in a fleet whose journal is a topic,
+# members that are not the holder have the holder decide (`proxy.control.reassign.topic_place`).
 
 
 _CONFLICTS_MAX: Final = 20

@@ -279,13 +279,10 @@ def _partition_states(
     return now
 
 
-# ----------------------------------------------------------------------------------------------------
 # The sizes of moved replicas: for the status, never for a decision (KIP-435). Pure.
 #
-# A partition's size is that of the largest replica seen during its move. The leader's current replica is no
-# substitute:
-# during a move the leader may be a new replica that was read before it was complete, or may be missing, and
-# retention
+# A partition's size is that of the largest replica seen during its move. The leader's current replica is no substitute:
+# during a move the leader may be a new replica that was read before it was complete, or may be missing, and retention
 # shortens logs. The status's totals would then fall while bytes are moved.
 
 

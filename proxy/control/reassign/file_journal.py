@@ -290,19 +290,15 @@ def _write_all(descriptor: int, content: bytes, offset: int) -> None:
         view = view[written:]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The choice of the executing process among several proxies: it holds a lock on a file beside the journal.
 #
-# The kernel releases the lock when the process ends in any way, so a killed proxy is replaced at once, but
-# one that is
-# merely stopped is not. On storage shared between machines the file system does the same when it gives up a
-# machine. If
-# two processes should ever hold the lock, the journal's term decides: the executor writes to the journal
-# before each
+# The kernel releases the lock when the process ends in any way, so a killed proxy is replaced at once, but one that is
+# merely stopped is not. On storage shared between machines the file system does the same when it gives up a machine. If
+# two processes should ever hold the lock, the journal's term decides: the executor writes to the journal before each
 # submission, and sees there that another one has begun (docs/decisions/0008).
 
 
-_NAME_LEADER_LOCK: Final = "executor.lock"
+_LEADER_LOCK: Final = "executor.lock"
 _HOLDER_BYTES_MAX: Final = 200
 
 
@@ -318,7 +314,7 @@ class LeaderLock:
     settle_ms = 0
 
     def __init__(self, directory: Path, holder: str) -> None:
-        self._path = directory / _NAME_LEADER_LOCK
+        self._path = directory / _LEADER_LOCK
         self._holder = holder
         self._descriptor = -1
 
@@ -365,7 +361,6 @@ class LeaderLock:
             self._descriptor = -1
 
 
-# ----------------------------------------------------------------------------------------------------
 # Where a process keeps its journal, and who decides there; on files (`topic_place` has the other one).
 
 

@@ -26,16 +26,14 @@ from proxy.channel import OngoingMoves, ShownMove
 from proxy.system.logs import event
 from quotas.reassignment.step import Move, PartitionState, Step, TopicPartition
 
-# ----------------------------------------------------------------------------------------------------
 # The journal's record of one move, and its encoding as a line (KIP-435). Pure.
 #
 #     asked ──► first step refused ──► removed: the entry is as it was before, or gone
 #       │
 #       └─► accepted ──► step ──► step … ──► ended: done, cancelled, gone
 #
-# An entry is written as a whole whenever it changes: no line depends on another, and the last one of a
-# partition applies.
-# A line is `checksum sequence json`; a gap in the sequence means missing lines.
+# An entry is written as a whole whenever it changes: no line depends on another, and the last one of a partition
+# applies. A line is `checksum sequence json`; a gap in the sequence means missing lines.
 
 
 LINE_BYTES_MAX: Final = 64 * 1024
@@ -323,11 +321,9 @@ class Contents:
         return JournalState(dict(self.entries), self.term, sequence, self.ended_totals)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The journal for the event loop: its calls run in a thread, one after the other; the last state is kept.
 #
-# A decision about several partitions holds `planning_lock`, so that the API and the executor of one process
-# do not use
+# A decision about several partitions holds `planning_lock`, so that the API and the executor of one process do not use
 # the same slot twice; between processes the journal's sequence prevents that.
 
 

@@ -18,7 +18,6 @@ from proxy.control.reassign.journal import Ended, Entry, JournalState, PendingRe
 from quotas.reassignment.batch import next_batch
 from quotas.reassignment.step import PartitionState, Step, TopicPartition
 
-# ----------------------------------------------------------------------------------------------------
 # Validates a caller's request as Kafka's controller does, with its error codes and messages (KIP-455). Pure.
 #
 #     3    UNKNOWN_TOPIC_OR_PARTITION        39  INVALID_REPLICA_ASSIGNMENT: empty, unknown or repeated broker
@@ -26,10 +25,8 @@ from quotas.reassignment.step import PartitionState, Step, TopicPartition
 #     reassignments
 #     60   REASSIGNMENT_IN_PROGRESS: another request for the partition is undecided
 #
-# Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), while Kafka accepts it,
-# and
-# producers with acks=all then fail; it is accepted if the partition has too few already and does not lose
-# any.
+# Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), while Kafka accepts it, and
+# producers with acks=all then fail; it is accepted if the partition has too few already and does not lose any.
 # Permissions are not checked here: a broker checks them for every request.
 
 

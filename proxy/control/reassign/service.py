@@ -131,7 +131,6 @@ class Reassignments:
         return moves
 
 
-# ----------------------------------------------------------------------------------------------------
 # The reassignments that a configuration asks for; None where they pass unchanged.
 
 

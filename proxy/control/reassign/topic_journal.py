@@ -64,16 +64,13 @@ from proxy.topics.records import (
 )
 from quotas.reassignment.step import TopicPartition
 
-# ----------------------------------------------------------------------------------------------------
-# The journal's records in a compacted topic: a line of the file journal as the value, and a key for
-# compaction. Pure.
+# The journal's records in a compacted topic: a line of the file journal as the value, and a key for compaction. Pure.
 #
 #     move/TOPIC/PARTITION   the move as it is now; a tombstone when it has ended
 #     term                   the executor's term and the totals of ended moves; the last record of each append
 #     fence                  the process that has begun to append
 #
-# The number of an append's last line is the journal's sequence; so a reader needs no record that compaction
-# may remove.
+# The number of an append's last line is the journal's sequence; so a reader needs no record that compaction may remove.
 
 
 FENCE: Final = b"fence"

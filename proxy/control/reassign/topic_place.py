@@ -27,7 +27,6 @@ from proxy.topics.records import CAUSES, Problem, Seal
 from proxy.topics.topic import Access, LoopThread
 from proxy.topics.writers import FencedLog
 
-# ----------------------------------------------------------------------------------------------------
 # Requests of a member that is not the holder, decided by the holder over the fleet's signed connection.
 #
 #     member   permission, by the broker ─► plan ───────────► holder: validate, journal
@@ -35,16 +34,14 @@ from proxy.topics.writers import FencedLog
 #              response ─► conclude ────────────────────────► holder: journal the result
 #              caller   ◄─ outcomes ◄────────────────────────
 #
-# What belongs to the caller stays where the caller is: the broker judges its rights, and its own connection
-# takes its
+# What belongs to the caller stays where the caller is: the broker judges its rights, and its own connection takes its
 # first steps. Contents are the messages of AlterPartitionReassignments themselves (KIP-455):
 #
 #     plan       u8 1, request body        ─► u8 1, id u64, journaled u8, request body: the broker's part
 #     conclude   u8 2, id u64, response    ─► u8 2, sequence u64, response: the outcomes
 #                                          ─► u8 3, cause u8, text: why not
 #
-# An answer that is lost leaves an undecided request in the journal, of which the executor finds out what has
-# happened,
+# An answer that is lost leaves an undecided request in the journal, of which the executor finds out what has happened,
 # as of a caller's lost connection. A plan is kept at the holder for PLAN_SECONDS_MAX.
 
 
@@ -226,7 +223,6 @@ async def _read(function: Callable[..., T], *arguments: Any) -> T:
         raise JournalError(f"the holder's answer cannot be read: {error}") from error
 
 
-# ----------------------------------------------------------------------------------------------------
 # What /metrics shows of a journal in a topic, and of callers' questions to the holder.
 
 
