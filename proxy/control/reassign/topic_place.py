@@ -4,22 +4,25 @@ It is loaded where `[reassignment] journal = "topic"`, and nowhere else, since i
 """
 
 import asyncio
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
+
+from msgspec import Meta, Struct
+from msgspec.msgpack import Decoder, Encoder
 
 from protocol.errors import WireError
 from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse
-from proxy.control.quotas.quota_topic import journal_spec
+from proxy.control.quotas.quota_topic import by_label, journal_spec, single
 from proxy.control.reassign.api import Decisions, NoExecutorError, Outcomes, Planned
 from proxy.control.reassign.cluster import ClusterError
 from proxy.control.reassign.file_journal import process_name
 from proxy.control.reassign.journal import AsyncJournal, Journal, JournalError, Leadership
 from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.fleet.calls import BUSY, Respond, UnansweredError
+from proxy.fleet.messages import cut
 from proxy.metrics.replication import Family
 from proxy.system.threads import run_in_thread
 from proxy.topics.log import TopicLog
@@ -35,11 +38,7 @@ from proxy.topics.writers import FencedLog
 #              caller   ◄─ outcomes ◄────────────────────────
 #
 # What belongs to the caller stays where the caller is: the broker judges its rights, and its own connection takes its
-# first steps. Contents are the messages of AlterPartitionReassignments themselves (KIP-455):
-#
-#     plan       u8 1, request body        ─► u8 1, id u64, journaled u8, request body: the broker's part
-#     conclude   u8 2, id u64, response    ─► u8 2, sequence u64, response: the outcomes
-#                                          ─► u8 3, cause u8, text: why not
+# first steps. Requests, responses and outcomes are the messages of AlterPartitionReassignments themselves (KIP-455).
 #
 # An answer that is lost leaves an undecided request in the journal, of which the executor finds out what has happened,
 # as of a caller's lost connection. A plan is kept at the holder for PLAN_SECONDS_MAX.
@@ -53,10 +52,54 @@ ASK_SECONDS_MAX: Final = 20.0
 _SEEN_SECONDS_MAX: Final = 2.0
 _SEEN_PAUSE_SECONDS: Final = 0.02
 _VERSION: Final = 1
-_PLAN, _CONCLUDE, _REFUSED = 1, 2, 3
-_HEAD: Final = struct.Struct(">BQ")
-_TEXT_BYTES_MAX: Final = 1000
+_PROBLEM_BYTES_MAX: Final = 1000
 _CAUSES: Final = (NoExecutorError, JournalError, ClusterError)
+_RECORDS: Final = ("applied", "removed", "skipped", "damaged", "unsigned", "replayed")
+_FORWARDED: Final = ("answered", "refused", "unanswered")
+
+
+Number = Annotated[int, Meta(ge=0)]
+
+
+class Plan(Struct, tag="plan"):
+    """A question: the request's body."""
+
+    request: bytes
+
+
+class PlannedThere(Struct, tag="planned"):
+    """Its answer: the broker's part of the request, and the number under which the holder keeps the plan."""
+
+    token: Number
+    journaled: bool
+    sent: bytes
+
+
+class Conclude(Struct, tag="conclude"):
+    """A question: the broker's response to what was sent for a plan."""
+
+    token: Number
+    response: bytes
+
+
+class Concluded(Struct, tag="concluded"):
+    """Its answer: the outcomes, as a response, and the journal's sequence when it has them."""
+
+    sequence: Number
+    outcomes: bytes
+
+
+class Refused(Struct, tag="refused"):
+    """Why a question has no other answer; `cause` is one of _CAUSES."""
+
+    cause: Annotated[int, Meta(ge=0, lt=len(_CAUSES))]
+    problem: str
+
+
+_ENCODER: Final = Encoder()
+_QUESTIONS: Final = Decoder(Plan | Conclude)
+_ANSWERS: Final = Decoder(PlannedThere | Concluded | Refused)
+A = TypeVar("A", PlannedThere, Concluded)
 
 
 class FleetMember(Protocol):
@@ -103,10 +146,9 @@ class Forwarding:
         if fleet is None or fleet.tenure:
             raise NoExecutorError(self._journal.problem or "no process executes reassignments for now")
         body = await run_in_thread(reassignments.request_body, request, _VERSION)
-        answer = await self._ask(fleet, bytes((_PLAN,)) + body, _PLAN)
-        _, token = _HEAD.unpack_from(answer)
-        sent = await _read(reassignments.read_alter_request, answer, _HEAD.size + 1, _VERSION)
-        return Planned(request, dict(sent.wanted), bool(answer[_HEAD.size]), int(token))
+        answer = await self._ask(fleet, Plan(body), PlannedThere)
+        sent = await _read(reassignments.read_alter_request, answer.sent, 0, _VERSION)
+        return Planned(request, dict(sent.wanted), answer.journaled, answer.token)
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
         """See `Decisions`; what the holder has journaled is shown here when this returns."""
@@ -118,28 +160,28 @@ class Forwarding:
             raise JournalError("this process is not a member of a fleet")
         content = await run_in_thread(reassignments.write_alter_response, response, _VERSION, 0)
         try:
-            answer = await self._ask(fleet, _HEAD.pack(_CONCLUDE, token) + content, _CONCLUDE)
+            answer = await self._ask(fleet, Conclude(token, content), Concluded)
         except NoExecutorError as error:
             raise JournalError(str(error)) from error  # the first steps may be under way
-        _, sequence = _HEAD.unpack_from(answer)
-        found = await _read(reassignments.read_alter_response, answer[_HEAD.size :], _VERSION)
-        await self._see(int(sequence))
+        found = await _read(reassignments.read_alter_response, answer.outcomes, _VERSION)
+        await self._see(answer.sequence)
         return found.partitions
 
-    async def _ask(self, fleet: FleetMember, content: bytes, kind: int) -> bytes:
+    async def _ask(self, fleet: FleetMember, question: Plan | Conclude, kind: type[A]) -> A:
         try:
-            answer = await fleet.ask(content, ASK_SECONDS_MAX)
+            content = await fleet.ask(_ENCODER.encode(question), ASK_SECONDS_MAX)
         except UnansweredError as error:
             self.forwarded["unanswered"] += 1
             if error.sent:
                 raise JournalError(f"the holder: {error}") from error
             raise NoExecutorError(f"the holder: {error}") from error
-        if len(answer) > _HEAD.size and answer[0] == kind:
+        answer = _decoded(_ANSWERS, content)
+        if isinstance(answer, kind):
             self.forwarded["answered"] += 1
             return answer
         self.forwarded["refused"] += 1
-        if len(answer) > 1 and answer[0] == _REFUSED and answer[1] < len(_CAUSES):
-            raise _CAUSES[answer[1]](answer[2:].decode("utf-8", "replace"))
+        if isinstance(answer, Refused):
+            raise _CAUSES[answer.cause](answer.problem)
         raise NoExecutorError("the holder has too many questions to answer, or no journal in a topic")
 
     async def _see(self, sequence: int) -> None:
@@ -174,45 +216,52 @@ class HolderService:
         return len(self._plans)
 
     async def answer(self, content: bytes) -> bytes:
-        """Answer a member's question."""
+        """Answer a member's question; BUSY for one that cannot be read."""
+        question = _decoded(_QUESTIONS, content)
+        if question is None:
+            return BUSY
+        answer: PlannedThere | Concluded | Refused
         try:
-            kind = content[:1]
-            if kind == bytes((_PLAN,)):
-                return await self._plan(content)
-            if kind == bytes((_CONCLUDE,)) and len(content) > _HEAD.size:
-                return await self._conclude(content)
+            answer = await (self._plan(question) if isinstance(question, Plan) else self._conclude(question))
         except _CAUSES as error:
-            (cause, *_) = (index for index, cause in enumerate(_CAUSES) if issubclass(type(error), cause))
-            return bytes((_REFUSED, cause)) + str(error).encode()[:_TEXT_BYTES_MAX]
+            cause = next(index for index, cause in enumerate(_CAUSES) if issubclass(type(error), cause))
+            answer = Refused(cause, cut(str(error), _PROBLEM_BYTES_MAX))
         except WireError:
             return BUSY
-        return BUSY
+        return _ENCODER.encode(answer)
 
-    async def _plan(self, content: bytes) -> bytes:
+    async def _plan(self, question: Plan) -> PlannedThere:
         if not self._executes():
             raise NoExecutorError("the holder of the fleet does not execute reassignments yet")
         if len(self._plans) >= PLANS_MAX:
             raise NoExecutorError("the holder has too many requests under way")
-        request = await run_in_thread(reassignments.read_alter_request, content, 1, _VERSION)
+        request = await run_in_thread(reassignments.read_alter_request, question.request, 0, _VERSION)
         planned = await self._local.plan(request)
         token = next(self._numbers)
         self._plans[token] = planned
         asyncio.get_running_loop().call_later(PLAN_SECONDS_MAX, self._plans.pop, token, None)
         sent = request._replace(wanted=list(planned.sent.items()))
         body = await run_in_thread(reassignments.request_body, sent, _VERSION)
-        return _HEAD.pack(_PLAN, token) + bytes((planned.journaled,)) + body
+        return PlannedThere(token, planned.journaled, bytes(body))
 
-    async def _conclude(self, content: bytes) -> bytes:
-        _, token = _HEAD.unpack_from(content)
-        planned = self._plans.pop(token, None)
+    async def _conclude(self, question: Conclude) -> Concluded:
+        planned = self._plans.pop(question.token, None)
         if planned is None:
             raise JournalError("the holder does not know the request any more")
-        response = await run_in_thread(reassignments.read_alter_response, content[_HEAD.size :], _VERSION)
+        response = await run_in_thread(reassignments.read_alter_response, question.response, _VERSION)
         outcomes = await self._local.conclude(planned, response)
         decided = await run_in_thread(
             reassignments.write_alter_response, response._replace(partitions=outcomes), _VERSION, 0
         )
-        return _HEAD.pack(_CONCLUDE, self._sequence()) + decided
+        return Concluded(self._sequence(), bytes(decided))
+
+
+def _decoded(decoder: Decoder[T], content: bytes) -> T | None:
+    """Decode a question or an answer; None if it is none. The fleet's frames bound its bytes."""
+    try:
+        return decoder.decode(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 async def _read(function: Callable[..., T], *arguments: Any) -> T:
@@ -221,13 +270,6 @@ async def _read(function: Callable[..., T], *arguments: Any) -> T:
         return await run_in_thread(function, *arguments)
     except WireError as error:
         raise JournalError(f"the holder's answer cannot be read: {error}") from error
-
-
-# What /metrics shows of a journal in a topic, and of callers' questions to the holder.
-
-
-_RECORDS: Final = ("applied", "removed", "skipped", "damaged", "unsigned", "replayed")
-_FORWARDED: Final = ("answered", "refused", "unanswered")
 
 
 def families(
@@ -244,35 +286,19 @@ def families(
         fenced: how often a client that is not of the fleet has fenced this process.
         forwarded: questions to the holder, by result; None before there can be any.
     """
-    yield Family(
-        "sluice_reassignment_topic_problem",
-        "gauge",
-        "1 while the topic of the reassignment journal cannot be read or appended to, by cause",
-        ("cause",),
-        [((cause,), float(problem is not None and problem.cause == cause)) for cause in CAUSES],
-    )
-    yield Family(
-        "sluice_reassignment_topic_records",
-        "counter",
-        "Records read from the topic of the reassignment journal",
-        ("result",),
-        [((result,), float(records[result])) for result in _RECORDS],
-    )
-    yield Family(
-        "sluice_reassignment_topic_fenced",
-        "counter",
-        "How often a client that is not of the fleet has fenced the executor",
-        (),
-        [((), float(fenced))],
-    )
+    cause = "" if problem is None else problem.cause
+    failing = "1 while the topic of the reassignment journal cannot be read or appended to, by cause"
+    read = "Records read from the topic of the reassignment journal"
+    by_others = "How often a client that is not of the fleet has fenced the executor"
+    causes = {one: one == cause for one in CAUSES}
+    results = {one: records[one] for one in _RECORDS}
+    yield by_label("sluice_reassignment_topic_problem", "gauge", failing, "cause", causes)
+    yield by_label("sluice_reassignment_topic_records", "counter", read, "result", results)
+    yield single("sluice_reassignment_topic_fenced", "counter", by_others, fenced)
     if forwarded is not None:
-        yield Family(
-            "sluice_reassignment_forwarded",
-            "counter",
-            "Questions to the holder of the fleet about callers' reassignments",
-            ("result",),
-            [((result,), float(forwarded[result])) for result in _FORWARDED],
-        )
+        asked = "Questions to the holder of the fleet about callers' reassignments"
+        results = {one: forwarded[one] for one in _FORWARDED}
+        yield by_label("sluice_reassignment_forwarded", "counter", asked, "result", results)
 
 
 class AnsweringMember(FleetMember, Protocol):

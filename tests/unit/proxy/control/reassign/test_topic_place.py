@@ -4,10 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.msgpack import decode, encode
 
 from protocol.messages.reassignments import Outcome
 from proxy.config import ReassignmentSettings
-from proxy.control.reassign.topic_place import Forwarding, HolderService
+from proxy.control.reassign.topic_place import (
+    Conclude,
+    Concluded,
+    Forwarding,
+    HolderService,
+    Plan,
+    PlannedThere,
+    Refused,
+)
 from proxy.fleet.calls import BUSY, UnansweredError
 from tests.support.executor_world import World
 from tests.support.journal_topics import SimulatedTopic
@@ -139,7 +148,7 @@ def test_answer_to_a_plan_that_is_lost_leaves_no_move(fleet: Fleet) -> None:
 
 def test_conclusion_that_is_lost_is_found_out_by_the_executor(fleet: Fleet) -> None:
     def unsent_conclusion(content: bytes) -> bytes | None:
-        return unsent(content) if content[0] == 2 else None
+        return unsent(content) if b"conclude" in content else None
 
     fleet.connection.before = unsent_conclusion
     assert fleet.member.request((ONE, (2, 3))).outcome.error_code == STORAGE_ERROR
@@ -149,7 +158,7 @@ def test_conclusion_that_is_lost_is_found_out_by_the_executor(fleet: Fleet) -> N
 
 def test_conclusion_of_an_unknown_plan_is_refused(fleet: Fleet) -> None:
     def other_holder(content: bytes) -> bytes | None:
-        if content[0] == 2:
+        if b"conclude" in content:
             fleet.connection.service = HolderService(fleet.holder.decisions(), lambda: True, lambda: 0)
         return None
 
@@ -159,16 +168,18 @@ def test_conclusion_of_an_unknown_plan_is_refused(fleet: Fleet) -> None:
     assert "does not know the request" in str(answer.outcome.error_message)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x01", b"\x01junk", b"\x02", b"\x02" + b"\0" * 8, b"\x09" * 40])
+JUNK = [b"", b"\x01junk", b"\xc0" * 40, encode(PlannedThere(1, True, b"junk")), encode(Concluded(1, b"junk"))]
+
+
+@pytest.mark.parametrize("content", [*JUNK, encode(Plan(b"junk")), encode(Conclude(2**64 - 1, b"junk"))])
 async def test_question_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
     service = HolderService(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
-    assert (await service.answer(content))[:1] in (BUSY, b"\x03")
+    answer = await service.answer(content)
+    assert answer == BUSY or decode(answer)["type"] == "refused"
     assert service.plans == 0
 
 
-@pytest.mark.parametrize(
-    "answer", [b"\x01" + b"\0" * 12, b"\x02" + b"\0" * 12, b"\x03", b"\x03\x09?", b"\x03\x02no"]
-)
+@pytest.mark.parametrize("answer", [*JUNK, encode(Refused(2, "no")), encode({"type": "refused", "cause": 3})])
 def test_answer_that_cannot_be_read_is_a_refusal(fleet: Fleet, answer: bytes) -> None:
     fleet.connection.before = lambda _content: answer
     assert fleet.member.request((ONE, (2, 3))).outcome.error_code
