@@ -32,7 +32,7 @@ from proxy.fleet.messages import (
     told,
     write,
 )
-from proxy.fleet.secret import FleetSecret, secret_now
+from proxy.fleet.secret import FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.errors import reason
 from proxy.system.hosts import Context, handshake_problem
@@ -118,7 +118,7 @@ class FleetClient:
         lessee: Lessee,
         leasing: Leasing,
         holder: Callable[[], Address | None],
-        secret: FleetSecret | None,
+        secret: FleetSecret,
         now_ms: Callable[[], int],
         facts: Callable[[], Facts],
         figures: FleetFigures,
@@ -241,7 +241,7 @@ class FleetClient:
         return None
 
     async def _converse(self, holder: Address) -> None:
-        frames = Frames(await secret_now(self._secret), holder=False)
+        frames = Frames(await self._secret.read(), holder=False)
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
             context = None if self._tls is None else self._tls()
             reader, writer = await asyncio.open_connection(

@@ -39,7 +39,7 @@ from proxy.fleet.election import (
 )
 from proxy.fleet.messages import NAME_BYTES_MAX, NONCE_BYTES, cut
 from proxy.fleet.port import AGAIN_MS, HolderPort
-from proxy.fleet.secret import FleetSecret, secret_now
+from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.errors import reason
 from proxy.system.logs import event
@@ -251,7 +251,7 @@ class FleetGroup:
         listener: called in the group's thread.
         now_ms: the clock of leases.
         run: identifies this life of this process.
-        secret: of the fleet; None: nothing is signed.
+        secret: of the fleet.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class FleetGroup:
         listener: Listener,
         now_ms: Callable[[], int],
         run: int = 0,
-        secret: FleetSecret | None = None,
+        secret: FleetSecret = NO_SECRET,
     ) -> None:
         self._run = run
         self._joined: Any = None  # the consumer, also while it joins
@@ -363,7 +363,7 @@ class FleetGroup:
             ProblemError: the topic or the group cannot be used.
         """
         self._claimed = self._address
-        self._secret = await secret_now(self._secret_file)
+        self._secret = await self._secret_file.read()
         self._statements = statements = Statements(self._secret, self._group)
         spec = TopicSpec(self._group, one_partition=False)
         if await find(self._access, spec) is None:
@@ -514,7 +514,7 @@ class FleetGroup:
         if now_ms < self._look_at_ms:
             return self._secret
         self._look_at_ms = now_ms + int(ASK_SECONDS * 1000)
-        return await secret_now(self._secret_file)
+        return await self._secret_file.read()
 
     def _claim(self) -> bytes:
         self._claimed = self._address
@@ -575,7 +575,7 @@ class Elected:
         terms: returns the terms between the holder and its members.
         tell: takes events.
         run: identifies this life of this process.
-        secret: of the fleet; None: nothing is signed.
+        secret: of the fleet.
 
     Attributes:
         address: the holder's address by the group's last ruling; None if it is not known.
@@ -592,7 +592,7 @@ class Elected:
         figures: FleetFigures,
         tell: Tell = untold,
         run: int = 0,
-        secret: FleetSecret | None = None,
+        secret: FleetSecret = NO_SECRET,
     ) -> None:
         self._run = run
         self._begun: Past | None = None  # what the present lessor began with, or the last one

@@ -21,7 +21,7 @@ from proxy.fleet.client import FleetClient, Leasing
 from proxy.fleet.facts import ENDED, LISTENS, state_of
 from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
 from proxy.fleet.port import HolderPort
-from proxy.fleet.secret import FleetSecret, secret_now, secret_problem
+from proxy.fleet.secret import FleetSecret, secret_problem
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
 from proxy.metrics.replication import Family
 from proxy.system.clock import now_ms
@@ -96,7 +96,7 @@ class Fleet:
         self._elected: Elected | None = None
         self._bind_problem = ""
         self._bound: Address | None = None
-        self._secret = secret = None if options.secret_file is None else FleetSecret(options.secret_file)
+        self._secret = secret = FleetSecret(options.secret_file)
         self._port = HolderPort(options.members_max, secret, now_ms, figures, tls.port)
         self._client = FleetClient(
             lessee, leasing, lambda: self.holder, secret, now_ms, self._told, figures, tls.client
@@ -133,12 +133,10 @@ class Fleet:
             StartError: the secret cannot be used, the port cannot be bound, for another reason than that it is in use,
                 or aiokafka is missing.
         """
-        path = self._options.secret_file
-        if path is not None:
-            try:
-                await secret_now(self._secret)
-            except OSError as error:
-                raise StartError(secret_problem(path, error)) from None
+        try:
+            await self._secret.read()
+        except OSError as error:
+            raise StartError(secret_problem(self._options.secret_file, error)) from None
         if self._access is not None:
             self._elected = self._elect(self._access)
             self._client.holder_ended = self._elected.holder_ended

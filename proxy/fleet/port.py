@@ -41,7 +41,7 @@ from proxy.fleet.messages import (
     refusal,
     write,
 )
-from proxy.fleet.secret import FleetSecret, secret_now
+from proxy.fleet.secret import FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.errors import StartError, system_reason
 from proxy.system.hosts import Context, handshake_problem
@@ -357,7 +357,7 @@ class HolderPort:
     """Serves members, while this process is the holder.
 
     Args:
-        secret: the fleet's secret; None: messages are not signed.
+        secret: the fleet's secret.
         members_max: the largest number of members; may be set at any time.
         now_ms: the clock of leases.
         tls: returns the TLS context of the port; None for plaintext.
@@ -370,7 +370,7 @@ class HolderPort:
     def __init__(
         self,
         members_max: int,
-        secret: FleetSecret | None,
+        secret: FleetSecret,
         now_ms: Callable[[], int],
         figures: FleetFigures,
         tls: Context | None = None,
@@ -459,7 +459,7 @@ class HolderPort:
             StartError: the port cannot be bound, or the secret cannot be read.
         """
         try:
-            await secret_now(self._secret)
+            await self._secret.read()
         except OSError as error:
             raise StartError(f"fleet.bind: {bind}: {system_reason(error)}") from None
         return await self._acceptor.start(bind)
@@ -564,7 +564,7 @@ class HolderPort:
         return last is not writer
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        frames = Frames(await secret_now(self._secret), holder=True)
+        frames = Frames(await self._secret.read(), holder=True)
         link: _Link | None = None
         try:
             writer.write(frames.hello())

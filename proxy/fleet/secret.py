@@ -14,7 +14,7 @@ KEY: Final = "fleet.secret_file"
 logger = logging.getLogger(__name__)
 
 
-def secret_problem(path: Path, error: OSError) -> str:
+def secret_problem(path: Path | None, error: OSError) -> str:
     """Return the sentence for a secret that cannot be used."""
     return str(error) if error.errno is None else f"{KEY}: {path}: {system_reason(error)}"
 
@@ -23,19 +23,24 @@ class FleetSecret:
     """Reads the file anew for each connection; while it cannot be used, the secret that was read last stays in force.
 
     Used in the application's loop, and in the group's.
+
+    Args:
+        path: None for a fleet without a secret.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self._secret = b""
         self._problem = ""
 
     async def read(self) -> bytes:
-        """Return the secret.
+        """Return the secret in force; empty without one.
 
         Raises:
             OSError: the file cannot be used, and never could be.
         """
+        if self._path is None:
+            return b""
         try:
             secret = await asyncio.to_thread(files.read_secret, self._path, KEY)
         except OSError as error:
@@ -55,10 +60,4 @@ class FleetSecret:
         return self._secret
 
 
-async def secret_now(secret: FleetSecret | None) -> bytes:
-    """Return the secret in force; empty without one.
-
-    Raises:
-        OSError: as `FleetSecret.read`.
-    """
-    return b"" if secret is None else await secret.read()
+NO_SECRET: Final = FleetSecret(None)

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -26,10 +26,8 @@ from proxy.control.reassign.journal import (
     DamagedError,
     Entry,
     FencedError,
-    Journal,
     JournalError,
     JournalState,
-    Leadership,
     LineError,
     Record,
     read_line,
@@ -370,41 +368,6 @@ _NAME_BYTES: Final = 4
 def process_name() -> str:
     """Return a name for this life of the process, which no other has."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
-
-
-class Place(Protocol):
-    """Where the journal is.
-
-    Attributes:
-        process: this process's name in the journal.
-    """
-
-    process: str
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-
-    @property
-    def lock(self) -> Leadership:
-        """The choice of the executor."""
-
-    def decisions(self, local: Decisions, executes: Callable[[], bool], journal: AsyncJournal) -> Decisions:
-        """Return what decides on callers' requests.
-
-        Args:
-            local: decides in this process.
-            executes: whether this process carries moves out.
-        """
-
-    def start(self) -> None:
-        """Begin to read, and to answer other processes."""
-
-    def families(self) -> Iterator[Family]:
-        """Return the metrics of the place."""
-
-    def close(self) -> None:
-        """Release everything; blocks for a bounded time."""
 
 
 class FilePlace:

@@ -11,7 +11,7 @@ from proxy.control.reassign import status
 from proxy.control.reassign.api import LocalDecisions, ReadFrame, ReassignmentApi, Respond
 from proxy.control.reassign.cluster import Cluster
 from proxy.control.reassign.executor import Executor
-from proxy.control.reassign.file_journal import FilePlace, Place
+from proxy.control.reassign.file_journal import FilePlace
 from proxy.control.reassign.journal import AsyncJournal
 from proxy.events import Tell, untold
 from proxy.metrics.replication import Family
@@ -19,7 +19,7 @@ from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 
 if TYPE_CHECKING:
-    from proxy.control.reassign.topic_place import AnsweringMember
+    from proxy.control.reassign.topic_place import AnsweringMember, TopicPlace
     from proxy.topics.topic import Access
 
 
@@ -40,7 +40,7 @@ class Reassignments:
     def __init__(
         self,
         settings: ReassignmentSettings,
-        place: Place,
+        place: "FilePlace | TopicPlace",
         client: BrokerClient,
         start: Callable[[Coroutine[object, object, None]], object],
         now_ms: Callable[[], int],
@@ -164,7 +164,7 @@ def make_reassignments(
 
 def _place(
     config: Config, access: "Callable[[], Access]", fleet: "Callable[[], AnsweringMember | None]"
-) -> Place:
+) -> "FilePlace | TopicPlace":
     settings = config.reassignment
     if not settings.in_topic:
         assert settings.directory is not None, "the configuration was checked"

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from proxy.config import Address
 from proxy.fleet import FleetClient, HolderPort
+from proxy.fleet.secret import NO_SECRET
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report, Wish
@@ -84,7 +85,7 @@ class Demands:
 
 
 async def _hold(terms: LeaseTerms, pipe: Connection) -> None:
-    port = HolderPort(terms.lessees_max, None, now_ms, FleetFigures())
+    port = HolderPort(terms.lessees_max, NO_SECRET, now_ms, FleetFigures())
     pipe.send(tuple(await port.start(Address("127.0.0.1", 0))))
     port.lead(Lessor(terms, 1, lambda _: 1.0, now_ms(), 0))
     await port.run()
@@ -103,7 +104,7 @@ async def _members(terms: LeaseTerms, address: Address, keys: int, seconds: floa
                 lessee,
                 Demands(lessee, keys, number),
                 lambda: address,
-                None,
+                NO_SECRET,
                 now_ms,
                 lambda: {"version": "1"},
                 figures,

@@ -12,6 +12,7 @@ from proxy.config import Address, Config, FleetOptions
 from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
 from proxy.control.quotas import FileStore
 from proxy.fleet.port import HolderPort
+from proxy.fleet.secret import NO_SECRET
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
@@ -113,7 +114,7 @@ async def test_switch_turns_enforcement_off_and_on() -> None:
 
 async def test_process_that_ends_leaves_its_fleet_and_frees_its_shares_at_once() -> None:
     figures = FleetFigures()
-    port = HolderPort(4, None, now_ms, figures)
+    port = HolderPort(4, NO_SECRET, now_ms, figures)
     holder = await port.start(Address(HOST, 0))
     lessor = Lessor(LeaseTerms(15_000, 1000, 4), 1, lambda _: 1.0, now_ms(), 0)
     port.lead(lessor)

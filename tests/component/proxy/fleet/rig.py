@@ -69,7 +69,7 @@ class Member:
             self.lessee,
             self.budgets,
             lambda: self.holder,
-            None if self.secret_file is None else FleetSecret(self.secret_file),
+            FleetSecret(self.secret_file),
             now_ms,
             lambda: self.facts,
             self.figures,
@@ -108,7 +108,7 @@ async def fleet(
     secret_file: Path | None = None, terms: LeaseTerms = TERMS, tls: FleetContexts = PLAINTEXT
 ) -> AsyncIterator[Fleet]:
     figures = FleetFigures()
-    secret = None if secret_file is None else FleetSecret(secret_file)
+    secret = FleetSecret(secret_file)
     port = HolderPort(terms.lessees_max, secret, now_ms, figures, tls.port)
     found = Fleet(port, await port.start(LOCAL), figures, tls)
     port.lead(Lessor(terms, 7, lambda _: 1.0, now_ms(), 0))

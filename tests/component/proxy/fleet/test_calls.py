@@ -7,6 +7,7 @@ import pytest
 
 from proxy.fleet import HolderPort
 from proxy.fleet.calls import BUSY, QUESTIONS_MAX, UnansweredError
+from proxy.fleet.secret import NO_SECRET
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from quotas.sharing.lessor import Lessor
@@ -74,7 +75,7 @@ async def test_questions_too_many_are_refused() -> None:
 async def test_tenure_that_is_not_confirmed_is_over_without_a_tick() -> None:
     """A process that was suspended must not go on as the holder until something looks."""
     clock = 1000
-    port = HolderPort(4, None, lambda: clock, FleetFigures())
+    port = HolderPort(4, NO_SECRET, lambda: clock, FleetFigures())
     assert port.tenure == 0
     port.lead(Lessor(TERMS, 8, lambda _: 1.0, clock, 0), tenure_ms=300)
     assert port.tenure == 1

@@ -16,7 +16,7 @@ from proxy.fleet.elected import TENURE_MS, Elected
 from proxy.fleet.election import Lasting, Ruling, Statements, Term
 from proxy.fleet.fleet import fleet_terms
 from proxy.fleet.port import HolderPort
-from proxy.fleet.secret import FleetSecret
+from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.topics.topic import Access
@@ -117,7 +117,7 @@ def secret(tmp_path: Path) -> FleetSecret:
 
 
 @asynccontextmanager
-async def elected(secret: FleetSecret | None) -> AsyncIterator[tuple[Elected, HolderPort]]:
+async def elected(secret: FleetSecret) -> AsyncIterator[tuple[Elected, HolderPort]]:
     figures = FleetFigures()
     port = HolderPort(OPTIONS.members_max, secret, now_ms, figures)
     access = Access([("127.0.0.1", 1)])
@@ -162,7 +162,7 @@ async def test_holder_learns_for_as_long_as_its_predecessor_has_committed(
 
 async def test_without_a_secret_no_commit_is_believed(kafka: Callable[[str | None], Kafka]) -> None:
     kafka("leases_ms=0 term=4 run=0000000000000002 holder=b")
-    async with elected(None) as (_, port):
+    async with elected(NO_SECRET) as (_, port):
         await until(lambda: port.lessor is not None)
         view = port.view()
         assert view is not None
@@ -216,7 +216,7 @@ async def test_what_is_ignored_is_counted_and_said_once(
 
 async def test_holder_that_moves_is_told_and_the_first_is_not() -> None:
     told: list[Event] = []
-    port = HolderPort(OPTIONS.members_max, None, now_ms, FleetFigures())
+    port = HolderPort(OPTIONS.members_max, NO_SECRET, now_ms, FleetFigures())
     access = Access([("127.0.0.1", 1)])  # no broker, so that nothing else rules
     terms = fleet_terms(OPTIONS)
     found = Elected(OPTIONS, access, port, lambda: terms, now_ms, FleetFigures(), told.append)

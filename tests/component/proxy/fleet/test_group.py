@@ -39,7 +39,7 @@ from proxy.fleet.election import (
     write_roster,
 )
 from proxy.fleet.messages import NONCE_BYTES
-from proxy.fleet.secret import FleetSecret
+from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.topics.records import Problem
@@ -184,14 +184,12 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 def member(
-    heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret | None = None
+    heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret = NO_SECRET
 ) -> asyncio.Task[None]:
     return asyncio.create_task(group_of(heard, clock, secret).run())
 
 
-def group_of(
-    heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret | None = None
-) -> FleetGroup:
+def group_of(heard: Heard, clock: Callable[[], int] = now_ms, secret: FleetSecret = NO_SECRET) -> FleetGroup:
     return FleetGroup(Access([]), GROUP, "a", 5000, 20_310, heard, clock, 7, secret)
 
 
@@ -438,7 +436,7 @@ async def test_brokers_that_are_away_for_long_cost_one_line_and_the_group_comes_
 
     monkeypatch.setattr("proxy.fleet.elected.find", find)
     figures = FleetFigures()
-    port = HolderPort(4, None, now_ms, figures)
+    port = HolderPort(4, NO_SECRET, now_ms, figures)
     options = FleetOptions(name="a", bind=Address("127.0.0.1", 1))
     elected = Elected(options, Access([]), port, lambda: LeaseTerms(15_000, 1000, 4), now_ms, figures)
     try:

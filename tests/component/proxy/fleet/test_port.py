@@ -16,7 +16,7 @@ from proxy.fleet import HolderPort
 from proxy.fleet.facts import Disagreements
 from proxy.fleet.fleet import Fleet, new_lessee
 from proxy.fleet.messages import HELLO_BYTES, SIGNATURE_BYTES, Frames, Refusal, View, read, write
-from proxy.fleet.secret import FleetSecret
+from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
@@ -236,7 +236,7 @@ async def test_member_without_a_lease_is_cut_off_and_says_so_once(caplog: pytest
 
 async def test_port_that_cannot_be_bound_is_one_line() -> None:
     async with fleet() as one:
-        port = HolderPort(4, None, now_ms, FleetFigures())
+        port = HolderPort(4, NO_SECRET, now_ms, FleetFigures())
         with pytest.raises(StartError, match=rf"^fleet\.bind: {re.escape(str(one.address))}: "):
             await port.start(one.address)
 
@@ -284,7 +284,7 @@ async def test_holder_that_does_not_respond_is_left_and_asked_again() -> None:
 async def test_port_that_is_in_use_is_named_and_may_be_bound_later() -> None:
     with socket.create_server(LOCAL) as taken:
         address = Address(*taken.getsockname())
-        port = HolderPort(4, None, now_ms, FleetFigures())
+        port = HolderPort(4, NO_SECRET, now_ms, FleetFigures())
         with pytest.raises(StartError, match=r"fleet\.bind: 127\.0\.0\.1:\d+: Address already in use"):
             await port.start(address)
     assert await port.start(address) == address
@@ -292,7 +292,7 @@ async def test_port_that_is_in_use_is_named_and_may_be_bound_later() -> None:
 
 
 async def test_every_address_of_a_host_is_bound() -> None:
-    port = HolderPort(4, None, now_ms, FleetFigures())
+    port = HolderPort(4, NO_SECRET, now_ms, FleetFigures())
     found = {str(one[4][0]) for one in socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)}
     address = await port.start(Address("localhost", socket_port()))
     for host in found:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.fleet.secret import FleetSecret, secret_now
+from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.system.files import SECRET_BYTES_MIN, read_secret, write_secret
 
 LONG = "x" * SECRET_BYTES_MIN
@@ -34,8 +34,8 @@ async def test_secret_that_can_be_guessed_is_refused(tmp_path: Path, text: str, 
 async def test_white_space_is_no_part_of_it(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text(f" {LONG}\n")
-    assert await secret_now(FleetSecret(path)) == LONG.encode()
-    assert await secret_now(None) == b""
+    assert await FleetSecret(path).read() == LONG.encode()
+    assert await NO_SECRET.read() == b""
 
 
 async def test_old_secret_stays_in_force_while_the_file_cannot_be_used(
