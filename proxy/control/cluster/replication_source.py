@@ -20,18 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from kafka_client import (
-    ASKING_FAILS,
-    Connection,
-    Request,
-    metadata,
-)
-from kafka_client import (
-    metadata as configs,
-)
-from kafka_client import (
-    metadata as reassignments,
-)
+from kafka_client import ASKING_FAILS, Connection, Request, metadata
 from kafka_client.metadata import Described
 from kafka_client.request import chunks
 from proxy.config import ReplicationSettings
@@ -207,7 +196,7 @@ class ReplicationSource:
         if target is None:
             return None
         try:
-            found = await self._ask(configs.describe_brokers((broker,), keys), target)
+            found = await self._ask(metadata.describe_brokers((broker,), keys), target)
         except ASKING_FAILS:
             return None
         return found[0] if found and not found[0].error_code else None
@@ -217,7 +206,7 @@ class ReplicationSource:
         leaders: dict[str, ReplicaList] = {}
         followers: dict[str, ReplicaList] = {}
         for chunk in chunks(names):
-            request = configs.describe_topics(chunk, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+            request = metadata.describe_topics(chunk, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
             for topic in (await self._ask_any_broker(request))[: len(chunk)]:
                 await asyncio.sleep(0)  # a list has up to 32 kB, and is parsed on the loop
                 for key, lists, before in (
@@ -235,7 +224,7 @@ class ReplicationSource:
 
     async def _reassignment_settings(self) -> _Settings:
         """Read the reassignments under way."""
-        found = await self._ask_any_broker(reassignments.list_ongoing())
+        found = await self._ask_any_broker(metadata.list_ongoing())
         if found.error_code:
             raise OSError(
                 f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()

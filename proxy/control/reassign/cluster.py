@@ -14,21 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_client import (
-    ASKING_FAILS,
-    Connection,
-    Request,
-    metadata,
-)
-from kafka_client import (
-    metadata as configs,
-)
-from kafka_client import (
-    metadata as reassignments,
-)
-from kafka_client import (
-    metadata as replicas,
-)
+from kafka_client import ASKING_FAILS, Connection, Request, metadata
 from kafka_client.metadata import TopicPartitions
 from kafka_client.request import chunks
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
@@ -141,7 +127,7 @@ class Cluster:
             ClusterError: no broker has responded. The change may have been made.
             WithdrawnError: it may not be sent any more, and was not.
         """
-        response = await self._read(reassignments.alter(targets, _TIMEOUT_MS), may)
+        response = await self._read(metadata.alter(targets, _TIMEOUT_MS), may)
         found = dict(response.partitions)
         if response.outcome.error_code:
             return {key: found.get(key, response.outcome) for key in targets}
@@ -151,7 +137,7 @@ class Cluster:
         self, partitions: Sequence[TopicPartition], may: Callable[[], bool]
     ) -> dict[TopicPartition, tuple[int, str]]:
         """Elect preferred leaders; returns error code and message of each. Args and Raises: see `submit`."""
-        error_code, found = await self._read(replicas.elect_preferred(partitions, _TIMEOUT_MS), may)
+        error_code, found = await self._read(metadata.elect_preferred(partitions, _TIMEOUT_MS), may)
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
@@ -163,7 +149,7 @@ class Cluster:
                 continue
             with suppress(*ASKING_FAILS):
                 async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
-                    request = replicas.replica_sizes()
+                    request = metadata.replica_sizes()
                     found[broker] = await self._client.ask(target, request)
         return found
 
@@ -174,7 +160,7 @@ class Cluster:
             self._connection = None
 
     async def _ongoing(self) -> dict[TopicPartition, Ongoing]:
-        found = await self._read(reassignments.list_ongoing())
+        found = await self._read(metadata.list_ongoing())
         if found.error_code:
             message = f"error {found.error_code} {found.error_message or ''}".strip()
             raise ClusterError(f"ListPartitionReassignments: {message}")
@@ -185,7 +171,7 @@ class Cluster:
         old = loop.time() - _MIN_ISR_SECONDS
         wanted = [topic for topic in topics if self._min_isr.get(topic, (old - 1, 0))[0] < old]
         for chunk in chunks(wanted):
-            for described in await self._read(configs.describe_topics(chunk, (MIN_ISR,))):
+            for described in await self._read(metadata.describe_topics(chunk, (MIN_ISR,))):
                 if described.error_code not in (0, _UNKNOWN_TOPIC):
                     # Without it the minimum number of in-sync replicas is unknown.
                     raise ClusterError(

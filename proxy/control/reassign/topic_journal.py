@@ -47,9 +47,6 @@ from proxy.control.reassign.journal import (
     read_line,
     write_line,
 )
-from proxy.control.reassign.journal import (
-    Record as JournalRecord,
-)
 from proxy.system.logs import event
 from proxy.topics.records import (
     AppendError,
@@ -84,7 +81,7 @@ Found: TypeAlias = TopicPartition | None
 
 
 def write_records(
-    records: Sequence[JournalRecord], term: Term, totals: EndedTotals, sequence: int
+    records: Sequence[Record], term: Term, totals: EndedTotals, sequence: int
 ) -> list[TopicRecord]:
     """Encode what is appended at once, with the term and the totals that apply after it.
 
@@ -146,7 +143,7 @@ def _key(place: TopicPartition) -> bytes:
     return b"%s%s/%d" % (_MOVE, place[0].encode(), place[1])
 
 
-def _line(sequence: int, record: JournalRecord) -> bytes:
+def _line(sequence: int, record: Record) -> bytes:
     line = write_line(sequence, record)[:-1]
     if len(line) > LINE_BYTES_MAX:
         raise LineError(f"a move of {len(line)} bytes is longer than {LINE_BYTES_MAX}")
