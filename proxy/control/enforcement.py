@@ -7,20 +7,20 @@ line, and a counter.
 """
 
 import asyncio
-import json
 import logging
-import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta, Struct
+from msgspec.json import Decoder, encode
 
 from proxy.events import Tell
 from proxy.events.kinds import By, enforcement_switched
 from proxy.events.ring import iso_ms
 from proxy.system.errors import reason
-from proxy.system.files import read
+from proxy.system.files import read, store
 from proxy.system.logs import event
 from proxy.system.stats import Stats
 
@@ -35,6 +35,16 @@ _NO_DIRECTORY: Final = "[state] directory is not configured"
 logger = logging.getLogger(__name__)
 
 
+class _Stored(Struct, rename={"address": "from"}):
+    """The file's content."""
+
+    enforcing: bool
+    at: Annotated[float, Meta(ge=0, le=_AT_MAX)]
+    by: str = ""
+    address: str = ""
+    reason: str = ""
+
+
 class Switched(NamedTuple):
     """The last switch.
 
@@ -46,6 +56,9 @@ class Switched(NamedTuple):
     at: float
     by: By
     reason: str
+
+
+_DECODER: Final = Decoder(_Stored)
 
 
 class EnforcementFile:
@@ -67,20 +80,13 @@ class EnforcementFile:
             ValueError: it is damaged.
         """
         try:
-            stored = json.loads(read(self._path, _BYTES_MAX))
+            found = _DECODER.decode(read(self._path, _BYTES_MAX))
         except FileNotFoundError:
             return None
         except RecursionError:
             raise ValueError("is nested too deeply") from None
-        if not isinstance(stored, Mapping) or not isinstance(stored.get("enforcing"), bool):
-            raise ValueError("has no enforcing = true or false")
-        at = stored.get("at")
-        if not isinstance(at, int | float) or not 0 <= at <= _AT_MAX:
-            raise ValueError("has no time")
-        by, address, why = (
-            str(stored.get(name, ""))[:REASON_CHARACTERS_MAX] for name in ("by", "from", "reason")
-        )
-        return Switched(stored["enforcing"], float(at), By(by, address), why)
+        by, address, why = (text[:REASON_CHARACTERS_MAX] for text in (found.by, found.address, found.reason))
+        return Switched(found.enforcing, found.at, By(by, address), why)
 
     def write(self, switched: Switched) -> None:
         """Replace the file; when this returns, the new one is on disk.
@@ -88,30 +94,12 @@ class EnforcementFile:
         Raises:
             OSError: it cannot be written; the old one stays.
         """
-        text = json.dumps(
-            {
-                "enforcing": switched.enforcing,
-                "at": switched.at,
-                "by": switched.by.name,
-                "from": switched.by.address,
-                "reason": switched.reason,
-            }
+        said = (switched.by.name, switched.by.address, switched.reason)
+        # UTF-8 has no halves of a surrogate pair, which a reason may have.
+        stored = _Stored(
+            switched.enforcing, switched.at, *(text.encode("utf-8", "replace").decode() for text in said)
         )
-        temporary = self._path.with_suffix(".tmp")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        store(self._path, (encode(stored),), _MODE)
 
 
 class Enforcement:

@@ -267,16 +267,44 @@ def replace(path: Path, pieces: Iterable[str], bytes_max: int) -> Signature:
         os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
         os.fsync(descriptor)
         temporary.replace(target)
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync_directory(target.parent)
         return _of(os.fstat(descriptor))
     except BaseException:
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise
+    finally:
+        os.close(descriptor)
+
+
+def store(path: Path, pieces: Iterable[bytes], mode: int) -> None:
+    """Replace a file of Sluice's own atomically, or create it with its directory; when this returns, it is on disk.
+
+    Raises:
+        OSError: it cannot be written; the old file stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    with suppress(FileNotFoundError):
+        temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -13,9 +13,7 @@ Non-obvious:
 """
 
 import logging
-import os
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -26,7 +24,7 @@ from msgspec.json import Decoder, encode
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address, Config, ListenerOptions
 from proxy.system.errors import reason, shorten
-from proxy.system.files import read
+from proxy.system.files import read, store
 from proxy.system.hosts import is_host, is_ip
 from proxy.system.logs import event
 from proxy.system.stats import Stats
@@ -247,18 +245,8 @@ class MapFile:
 
     def write(self, addresses: Mapping[int, Address]) -> bool:
         """Replace the file; False if that fails, which is logged once for each reason."""
-        content = encode(dict(sorted(addresses.items())))
-        temporary = self._path.with_suffix(".tmp")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
+            store(self._path, (encode(dict(sorted(addresses.items()))),), _MODE)
         except OSError as error:
             self._stats.broker_map_writes["failed"] += 1
             if reason(error) != self._problem:

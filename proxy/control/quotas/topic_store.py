@@ -26,13 +26,11 @@ is complete. All of it blocks and belongs to the quotas' thread.
 
 import hashlib
 import logging
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -45,7 +43,7 @@ from proxy.config import QuotaSettings
 from proxy.control.quotas.store import Changers, Client, Noted, QuotasInForce, StoreError
 from proxy.events import Tell
 from proxy.system.errors import reason
-from proxy.system.files import Signature, open_text
+from proxy.system.files import Signature, open_text, store
 from proxy.system.logs import event
 from proxy.topics.records import (
     TAKEN_OVER_MAX,
@@ -160,22 +158,7 @@ class Snapshot:
         Raises:
             OSError: it cannot be written; the old one is there.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".tmp")
-        with suppress(FileNotFoundError):
-            temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                for line in _lines(place, self._pace(entries)):
-                    file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
-            raise
+        store(self.path, _lines(place, self._pace(entries)), _MODE)
 
     def read(self, topic: str) -> tuple[Place, Definitions] | None:
         """Return what was last written for this topic; None if there is no file.

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.config import Address
 from proxy.control.cluster import MapFile
+from proxy.control.enforcement import EnforcementFile, Switched
 from proxy.control.quotas.topic_store import NAME, Place, Snapshot
 from proxy.control.reassign.journal import (
     Ended,
@@ -22,6 +23,7 @@ from proxy.control.reassign.journal import (
     read_line,
     write_line,
 )
+from proxy.events.kinds import By
 from proxy.system.stats import Stats
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.records import Author, Setting, event_of, key_of, read_key, read_setting, value_of
@@ -168,3 +170,19 @@ def test_broker_map(tmp_path: Path) -> None:
         "1": ["10.0.0.1", 9092],
         "2": ["broker-2", 9093],
     }
+
+
+def test_switch_of_enforcement(tmp_path: Path) -> None:
+    file = EnforcementFile(tmp_path)
+    stored = {
+        "enforcing": False,
+        "at": 1769860800.5,
+        "by": "ann",
+        "from": "10.0.0.4",
+        "reason": "an incident",
+    }
+    file.path.write_text(json.dumps(stored))
+    found = file.read()
+    assert found == Switched(False, 1769860800.5, By("ann", "10.0.0.4"), "an incident")
+    file.write(found)
+    assert json.loads(file.path.read_bytes()) == stored
