@@ -3,7 +3,7 @@
 The holder may share the event loop with traffic, so everything is bounded: connections, the bytes of a message and of
 pending output, the time in which a message must arrive, and the rate of messages on one connection. If there are too
 many connections, the oldest one without a member is closed; connections that have not proven that they have the secret
-have a lower limit. Each member has one connection; a new one replaces the old. `acceptor` bounds the handshakes.
+have a lower limit. Each member has one connection; a new one replaces the old. `Acceptor` bounds the handshakes.
 
 A process that is not the holder refuses members, which then look for the holder. A holder whose tenure is not confirmed
 in time stops by itself. A member whose process has ended is found by `ends`, and its shares are free at once.
