@@ -31,18 +31,11 @@ def set_rates(rig: ReplicationRig, front: str, rate: float | None, **more: objec
         _set_broker_configs(rig, rate)
         return
     assert rig.sluice is not None, "this front has a Sluice"
-    sluice = rig.sluice
-    before = sluice.metric("sluice_reloads_total", result="ok")
     keys: dict[str, object] = {"throttled": "off"}
     if rate is not None:
         keys = {"throttled": "reassignments", "leader_rate": int(rate), "follower_rate": int(rate), **more}
     rig.settings(**keys).write(rig.directory)
-    sluice.signal(signal.SIGHUP)
-    deadline = time.monotonic() + 20
-    while sluice.metric("sluice_reloads_total", result="ok") <= before:
-        if time.monotonic() > deadline:
-            raise TimeoutError("Sluice has not read its configuration again")
-        time.sleep(0.05)
+    rig.sluice.reload()
 
 
 @contextmanager

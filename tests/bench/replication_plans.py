@@ -19,11 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 
 from tests.bench.replication_moves import MB, set_rates, throttled_topics
 from tests.bench.report import Bar, Table
 from tests.support.growth import watch
+from tests.support.numbered import read_all
 from tests.support.replication_rig import ReplicationRig
 
 
@@ -47,20 +48,8 @@ class VerifiedProducer:
 
     def lost(self) -> int:
         """How many were acknowledged and cannot be read."""
-        consumer = Consumer(
-            {"bootstrap.servers": self._rig.cluster.bootstrap(), "group.id": "verifier", "log_level": 0}
-        )
-        consumer.assign([TopicPartition(self._topic, 0, 0)])
-        read: set[int] = set()
-        _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), 10)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            records = consumer.consume(1000, 1.0)
-            read.update(int.from_bytes(record.value() or b"") for record in records if record.error() is None)
-            if records and (records[-1].offset() or 0) >= end - 1:
-                break
-        consumer.close()
-        return len(self.acknowledged - read)
+        values = read_all(self._rig.cluster.bootstrap(), self._topic)
+        return len(self.acknowledged - {int.from_bytes(value) for value in values})
 
     def _produce(self) -> None:
         producer = Producer(

@@ -74,16 +74,13 @@ def sent(sluice: SluiceProcess, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("what", NONSENSE)
-def test_nonsense_ends_its_connection_under_one_cause(sluice: SluiceProcess, what: str) -> None:
+def test_nonsense_ends_its_connection_under_one_cause_and_no_other(
+    sluice: SluiceProcess, neighbour: Wire, what: str
+) -> None:
     data, cause = NONSENSE[what]
     before = sluice.connection_errors()
     assert sent(sluice, data) == b""
     assert counted_since(sluice, before) == {cause: 1}
-
-
-@pytest.mark.parametrize("what", NONSENSE)
-def test_neighbour_does_not_notice(sluice: SluiceProcess, neighbour: Wire, what: str) -> None:
-    sent(sluice, NONSENSE[what][0])
     assert neighbour.ask(message(METADATA, 9, topics=[])).frame
 
 

@@ -2,9 +2,7 @@
 
 import re
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,31 +14,17 @@ from tests.support.chromium import Watched, chromium
 from tests.support.console_process import ConsoleProcess
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import Topic, batch, describe, produce_request
-from tests.support.wire import wired
+from tests.support.wire import repeating
 
 BYTES_PER_SECOND = 100_000
 RECORDS = 20_000
 SECONDS_MAX = 60_000  # ms
 
 
-@contextmanager
-def writing(sluice: SluiceProcess, topic: Topic, client_id: str) -> Iterator[None]:
+def writing(sluice: SluiceProcess, topic: Topic, client_id: str) -> AbstractContextManager[object]:
     """A client that writes as fast as its responses come."""
-    over = threading.Event()
-    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
-
-    def run() -> None:
-        with wired((HOST, sluice.ports.first_broker + topic.leaders[0]), client_id) as wire:
-            while not over.is_set():
-                wire.ask(sent)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    address = HOST, sluice.ports.first_broker + topic.leaders[0]
+    return repeating(address, client_id, produce_request(topic, 0, batch([bytes(RECORDS)])))
 
 
 @pytest.mark.timeout(300)

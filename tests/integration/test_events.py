@@ -1,13 +1,8 @@
 """`/v1/events` and `sluice enforcement` on the real cluster: what happens is told, once, with who and from where."""
 
-import json
 import os
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +12,11 @@ from protocol.api import METADATA
 from tests.cluster import HOST, Address, Cluster
 from tests.conftest import CreateTopic
 from tests.support.frames import request as raw_request
-from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import sluice as run
 from tests.support.raw_topics import Topic, batch, describe, produce_request
 from tests.support.waiting import until
-from tests.support.wire import wired
+from tests.support.wire import repeating, wired
 
 BYTES_PER_SECOND = 100_000
 RECORDS = 20_000
@@ -43,51 +39,22 @@ def sluice(settings: SluiceSettings, tmp_path: Path) -> Iterator[SluiceProcess]:
         yield process
 
 
-def document(sluice: SluiceProcess, path: str) -> dict[str, Any]:
-    status, text = sluice.get(path)
-    assert status == 200, text
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
 def events(sluice: SluiceProcess, kind: str) -> list[dict[str, Any]]:
-    found = document(sluice, "/v1/events?after=0&limit=1000")["events"]
+    found = sluice.document("/v1/events?after=0&limit=1000")["events"]
     assert [one["id"] for one in found] == sorted({one["id"] for one in found})
     return [one for one in found if one["kind"] == kind]
 
 
 def command(sluice: SluiceProcess, *words: str, code: int = 0) -> str:
-    line = [sys.executable, "-m", "proxy", *words]
-    if words[0] == "enforcement":
-        line += ["--admin", f"{HOST}:{sluice.ports.admin}"]
-    else:
-        line += ["--bootstrap-server", sluice.bootstrap]
-    done = subprocess.run(line, cwd=ROOT, timeout=60, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done.stdout
+    where = ("--admin", f"{HOST}:{sluice.ports.admin}")
+    if words[0] != "enforcement":
+        where = ("--bootstrap-server", sluice.bootstrap)
+    return run(*words, *where, code=code)
 
 
-@contextmanager
-def producing(address: Address, topic: Topic, client_id: str) -> Iterator[list[float]]:
+def producing(address: Address, topic: Topic, client_id: str) -> AbstractContextManager[list[float]]:
     """A client that sends as fast as it may; yields how long each of its requests took."""
-    over = threading.Event()
-    took: list[float] = []
-    sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
-
-    def run() -> None:
-        with wired(address, client_id) as wire:
-            while not over.is_set():
-                began = time.monotonic()
-                wire.ask(sent)
-                took.append(time.monotonic() - began)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield took
-    finally:
-        over.set()
-        thread.join()
+    return repeating(address, client_id, produce_request(topic, 0, batch([bytes(RECORDS)])))
 
 
 def test_quota_change_is_told_with_old_and_new_value_and_who(sluice: SluiceProcess) -> None:
@@ -119,7 +86,7 @@ def test_quota_change_is_told_with_old_and_new_value_and_who(sluice: SluiceProce
     config.write_text(text.replace("[quotas]\n", '[quotas]\nmode = "observe"\n'))
     until(lambda: events(sluice, "mode_changed"), "the mode has changed", SECONDS_MAX)
     assert events(sluice, "mode_changed")[0]["new"] == "observe"
-    assert not document(sluice, "/v1/status")["enforcing"]
+    assert not sluice.document("/v1/status")["enforcing"]
     config.write_text("[quotas\n")
     until(lambda: not events(sluice, "config_reloaded")[-1]["ok"], "the file is rejected", SECONDS_MAX)
 
@@ -149,21 +116,21 @@ def test_client_that_waits_begins_and_ends_and_enforcement_is_off_over_a_restart
     [switched] = events(sluice, "enforcement_switched")
     assert (switched["from"], switched["reason"]) == (HOST, "orders are late")
 
-    run = document(sluice, "/v1/events")["run"]
+    run = sluice.document("/v1/events")["run"]
     sluice.stop()
     with SluiceProcess(["--config", str(tmp_path / "sluice.toml")], settings.ports, tmp_path) as again:
-        found = document(again, "/v1/status")
+        found = again.document("/v1/status")
         assert not found["enforcing"]
         assert found["switched"]["reason"] == "orders are late"
         assert "enforcement is still switched off" in again.log()
-        assert document(again, "/v1/events")["run"] != run
+        assert again.document("/v1/events")["run"] != run
         with producing(address, topic, "waits") as took:
             until(lambda: len(took) > 50, "requests pass", SECONDS_MAX)
             assert max(took) < 5
             command(again, "enforcement", "on")
             until(lambda: took[-1] > 0.1, "requests are throttled again", SECONDS_MAX)
-        assert document(again, "/v1/status")["enforcing"]
-        assert not document(again, "/v1/events")["lost"]
+        assert again.document("/v1/status")["enforcing"]
+        assert not again.document("/v1/events")["lost"]
 
 
 def test_broker_that_dies_is_lost_and_back(sluice: SluiceProcess, kafka: Cluster) -> None:
@@ -176,7 +143,7 @@ def test_broker_that_dies_is_lost_and_back(sluice: SluiceProcess, kafka: Cluster
     assert [one["broker"] for one in events(sluice, "broker_lost")] == [broker]
     until(lambda: events(sluice, "broker_back"), "the broker is back", SECONDS_MAX)
     assert [one["broker"] for one in events(sluice, "broker_back")] == [broker]
-    assert int(os.environ.get("SLUICE_PROCESS__WORKERS", "1")) == document(sluice, "/v1/status")["workers"]
+    assert int(os.environ.get("SLUICE_PROCESS__WORKERS", "1")) == sluice.document("/v1/status")["workers"]
 
 
 def test_broker_that_clients_cannot_connect_to_is_lost_at_once(sluice: SluiceProcess, kafka: Cluster) -> None:

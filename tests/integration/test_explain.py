@@ -7,16 +7,16 @@ import json
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import confluent_kafka
 import pytest
 
 from protocol.api import METADATA
@@ -24,7 +24,8 @@ from tests.cluster import HOST, Address, Cluster
 from tests.conftest import CreateTopic
 from tests.support import mutation_frames
 from tests.support.frames import request as raw_request
-from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import sluice as command
 from tests.support.raw_topics import Topic, batch, describe, fetch_request, produce_request, write
 from tests.support.waiting import until
 from tests.support.wire import wired
@@ -37,23 +38,33 @@ CONNECTIONS_PER_SECOND = 2
 # longer than that to open them; it waits for nothing in between.
 CONNECTIONS = 20
 RECORDS = 20_000
+BATCH_BYTES = 50_000
 
 
-@pytest.fixture(scope="module", params=["kip13", "schedule"])
-def sluice(
-    request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SluiceProcess]:
+def explaining(kafka: Cluster, directory: Path, policy: str) -> SluiceProcess:
     settings = SluiceSettings(
         kafka.bootstrap(),
         # Short windows, so that what is free at the beginning is soon used up.
-        quotas={"policy": request.param, "window_samples": 2, "window_seconds": 1},
+        quotas={"policy": policy, "window_samples": 2, "window_seconds": 1},
         client_quotas={
             "bytes": {"producer_byte_rate": BYTES_PER_SECOND},
             "asks": {"request_percentage": 1.0},
             "makes": {"controller_mutation_rate": 0.5},
         },
     )
-    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("explain")) as process:
+    return SluiceProcess.configured(settings, directory)
+
+
+@pytest.fixture(scope="module")
+def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    with explaining(kafka, tmp_path_factory.mktemp("explain"), "kip13") as process:
+        yield process
+
+
+@pytest.fixture
+def scheduled(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    """The same under the other policy: a request waits before it is passed on, and not after."""
+    with explaining(kafka, tmp_path, "schedule") as process:
         yield process
 
 
@@ -89,11 +100,6 @@ def explained(
     return document
 
 
-def alter(sluice: SluiceProcess, command: str, *words: str) -> None:
-    line = [sys.executable, "-m", "proxy", "quotas", command, "--bootstrap-server", sluice.bootstrap, *words]
-    subprocess.run(line, cwd=ROOT, check=True, timeout=60, capture_output=True)
-
-
 def repeat(act: Callable[[], object], seconds: float = SECONDS) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -105,14 +111,15 @@ def largest(document: dict[str, Any]) -> str:
     return max(times, key=lambda part: times[part])
 
 
-def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
+@pytest.mark.parametrize("gateway", ["sluice", "scheduled"])
+def test_byte_quota_is_named(request: pytest.FixtureRequest, gateway: str, topic: Topic) -> None:
+    sluice: SluiceProcess = request.getfixturevalue(gateway)
     sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
     with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
         repeat(lambda: wire.ask(sent))
         found = explained(sluice, "bytes")
-        status, text = sluice.get("/v1/client?client_id=bytes&address=127.0.0.1")
-    assert status == 200
-    assert json.loads(text)["sentence"].startswith("bytes at 127.0.0.1 waited ")
+        of_address = sluice.document("/v1/client?client_id=bytes&address=127.0.0.1")
+    assert of_address["sentence"].startswith("bytes at 127.0.0.1 waited ")
     rule = found["rule"]
     assert (rule["kind"], rule["key"], rule["value"]) == ("produce", "producer_byte_rate", BYTES_PER_SECOND)
     assert rule["entity"] == "client-id 'bytes'"
@@ -122,10 +129,10 @@ def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
     # It asks again at once, and waits nearly all of its time unless the machine is slow.
     assert found["wants"] is None or found["wants"]["rate"] > BYTES_PER_SECOND
     assert 0.1 * BYTES_PER_SECOND < found["demand"]["producer_byte_rate"]["taken"] < 10 * BYTES_PER_SECOND
-    status, text = sluice.get(f"/v1/clients?{urlencode({'user': found['user']})}")
-    assert (status, "bytes" in {one["client_id"] for one in json.loads(text)["clients"]}) == (200, True)
-    status, text = sluice.get("/v1/clients?user=nobody-of-that-name")
-    assert (status, json.loads(text)["clients"], json.loads(text)["clients_total"]) == (200, [], 0)
+    listed = sluice.document(f"/v1/clients?{urlencode({'user': found['user']})}")["clients"]
+    assert "bytes" in {one["client_id"] for one in listed}
+    none = sluice.document("/v1/clients?user=nobody-of-that-name")
+    assert (none["clients"], none["clients_total"]) == ([], 0)
     assert [one["client_id"] for one in found["neighbours"]] == ["bytes"]
     assert found["sentence"].startswith("bytes waited ")
     assert "producer_byte_rate 100.0 kB/s of client-id 'bytes'" in found["sentence"]
@@ -136,8 +143,56 @@ def test_byte_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
     )
 
 
+def test_muted_producer_has_its_library_batches_and_end_of_the_mute(
+    sluice: SluiceProcess, topic: Topic
+) -> None:
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": sluice.bootstrap,
+            "client.id": "bytes",
+            "linger.ms": 0,
+            "batch.num.messages": 1,
+            "message.timeout.ms": 300_000,
+        }
+    )
+    seen: list[tuple[dict[str, Any], datetime]] = []
+
+    def is_seen() -> bool:
+        if len(producer) < 50:
+            producer.produce(topic.name, bytes(BATCH_BYTES))
+        producer.poll(0)
+        now = datetime.now(UTC)
+        status, text = sluice.get("/v1/client?client_id=bytes&window=10")
+        found = json.loads(text)["connections"] if status == 200 else []
+        seen.extend(
+            (one, now) for one in found if one["waits_until"] and one["batch_bytes"] and one["library"]
+        )
+        return bool(seen)
+
+    try:
+        until(is_seen, "a muted connection with batches is seen", 60.0)
+    finally:
+        producer.purge()
+        producer.flush(10)
+    found, now = seen[0]
+    versions = confluent_kafka.version(), confluent_kafka.libversion()[0]
+    assert found["library"] == "confluent-kafka-python {}-rdkafka-{}".format(*versions)
+    assert BATCH_BYTES < found["batch_bytes"] < 1.1 * BATCH_BYTES
+    assert found["in_flight"] >= 0
+    wait = datetime.fromisoformat(found["waits_until"]) - now
+    assert -5 < wait.total_seconds() < 60
+
+
 def test_topic_quota_is_named(sluice: SluiceProcess, topic: Topic) -> None:
-    alter(sluice, "set", "--topic", topic.name, f"producer_byte_rate={BYTES_PER_SECOND}")
+    command(
+        "quotas",
+        "set",
+        "--bootstrap-server",
+        sluice.bootstrap,
+        "--topic",
+        topic.name,
+        f"producer_byte_rate={BYTES_PER_SECOND}",
+    )
     client_id = f"topical-{secrets.token_hex(4)}"
     sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
     with wired(port_of(sluice, topic.leaders[0]), client_id) as wire:
@@ -253,12 +308,11 @@ def test_slow_client_is_named(sluice: SluiceProcess, topic: Topic) -> None:
     assert largest(found) == "client"
 
 
-@pytest.mark.parametrize("policy", ["kip13", "schedule"])
-def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path, policy: str) -> None:
+def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path) -> None:
     """At a Sluice of its own: all clients here are ANONYMOUS, and the limit would mute those of other tests too."""
     settings = SluiceSettings(
         kafka.bootstrap(),
-        quotas={"policy": policy, "window_samples": 2, "window_seconds": 1},
+        quotas={"policy": "schedule", "window_samples": 2, "window_seconds": 1},
         user_quotas={"ANONYMOUS": {"connection_creation_rate": CONNECTIONS_PER_SECOND}},
     )
     asked = raw_request(METADATA, 9, b"\0\0\0\0\0", correlation_id=1, client_id="connects")
@@ -273,7 +327,15 @@ def test_rate_of_connections_is_named(kafka: Cluster, tmp_path: Path, policy: st
 def test_of_two_causes_the_quota_is_first_and_the_slow_client_second(
     sluice: SluiceProcess, topic: Topic
 ) -> None:
-    alter(sluice, "set", "--topic", topic.name, f"producer_byte_rate={BYTES_PER_SECOND}")
+    command(
+        "quotas",
+        "set",
+        "--bootstrap-server",
+        sluice.bootstrap,
+        "--topic",
+        topic.name,
+        f"producer_byte_rate={BYTES_PER_SECOND}",
+    )
     client_id = f"both-{secrets.token_hex(4)}"
     # 400 kB in a second or more, and some seconds until they are paid for; what is sent meanwhile counts as muted.
     frame = framed(produce_request(topic, 0, batch([bytes(4 * BYTES_PER_SECOND)])), 1, client_id)
@@ -312,14 +374,9 @@ def test_command_says_it_in_one_sentence(sluice: SluiceProcess, topic: Topic) ->
     sent = produce_request(topic, 0, batch([bytes(RECORDS)]))
     with wired(port_of(sluice, topic.leaders[0]), "bytes") as wire:
         repeat(lambda: wire.ask(sent), 3.0)
-        line = [sys.executable, "-m", "proxy", "explain", "--client-id", "bytes"]
-        admin = ("--admin", f"{HOST}:{sluice.ports.admin}")
-        done = subprocess.run(
-            [*line, *admin], cwd=ROOT, check=True, timeout=60, capture_output=True, text=True
-        )
-    print(done.stdout)
-    assert done.stdout.startswith("bytes ")
-    assert "rule: producer_byte_rate 100.0 kB/s of client-id 'bytes', enforced" in done.stdout
+        said = command("explain", "--client-id", "bytes", "--admin", f"{HOST}:{sluice.ports.admin}")
+    assert said.startswith("bytes ")
+    assert "rule: producer_byte_rate 100.0 kB/s of client-id 'bytes', enforced" in said
 
 
 def test_all_clients_are_listed(sluice: SluiceProcess, topic: Topic) -> None:
@@ -332,9 +389,8 @@ def test_all_clients_are_listed(sluice: SluiceProcess, topic: Topic) -> None:
             time.sleep(0.05)
 
         repeat(send, 2.0)
-        status, text = sluice.get("/v1/clients?window=60")
-    assert status == 200
-    found = {client["client_id"]: client for client in json.loads(text)["clients"]}
+        listed = sluice.document("/v1/clients?window=60")["clients"]
+    found = {client["client_id"]: client for client in listed}
     assert found[client_id]["rule"] is None
     assert found[client_id]["connections"] == 1
 

@@ -5,7 +5,6 @@ verdict was read; then they are raised.
 """
 
 import json
-import signal
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -77,12 +76,9 @@ def listed(rig: ReplicationRig, broker: int) -> Document:
 
 def reconfigure(rig: ReplicationRig, **keys: object) -> None:
     """Change `[replication]`, and wait until it holds."""
-    sluice = rig.sluice
-    assert sluice is not None
-    before = sluice.metric("sluice_reloads_total", result="ok")
+    assert rig.sluice is not None
     rig.settings(**keys).write(rig.directory)
-    sluice.signal(signal.SIGHUP)
-    until(lambda: sluice.metric("sluice_reloads_total", result="ok") > before, "a reload")
+    rig.sluice.reload()
 
 
 @pytest.mark.parametrize(("side", "holder"), [("leader", 1), ("follower", 3)])

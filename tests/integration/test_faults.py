@@ -131,24 +131,16 @@ def nowhere(tmp_path: Path) -> Iterator[tuple[SluiceProcess, int]]:
         yield sluice, port
 
 
-def test_readiness_says_why_there_is_no_cluster(nowhere: tuple[SluiceProcess, int]) -> None:
+def test_without_a_cluster_ports_are_bound_and_clients_closed_as_by_a_dead_broker(
+    nowhere: tuple[SluiceProcess, int],
+) -> None:
     sluice, port = nowhere
     status, text = sluice.get("/readyz")
     assert (status, f"{HOST}:{port}" in text) == (503, True)
-
-
-def test_process_without_a_cluster_is_healthy(nowhere: tuple[SluiceProcess, int]) -> None:
-    assert nowhere[0].get("/healthz")[0] == 200
-
-
-def test_ports_are_bound_without_a_cluster(nowhere: tuple[SluiceProcess, int]) -> None:
-    sluice, _ = nowhere
-    for port in (sluice.ports.bootstrap, sluice.ports.first_broker, sluice.ports.first_broker + 7):
-        socket.create_connection((HOST, port), timeout=5).close()
-
-
-def test_client_is_closed_as_by_a_dead_broker_without_a_cluster(nowhere: tuple[SluiceProcess, int]) -> None:
-    with wired((HOST, nowhere[0].ports.bootstrap)) as wire, pytest.raises(ConnectionResetError):
+    assert sluice.get("/healthz")[0] == 200
+    for bound in (sluice.ports.bootstrap, sluice.ports.first_broker, sluice.ports.first_broker + 7):
+        socket.create_connection((HOST, bound), timeout=5).close()
+    with wired((HOST, sluice.ports.bootstrap)) as wire, pytest.raises(ConnectionResetError):
         wire.ask(message(METADATA, 9, topics=[]))
 
 

@@ -2,7 +2,6 @@
 each right that is missing is named, and suffices once it is there; and which is away for a while.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,9 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
 from tests.cluster import HOST, Cluster, free_ports
 from tests.cluster.sasl import SASL, password
 from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
-from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings, fleet_secret
 from tests.support.quota_client import set_rates
-from tests.support.topic_quotas import rate_of, wait_until
+from tests.support.topic_quotas import rate_of
+from tests.support.waiting import until
 
 HOLDS_SECONDS: Final = 40
 CUT_OFF_SECONDS: Final = 40
@@ -44,8 +44,6 @@ class Member:
     def __init__(
         self, throttled: Cluster, bootstrap: str, group: str, directory: Path, login: Mapping[str, object]
     ) -> None:
-        secret = directory / "secret"
-        secret.write_text("word" * 8)
         fleet = {"bind": f"{HOST}:{free_ports(1)[0]}", "group": group, "members_max": 4}
         topics = {"store": "topic", "topic": f"{group}-quotas", "audit_topic": ""}
         settings = SluiceSettings(
@@ -53,7 +51,12 @@ class Member:
             ports=SluicePorts.free(),
             quotas=topics if login else {},
             sections={
-                "fleet": {**fleet, "bootstrap": bootstrap, "secret_file": str(secret), "name": "a"},
+                "fleet": {
+                    **fleet,
+                    "bootstrap": bootstrap,
+                    "secret_file": fleet_secret(directory),
+                    "name": "a",
+                },
                 "fleet.cluster": login,
             },
         )
@@ -67,10 +70,9 @@ class Member:
     def state(self) -> dict[str, Any]:
         """What `/v1/fleet` has; nothing before the admin port is open."""
         try:
-            found: dict[str, Any] = json.loads(self.process.get("/fleet")[1])
+            return self.process.document("/fleet")
         except OSError:
             return {}
-        return found
 
     def says(self, text: str) -> bool:
         return text in self.state.get("group_problem", "")
@@ -98,19 +100,19 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
             (f"an ACL denies Read on topic {group}", AclOperation.READ),
             (f"an ACL denies DescribeConfigs on topic {group}", AclOperation.DESCRIBE_CONFIGS),
         ):
-            wait_until(lambda: member.says(problem), problem, NAMED_SECONDS)  # noqa: B023 - waited for here
+            until(lambda: member.says(problem), problem, NAMED_SECONDS)  # noqa: B023 - waited for here
             allow(guarded, topic, group, operation)
         named = f"an ACL denies Read on group {group}"
-        wait_until(lambda: member.says(named), named, NAMED_SECONDS)
+        until(lambda: member.says(named), named, NAMED_SECONDS)
         assert member.problem("denied") == 1
         allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
-        wait_until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
-        wait_until(lambda: not member.problem("denied"), "the group can be used")
+        until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
+        until(lambda: not member.problem("denied"), "the group can be used")
 
         # The quotas are there too.
         allow(guarded, topic, group, AclOperation.WRITE)
         member.process.wait_ready()
-        wait_until(lambda: set_rates(member.process.bootstrap, a=5.0) == [(0, "")], "it is altered")
+        until(lambda: set_rates(member.process.bootstrap, a=5.0) == [(0, "")], "it is altered")
         assert rate_of(member.process, "a") == 5.0
         assert (
             f"{group}-quotas" in AdminClient({"bootstrap.servers": guarded.bootstrap()}).list_topics().topics
@@ -121,10 +123,10 @@ def test_each_missing_right_is_named_and_suffices_once_it_is_there(
         )
 
         no_longer_allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
-        wait_until(lambda: member.says(named), named, NAMED_SECONDS)
-        wait_until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
+        until(lambda: member.says(named), named, NAMED_SECONDS)
+        until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
         allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
-        wait_until(lambda: member.state["holds"], "it holds again", HOLDS_SECONDS)
+        until(lambda: member.state["holds"], "it holds again", HOLDS_SECONDS)
         # At the start, perhaps before a right on the topic is missed, and when it was taken away: not for each attempt.
         assert 2 <= member.process.log(LOG_BYTES).count(f"denies Read on group {group} ") <= 3
     finally:
@@ -139,11 +141,11 @@ def test_group_topic_that_is_deleted_is_made_again(
     admin = AdminClient({"bootstrap.servers": guarded.bootstrap()})
     member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
     try:
-        wait_until(lambda: member.state.get("holds"), "it holds", HOLDS_SECONDS)
+        until(lambda: member.state.get("holds"), "it holds", HOLDS_SECONDS)
         admin.delete_topics([group])[group].result(30)
-        wait_until(lambda: member.problem("unreachable") or member.problem("failed"), "it is noticed", 60)
-        wait_until(lambda: group in admin.list_topics().topics, "it is made again", 60)
-        wait_until(lambda: member.state["holds"] and member.state["leased"], "it holds again", 60)
+        until(lambda: member.problem("unreachable") or member.problem("failed"), "it is noticed", 60)
+        until(lambda: group in admin.list_topics().topics, "it is made again", 60)
+        until(lambda: member.state["holds"] and member.state["leased"], "it holds again", 60)
     finally:
         print(member.process.log())
         member.process.kill()
@@ -159,13 +161,13 @@ def test_group_topic_with_another_cleanup_policy_is_named_until_it_is_changed(
     member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
     try:
         member.process.wait_ready()  # clients are served meanwhile
-        wait_until(lambda: member.problem("cleanup_policy"), "it is named", NAMED_SECONDS)
+        until(lambda: member.problem("cleanup_policy"), "it is named", NAMED_SECONDS)
         assert member.says(f"topic {group} has cleanup.policy=delete, and must have compact")
         assert not member.state["holds"]
         compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, group, incremental_configs=[compact])
         admin.incremental_alter_configs([resource])[resource].result(30)
-        wait_until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
+        until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
         assert not member.problem("cleanup_policy")
         assert member.process.log(LOG_BYTES).count("the group of the fleet cannot be used") == 1
     finally:
@@ -182,26 +184,26 @@ def test_member_serves_while_the_fleets_cluster_is_away_and_comes_back_by_itself
     member = Member(kafka, guarded.bootstrap(), group, tmp_path, {})
     try:
         member.process.wait_ready()  # its clients' cluster is up
-        wait_until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
-        wait_until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
+        until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
+        until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
         assert member.state["default_share"] == 0.25
         guarded.start_broker(1)
         started = True
-        wait_until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
-        wait_until(lambda: member.state["leased"], "it has a lease")
+        until(lambda: member.state["holds"], "it holds", HOLDS_SECONDS)
+        until(lambda: member.state["leased"], "it has a lease")
         assert not member.problem("unreachable")
         guarded.kill_broker(1)
         started = False
-        wait_until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
-        wait_until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
-        wait_until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
+        until(lambda: not member.state["holds"], "its tenure ends", HOLDS_SECONDS)
+        until(lambda: member.problem("unreachable"), "it is named", NAMED_SECONDS)
+        until(lambda: member.state["cut_off"], "it is cut off", CUT_OFF_SECONDS)
         time.sleep(15)  # of attempts, each of which is said nowhere
         log = member.process.log(LOG_BYTES)
         assert log.count("the group of the fleet cannot be used") == 2, log
         assert log.count("this member is cut off") == 2, log
         guarded.start_broker(1)
         started = True
-        wait_until(lambda: member.state["leased"], "it has a lease again", HOLDS_SECONDS)
+        until(lambda: member.state["leased"], "it has a lease again", HOLDS_SECONDS)
     finally:
         print(member.process.log())
         member.process.kill()

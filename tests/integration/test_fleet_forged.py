@@ -31,9 +31,9 @@ from tests.integration.test_fleet_group import (
     holder_of,
     learned,
     never_above_the_budget,
-    until,
 )
 from tests.support.forged_members import joined, said
+from tests.support.waiting import until
 
 STAYS_SECONDS: Final = 3.0
 GENERATIONS: Final = range(1, 40)  # Kafka tells no one the present one; an attacker tries
@@ -59,7 +59,7 @@ async def described(kafka: Cluster, group: str) -> dict[str, bytes]:
 def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
     """Three members that know their shares."""
     with fleet(kafka, f"__forged-{tmp_path.name}", tmp_path / "fleet") as found:
-        until(lambda: [member.share for member in found] == THIRDS, LEARNING_SECONDS + 10)
+        until(lambda: [member.share for member in found] == THIRDS, seconds=LEARNING_SECONDS + 10)
         yield found
 
 
@@ -91,7 +91,7 @@ def test_forged_claims_and_commits_move_no_holder_and_no_share(kafka: Cluster, m
                 assert not forger.given, name
 
     asyncio.run(attack())
-    until(lambda: IGNORED in all_logs(members), 10)
+    until(lambda: IGNORED in all_logs(members), seconds=10)
     assert holder_of(members) is holder
     assert [member.share for member in members] == THIRDS
     lines = [line for member in members for line in member.lines if line["at"] > began_ms]
@@ -148,13 +148,13 @@ def test_foreign_leader_of_the_group_is_named_and_the_fleet_begins_when_it_is_go
             assert forger.given, "it is the leader, since it was there first"
             found.append(Member("a", kafka, group, tmp_path))
             await asyncio.to_thread(
-                until, lambda: "no member with this" in str(found[0].now.get("group_problem")), 40
+                until, lambda: "no member with this" in str(found[0].now.get("group_problem"))
             )
             assert not found[0].now.get("holds")
 
     try:
         asyncio.run(attack())
-        until(lambda: found[0].now["holds"] and found[0].now["leased"], 40)
+        until(lambda: found[0].now["holds"] and found[0].now["leased"], seconds=40)
     finally:
         for member in found:
             member.signal(signal.SIGKILL)

@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,14 +12,13 @@ from typing import Any, Final
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from proxy.system.clock import now_ms
 from tests.cluster import Cluster, ports, processes
+from tests.support.waiting import until
 
 SECRET: Final = "word" * 8
 LEARNING_SECONDS: Final = 20
 # A lease and its slack, and the time for the group to choose.
 TAKES_OVER_SECONDS: Final = 30
-LEASE_SECONDS: Final = 15
 ROUNDING: Final = 1e-6
 THIRDS: Final = pytest.approx([0.995 / 3] * 3, rel=0.05)
 
@@ -57,20 +56,13 @@ class Member:
         self.process.send_signal(number)
 
 
-def until(holds: Callable[[], object], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it has not come true in time"
-        time.sleep(0.05)
-
-
 @contextmanager
 def fleet(kafka: Cluster, group: str, directory: Path) -> Iterator[list[Member]]:
     """Three members that have a lease; they are killed at the end."""
     directory.mkdir()
     found = [Member(name, kafka, group, directory) for name in ("a", "b", "c")]
     try:
-        until(lambda: all(member.now.get("leased") for member in found), 60)
+        until(lambda: all(member.now.get("leased") for member in found), seconds=60)
         yield found
     finally:
         for member in found:
@@ -84,7 +76,7 @@ def members(kafka: Cluster, tmp_path: Path) -> Iterator[list[Member]]:
     """Three members that know their shares."""
     with fleet(kafka, f"__fleet-{tmp_path.name}", tmp_path / "fleet") as found:
         # All of them: two may have halves before the third has joined, and print that last.
-        until(lambda: [member.share for member in found] == THIRDS, LEARNING_SECONDS + 10)
+        until(lambda: [member.share for member in found] == THIRDS, seconds=LEARNING_SECONDS + 10)
         yield found
 
 
@@ -123,7 +115,7 @@ def never_above_the_budget(members: list[Member], since_ms: int) -> None:
 def test_a_fleet_learns_only_of_one_that_was_killed(kafka: Cluster, tmp_path: Path, in_order: bool) -> None:
     group = f"__fleet-{tmp_path.name}"
     with fleet(kafka, group, tmp_path / "first") as members:
-        until(lambda: min(member.share for member in members) > 0.3, LEARNING_SECONDS + 10)
+        until(lambda: min(member.share for member in members) > 0.3, seconds=LEARNING_SECONDS + 10)
         holder = holder_of(members)
         if in_order:
             for member in [member for member in members if member is not holder] + [holder]:
@@ -131,7 +123,7 @@ def test_a_fleet_learns_only_of_one_that_was_killed(kafka: Cluster, tmp_path: Pa
                 assert member.process.wait(20) == 0
             assert committed(kafka, group).startswith("leases_ms=0 ")
     with fleet(kafka, group, tmp_path / "second") as members:
-        until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + 10)
+        until(lambda: sum(member.share for member in members) > 0.9, seconds=LEARNING_SECONDS + 10)
         # A fleet that has ended leaves nothing to learn, unless rebalances keep its holder from a commit at first.
         assert in_order or learned(members)
 
@@ -143,8 +135,8 @@ def test_another_member_takes_over_from_a_holder_that_is_killed(members: list[Me
     holder = holder_of(members)
     holder.signal(signal.SIGKILL)
     left = [member for member in members if member is not holder]
-    until(lambda: any(member.now["holds"] for member in left), TAKES_OVER_SECONDS)
-    until(lambda: min(member.share for member in left) > 0.45, LEARNING_SECONDS + TAKES_OVER_SECONDS)
+    until(lambda: any(member.now["holds"] for member in left), seconds=TAKES_OVER_SECONDS)
+    until(lambda: min(member.share for member in left) > 0.45, seconds=LEARNING_SECONDS + TAKES_OVER_SECONDS)
     assert all(member.now["holder"] == holder_of(left).address for member in left)
     assert not any(line["cut_off"] for member in left for line in member.lines if line["at"] > began_ms)
     never_above_the_budget(left, began_ms)
@@ -157,33 +149,14 @@ def test_suspended_holder_gives_way_and_comes_back_as_a_member(members: list[Mem
     holder.signal(signal.SIGSTOP)
     left = [member for member in members if member is not holder]
     try:
-        until(lambda: any(member.now["holds"] for member in left), TAKES_OVER_SECONDS)
+        until(lambda: any(member.now["holds"] for member in left), seconds=TAKES_OVER_SECONDS)
     finally:
         holder.signal(signal.SIGCONT)
-    until(lambda: not holder.now["holds"] and holder.now["holder"] == holder_of(left).address, 20)
-    until(lambda: sum(member.share for member in members) > 0.9, LEARNING_SECONDS + TAKES_OVER_SECONDS)
+    until(lambda: not holder.now["holds"] and holder.now["holder"] == holder_of(left).address, seconds=20)
+    until(
+        lambda: sum(member.share for member in members) > 0.9, seconds=LEARNING_SECONDS + TAKES_OVER_SECONDS
+    )
     never_above_the_budget(members, began_ms)
-
-
-@pytest.mark.timeout(300)
-def test_suspended_member_wakes_without_a_lease_and_gets_one(members: list[Member]) -> None:
-    holder = holder_of(members)
-    suspended, other = (member for member in members if member is not holder)
-    suspended.signal(signal.SIGSTOP)
-    try:
-        # Its share is free after a lease and its slack; then the others have all.
-        until(lambda: holder.share + other.share > 0.9, LEASE_SECONDS + 10)
-        time.sleep(5)
-    finally:
-        woken_ms = now_ms()
-        suspended.signal(signal.SIGCONT)
-    # What was begun before the suspension is printed after it.
-    until(lambda: suspended.now["at"] >= woken_ms, 10)
-    woken = next(line for line in suspended.lines if line["at"] >= woken_ms)
-    assert woken["share"] <= 0.25 + ROUNDING  # that of a member that is cut off, and not what it had
-    until(lambda: suspended.now["leased"], 10)
-    until(lambda: [member.share for member in members] == THIRDS, 20)
-    assert holder_of(members) is holder
 
 
 @pytest.mark.timeout(300)

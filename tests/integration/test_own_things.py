@@ -3,7 +3,6 @@
 The brokers have no authorizer: only Sluice refuses. Each API and version is in tests/unit/proxy/channel/test_guard.py.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -30,9 +29,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
 from tests.cluster import Cluster, free_port, tools
-from tests.support.proxy_process import SluiceProcess
+from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.quota_client import set_rates
-from tests.support.topic_quotas import Topic, rate_of, wait_until
+from tests.support.topic_quotas import Topic, rate_of
+from tests.support.waiting import until
 
 SECONDS = 30
 FORGED = (
@@ -65,13 +65,12 @@ def journal(topic: Topic) -> str:
 @pytest.fixture(scope="module")
 def process(topic: Topic, group: str, journal: str) -> SluiceProcess:
     """One member of a fleet that keeps everything in Kafka, with a quota of its own."""
-    secret = topic.directory / "fleet.secret"
-    secret.write_text(os.urandom(32).hex())
+    secret = fleet_secret(topic.directory)
     bind = f"127.0.0.1:{free_port()}"
     found = topic.start(
         "member",
         sections={
-            "fleet": {"bind": bind, "group": group, "members_max": 2, "secret_file": str(secret)},
+            "fleet": {"bind": bind, "group": group, "members_max": 2, "secret_file": secret},
             "reassignment": {"mode": "batch", "journal": "topic", "journal_topic": journal},
         },
     )
@@ -125,7 +124,7 @@ def test_records_are_refused_and_those_of_other_topics_are_written(
     assert produced(topic.bootstrap, topic.name) == {topic.name: 0}, (
         "beside Sluice; nothing else keeps it out"
     )
-    wait_until(unsigned, "the forged record is read", SECONDS)
+    until(unsigned, "the forged record is read", SECONDS)
     assert rate_of(process, "mallory") == 100_000
 
 

@@ -2,8 +2,6 @@
 
 import secrets
 import signal
-import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import sluice as command
 from tests.support.quota_client import set_rates
 
 FILE = """\
@@ -253,12 +252,8 @@ def test_sluice_quotas_works_on_sluice_and_on_brokers(
     )
     for server in (sluice.bootstrap, kafka.bootstrap()):
 
-        def run(*words: str, code: int = 0, server: str = server) -> str:
-            name, *rest = words
-            line = [sys.executable, "-m", "proxy", "quotas", name, "--bootstrap-server", server, *rest]
-            done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == code, done.stderr
-            return done.stdout
+        def run(name: str, *words: object, server: str = server) -> str:
+            return command("quotas", name, "--bootstrap-server", server, *words)
 
         assert len(run("apply", str(wanted)).splitlines()) == 3
         # The brokers' own image follows their controller a moment later.

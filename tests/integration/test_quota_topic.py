@@ -5,8 +5,6 @@ Each test has a topic of its own; the measured figures are in docs/decisions/001
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -17,10 +15,12 @@ import pytest
 
 from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
+from tests.bench.process import resident_kib
 from tests.cluster import Cluster, free_ports, tools
-from tests.support.proxy_process import SluiceProcess
-from tests.support.quota_client import alter, describe, set_rates
-from tests.support.topic_quotas import Topic, leader_of, rate_of, wait_until
+from tests.support.proxy_process import SluiceProcess, sluice
+from tests.support.quota_client import describe, set_rates
+from tests.support.topic_quotas import Topic, leader_of, rate_of
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -65,12 +65,12 @@ def test_kafka_configs_alters_at_one_process_and_describes_at_another(kafka: Clu
     first, second = topic.start("first"), topic.start("second")
     words = ["--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-default"]
     configs(first.bootstrap, "--alter", *words, "--add-config", f"{RATE}=2000000,request_percentage=12.5")
-    wait_until(lambda: describe(second.bootstrap), "the other process follows", SEEN_SECONDS_MAX)
+    until(lambda: describe(second.bootstrap), "the other process follows", SEEN_SECONDS_MAX)
     printed = configs(second.bootstrap, "--describe", *words)
     assert f"{RATE}=2000000.0" in printed
     assert "request_percentage=12.5" in printed
     configs(second.bootstrap, "--alter", *words, "--delete-config", RATE)
-    wait_until(
+    until(
         lambda: list(describe(first.bootstrap).values()) == [{"request_percentage": 12.5}],
         "removed",
         SEEN_SECONDS_MAX,
@@ -109,38 +109,13 @@ def test_quotas_as_code_and_the_check_work_on_the_topic(topic: Topic, tmp_path: 
     wanted = tmp_path / "wanted.toml"
     wanted.write_text('[[quota]]\nclient_id = "as-code"\nproducer_byte_rate = 3000000\n')
 
-    def run(*words: str, code: int = 0) -> str:
-        line = [sys.executable, "-m", "proxy", *words]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == code, done.stderr
-        return done.stdout
-
-    run("quotas", "apply", "--bootstrap-server", first.bootstrap, str(wanted), "--prune")
-    wait_until(partial(shows, second, {RATE: 3e6}), "it follows", SEEN_SECONDS_MAX)
-    run("quotas", "diff", "--bootstrap-server", second.bootstrap, str(wanted), "--prune")
-    assert "as-code" in run("quotas", "export", "--bootstrap-server", second.bootstrap)
-    printed = run("check", "--config", str(tmp_path / "first" / "sluice.toml"))
+    sluice("quotas", "apply", "--bootstrap-server", first.bootstrap, str(wanted), "--prune")
+    until(partial(shows, second, {RATE: 3e6}), "it follows", SEEN_SECONDS_MAX)
+    sluice("quotas", "diff", "--bootstrap-server", second.bootstrap, str(wanted), "--prune")
+    assert "as-code" in sluice("quotas", "export", "--bootstrap-server", second.bootstrap)
+    printed = sluice("check", "--config", str(tmp_path / "first" / "sluice.toml"))
     assert f"kept in topic {topic.name}" in printed
     assert f"topic {topic.name}: can be read and written" in printed
-
-
-def test_alteration_shows_at_the_other_process_within_a_second(topic: Topic) -> None:
-    first, second = topic.start("first"), topic.start("second")
-    set_rates(first.bootstrap, warm=1.0)
-    for value in range(10, 20):
-        assert set_rates(first.bootstrap, shown=float(value)) == [(0, "")]
-        assert rate_of(first, "shown") == value
-        wait_until(partial(shows, second, {RATE: float(value)}), "it follows", SEEN_SECONDS_MAX)
-
-
-def test_limits_that_are_changed_at_two_processes_both_stay(topic: Topic) -> None:
-    first, second = topic.start("first"), topic.start("second")
-    entity = [("client-id", "a")]
-    alter(first.bootstrap, (entity, [(RATE, 5.0)]))
-    alter(second.bootstrap, (entity, [("consumer_byte_rate", 6.0)]))
-    both = {RATE: 5.0, "consumer_byte_rate": 6.0}
-    for process in (first, second):
-        wait_until(partial(shows, process, both), "both limits", SEEN_SECONDS_MAX)
 
 
 def test_acknowledged_alterations_survive_kills(topic: Topic) -> None:
@@ -157,14 +132,7 @@ def test_ten_thousand_alterations_are_one_batch(topic: Topic) -> None:
     first, second = topic.start("first"), topic.start("second")
     names = [f"many-{number}" for number in range(10_000)]
     assert set_rates(first.bootstrap, **dict.fromkeys(names, 1e6)) == [(0, "")] * 10_000
-    wait_until(lambda: len(describe(second.bootstrap)) == 10_000, "it follows")
-
-
-def test_validation_writes_nothing(topic: Topic) -> None:
-    process = topic.start("first")
-    alter(process.bootstrap, ([("client-id", "a")], [(RATE, 5.0)]), validate_only=True)
-    assert describe(process.bootstrap) == {}
-    assert process.metric("sluice_quota_topic_offset") == 0
+    until(lambda: len(describe(second.bootstrap)) == 10_000, "it follows")
 
 
 def test_leader_that_is_killed_costs_seconds_and_no_quota(kafka: Cluster, topic: Topic) -> None:
@@ -173,23 +141,23 @@ def test_leader_that_is_killed_costs_seconds_and_no_quota(kafka: Cluster, topic:
     leader = leader_of(kafka, topic.name)
     kafka.kill_broker(leader)
     try:
-        wait_until(lambda: set_rates(first.bootstrap, a=6.0) == [(0, "")], "alterations go on", 60)
-        wait_until(lambda: rate_of(second, "a") == 6.0, "the other process follows")
+        until(lambda: set_rates(first.bootstrap, a=6.0) == [(0, "")], "alterations go on", 60)
+        until(lambda: rate_of(second, "a") == 6.0, "the other process follows")
     finally:
         kafka.start_broker(leader)
     assert set_rates(second.bootstrap, a=7.0) == [(0, "")]
-    wait_until(lambda: rate_of(first, "a") == 7.0, "the other process follows")
+    until(lambda: rate_of(first, "a") == 7.0, "the other process follows")
 
 
 def test_snapshot_lets_a_process_start_while_kafka_is_away(topic: Topic) -> None:
     process = topic.start("first")
     set_rates(process.bootstrap, kept=5.0)
-    wait_until(lambda: process.metric("sluice_quota_snapshot_writes_total", result="ok"), "a snapshot", 60)
+    until(lambda: process.metric("sluice_quota_snapshot_writes_total", result="ok"), "a snapshot", 60)
     process.signal(signal.SIGTERM)
-    wait_until(lambda: not process.alive(), "it ends")
+    until(lambda: not process.alive(), "it ends")
     nowhere = f"127.0.0.1:{free_ports(1)[0]}"
     again = topic.start("first", nowhere, ready=False)
-    wait_until(lambda: "serving" in again.log(), "it serves")
+    until(lambda: "serving" in again.log(), "it serves")
     assert rate_of(again, "kept") == 5.0
     ((code, message),) = set_rates(again.bootstrap, kept=6.0)
     assert code == 56
@@ -197,7 +165,7 @@ def test_snapshot_lets_a_process_start_while_kafka_is_away(topic: Topic) -> None
     assert problem(again, topic.name, "unreachable") == 1
     # A process without a snapshot opens no port, so that no client passes without a quota.
     other = topic.start("second", nowhere, ready=False)
-    wait_until(lambda: "topic cannot be used" in other.log(), "it says why")
+    until(lambda: "topic cannot be used" in other.log(), "it says why")
     status, text = other.get("/readyz")
     assert (status, "quotas: " in text) == (503, True)
     with pytest.raises(ConnectionRefusedError):
@@ -210,14 +178,14 @@ def test_topic_that_is_deleted_changes_nothing_until_a_start(
     process = topic.start("first")
     set_rates(process.bootstrap, kept=5.0)
     admin.delete_topics([topic.name])
-    wait_until(lambda: problem(process, topic.name, "missing"), "it is noticed")
+    until(lambda: problem(process, topic.name, "missing"), "it is noticed")
     ((code, message),) = set_rates(process.bootstrap, kept=6.0)
     assert (code, "was deleted" in message) == (56, True)
     assert rate_of(process, "kept") == 5.0
     assert topic.name not in admin.list_topics()  # asking for it has not created it
     again = topic.start("second")
     assert describe(again.bootstrap) == {}
-    wait_until(lambda: problem(process, topic.name, "recreated"), "the other one is noticed")
+    until(lambda: problem(process, topic.name, "recreated"), "the other one is noticed")
     assert rate_of(process, "kept") == 5.0
 
 
@@ -227,13 +195,13 @@ def test_topic_with_another_cleanup_policy_is_refused_until_it_is_changed(
     words = ["--bootstrap-server", kafka.bootstrap(), "--create", "--topic", topic.name]
     tools.run(tools.TOPICS, *words, "--config", "cleanup.policy=delete")
     process = topic.start("first", ready=False)
-    wait_until(lambda: "cleanup.policy=delete" in readiness(process), "it is not ready")
+    until(lambda: "cleanup.policy=delete" in readiness(process), "it is not ready")
     policy = ["--alter", "--topic", topic.name, "--add-config"]
     configs(kafka.bootstrap(), *policy, "cleanup.policy=compact")
     process.wait_ready()
     assert set_rates(process.bootstrap, a=5.0) == [(0, "")]
     configs(kafka.bootstrap(), *policy, "cleanup.policy=delete")
-    wait_until(lambda: problem(process, topic.name, "cleanup_policy"), "it is noticed")
+    until(lambda: problem(process, topic.name, "cleanup_policy"), "it is noticed")
     ((code, message),) = set_rates(process.bootstrap, a=6.0)
     assert (code, "cleanup.policy=delete" in message) == (56, True)
     assert rate_of(process, "a") == 5.0
@@ -243,20 +211,20 @@ def test_topic_with_two_partitions_is_refused(topic: Topic, kafka: Cluster) -> N
     words = ["--bootstrap-server", kafka.bootstrap(), "--create", "--topic", topic.name, "--partitions", "2"]
     tools.run(tools.TOPICS, *words, "--config", "cleanup.policy=compact")
     process = topic.start("first", ready=False)
-    wait_until(lambda: "has 2 partitions" in readiness(process), "it is not ready")
+    until(lambda: "has 2 partitions" in readiness(process), "it is not ready")
 
 
 def test_junk_costs_nothing_but_its_counter(topic: Topic) -> None:
     process = topic.start("first")
     assert set_rates(process.bootstrap, a=5.0) == [(0, "")]
-    before = resident_kib(process)
+    before = resident_kib(process.process_id)
     junk: list[tuple[bytes | None, bytes | None]] = [
         (b"junk-%d" % index, b"x" * 100) for index in range(50_000)
     ]
     junk += [(key_of(Entity(client_id="a"), RATE), bytes(1_000_000)) for _ in range(20)]
     junk += [(key_of(Entity(client_id="b"), RATE), b'{"v":2,"value":5}'), (b"[" * 10_000, b""), (b"{}", None)]
     topic.produce([*junk, record("last", 9.0)])
-    wait_until(lambda: rate_of(process, "last") == 9.0, "it goes on", 60)
+    until(lambda: rate_of(process, "last") == 9.0, "it goes on", 60)
     assert rate_of(process, "a") == 5.0
     assert rate_of(process, "b") is None
     assert process.metric("sluice_quota_topic_records_total", result="key") == 50_002
@@ -264,14 +232,9 @@ def test_junk_costs_nothing_but_its_counter(topic: Topic) -> None:
     assert process.metric("sluice_quota_topic_records_total", result="version") == 1
     assert process.metric("sluice_quota_topic_unreadable") == 2
     assert process.log().count("records of the topic skipped") == 1
-    assert resident_kib(process) - before < 30_000
+    assert resident_kib(process.process_id) - before < 30_000
     again = topic.start("second")
     assert rate_of(again, "last") == 9.0
-
-
-def resident_kib(process: SluiceProcess) -> int:
-    status = Path(f"/proc/{process.process_id}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
 def test_many_entities_are_there_when_a_process_is_ready(topic: Topic) -> None:
@@ -281,4 +244,4 @@ def test_many_entities_are_there_when_a_process_is_ready(topic: Topic) -> None:
     second = topic.start("second")
     assert time.monotonic() - began < 20
     assert len(describe(second.bootstrap)) == 30_000
-    wait_until(lambda: len(describe(first.bootstrap)) == 30_000, "it follows", 60)
+    until(lambda: len(describe(first.bootstrap)) == 30_000, "it follows", 60)

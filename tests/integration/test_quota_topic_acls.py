@@ -19,7 +19,8 @@ from tests.cluster.sasl import SASL, password
 from tests.support.guarded_cluster import allow, guarded_cluster, no_longer_allow
 from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import set_rates
-from tests.support.topic_quotas import Topic, rate_of, wait_until
+from tests.support.topic_quotas import Topic, rate_of
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -61,25 +62,25 @@ def test_each_missing_permission_is_named_and_suffices_once_it_is_there(
     guarded: Cluster, topic: Topic, tmp_path: Path
 ) -> None:
     process = topic.start("first", ready=False)
-    wait_until(lambda: says(process, f"an ACL denies Describe on topic {topic.name}"), "Describe is named")
+    until(lambda: says(process, f"an ACL denies Describe on topic {topic.name}"), "Describe is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.DESCRIBE)
-    wait_until(lambda: says(process, "does not exist, and an ACL denies Create"), "Create is named")
+    until(lambda: says(process, "does not exist, and an ACL denies Create"), "Create is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.CREATE)
-    wait_until(lambda: says(process, "denies Read"), "Read is named")
+    until(lambda: says(process, "denies Read"), "Read is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.READ)
-    wait_until(lambda: says(process, "denies DescribeConfigs"), "DescribeConfigs is named")
+    until(lambda: says(process, "denies DescribeConfigs"), "DescribeConfigs is named")
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.DESCRIBE_CONFIGS)
     process.wait_ready()
     code, printed = set_rate(process, tmp_path, 5000)
     assert (code, f"an ACL denies Write on topic {topic.name}" in printed) == (1, True), printed
     assert process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied") == 1
     allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.WRITE)
-    wait_until(lambda: set_rate(process, tmp_path, 5000)[0] == 0, "it is altered")
+    until(lambda: set_rate(process, tmp_path, 5000)[0] == 0, "it is altered")
     assert process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied") == 0
-    wait_until(lambda: process.metric("sluice_audit_events_total", result="appended") == 1, "it is audited")
+    until(lambda: process.metric("sluice_audit_events_total", result="appended") == 1, "it is audited")
 
     no_longer_allow(guarded, ResourceType.TOPIC, topic.name, AclOperation.READ)
-    wait_until(
+    until(
         lambda: process.metric("sluice_internal_topic_problem", topic=topic.name, cause="denied"),
         "it is noticed",
     )
@@ -96,7 +97,7 @@ def test_quotas_stay_while_all_brokers_are_away(guarded: Cluster, tmp_path: Path
         try:
             ((code, message),) = set_rates(process.bootstrap, a=6.0)  # before it is noticed, or after
             assert code == 56, message
-            wait_until(
+            until(
                 lambda: process.metric(
                     "sluice_internal_topic_problem", topic=topic.name, cause="unreachable"
                 ),
@@ -109,5 +110,5 @@ def test_quotas_stay_while_all_brokers_are_away(guarded: Cluster, tmp_path: Path
             assert rate_of(process, "a") == 5.0
         finally:
             guarded.start_broker(1)
-        wait_until(lambda: set_rates(process.bootstrap, a=7.0) == [(0, "")], "it is altered again")
+        until(lambda: set_rates(process.bootstrap, a=7.0) == [(0, "")], "it is altered again")
         assert rate_of(process, "a") == 7.0

@@ -11,9 +11,10 @@ from quotas.definitions.entities import Entity
 from quotas.definitions.records import Author, key_of, value_of
 from tests.cluster import Cluster
 from tests.support import record_flood
-from tests.support.proxy_process import SluiceProcess
+from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.quota_client import describe, set_rates
-from tests.support.topic_quotas import Topic, rate_of, wait_until
+from tests.support.topic_quotas import Topic, rate_of
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -32,10 +33,7 @@ def topic(kafka: Cluster, tmp_path: Path) -> Iterator[Topic]:
 
 
 def start(topic: Topic, name: str) -> SluiceProcess:
-    secret = topic.directory / "fleet.secret"
-    secret.write_text("0123456789abcdef" * 4)
-    secret.chmod(0o600)
-    return topic.start(name, sections={"fleet": {"secret_file": str(secret)}})
+    return topic.start(name, sections={"fleet": {"secret_file": fleet_secret(topic.directory)}})
 
 
 def key(name: str) -> bytes:
@@ -78,7 +76,7 @@ def test_forged_and_repeated_records_change_nothing_at_any_member(topic: Topic) 
     assert [name for name, _ in genuine.headers()] == ["sluice-signature"]
     again(topic, genuine)
     topic.produce([(key("a"), FORGED), (key("mallory"), FORGED), (key("a"), None)])
-    wait_until(lambda: counted(first, "unsigned") == 3, "they are counted")
+    until(lambda: counted(first, "unsigned") == 3, "they are counted")
     assert counted(first, "replayed") == 1
     second = start(topic, "second")
     for process in (first, second):
@@ -90,7 +88,7 @@ def test_forged_and_repeated_records_change_nothing_at_any_member(topic: Topic) 
     def restored() -> bool:
         return any(process.metric("sluice_quota_topic_restored_total") for process in (first, second))
 
-    wait_until(restored, "it is written again")
+    until(restored, "it is written again")
     assert rate_of(first, "a") == 5.0
 
 
@@ -101,13 +99,13 @@ def test_unsigned_topic_is_taken_over_once_and_a_new_one_of_its_name_is_not(
     assert set_rates(old.bootstrap, a=5.0) == [(0, "")]
     topic.kill(old)
     first = start(topic, "first")
-    wait_until(lambda: "unsigned quotas taken over" in first.log(), "it is taken over")
+    until(lambda: "unsigned quotas taken over" in first.log(), "it is taken over")
     topic.produce([(key("a"), FORGED)])
-    wait_until(lambda: counted(first, "unsigned") == 1, "it is counted")
-    wait_until(lambda: first.metric("sluice_quota_snapshot_writes_total", result="ok"), "a snapshot", 60)
+    until(lambda: counted(first, "unsigned") == 1, "it is counted")
+    until(lambda: first.metric("sluice_quota_snapshot_writes_total", result="ok"), "a snapshot", 60)
     topic.kill(first)
     admin.delete_topics([topic.name])
-    wait_until(lambda: topic.name not in admin.list_topics(), "it is gone")
+    until(lambda: topic.name not in admin.list_topics(), "it is gone")
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # theirs
 
     wanted = NewTopic(topic.name, 1, 3, config={"cleanup.policy": "compact"})
@@ -118,7 +116,7 @@ def test_unsigned_topic_is_taken_over_once_and_a_new_one_of_its_name_is_not(
     again = start(topic, "first")
     assert rate_of(again, "a") == 5.0
     assert "the topic has lost its signed records" in again.log()
-    wait_until(lambda: "unsigned quotas taken over" in again.log(), "they are written to the new topic")
+    until(lambda: "unsigned quotas taken over" in again.log(), "they are written to the new topic")
     assert rate_of(start(topic, "second"), "a") == 5.0
 
 
@@ -141,4 +139,4 @@ def test_flood_of_forged_records_delays_no_alteration_and_no_start(topic: Topic)
     assert time.monotonic() - began < START_SECONDS_MAX
     assert rate_of(second, "a") == value
     assert len(describe(second.bootstrap)) == 1
-    wait_until(lambda: counted(first, "unsigned") == FLOOD, "all are counted", 60)
+    until(lambda: counted(first, "unsigned") == FLOOD, "all are counted", 60)

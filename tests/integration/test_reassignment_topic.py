@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # thei
 from protocol.messages.reassignments import AlterRequest
 from proxy.cli import main
 from tests.cluster import ports
-from tests.support.proxy_process import SluiceProcess
+from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.reassignment_rig import ReassignmentRig
 from tests.support.waiting import until
 
@@ -32,11 +32,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReassignmentRig]:
 
 
 def member(rig: ReassignmentRig, name: str) -> SluiceProcess:
-    secret = rig.directory / "fleet.secret"
-    secret.write_text("word" * 8)
-    secret.chmod(0o600)
+    secret = fleet_secret(rig.directory)
     (port,) = ports.free_ports()
-    fleet = {"name": name, "bind": f"127.0.0.1:{port}", "secret_file": str(secret), "members_max": 4}
+    fleet = {"name": name, "bind": f"127.0.0.1:{port}", "secret_file": secret, "members_max": 4}
     rig.sections.setdefault(name, {"fleet": fleet})
     return rig.gateway(name, journal="topic")
 

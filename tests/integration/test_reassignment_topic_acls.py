@@ -1,6 +1,5 @@
 """The reassignment journal in a topic, under ACLs: each missing right is named, and suffices once it is there."""
 
-import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.cluster import Cluster
 from tests.cluster.sasl import SASL, password
 from tests.support.guarded_cluster import allow, guarded_cluster
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
-from tests.support.topic_quotas import wait_until
+from tests.support.waiting import until
 
 NAMED_SECONDS: Final = 60  # the pauses between attempts grow to ten seconds
 
@@ -31,10 +30,9 @@ def guarded() -> Iterator[Cluster]:
 def status(process: SluiceProcess) -> dict[str, Any]:
     """Return what `/reassignments` has; nothing before the admin port is open."""
     try:
-        found: dict[str, Any] = json.loads(process.get("/reassignments")[1])
+        return process.document("/reassignments")
     except OSError:
         return {}
-    return found
 
 
 @pytest.mark.timeout(300)
@@ -57,11 +55,11 @@ def test_each_missing_right_on_the_journal_is_named_and_suffices_once_it_is_ther
             (f"an ACL denies Write on topic {name}", topic, AclOperation.WRITE),
             (f"an ACL denies Write on transactional id {name}", transaction, AclOperation.WRITE),
         ):
-            wait_until(lambda: problem in status(process).get("problem", ""), problem, NAMED_SECONDS)  # noqa: B023 - waited for here
+            until(lambda: problem in status(process).get("problem", ""), problem, NAMED_SECONDS)  # noqa: B023 - waited for here
             denied = process.metric("sluice_reassignment_topic_problem", cause="denied")
             assert (denied, status(process)["leads"]) == (1, False), problem
             allow(guarded, kind, name, operation, ResourcePatternType.LITERAL)
-        wait_until(lambda: status(process)["leads"], "it executes", NAMED_SECONDS)
+        until(lambda: status(process)["leads"], "it executes", NAMED_SECONDS)
         assert process.metric("sluice_reassignment_topic_problem") == 0
         # Its user has no right to ask for ACLs, which says that there is an authorizer.
         assert process.metric("sluice_brokers_unguarded") == 0

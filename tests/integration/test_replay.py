@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from offline.replay.__main__ import parser
 from offline.replay.command import main
@@ -16,6 +16,7 @@ from tests.cluster import HOST, Cluster, free_port
 from tests.cluster.sasl import SASL
 from tests.conftest import CreateTopic
 from tests.support.captures import write
+from tests.support.numbered import read_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 PARTITIONS = 3
@@ -76,20 +77,6 @@ def replay(tmp_path: Path, capture: Path, target: str, *words: str) -> tuple[int
     return code, json.loads(report.read_text()) if report.exists() else {}
 
 
-def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": secrets.token_hex(4), "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([topic])
-    found: list[bytes | None] = []
-    for _ in range(int(SECONDS_MAX)):
-        found += [message.value() for message in consumer.consume(1000, 1.0) if message.error() is None]
-        if len(found) >= count:
-            break
-    consumer.close()
-    return found
-
-
 def test_every_request_arrives_and_is_answered(kafka: Cluster, tmp_path: Path) -> None:
     topic = f"r-{secrets.token_hex(4)}"
     capture = recording(tmp_path, topic)
@@ -107,7 +94,7 @@ def test_every_request_arrives_and_is_answered(kafka: Cluster, tmp_path: Path) -
     assert found["fetched"]["larger_than_recorded"] == 0
     assert found["achieved"]["request_bytes"] > 60 * 5000
     filled = PARTITIONS * (1 + -(-(5000 - BATCH_BYTES_MIN) // 1024))
-    assert len(values(kafka.bootstrap(), topic, 60 * RECORDS + filled)) == 60 * RECORDS + filled
+    assert len(read_all(kafka.bootstrap(), topic, PARTITIONS)) == 60 * RECORDS + filled
 
 
 def test_batches_that_are_larger_than_recorded_fetches_are_said(
@@ -155,7 +142,7 @@ def test_kept_payloads_arrive_once_more(kafka: Cluster, tmp_path: Path, create_t
         assert producer.flush(SECONDS_MAX) == 0
     code, found = replay(tmp_path, directory, kafka.bootstrap().split(",")[0])
     assert (code, found["requests"]["errors"]) == (0, {})
-    assert sorted(values(kafka.bootstrap(), topic, 18), key=str) == sorted(2 * sent, key=str)
+    assert sorted(read_all(kafka.bootstrap(), topic, PARTITIONS)) == sorted(2 * sent)
 
 
 def test_missing_topics_are_named(kafka: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,6 @@ Set with `sluice quotas set`. The schedule's arithmetic: in t seconds at most T 
 connection pass; the bounds here are wide, since only the rate is to be shown, and that it is one for both clients.
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,8 @@ import pytest
 from tests.cluster import HOST, Cluster
 from tests.cluster.sasl import SASL, password
 from tests.conftest import CreateTopic
-from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import sluice as command
 from tests.support.raw_topics import (
     PRODUCE,
     Topic,
@@ -47,8 +46,7 @@ def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def limit(sluice: SluiceProcess, *words: str) -> None:
     """`sluice quotas set`."""
-    line = [sys.executable, "-m", "proxy", "quotas", "set", "--bootstrap-server", sluice.bootstrap, *words]
-    subprocess.run(line, cwd=ROOT, check=True, timeout=60, capture_output=True)
+    command("quotas", "set", "--bootstrap-server", sluice.bootstrap, *words)
 
 
 def made(kafka: Cluster, create_topic: CreateTopic) -> tuple[Topic, int]:

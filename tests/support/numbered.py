@@ -116,7 +116,14 @@ def lost(load: NumberedProducer, bootstrap: str) -> list[int]:
     return [number for number in load.delivered if found[number] != 1]
 
 
-def read_all(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool = True) -> list[bytes]:
+def read_all(
+    bootstrap: str,
+    topic: str,
+    partitions: int = 1,
+    *,
+    committed: bool = True,
+    seconds: float = _READ_SECONDS_MAX,
+) -> list[bytes]:
     """Return the values of a whole topic, as it is now."""
     consumer = Consumer(
         {
@@ -131,7 +138,7 @@ def read_all(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool
     )
     values: list[bytes] = []
     open_partitions = set(range(partitions))
-    deadline = time.monotonic() + _READ_SECONDS_MAX
+    deadline = time.monotonic() + seconds
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         while open_partitions:

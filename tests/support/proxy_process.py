@@ -9,6 +9,9 @@ Its log goes to a file, and with a failure to standard error. Nothing here impor
 import contextlib
 import http.client
 import json
+import secrets
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tests.cluster import HOST, free_ports, processes
 
@@ -200,6 +203,13 @@ class SluiceProcess:
             with error:
                 return error.code, error.read().decode()
 
+    def document(self, path: str) -> dict[str, Any]:
+        """Ask the admin server for one document of JSON."""
+        status, text = self.get(path)
+        assert status == 200, text
+        found: dict[str, Any] = json.loads(text)
+        return found
+
     def metric(self, name: str, **labels: str) -> float:
         """Add up one metric's series that have these labels; 0 when there are none."""
         total = 0.0
@@ -227,6 +237,14 @@ class SluiceProcess:
         """Send the process a signal."""
         self._child.send_signal(number)
 
+    def reload(self, seconds: float = 20.0) -> None:
+        """Have it read its files again, and wait until they are in force."""
+        before, deadline = self.metric("sluice_reloads_total", result="ok"), time.monotonic() + seconds
+        self.signal(signal.SIGHUP)
+        while self.metric("sluice_reloads_total", result="ok") <= before:
+            assert time.monotonic() < deadline, f"it has not read its files again\n{self.log()}"
+            time.sleep(0.05)
+
     def alive(self) -> bool:
         return self._child.poll() is None
 
@@ -243,6 +261,23 @@ class SluiceProcess:
         return (
             self.log_path.read_bytes()[-bytes_max:].decode(errors="replace") if self.log_path.exists() else ""
         )
+
+
+def sluice(*words: object, code: int = 0) -> str:
+    """Run a command of `sluice`, which is to end with this code; return its output, with errors if it is not 0."""
+    line = [sys.executable, "-m", "proxy", *map(str, words)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr if code else done.stdout
+
+
+def fleet_secret(directory: Path) -> str:
+    """Write the secret of a fleet, which its owner alone may read; return the file's path. One that is there stays."""
+    path = directory / "fleet.secret"
+    if not path.exists():
+        path.touch(0o600)
+        path.write_text(secrets.token_hex(32))
+    return str(path)
 
 
 def command_line(

@@ -10,8 +10,6 @@ have is read off the brokers themselves, never through a gateway.
 """
 
 import asyncio
-import json
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +37,6 @@ SASL: Final = "SASL"
 _USERS: Final = ("alice", "bob", "sluice")
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _CLUSTER_RIGHTS: Final = (AclOperation.ALTER, AclOperation.DESCRIBE)
-_RELOAD_SECONDS_MAX: Final = 30.0
 _TOPIC_RIGHTS: Final = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 
 Replicas = Mapping[int, tuple[int, ...]]
@@ -131,13 +128,8 @@ class ReassignmentRig(ReplicationRig):
     def throttle(self, rate: str) -> None:
         """Have replicas that are being added come at this rate from now on."""
         assert self.sluice is not None
-        before = self.sluice.metric("sluice_reloads_total", result="ok")
         self.settings(leader_rate=rate).write(self.directory)
-        self.sluice.signal(signal.SIGHUP)
-        deadline = time.monotonic() + _RELOAD_SECONDS_MAX
-        while self.sluice.metric("sluice_reloads_total", result="ok") == before:
-            assert time.monotonic() < deadline, "a reload"
-            time.sleep(0.05)
+        self.sluice.reload()
 
     def allow_topics(self, *topics: str) -> None:
         """Let Sluice use topics of its own, and the groups and transactional ids of their names."""
@@ -176,8 +168,7 @@ class ReassignmentRig(ReplicationRig):
 
     def status(self, front: SluiceProcess) -> dict[str, object]:
         """What the admin port says of moves."""
-        found: dict[str, object] = json.loads(front.get("/reassignments")[1])
-        return found
+        return front.document("/reassignments")
 
     def replicas(self, topic: str) -> dict[int, tuple[int, ...]]:
         """The replicas of each partition, in order."""

@@ -1,17 +1,13 @@
 """Sluice processes whose quotas are in one topic, and what is written into that topic past them."""
 
 import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from tests.cluster import Cluster
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.quota_client import describe
-
-_SECONDS_MAX: Final = 30.0
 
 
 def random_name() -> str:
@@ -103,21 +99,6 @@ def rate_of(process: SluiceProcess, client_id: str) -> float | None:
     """Return the producer_byte_rate that a process describes for a client id; None if it has none."""
     found = describe(process.bootstrap, [("client-id", 0, client_id)], strict=True)
     return next(iter(found.values()), {}).get("producer_byte_rate")
-
-
-def wait_until(
-    holds: Callable[[], object], what: str, seconds: float = _SECONDS_MAX, pause: float = 0.01
-) -> float:
-    """Wait until something holds; return how long that took.
-
-    Args:
-        pause: between two looks, in seconds.
-    """
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < seconds, what
-        time.sleep(pause)
-    return time.monotonic() - began
 
 
 def leader_of(kafka: Cluster, topic: str) -> int:

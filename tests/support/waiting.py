@@ -8,16 +8,23 @@ SECONDS_MAX: Final = 40.0
 _STEP_SECONDS: Final = 0.05
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = SECONDS_MAX) -> None:
-    """Wait until a condition holds.
+def until(
+    condition: Callable[[], object],
+    what: str = "it holds",
+    seconds: float = SECONDS_MAX,
+    pause: float = _STEP_SECONDS,
+) -> float:
+    """Wait until a condition holds; return how long that took, in seconds.
 
     Args:
         what: the condition in words.
+        pause: between two looks, in seconds.
 
     Raises:
         AssertionError: it does not hold in time.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(_STEP_SECONDS)
+        assert time.monotonic() - began < seconds, f"not within {seconds:.0f} s: {what}"
+        time.sleep(pause)
+    return time.monotonic() - began

@@ -6,6 +6,7 @@ session: what it does is what the test says.
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +91,26 @@ def wired(address: Address, client_id: str = "wire") -> Iterator[Wire]:
         yield wire
     finally:
         wire.close()
+
+
+@contextmanager
+def repeating(address: Address, client_id: str, message: Message) -> Iterator[list[float]]:
+    """A client that asks the same for the time of a `with`, as fast as it may; yields how long each request took."""
+    over = threading.Event()
+    took: list[float] = []
+
+    def run() -> None:
+        with wired(address, client_id) as wire:
+            while not over.is_set():
+                took.append(wire.ask(message).seconds)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield took
+    finally:
+        over.set()
+        thread.join()
 
 
 def request(api_key: int, version: int, **fields: object) -> Message:

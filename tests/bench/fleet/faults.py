@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 
 from tests.bench.fleet import load
 from tests.bench.fleet.bound import Life
 from tests.bench.fleet.rig import Rig, rig
 from tests.bench.process import Child, module_process
+from tests.support.numbered import read_all
 
 MEMBERS: Final = 2
 WORKERS: Final = 2
@@ -236,22 +236,7 @@ def _collect(running: Rig, direction: str, clients: Sequence[Child], began: floa
 
 def _compare(running: Rig, found: Direction) -> None:
     """Read all records at the broker, and compare them with what was acknowledged."""
-    consumer = Consumer(
-        {"bootstrap.servers": running.cluster.bootstrap(), "group.id": "compare", "log_level": 0}
-    )
-    partition = TopicPartition("produce", 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, _READ_SECONDS)
-    consumer.assign([partition])
-    there: Counter[int] = Counter()
-    deadline = time.monotonic() + _READ_SECONDS
-    last = -1
-    while last < end - 1:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{last + 1} of {end} records were read")
-        for message in consumer.consume(500, 1.0):
-            if message.error() is None:
-                there[int.from_bytes((message.value() or b"")[:8])] += 1
-                last = message.offset() or 0
-    consumer.close()
+    values = read_all(running.cluster.bootstrap(), "produce", seconds=_READ_SECONDS)
+    there = Counter(int.from_bytes(value[:8]) for value in values)
     found.lost = [note for note in found.notes if not there[note[2] * load.CLIENTS_MAX + note[1]]]
     found.repeated = sum(count - 1 for count in there.values())

@@ -20,9 +20,10 @@ from tests.bench.process import resident_kib
 from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import Cluster, ClusterOptions
 from tests.support import record_flood
-from tests.support.proxy_process import SluiceProcess
+from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.quota_client import set_rates
-from tests.support.topic_quotas import Topic, rate_of, wait_until
+from tests.support.topic_quotas import Topic, rate_of
+from tests.support.waiting import until
 
 RECORDS: Final = 1_070_000
 PER_SECOND: Final = 71_000
@@ -79,13 +80,10 @@ def _flood(cluster: Cluster, what: str, records: int, *, signed: bool) -> Figure
         tempfile.TemporaryDirectory(prefix="sluice-flood-") as name,
         Topic(cluster.bootstrap(), Path(name)) as topic,
     ):
-        secret = Path(name) / "fleet.secret"
-        secret.write_text("0123456789abcdef" * 4)
-        secret.chmod(0o600)
-        sections = {"fleet": {"secret_file": str(secret)}} if signed else {}
+        sections = {"fleet": {"secret_file": fleet_secret(Path(name))}} if signed else {}
         first, second = (topic.start(member, sections=sections) for member in ("first", "second"))
         assert set_rates(first.bootstrap, altered=1.0) == [(0, "")]
-        wait_until(lambda: rate_of(second, "altered") == 1.0, "it follows")
+        until(lambda: rate_of(second, "altered") == 1.0, "it follows")
         quiet = [_ping(second) for _ in range(100)]
         before = resident_kib(second.process_id) / 1024
         altered, pings = [], []
@@ -100,7 +98,7 @@ def _flood(cluster: Cluster, what: str, records: int, *, signed: bool) -> Figure
             flooded = float(flood.stdout.read())
         value += 1.0
         altered.append(_alter(first, value))
-        followed = wait_until(
+        followed = until(
             lambda: rate_of(second, "altered") == value, "it follows", _FOLLOWED_SECONDS_MAX, pause=0.05
         )
         began = time.monotonic()

@@ -22,7 +22,8 @@ from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import HOST, Cluster, ClusterOptions, free_ports
 from tests.support.proxy_process import SluiceProcess
 from tests.support.quota_client import describe, set_rates
-from tests.support.topic_quotas import Topic, rate_of, wait_until
+from tests.support.topic_quotas import Topic, rate_of
+from tests.support.waiting import until
 
 SEEN_SECONDS_MAX: Final = 1.0
 START_SECONDS_MAX: Final = 10.0
@@ -67,9 +68,7 @@ def measure(console: Console, alterations: int = _ALTERATIONS, entities: int = _
             f"{alterations} alterations: seen after {max(seen for _, seen in pairs) * 1000:.0f} ms at most"
         )
         topic.produce(_records(entities))
-        wait_until(
-            lambda: rate_of(first, _name(entities - 1)) is not None, "they are read", _FOLLOWED_SECONDS_MAX
-        )
+        until(lambda: rate_of(first, _name(entities - 1)) is not None, "they are read", _FOLLOWED_SECONDS_MAX)
         began = time.monotonic()
         third = _member(topic, "third")
         start = time.monotonic() - began
@@ -92,7 +91,7 @@ def _altered(first: SluiceProcess, second: SluiceProcess, number: int) -> tuple[
     began = time.monotonic()
     assert set_rates(first.bootstrap, altered=value) == [(0, "")], "it is altered"
     acknowledged = time.monotonic()
-    wait_until(lambda: rate_of(second, "altered") == value, "it follows", _FOLLOWED_SECONDS_MAX, pause=0.0)
+    until(lambda: rate_of(second, "altered") == value, "it follows", _FOLLOWED_SECONDS_MAX, pause=0.0)
     return acknowledged - began, time.monotonic() - acknowledged
 
 

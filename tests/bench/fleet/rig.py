@@ -4,10 +4,8 @@ Each broker has a relay before it that notes what was let through. The records a
 holder is coordinated by another, which may end without Kafka's own part of the path. It does not judge.
 """
 
-import json
 import os
 import re
-import secrets
 import signal
 import sys
 import time
@@ -26,7 +24,7 @@ from tests.bench.fleet.bound import Life
 from tests.bench.fleet.load import RECORD_BYTES
 from tests.bench.lanes import wait_for
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, processes
-from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings, fleet_secret
 
 GROUP: Final = "__sluice"
 _LISTENER: Final = "COUNTED"
@@ -164,7 +162,7 @@ class Rig:
         """Wait until all members have their shares, and know who coordinates them."""
         self.holder()
         end = time.monotonic() + _KNOWN_SECONDS
-        while any(json.loads(member.running.get("/fleet")[1])["learning"] for member in self.members):
+        while any(member.running.document("/fleet")["learning"] for member in self.members):
             if time.monotonic() > end:
                 raise TimeoutError("the holder does not end to learn")
             time.sleep(0.5)
@@ -246,9 +244,7 @@ def rig(directory: Path, *, members: int, workers: int, policy: str, quota: int)
         settings = SluiceSettings(
             bootstrap, quotas={"policy": policy, "scope": "cluster"}, client_quotas=quotas
         )
-        secret = directory / "fleet.secret"  # as the README has it; without one no holder believes a commit
-        secret.touch(0o600)
-        secret.write_text(secrets.token_hex(32))
+        secret = fleet_secret(directory)  # as the README has it; without one no holder believes a commit
         made = []
         for number in range(members):
             sections: dict[str, dict[str, object]] = {
@@ -257,7 +253,7 @@ def rig(directory: Path, *, members: int, workers: int, policy: str, quota: int)
                     "name": f"m{number}",
                     "members_max": members,
                     "bind": f"{HOST}:{free_ports(1)[0]}",
-                    "secret_file": str(secret),
+                    "secret_file": secret,
                 },
             }
             own = replace(settings, ports=SluicePorts.free(), sections=sections)

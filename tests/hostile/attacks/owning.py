@@ -7,7 +7,6 @@ the longest alteration in seconds.
 
 import asyncio
 import contextlib
-import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +27,10 @@ from tests.cluster import Cluster, ClusterOptions, free_port
 from tests.hostile.scene import Row
 from tests.support import record_flood
 from tests.support.forged_members import joined, said
-from tests.support.proxy_process import SluiceProcess
+from tests.support.proxy_process import SluiceProcess, fleet_secret
 from tests.support.quota_client import set_rates
-from tests.support.topic_quotas import Topic, rate_of, wait_until
+from tests.support.topic_quotas import Topic, rate_of
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -66,22 +66,20 @@ def _scene() -> Iterator[Owned]:
         tempfile.TemporaryDirectory(prefix="hostile-own-") as name,
         Topic(cluster.bootstrap(), Path(name)) as topic,
     ):
-        secret = topic.directory / "fleet.secret"
-        secret.touch(0o600)
-        secret.write_text(secrets.token_hex(32))
+        secret = fleet_secret(topic.directory)
         group, journal = f"{topic.name}-fleet", f"{topic.name}-journal"
         sections: dict[str, dict[str, object]] = {
             "fleet": {
                 "bind": f"127.0.0.1:{free_port()}",
                 "group": group,
                 "members_max": 2,
-                "secret_file": str(secret),
+                "secret_file": secret,
             },
             "reassignment": {"mode": "batch", "journal": "topic", "journal_topic": journal},
         }
         owned = Owned(topic, topic.start("member", sections=sections), group, journal)
         assert set_rates(owned.sluice.bootstrap, **{_CLIENT: _RATE}) == [(0, "")]
-        wait_until(lambda: owned.sluice.metric("sluice_fleet_holder"), "it is the holder")
+        until(lambda: owned.sluice.metric("sluice_fleet_holder"), "it is the holder")
         yield owned
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.interop.families import Family
 from tests.interop.refusals.relay import Relay
 from tests.interop.refusals.script import FETCH, Counts, Script, Way
 from tests.interop.runs import Crowd, DriverError, Run, options
+from tests.support.numbered import read_all
 from tests.support.raw_topics import batch, create, describe, write
 
 RECORDS: Final = 300
@@ -106,32 +105,6 @@ def judge(sent: int, failed: set[int], delivered: int, found: list[int]) -> Coun
     return Counter({name: number for name, number in judged.items() if number})
 
 
-def read(bootstrap: str, topic: str) -> list[int]:
-    """Return the numbers of a topic's committed records in partition 0, in their order there."""
-    settings: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": bootstrap,
-        "group.id": topic,
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[int] = []
-    deadline = time.monotonic() + _READ_SECONDS_MAX
-    ended = False
-    while not ended:
-        assert time.monotonic() < deadline, f"{topic} does not end"
-        for message in consumer.consume(500, 0.2):
-            error = message.error()
-            if error is None:
-                found.append(int((message.value() or b"")[:_INDEX_DIGITS]))
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, str(error)
-                ended = True
-    consumer.close()
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A relay in front of a cluster, and where its clients connect."""
@@ -196,7 +169,7 @@ def produce(lane: Lane, family: Family, setting: Setting, script: Script, direct
         outcome.refused_by_then = counts.refused
         run.stop()
         _report(run, outcome)
-        found = read(lane.cluster.bootstrap(), topic)
+        found = [int(value[:_INDEX_DIGITS]) for value in read_all(lane.cluster.bootstrap(), topic)]
     lane.relay.begin(None)
     _judge(run, outcome, found)
     return outcome
