@@ -80,11 +80,6 @@ def long_poll(sluice: SluiceProcess, topic: Topic, wire: Wire, max_wait_ms: int 
         time.sleep(0.02)
 
 
-def test_idle_process_ends_with_0(sluice: SluiceProcess) -> None:
-    sluice.signal(signal.SIGTERM)
-    assert ended(sluice, 5) == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_process_told_to_stop_while_it_starts_ends_with_0(tmp_path: Path, number: signal.Signals) -> None:
     with socket.create_server((HOST, 0)) as mute:  # a broker that says nothing
@@ -102,24 +97,14 @@ def test_idle_connection_does_not_hold_the_process_up(sluice: SluiceProcess) -> 
         assert ended(sluice, DRAIN_SECONDS / 2) == 0
 
 
-def test_answer_owed_is_delivered(sluice: SluiceProcess, topic: Topic) -> None:
-    with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
-        long_poll(sluice, topic, wire)
-        sluice.signal(signal.SIGTERM)
-        assert wire.receive()
-
-
-def test_draining_process_says_that_it_is_not_ready(sluice: SluiceProcess, topic: Topic) -> None:
+def test_draining_process_delivers_what_it_owes_is_not_ready_and_takes_no_new_connection(
+    sluice: SluiceProcess, topic: Topic
+) -> None:
     with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
         long_poll(sluice, topic, wire)
         assert draining(sluice).startswith("not ready: draining")
-
-
-def test_draining_process_takes_no_new_connection(sluice: SluiceProcess, topic: Topic) -> None:
-    with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
-        long_poll(sluice, topic, wire)
-        draining(sluice)
         until(lambda: not connects(sluice.ports.bootstrap), "no connection is taken")
+        assert wire.receive()
 
 
 def connects(port: int) -> bool:
@@ -170,39 +155,18 @@ def test_request_behind_a_mute_is_answered(sluice: SluiceProcess, topic: Topic) 
         assert wire.receive()
 
 
-def test_drain_under_load_ends_before_its_limit(sluice: SluiceProcess, topic: Topic) -> None:
+def test_drain_under_load_ends_before_its_limit_loses_nothing_and_is_no_error(
+    kafka: Cluster, sluice: SluiceProcess, settings: SluiceSettings, tmp_path: Path, topic: Topic
+) -> None:
     with NumberedProducer(sluice.bootstrap, topic.name, partitions=3, records_per_second=2000) as load:
         load.wait_for(500)
         sluice.signal(signal.SIGTERM)
-        code = ended(sluice, DRAIN_SECONDS / 2)
-        with SluiceProcess(
-            ["--config", str(sluice.directory / "sluice.toml")], sluice.ports, sluice.directory
-        ):
-            load.stop()
-    assert code == 0
-
-
-def test_drain_under_load_loses_nothing(
-    kafka: Cluster, sluice: SluiceProcess, settings: SluiceSettings, tmp_path: Path, topic: Topic
-) -> None:
-    with NumberedProducer(sluice.bootstrap, topic.name, partitions=3) as load:
-        load.wait_for(300)
-        sluice.stop()
-        with SluiceProcess.configured(settings, tmp_path):
+        assert ended(sluice, DRAIN_SECONDS / 2) == 0
+        assert "connection ended" not in sluice.log()
+        with SluiceProcess.configured(replace(settings, ports=sluice.ports), tmp_path):
             load.wait_for(300)
             load.stop()
     assert (load.failed, lost(load, kafka.bootstrap())) == ([], [])
-
-
-def test_drain_under_load_is_no_error(sluice: SluiceProcess, topic: Topic) -> None:
-    with NumberedProducer(sluice.bootstrap, topic.name, partitions=3) as load:
-        load.wait_for(300)
-        sluice.stop()
-        with SluiceProcess(
-            ["--config", str(sluice.directory / "sluice.toml")], sluice.ports, sluice.directory
-        ):
-            load.stop()
-    assert "connection ended" not in sluice.log()
 
 
 def test_rolling_upgrade_under_load_loses_nothing(

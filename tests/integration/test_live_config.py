@@ -1,7 +1,7 @@
 """What changes while clients are connected: quotas, mode, enforcement. No connection is touched."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,75 +81,46 @@ def opened(sluice: SluiceProcess) -> tuple[float, float]:
     return sluice.metric("sluice_connections_opened_total"), sluice.metric("sluice_connections")
 
 
-def test_observed_client_is_not_throttled(sluice: SluiceProcess, load: NumberedProducer) -> None:
+def test_observed_client_is_reported_and_not_throttled(sluice: SluiceProcess, load: NumberedProducer) -> None:
     load.wait_for(200)
+    name = "sluice_client_would_throttled_requests_total"
+    until(lambda: sluice.metric(name, client_id=THROTTLED) > 0, "it would have been throttled")
     assert throttled(sluice) == 0
 
 
-def test_observed_client_is_reported(sluice: SluiceProcess, load: NumberedProducer) -> None:
-    name = "sluice_client_would_throttled_requests_total"
-    until(lambda: sluice.metric(name, client_id=THROTTLED) > 0, "it would have been throttled")
-
-
-def test_reload_to_enforce_throttles(sluice: SluiceProcess, load: NumberedProducer) -> None:
-    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
-    until(lambda: throttled(sluice) > 0, "the client is throttled")
-
-
-def test_reload_back_to_observe_frees(sluice: SluiceProcess, load: NumberedProducer) -> None:
-    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
-    until(lambda: throttled(sluice) > 0, "the client is throttled")
-    rewrite(sluice, 'mode = "enforce"', 'mode = "observe"')
-    load.wait_for(400, seconds=10)  # 400 kB: 20 s of its quota
-
-
-def test_reloads_under_load_touch_no_connection(sluice: SluiceProcess, load: NumberedProducer) -> None:
+def test_reload_enforces_and_observes_again_and_touches_no_connection(
+    sluice: SluiceProcess, load: NumberedProducer
+) -> None:
     before = opened(sluice)
     rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
     until(lambda: throttled(sluice) > 0, "the client is throttled")
     rewrite(sluice, 'mode = "enforce"', 'mode = "observe"')
-    load.wait_for(100)
+    load.wait_for(400, seconds=10)  # 400 kB: 20 s of its quota
     assert opened(sluice) == before
 
 
-def test_signal_under_load_touches_no_connection(sluice: SluiceProcess, load: NumberedProducer) -> None:
+def test_signal_ends_and_resumes_all_throttling_and_touches_no_connection(
+    sluice: SluiceProcess, load: NumberedProducer
+) -> None:
     rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
     until(lambda: throttled(sluice) > 0, "the client is throttled")
     before = opened(sluice)
     for wanted in (False, True, False):
         sluice.signal(signal.SIGUSR1)
         until(lambda wanted=wanted: enforced(sluice) is wanted, "the switch is seen")  # type: ignore[misc]  # bound early
-    load.wait_for(100)
+    load.wait_for(400, seconds=10)
     assert opened(sluice) == before
 
 
-def test_signal_ends_all_throttling(sluice: SluiceProcess, load: NumberedProducer) -> None:
-    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
-    until(lambda: throttled(sluice) > 0, "the client is throttled")
-    sluice.signal(signal.SIGUSR1)
-    load.wait_for(400, seconds=10)
-
-
-def test_hangup_signal_reads_the_configuration_again(sluice: SluiceProcess) -> None:
-    sluice.signal(signal.SIGHUP)
-    until(lambda: sluice.metric("sluice_reloads_total", result="ok") == 1, "the configuration is read again")
-
-
-def test_wrong_configuration_keeps_the_old_one(sluice: SluiceProcess, load: NumberedProducer) -> None:
-    rewrite(sluice, 'mode = "observe"', 'mode = "enforced"')
-    load.wait_for(200)
-    assert throttled(sluice) == 0
-
-
-def test_wrong_configuration_is_counted(sluice: SluiceProcess) -> None:
+def test_wrong_configuration_is_counted_and_logged_and_keeps_the_old_one(
+    sluice: SluiceProcess, load: NumberedProducer
+) -> None:
     rewrite(sluice, 'mode = "observe"', 'mode = "enforced"')
     assert sluice.metric("sluice_reloads_total", result="refused") == 1
-
-
-def test_wrong_configuration_is_logged_with_key_and_value(sluice: SluiceProcess) -> None:
-    rewrite(sluice, 'mode = "observe"', 'mode = "enforced"')
     assert "key=quotas.mode" in sluice.log()
     assert "'enforced'" in sluice.log()
+    load.wait_for(200)
+    assert throttled(sluice) == 0
 
 
 @pytest.fixture
@@ -166,24 +137,23 @@ def muted_channels(sluice: SluiceProcess) -> float:
     return sluice.metric("sluice_channels_muted")
 
 
-def test_raised_quota_frees_a_muted_client(muted: SluiceProcess) -> None:
+def raise_quota(sluice: SluiceProcess) -> None:
     raised = quotas_toml({THROTTLED: {"producer_byte_rate": 1_000_000}})
-    (muted.directory / "quotas.toml").write_text(raised)
+    (sluice.directory / "quotas.toml").write_text(raised)
+
+
+@pytest.mark.parametrize(
+    "free", [raise_quota, lambda sluice: sluice.signal(signal.SIGUSR1)], ids=["quota", "signal"]
+)
+def test_muted_client_is_freed(muted: SluiceProcess, free: Callable[[SluiceProcess], None]) -> None:
+    free(muted)
     until(lambda: muted_channels(muted) == 0, "the mute ends early", seconds=10)
 
 
-def test_signal_frees_a_muted_client(muted: SluiceProcess) -> None:
-    muted.signal(signal.SIGUSR1)
-    until(lambda: muted_channels(muted) == 0, "the mute ends early", seconds=10)
-
-
-def test_quota_that_stays_keeps_its_client_muted(muted: SluiceProcess) -> None:
+def test_quota_that_stays_and_a_wrong_file_keep_a_client_muted(muted: SluiceProcess) -> None:
     muted.signal(signal.SIGHUP)
     until(lambda: muted.metric("sluice_reloads_total", result="ok") == 1, "the configuration is read again")
     assert muted_channels(muted) == 1
-
-
-def test_wrong_quotas_file_keeps_its_client_muted(muted: SluiceProcess) -> None:
     wrong = quotas_toml({THROTTLED: {"producer_byte_rate": -1}})
     (muted.directory / "quotas.toml").write_text(wrong)
     until(lambda: muted.metric("sluice_reloads_total", result="refused") == 1, "the file is refused")

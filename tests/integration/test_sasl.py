@@ -289,7 +289,7 @@ def test_request_behind_a_mute_arrives_before_its_session_is_over(again: SluiceP
         throttled = told_ms(wire, stock, 900_000) / 1000
         assert throttled < REAUTH_SECONDS
         answer = wire.ask(request(3, 9, topics=[], allow_auto_topic_creation=False))
-        assert answer.seconds == pytest.approx(throttled, abs=AT_ONCE_SECONDS / 4)
+        assert throttled / 2 < answer.seconds < throttled + 2 * AT_ONCE_SECONDS
 
 
 def rate_of(sluice: SluiceProcess, user: str, client_id: str, seconds: float) -> float:
@@ -323,8 +323,8 @@ def test_clients_authenticate_again_while_they_produce_at_their_quotas(
     finally:
         for child in children:
             processes.kill(child)
-    assert 70_000 < alice < 140_000
-    assert 210_000 < bob < 420_000
+    assert 50_000 < alice < 150_000
+    assert 150_000 < bob < 450_000
     sessions = known(again, "SCRAM-SHA-256") - authenticated
     assert sessions - (again.metric("sluice_connections_opened_total") - opened) >= 12 / REAUTH_SECONDS
     assert moved(again, "ANONYMOUS", SHARED) == 0

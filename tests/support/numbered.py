@@ -12,6 +12,7 @@ librdkafka's idempotent producer: what it calls delivered must be there once. Re
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -39,6 +40,7 @@ class NumberedProducer:
         partitions: int = 1,
         client_id: str = "numbered",
         records_per_second: int = 500,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.topic = topic
         self.partitions = partitions
@@ -58,6 +60,7 @@ class NumberedProducer:
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 5000,
                 "log_level": _SILENT,
+                **(settings or {}),
             }
         )
 
@@ -123,6 +126,7 @@ def read_all(
     *,
     committed: bool = True,
     seconds: float = _READ_SECONDS_MAX,
+    settings: Mapping[str, object] | None = None,
 ) -> list[bytes]:
     """Return the values of a whole topic, as it is now."""
     consumer = Consumer(
@@ -134,6 +138,7 @@ def read_all(
             "enable.partition.eof": True,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "log_level": _SILENT,
+            **(settings or {}),
         }
     )
     values: list[bytes] = []
