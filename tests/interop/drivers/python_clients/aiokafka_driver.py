@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
-import logging
-import sys
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -20,37 +18,24 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from tests.interop.drivers.python_clients.common import (
     ABORTED_BASE,
-    Clock,
     Tally,
+    compressions,
     emit,
-    parse_arguments,
     payload,
+    python_client,
+    python_consumer,
+    python_producer,
+    run,
 )
 
 
 async def capabilities(options: argparse.Namespace) -> None:
-    present = {
-        "gzip": aiokafka_codec.has_gzip(),
-        "snappy": aiokafka_codec.has_snappy(),
-        "lz4": aiokafka_codec.has_lz4(),
-        "zstd": aiokafka_codec.has_zstd(),
-    }
     emit(
         "capabilities",
         client=f"aiokafka {aiokafka.__version__}",
-        compressions=["none", *(name for name, has in present.items() if has)],
+        compressions=compressions(aiokafka_codec),
         transactions=True,
     )
-
-
-def semantics(options: argparse.Namespace) -> dict[str, object]:
-    """Acks and idempotence, where they are not the client's defaults."""
-    settings: dict[str, object] = {}
-    if options.acks != "default":
-        settings["acks"] = "all" if options.acks == "all" else int(options.acks)
-    if options.idempotence != "default":
-        settings["enable_idempotence"] = options.idempotence == "on"
-    return settings
 
 
 async def produce(options: argparse.Namespace) -> None:
@@ -59,13 +44,8 @@ async def produce(options: argparse.Namespace) -> None:
 
 
 async def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=options.bootstrap,
-        client_id=options.client_id,
-        compression_type=None if compression == "none" else compression,
-        **semantics(options),
-    )
+    tally = Tally.of(options)
+    producer = AIOKafkaProducer(**python_producer(options, compression))
     await producer.start()
     room = asyncio.Semaphore(options.outstanding)
 
@@ -78,7 +58,7 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
             tally.acknowledged(index, options.size, sent_ms)
 
     index = 0
-    while not tally.clock.over() and (options.records == 0 or index < options.records):
+    while tally.wants(options, index):
         try:
             await asyncio.wait_for(room.acquire(), 0.1)
         except TimeoutError:
@@ -114,26 +94,15 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes wit
 
 
 async def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
-    limits = {}
-    if options.fetch_bytes:
-        limits = {"fetch_max_bytes": options.fetch_bytes, "max_partition_fetch_bytes": options.fetch_bytes}
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=options.bootstrap,
-        client_id=options.client_id,
-        group_id=options.group or None,
-        auto_offset_reset="earliest",
-        enable_auto_commit=bool(options.group),
-        isolation_level=options.isolation,
-        **limits,
-    )
+    tally = Tally.of(options)
+    consumer = AIOKafkaConsumer(**python_consumer(options))
     await consumer.start()
     if options.group:
         consumer.subscribe([options.topic], listener=Listener(tally))
     else:
         consumer.assign([TopicPartition(options.topic, p) for p in range(options.partitions)])
         await consumer.seek_to_beginning()
-    while not tally.clock.over() and (options.records == 0 or tally.records < options.records):
+    while tally.wants(options, tally.records):
         try:
             batches = await consumer.getmany(timeout_ms=100)
         except KafkaError as error:
@@ -147,11 +116,7 @@ async def consume(options: argparse.Namespace) -> None:
 
 
 async def transact(options: argparse.Namespace) -> None:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=options.bootstrap,
-        client_id=options.client_id,
-        transactional_id=options.transactional_id,
-    )
+    producer = AIOKafkaProducer(**python_client(options), transactional_id=options.transactional_id)
     await producer.start()
     for first, commit in ((0, True), (ABORTED_BASE, False)):
         await producer.begin_transaction()
@@ -168,7 +133,7 @@ async def transact(options: argparse.Namespace) -> None:
 
 
 async def admin(options: argparse.Namespace) -> None:
-    client = AIOKafkaAdminClient(bootstrap_servers=options.bootstrap, client_id=options.client_id)
+    client = AIOKafkaAdminClient(**python_client(options))
     await client.start()
     # An existing topic is an error code inside the answer, which aiokafka hands over as it is.
     await client.create_topics([NewTopic(options.topic, options.partitions, options.replication)])
@@ -185,23 +150,5 @@ async def admin(options: argparse.Namespace) -> None:
     await client.close()
 
 
-def main() -> None:
-    """Run one command of the contract."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    options = parse_arguments(sys.argv[1:])
-    commands: dict[str, Callable[[argparse.Namespace], Awaitable[None]]] = {
-        "capabilities": capabilities,
-        "produce": produce,
-        "consume": consume,
-        "transact": transact,
-        "admin": admin,
-    }
-
-    async def run() -> None:
-        await commands[options.command](options)
-
-    asyncio.run(run())
-
-
 if __name__ == "__main__":
-    main()
+    run(capabilities, produce, consume, transact, admin)

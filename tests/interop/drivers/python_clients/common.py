@@ -6,12 +6,17 @@ The contract is in tests/interop/drivers/README.md. Nothing here knows a Kafka c
 from __future__ import annotations
 
 import argparse
+import asyncio
+import inspect
 import json
+import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
+from typing import Self
 
 INDEX_DIGITS = 10
 ABORTED_BASE = 1_000_000
@@ -49,6 +54,50 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--seconds", type=float, default=0.0)
     return parser.parse_args(argv)
+
+
+def run(*commands: Callable[[argparse.Namespace], object]) -> None:
+    """Run the one of these commands that is asked for."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    options = parse_arguments(sys.argv[1:])
+    done = {command.__name__: command for command in commands}[options.command](options)
+    if inspect.iscoroutine(done):
+        asyncio.run(done)
+
+
+def compressions(codec: ModuleType) -> list[str]:
+    """Those that kafka-python or aiokafka finds libraries for."""
+    return ["none", *(name for name in ("gzip", "snappy", "lz4", "zstd") if getattr(codec, f"has_{name}")())]
+
+
+def python_client(options: argparse.Namespace) -> dict[str, object]:
+    """Settings of each client of kafka-python and aiokafka."""
+    return {"bootstrap_servers": options.bootstrap, "client_id": options.client_id}
+
+
+def python_producer(options: argparse.Namespace, compression: str) -> dict[str, object]:
+    """Acks and idempotence where they are not the client's defaults (idempotence goes with acks=all only)."""
+    settings = python_client(options) | {"compression_type": None if compression == "none" else compression}
+    if options.acks != "default":
+        settings["acks"] = "all" if options.acks == "all" else int(options.acks)
+    if options.idempotence != "default":
+        settings["enable_idempotence"] = options.idempotence == "on"
+    elif options.acks in {"0", "1"}:
+        settings["enable_idempotence"] = False
+    return settings
+
+
+def python_consumer(options: argparse.Namespace) -> dict[str, object]:
+    """Of a consumer, with a group or without."""
+    settings = python_client(options) | {
+        "group_id": options.group or None,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": bool(options.group),
+        "isolation_level": options.isolation,
+    }
+    if options.fetch_bytes:
+        settings |= dict.fromkeys(("fetch_max_bytes", "max_partition_fetch_bytes"), options.fetch_bytes)
+    return settings
 
 
 def emit(event: str, **fields: object) -> None:
@@ -93,6 +142,15 @@ class Tally:
     first_ms: int = -1
     last_ms: int = -1
     progress_ms: int = 0
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Self:
+        """For a command with these options, which begins now."""
+        return cls(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
+
+    def wants(self, options: argparse.Namespace, records: int) -> bool:
+        """Whether there are to be more records than these."""
+        return not self.clock.over() and (options.records == 0 or records < options.records)
 
     def error(self, message: object) -> None:
         """Count and print what the client reported to its user."""

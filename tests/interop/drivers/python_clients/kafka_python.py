@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,39 +17,24 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from tests.interop.drivers.python_clients.common import (
     ABORTED_BASE,
-    Clock,
     Tally,
+    compressions,
     emit,
-    parse_arguments,
     payload,
+    python_client,
+    python_consumer,
+    python_producer,
+    run,
 )
 
 
 def capabilities(options: argparse.Namespace) -> None:
-    present = {
-        "gzip": kafka_codec.has_gzip(),
-        "snappy": kafka_codec.has_snappy(),
-        "lz4": kafka_codec.has_lz4(),
-        "zstd": kafka_codec.has_zstd(),
-    }
     emit(
         "capabilities",
         client=f"kafka-python {kafka.__version__}",
-        compressions=["none", *(name for name, has in present.items() if has)],
+        compressions=compressions(kafka_codec),
         transactions=True,
     )
-
-
-def semantics(options: argparse.Namespace) -> dict[str, object]:
-    """Acks and idempotence, where they are not the client's defaults (idempotence goes with acks=all only)."""
-    settings: dict[str, object] = {}
-    if options.acks != "default":
-        settings["acks"] = "all" if options.acks == "all" else int(options.acks)
-    if options.idempotence != "default":
-        settings["enable_idempotence"] = options.idempotence == "on"
-    elif options.acks in {"0", "1"}:
-        settings["enable_idempotence"] = False
-    return settings
 
 
 def produce(options: argparse.Namespace) -> None:
@@ -60,13 +43,8 @@ def produce(options: argparse.Namespace) -> None:
 
 
 def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
-    producer = KafkaProducer(
-        bootstrap_servers=options.bootstrap,
-        client_id=options.client_id,
-        compression_type=None if compression == "none" else compression,
-        **semantics(options),
-    )
+    tally = Tally.of(options)
+    producer = KafkaProducer(**python_producer(options, compression))
     room = threading.Semaphore(options.outstanding)
 
     def acknowledged(index: int, sent_ms: int) -> Callable[[object], None]:
@@ -84,7 +62,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         return done
 
     index = 0
-    while not tally.clock.over() and (options.records == 0 or index < options.records):
+    while tally.wants(options, index):
         if not room.acquire(timeout=0.1):
             continue
         value = payload(index, options.size)
@@ -113,25 +91,14 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes wit
 
 
 def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
-    limits = {}
-    if options.fetch_bytes:
-        limits = {"fetch_max_bytes": options.fetch_bytes, "max_partition_fetch_bytes": options.fetch_bytes}
-    consumer = KafkaConsumer(
-        bootstrap_servers=options.bootstrap,
-        client_id=options.client_id,
-        group_id=options.group or None,
-        auto_offset_reset="earliest",
-        enable_auto_commit=bool(options.group),
-        isolation_level=options.isolation,
-        **limits,
-    )
+    tally = Tally.of(options)
+    consumer = KafkaConsumer(**python_consumer(options))
     if options.group:
         consumer.subscribe([options.topic], listener=Listener(tally))
     else:
         consumer.assign([TopicPartition(options.topic, p) for p in range(options.partitions)])
         consumer.seek_to_beginning()
-    while not tally.clock.over() and (options.records == 0 or tally.records < options.records):
+    while tally.wants(options, tally.records):
         try:
             batches = consumer.poll(timeout_ms=100)
         except KafkaError as error:
@@ -145,11 +112,7 @@ def consume(options: argparse.Namespace) -> None:
 
 
 def transact(options: argparse.Namespace) -> None:
-    producer = KafkaProducer(
-        bootstrap_servers=options.bootstrap,
-        client_id=options.client_id,
-        transactional_id=options.transactional_id,
-    )
+    producer = KafkaProducer(**python_client(options), transactional_id=options.transactional_id)
     producer.init_transactions()
     for first, commit in ((0, True), (ABORTED_BASE, False)):
         producer.begin_transaction()
@@ -166,7 +129,7 @@ def transact(options: argparse.Namespace) -> None:
 
 
 def admin(options: argparse.Namespace) -> None:
-    client = KafkaAdminClient(bootstrap_servers=options.bootstrap, client_id=options.client_id)
+    client = KafkaAdminClient(**python_client(options))
     with contextlib.suppress(TopicAlreadyExistsError):
         client.create_topics([NewTopic(options.topic, options.partitions, options.replication)])
     client.wait_for_topics([options.topic])
@@ -183,19 +146,5 @@ def admin(options: argparse.Namespace) -> None:
     client.close()
 
 
-def main() -> None:
-    """Run one command of the contract."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    options = parse_arguments(sys.argv[1:])
-    commands = {
-        "capabilities": capabilities,
-        "produce": produce,
-        "consume": consume,
-        "transact": transact,
-        "admin": admin,
-    }
-    commands[options.command](options)
-
-
 if __name__ == "__main__":
-    main()
+    run(capabilities, produce, consume, transact, admin)

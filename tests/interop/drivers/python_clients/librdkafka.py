@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 import time
 from collections.abc import Callable
 
@@ -15,11 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.interop.drivers.python_clients.common import (
     ABORTED_BASE,
-    Clock,
     Tally,
     emit,
-    parse_arguments,
     payload,
+    run,
 )
 
 Settings = dict[str, str | int | float | bool]
@@ -55,7 +53,7 @@ def produce(options: argparse.Namespace) -> None:
 
 
 def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
+    tally = Tally.of(options)
     producer = Producer(
         {**base(options), **semantics(options), "compression.type": compression, "error_cb": tally.error}
     )
@@ -70,7 +68,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
             tally.acknowledged(index, options.size, sent_ms)
 
     index = 0
-    while not tally.clock.over() and (options.records == 0 or index < options.records):
+    while tally.wants(options, index):
         if waiting >= options.outstanding:
             producer.poll(0.1)
             continue
@@ -90,7 +88,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
 
 
 def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
+    tally = Tally.of(options)
     settings: dict[str, str | int | float | bool | Callable[..., None] | None] = {
         **base(options),
         "group.id": options.group or f"alone-{options.client_id}",
@@ -115,7 +113,7 @@ def consume(options: argparse.Namespace) -> None:
     else:
         start = confluent_kafka.OFFSET_BEGINNING
         consumer.assign([TopicPartition(options.topic, p, start) for p in range(options.partitions)])
-    while not tally.clock.over() and (options.records == 0 or tally.records < options.records):
+    while tally.wants(options, tally.records):
         for message in consumer.consume(500, 0.1):
             error = message.error()
             if error is not None:
@@ -127,7 +125,7 @@ def consume(options: argparse.Namespace) -> None:
 
 
 def transact(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds, options.stop_file), options.watch_ms > 0)
+    tally = Tally.of(options)
     producer = Producer(
         {**base(options), "transactional.id": options.transactional_id, "error_cb": tally.error}
     )
@@ -163,18 +161,5 @@ def admin(options: argparse.Namespace) -> None:
     )
 
 
-def main() -> None:
-    """Run one command of the contract."""
-    options = parse_arguments(sys.argv[1:])
-    commands = {
-        "capabilities": capabilities,
-        "produce": produce,
-        "consume": consume,
-        "transact": transact,
-        "admin": admin,
-    }
-    commands[options.command](options)
-
-
 if __name__ == "__main__":
-    main()
+    run(capabilities, produce, consume, transact, admin)
