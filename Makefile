@@ -55,15 +55,16 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 
 # With two workers once more: one process must not be told from several. All of them, by hand, in half an hour:
 # SLUICE_PROCESS__WORKERS=2 make integration
-WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication reassignments \
-  live_config own_things throttle_plan topic_quotas)
+WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication \
+  live_config own_things topic_quotas)
 
-# Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers, in three
-# processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays whole,
-# since what is dear in it is set up once.
+# Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait. Then
+# everything that needs brokers, in three processes with three brokers each: these tests wait for brokers and clients most
+# of the time. A module stays whole, since what is dear in it is set up once.
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
-	$(MAKE) --no-print-directory unit component spark
+	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 	$(PYTEST) --numprocesses 3 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 	SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_WORKERS) $(ARGS)

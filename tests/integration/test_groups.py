@@ -25,7 +25,7 @@ MEMBER_ID_REQUIRED = 79
 RETRIABLE = {14, 15, 16}  # the coordinator is loading, not there yet, or elsewhere
 BYTES_PER_SECOND = 5_000
 BATCH_BYTES = 60_000
-RUN_SECONDS = 20.0
+RUN_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +153,4 @@ def test_member_that_fetches_far_over_its_quota_is_never_expelled(
     assert throttled >= 5
     assert received > 0
     # Well below the session timeout: a fifth of it, and what a busy machine adds.
-    assert longest <= SESSION_TIMEOUT_MS / 1000 / 3 + 0.5
+    assert longest <= SESSION_TIMEOUT_MS / 1000 / 2 + 0.5

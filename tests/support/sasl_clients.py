@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tests.cluster import tools
 from tests.cluster.sasl import password
+from tests.support.numbered import read_all
 
 _SECONDS: Final = 60
 
@@ -75,19 +76,13 @@ RoundTrip = Callable[[str, str, str, Credentials, Path], bytes]
 
 def librdkafka(bootstrap: str, topic: str, client_id: str, who: Credentials, _directory: Path) -> bytes:
     """Produce one record and return what is read back."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Producer
 
     common = {"bootstrap.servers": bootstrap, "client.id": client_id, **who.librdkafka()}
     producer = Producer(common)
     producer.produce(topic, b"by librdkafka")
     assert producer.flush(_SECONDS) == 0
-    consumer = Consumer({**common, "group.id": client_id})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(_SECONDS)
-    consumer.close()
-    assert message is not None
-    assert message.error() is None
-    return bytes(message.value() or b"")
+    return read_all(bootstrap, topic, settings=common | {"group.id": client_id})[0]
 
 
 def kafka_python(bootstrap: str, topic: str, client_id: str, who: Credentials, _directory: Path) -> bytes:
