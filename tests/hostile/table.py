@@ -18,8 +18,6 @@ from tests.hostile.attacks.producing import PRODUCING
 from tests.hostile.scene import QUOTA, Row
 
 BEFORE: Final = Path(__file__).with_name("before.json")
-BEGIN: Final = "<!-- hostile:begin -->"
-END: Final = "<!-- hostile:end -->"
 POLICIES: Final = ("schedule", "kip13")
 _HOLD_SECONDS: Final = (15.0, 20.0)
 _FAMILIES: Final = {
@@ -135,13 +133,3 @@ def write_before(rows: Sequence[Line]) -> None:
     }
     text = ",\n".join(f"  {json.dumps(key)}: {json.dumps(figures)}" for key, figures in shown.items())
     BEFORE.write_text("{\n" + text + "\n}\n")
-
-
-def write_into(path: Path, table: str) -> None:
-    """Put the table between its two markers; ValueError where they are not there."""
-    text = path.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{path.name} lacks {BEGIN} and {END}")
-    path.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}", encoding="utf-8")

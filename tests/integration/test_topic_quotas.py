@@ -180,7 +180,8 @@ def test_users_connections_wait_for_their_tokens(kafka: Cluster, tmp_path: Path)
         with ThreadPoolExecutor(5) as pool:
             waited = sorted(pool.map(first_answer_seconds, ["alice"] * 5))
             free = sorted(pool.map(first_answer_seconds, ["bob"] * 5))
-        # No, no, 1, 2 and 3 seconds, less the time between their arrivals, a second on a busy machine. Workers begin without a burst.
+        # No, no, 1, 2 and 3 seconds, less the time between their arrivals, a second on a busy machine. Workers begin
+        # without a burst.
         assert waited[-1] > 1.0
         assert waited[-2] > 0.5
         assert 2 <= sluice.metric("sluice_connections_throttled_total") <= (3 if WORKERS == 1 else 5)

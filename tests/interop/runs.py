@@ -1,18 +1,22 @@
 """Starting drivers, side by side if need be, and reading what they say."""
 
+import contextlib
 import json
 import os
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from tests.cluster import processes
 from tests.interop.families import ROOT, Family
 
 _LOG_BYTES_SHOWN: Final = 6000
+Lane = TypeVar("Lane")
 _REDIRECT: Final = 'log=$1; shift; exec "$@" 2>"$log"'
 
 
@@ -149,3 +153,28 @@ def options(bootstrap: str, client_id: str, topic: str, **more: str | float) -> 
     for name, value in more.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return words
+
+
+def side_by_side(lanes: Sequence[Lane], work: Sequence[Callable[[Lane], None]]) -> None:
+    """Do pieces of work, each in a lane of its own; the first error ends all."""
+    waiting: queue.SimpleQueue[Callable[[Lane], None]] = queue.SimpleQueue()
+    for piece in work:
+        waiting.put(piece)
+    errors: list[Exception] = []
+
+    def run(lane: Lane) -> None:
+        with contextlib.suppress(queue.Empty):
+            while not errors:
+                piece = waiting.get_nowait()
+                try:
+                    piece(lane)
+                except Exception as error:  # noqa: BLE001  # told by the main thread
+                    errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -7,26 +7,24 @@ A whole run takes 20 minutes and writes the table into docs/operations.md; one w
 import argparse
 import contextlib
 import datetime
-import queue
+import functools
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.bench.lanes import find_haproxy
+from tests.bench.report import replace_between
 from tests.cluster import Cluster, ClusterOptions, processes
 from tests.interop.failover.measure import BACK_SECONDS_MAX, Case, Fault, Outcome, Role, measure
 from tests.interop.families import FAMILIES, ROOT, Family, java_of
-from tests.interop.runs import Crowd
+from tests.interop.runs import Crowd, side_by_side
 from tests.support.gateways import BALANCED, LISTED, NAMED, Way, haproxy
 
 DOCUMENT: Final = ROOT / "docs" / "operations.md"
-_BEGIN: Final = "<!-- what `make failover` measured begins -->"
-_END: Final = "<!-- what `make failover` measured ends -->"
 # Each has two gateways, which mostly wait: more than there are cores, fewer than disturb each other.
 _LANES: Final = 8
 _TRIES_MAX: Final = 3
@@ -113,28 +111,12 @@ def attempt(case: Case, kafka: Cluster, directory: Path) -> Outcome:
 
 def run_all(cases: Sequence[Case], kafka: Cluster, directory: Path) -> list[Outcome]:
     """Measure some cases side by side; return the outcomes in the order of the cases."""
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in range(len(cases)):
-        waiting.put(number)
     outcomes: dict[int, Outcome] = {}
-    errors: list[Exception] = []
 
-    def work() -> None:
-        with contextlib.suppress(queue.Empty):
-            while not errors:
-                number = waiting.get_nowait()
-                try:
-                    outcomes[number] = attempt(cases[number], kafka, directory / str(number))
-                except Exception as error:  # noqa: BLE001  # told by the main thread
-                    errors.append(error)
+    def work(number: int, _lane: int) -> None:
+        outcomes[number] = attempt(cases[number], kafka, directory / str(number))
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(_LANES)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    side_by_side(range(_LANES), [functools.partial(work, number) for number in range(len(cases))])
     return [outcomes[number] for number in range(len(cases))]
 
 
@@ -192,17 +174,6 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"| {name} | " + " | ".join(cells) + " |"
 
 
-def inserted(document: str, text: str) -> str:
-    """Return the document with the text between its two marks.
-
-    >>> inserted(f"a {_BEGIN} old {_END} b", "new").split()[-2:]
-    ['-->', 'b']
-    """
-    before, rest = document.split(_BEGIN)
-    _old, after = rest.split(_END)
-    return f"{before}{_BEGIN}\n\n{text}\n{_END}{after}"
-
-
 def main() -> int:
     """Measure, print the table, and write it where everything was measured."""
     processes.exit_on_signals()
@@ -233,7 +204,7 @@ def main() -> int:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = "\n".join([f"Measured {today}, Kafka 4.4.0; producer / consumer.", "", *table(outcomes), ""])
     if len(chosen) == len(SITUATIONS) and not arguments.clients:
-        DOCUMENT.write_text(inserted(DOCUMENT.read_text(), text))
+        DOCUMENT.write_text(replace_between(DOCUMENT.read_text(), "failover", f"\n{text}\n"))
     print(text)
     return 0
 

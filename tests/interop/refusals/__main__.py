@@ -6,22 +6,21 @@
 import argparse
 import contextlib
 import datetime
-import queue
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.bench.report import replace_between
 from tests.cluster import processes
 from tests.interop.families import FAMILIES, ROOT, Family
 from tests.interop.refusals import report
 from tests.interop.refusals import report as cases
 from tests.interop.refusals.measure import Lane, Membership, Outcome, Rig, Setting, consume, produce
 from tests.interop.refusals.script import Script
-from tests.interop.runs import Crowd
+from tests.interop.runs import Crowd, side_by_side
 
 DOCUMENT: Final = ROOT / "docs" / "refusals.md"
 _LANES: Final = 4
@@ -55,31 +54,6 @@ def produced(families: list[Family], section: str) -> list[tuple[Family, Setting
         "endless": lambda _family: [(cases.ENDLESS, way) for way in cases.ENDLESS_WAYS],
     }
     return [(family, setting, way) for family in families for setting, way in chosen[section](family)]
-
-
-def side_by_side(lanes: list[Lane], work: list[Callable[[Lane], None]]) -> None:
-    """Do pieces of work, each in a lane of its own; the first error ends all."""
-    waiting: queue.SimpleQueue[Callable[[Lane], None]] = queue.SimpleQueue()
-    for piece in work:
-        waiting.put(piece)
-    errors: list[Exception] = []
-
-    def run(lane: Lane) -> None:
-        with contextlib.suppress(queue.Empty):
-            while not errors:
-                piece = waiting.get_nowait()
-                try:
-                    piece(lane)
-                except Exception as error:  # noqa: BLE001  # told by the main thread
-                    errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def measure(rig: Rig, families: list[Family], sections: list[str], directory: Path) -> Results:
@@ -148,7 +122,7 @@ def main() -> int:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = report.tables(results.outcomes, results.members, results.versions, today)
     if arguments.write:
-        DOCUMENT.write_text(report.inserted(DOCUMENT.read_text(), text))
+        DOCUMENT.write_text(replace_between(DOCUMENT.read_text(), "refusals", f"\n{text}\n"))
     print(text)
     return 0
 

@@ -83,15 +83,13 @@ ENDLESS_WAYS: Final = (
 
 
 SECTIONS: Final = ("defaults", "again", "settings", "transactions", "endless", "acks0", "groups")
-_BEGIN: Final = "<!-- what `make refusals` measured begins -->"
-_END: Final = "<!-- what `make refusals` measured ends -->"
 
 
 def verdict(outcome: Outcome) -> str:
     """Return one cell: what went wrong, or that nothing did and the seconds it took.
 
     >>> from tests.interop.refusals.script import Counts
-    >>> verdict(Outcome("java", Setting(), cases.CLOSE, Counts(rounds=3), seconds=4.0))
+    >>> verdict(Outcome("java", Setting(), CLOSE, Counts(rounds=3), seconds=4.0))
     'ok, 4.0 s'
     """
     wrong = [
@@ -258,14 +256,3 @@ def tables(
     if members:
         parts += ["### A group member whose fetching connection is closed", _members(members)]
     return "\n\n".join(parts) + "\n"
-
-
-def inserted(document: str, text: str) -> str:
-    """Return the document with the text between its two marks.
-
-    >>> inserted(f"a {_BEGIN} old {_END} b", "new").split()[-2:]
-    ['-->', 'b']
-    """
-    before, rest = document.split(_BEGIN)
-    _old, after = rest.split(_END)
-    return f"{before}{_BEGIN}\n\n{text}\n{_END}{after}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.interop.failover.__main__ import cell, inserted, table
+from tests.interop.failover.__main__ import cell, table
 from tests.interop.failover.measure import Case, Fault, Outcome, Role, gaps
 from tests.interop.families import FAMILIES
 from tests.support.gateways import BALANCED, LISTED, configuration
@@ -52,13 +52,6 @@ def test_a_row_has_the_producer_and_then_the_consumer() -> None:
         "|---|---|",
         "| Java 3.6.2 | 1.0 s / 2.0 s |",
     ]
-
-
-def test_only_what_is_between_the_marks_is_replaced() -> None:
-    begin = "<!-- what `make failover` measured begins -->"
-    end = "<!-- what `make failover` measured ends -->"
-
-    assert inserted(f"a\n{begin}\nold\n{end}\nb", "new\n") == f"a\n{begin}\n\nnew\n\n{end}\nb"
 
 
 def test_the_shipped_configuration_is_run_with_other_addresses_alone() -> None:
