@@ -26,6 +26,7 @@ from quotas.backtest.outcomes import backtest
 from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
 from tests.bench import machine, report
+from tests.bench.process import family, own_kib
 from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import processes
 
@@ -183,29 +184,7 @@ def stage_seconds(said: str) -> dict[str, float]:
 
 def _watch(pid: int, found: Measured, done: threading.Event) -> None:
     while not done.wait(0.5):
-        found.memory_bytes = max(found.memory_bytes, sum(map(_resident_bytes, _tree(pid))))
-
-
-def _tree(pid: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [pid]
-    for process in found:
-        try:
-            text = Path(f"/proc/{process}/task/{process}/children").read_text()
-        except OSError:
-            continue
-        found += map(int, text.split())
-    return found
-
-
-def _resident_bytes(pid: int) -> int:
-    """Proportional set size: pages that forked workers share count once."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    sizes = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
-    return int(sizes[1]) * 1024 if sizes else 0
+        found.memory_bytes = max(found.memory_bytes, 1024 * sum(map(own_kib, family(pid))))
 
 
 def made_up(directory: Path, requests: int) -> tuple[Path, int]:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.bench import machine, report
+from tests.bench.figures import percentile
 from tests.bench.report import Bar, Outcome, Table, ratio
 from tests.cluster import Cluster, ClusterOptions, processes, tools
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
@@ -39,16 +40,6 @@ _HEAP: Final = ("-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLev
 _QUIET: Final = 2  # brokers end before producers
 
 Replicas = list[list[int]]
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Give the value that this share of all values does not exceed.
-
-    >>> percentile([3.0, 1.0, 2.0, 4.0], 0.5), percentile([], 0.99)
-    (2.0, 0.0)
-    """
-    ordered = sorted(values)
-    return ordered[max(0, int(share * len(ordered) + 0.999999) - 1)] if ordered else 0.0
 
 
 def largest_second(samples: Sequence[tuple[float, int]]) -> int:
@@ -325,8 +316,8 @@ def run_front(rig: Rig, front: Front, size: Size, number: int) -> Result:
         front=front,
         catching_up=watched.catching_up,
         bytes_per_second=largest_second(watched.samples),
-        calm_p99=percentile(calm[len(calm) // 2 :], 0.99),  # the first records also connect
-        p99=percentile(during, 0.99),
+        calm_p99=percentile(sorted(calm[len(calm) // 2 :]), 99),  # the first records also connect
+        p99=percentile(sorted(during), 99) if during else 0.0,
         longest=max(during, default=0.0),
         seconds=watched.ended - watched.began,
         failed=probe.failed,

@@ -25,12 +25,11 @@ from typing import Any, Final
 from rich.console import Console
 
 from tests.bench import machine, report
-from tests.bench.process import cpu_nanoseconds, raise_descriptor_limit, resident_kib
+from tests.bench.process import cpu_nanoseconds, descriptors, raise_descriptor_limit, resident_kib, sockets
 from tests.bench.report import Outcome
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.soak import scene
 from tests.soak.judge import Found, Key, Log, Sample, Verdict, outcome, plot, verdict, write
-from tests.soak.kernel import descriptors, sockets
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create
 
@@ -187,7 +186,8 @@ def _run(
         ended = clients.honest.ask("stop")
     found.honest = {name: count for name, count in ended.items() if isinstance(count, int)}
     found.verdict = _verified(cluster, ended)
-    found.errors_by_cause = _errors(sluice) if sluice.alive() else {}
+    counted = sluice.connection_errors() if sluice.alive() else {}
+    found.errors_by_cause = {cause: int(count) for cause, count in counted.items()}
     found.refused_reloads = (
         int(sluice.metric("sluice_reloads_total", result="refused")) if sluice.alive() else 0
     )
@@ -227,15 +227,6 @@ def _verified(cluster: Cluster, ended: dict[str, Any]) -> Verdict:
         (one, partition): numbers for one, partition, numbers in ended["failed by"]
     }
     return verdict(sent, failed, scene.read_all(cluster))
-
-
-def _errors(sluice: SluiceProcess) -> dict[str, int]:
-    found = {}
-    for line in sluice.get("/metrics")[1].splitlines():
-        if line.startswith("sluice_connection_errors_total{"):
-            series, _, value = line.rpartition(" ")
-            found[series.split('"')[1]] = int(float(value))
-    return found
 
 
 def _calm(sluice: SluiceProcess, before: int) -> int:

@@ -30,10 +30,10 @@ from tests.bench.process import (
     module_process,
     raise_descriptor_limit,
     resident_kib,
+    sockets,
 )
 from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
-from tests.soak.kernel import sockets
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import create, describe
 

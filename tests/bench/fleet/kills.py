@@ -3,10 +3,11 @@
 The rig of `faults`: 2 members x 2 workers, one quota for each direction, more demand at each member than it allows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from tests.bench.figures import Event, per_second
+from tests.bench.fleet.bound import below
 from tests.bench.fleet.faults import Direction, Fault, Played
 from tests.bench.fleet.rig import Member, Rig
 from tests.bench.report import Bar, Outcome, Table
@@ -17,8 +18,6 @@ KILLED_SECONDS: Final = 28.0
 _LEASED: Final = 0.4  # of its equal share, a half
 _BACK_SECONDS: Final = 12.0  # for its clients
 _AFTER_SECONDS: Final = 10.0
-_STEP_SECONDS: Final = 0.1
-_WINDOW_SECONDS: Final = 1.0
 _STOPS_SECONDS: Final = (1.0, 5.0)
 
 
@@ -65,21 +64,6 @@ KILLS: Final = (
 _MEASURED: Final = {"member": KILLED_SECONDS, "holder": KILLED_SECONDS, "stop 1 s": 1.0, "stop 5 s": 5.0}
 
 
-def below(passed: Sequence[Event], least: float, began: float, ended: float) -> float:
-    """Return for how many seconds less than `least` bytes/s passed, in windows of one second.
-
-    >>> below([(at / 10, 100) for at in range(100) if not 20 <= at < 40], 900, 0.0, 10.0)
-    2.7
-    """
-    found = 0
-    steps = round((ended - began - _WINDOW_SECONDS) / _STEP_SECONDS) + 1
-    for step in range(steps):
-        begins = began + step * _STEP_SECONDS
-        size = sum(size for at, size in passed if begins <= at < begins + _WINDOW_SECONDS)
-        found += size < least * _WINDOW_SECONDS
-    return round(found * _STEP_SECONDS, 1)
-
-
 def report(played: Played, quota: int) -> Outcome:
     """Return the table and the bars."""
     labels = {fault.name: fault.label for fault in KILLS}
@@ -89,7 +73,7 @@ def report(played: Played, quota: int) -> Outcome:
         for direction, each in played.directions.items():
             passed = _passed(each)
             seconds = [size / quota for size in per_second(passed, began, int(ended - began))]
-            under = below(passed, BELOW * quota, began, ended)
+            under = below(passed, BELOW * quota, began + 0.5, ended - 0.5, window=1.0)
             cells.append(
                 (
                     *(labels[name], direction, f"{ended - began:.0f}"),

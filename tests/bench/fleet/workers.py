@@ -25,7 +25,7 @@ from rich.console import Console
 
 from tests.bench.figures import bootstrap_interval, median
 from tests.bench.lanes import NODE, sluice_command, wait_for
-from tests.bench.process import Child, cpu_nanoseconds, family, module_process
+from tests.bench.process import Child, cpu_nanoseconds, family, module_process, own_kib
 from tests.bench.report import MISSING, Bar, Outcome, Table
 from tests.cluster import HOST, free_ports, processes
 
@@ -90,7 +90,7 @@ def measure(counts: Sequence[int], console: Console, rounds: int = _ROUNDS) -> d
                 for side in order:
                     _turn(side, load)
         for count, side in sides.items():
-            side.figures.memory = [_memory(pid) for pid in family(side.pid)]
+            side.figures.memory = [own_kib(pid) / 1024 for pid in family(side.pid)]
             cost = median(side.figures.cost[ALONE])
             console.print(f"{count}: {cost:.1f} CPU µs, {side.figures.idle:.2%} idle")
         return {count: side.figures for count, side in sides.items()}
@@ -117,14 +117,6 @@ def _ordered(side: Side, load: Load, seconds: float) -> tuple[float, float]:
 
 def _cpu(side: Side) -> int:
     return sum(cpu_nanoseconds(pid) for pid in family(side.pid))
-
-
-def _memory(pid: int) -> float:
-    """Return the resident memory of a process in MiB, its part of what it shares with others."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise OSError(f"the kernel does not tell the memory of process {pid}")
 
 
 @contextmanager
