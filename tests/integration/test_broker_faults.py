@@ -7,6 +7,7 @@ The brokers are scripted; no real one is started.
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -259,14 +260,28 @@ OWN_SILENT = {
 }  # each takes the 5 s that a broker is given
 
 
-@pytest.mark.parametrize("fault", [*OWN, *OWN_SILENT, *BELIEVED])
+SCRIPTS = {**OWN, **OWN_SILENT, **{name: broken.says(body) for name, body in BELIEVED.items()}}
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[None]]]:
+    """What became of a process for each fault; some at a time, since they mostly wait."""
+    with ThreadPoolExecutor(4) as pool:
+        yield {fault: pool.submit(live_with, fault, tmp_path_factory.mktemp("own")) for fault in SCRIPTS}
+
+
+@pytest.mark.parametrize("fault", SCRIPTS)
 def test_process_lives_with_a_broker_that_answers_its_own_questions_wrongly(
-    tmp_path: Path, fault: str
+    lived: dict[str, Future[None]], fault: str
 ) -> None:
-    scripts = {**OWN, **OWN_SILENT, **{name: broken.says(body) for name, body in BELIEVED.items()}}
+    lived[fault].result()
+
+
+def live_with(fault: str, directory: Path) -> None:
+    """Start a process that meets the fault in its first answers, and assert that it serves afterwards."""
     with ScriptedBroker() as broker:
-        broker.own_script = scripts[fault]
-        sluice = SluiceProcess.configured(SluiceSettings(broker.address), tmp_path)
+        broker.own_script = SCRIPTS[fault]
+        sluice = SluiceProcess.configured(SluiceSettings(broker.address), directory)
         try:
             asked = 3 if fault in OWN else 1  # the others take 5 s a time
             until(lambda: broker.own_asked >= asked or not sluice.alive(), "it asks")
