@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from tests.hostile.attacks import evasion
-from tests.hostile.attacks.evasion import Outcome
+from tests.hostile.attacks.evasion import Evasion, Outcome
 from tests.hostile.attacks.fetching import FETCHING
+from tests.hostile.attacks.naming import NAMING
 from tests.hostile.attacks.producing import PRODUCING
 
 SECONDS = 5.0
@@ -69,3 +70,11 @@ def test_reconnecting_producer_gains_nothing_under_kip13() -> None:
     stays, reconnects = outcome("kip13", "stays"), outcome("kip13", "reconnects")
     # Eight connections instead of one: one request each beyond what a single one gets, each longest mute.
     assert reconnects.total <= stays.total * 1.1 + 8 * reconnects.evasion.request_bytes * 2
+
+
+@pytest.mark.parametrize("token", NAMING, ids=lambda each: each.name)
+def test_token_is_read_as_the_broker_reads_it(token: Evasion) -> None:
+    """A client that the broker accepts as alice gets alice's quota, however its token is spelt."""
+    (found,) = evasion.measure([token], "schedule", 3.0, hold_seconds=(3.0, 5.0), beside=1)
+    assert not found.failed
+    assert 0 < found.total <= found.allowance.in_run
