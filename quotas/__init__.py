@@ -4,7 +4,6 @@ Pure: no IO, no clock, no threads; Spark executors use it unchanged.
 
     engine          the quotas of a process: throttles by client, live changes; begin here
     options         how quotas are enforced
-    decisions       admit, hold, throttle or refuse
     errors          invalid definitions
     definitions     which entity has which limits, and the quotas file
     limiters        the arithmetic: windows, token bucket, the policies
@@ -15,11 +14,11 @@ Pure: no IO, no clock, no threads; Spark executors use it unchanged.
     backtest        the same rules over recorded requests, compiled
 """
 
-from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.errors import DefinitionError, QuotaError
+from quotas.limiters.limiter import ADMITTED, Decision
 from quotas.options import EngineOptions
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.figures import QuotaView

@@ -23,12 +23,10 @@ from typing import Final
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.kinds import BY_KEY, CLIENT_KEYS, FETCH, MUTATION, PRODUCE, REQUEST, TOPIC
-from quotas.limiters.flow import Limiter
-from quotas.limiters.lending import Budgets, LimiterKey
-from quotas.limiters.policy import limiter_in_force
+from quotas.limiters.limiter import Budgets, Limiter, LimiterKey
 from quotas.options import EngineOptions
 from quotas.throttles import figures
-from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.bandwidth import Throttle, limiter_in_force
 from quotas.throttles.client import ClientQuota
 from quotas.throttles.connections import UserConnections
 from quotas.throttles.figures import GATEWAY, ClientThrottle, QuotaView

@@ -79,14 +79,10 @@ class EngineOptions:
 # ----------------------------------------------------------------------------------------------------
 # The longest mute of a channel (KIP-219), so that throttling never costs a connection or a group membership.
 #
-# Some clients send heartbeats on the connection that they fetch on (sarama, KafkaJS): a mute as long as their
-# session
-# timeout would remove them from the group. sarama also waits before each request until the last throttle time
-# is over, so
-# one heartbeat may meet two mutes in addition to its interval of a third (Kafka's own advice): hence a fifth.
-# The rest of
-# a capped mute stays as debt in the engine. This module has no state.
-
+# Some clients send heartbeats on the connection that they fetch on (sarama, KafkaJS): a mute as long as their session
+# timeout would remove them from the group. sarama also waits before each request until the last throttle time is over,
+# so one heartbeat may meet two mutes in addition to its interval of a third (Kafka's own advice): hence a fifth. The
+# rest of a capped mute stays as debt in the engine.
 
 # JoinGroup has the session timeout. A connection with other group requests only gets the smallest default of all
 # clients: 10 s (librdkafka before 1.6, sarama, aiokafka; 45 s in Java since 3.0).

@@ -65,7 +65,7 @@ from proxy.channel.verdict import (
 from proxy.system.stats import Stats
 from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine
-from quotas.limiters.flow import MS_UNBOUNDED, Flow
+from quotas.limiters.limiter import MS_UNBOUNDED, Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.throttles.bandwidth import Throttle

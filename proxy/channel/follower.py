@@ -62,8 +62,7 @@ from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ANY_BROKER
 from proxy.channel.verdict import PASS, WALK, Verdict
 from proxy.system.stats import Stats
-from quotas.replication.claims import Claim, Sharing
-from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
+from quotas.replication.replication_quotas import REPLICAS_MAX, Claim, Claims, ReplicationQuotas, Sharing
 
 # The limit for a replica that may be in sync: the response has its high watermark and hardly any bytes.
 _PROBE_BYTES: Final = 1

@@ -23,7 +23,7 @@ from proxy.channel.settings import ANONYMOUS
 from proxy.channel.verdict import BARE_TOKENS_MAX, MORE, PASS, REPLACE, WALK, Intake, Verdict
 from proxy.system.stats import API_KEYS_MAX
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 
 # ----------------------------------------------------------------------------------------------------
 # The parsing and validation of a request header, for clients and followers.

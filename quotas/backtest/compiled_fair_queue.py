@@ -2,14 +2,14 @@
 
 The one permitted second form of a rule; tests/property/test_backtest.py compares it with the first, and `fair_queue`
 explains it. `places[3, channels]` has the columns tag, size and channel, in order of tags; `queue` has the scalars;
-`flows[channel]` has the attributes of `limiters.flow.Flow`, at the indices below.
+`flows[channel]` has the attributes of `limiters.limiter.Flow`, at the indices below.
 """
 
 from typing import Final
 
 from quotas.backtest.compiler import Ints, compiled, inlined
 from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE
-from quotas.limiters.flow import GRACE_MS
+from quotas.limiters.limiter import GRACE_MS
 
 # A channel's flow, under either policy.
 EXPECTED: Final = 0

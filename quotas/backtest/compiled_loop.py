@@ -2,7 +2,7 @@
 
 A candidate's state is a few kilobytes and stays in the processor's cache while the requests are read in sequence; so
 the loop over candidates is the outer one. A channel's requests depend only on its own earlier ones, so a heap holds
-each channel's next event; equal times are in order of channels, as in `reference`.
+each channel's next event; equal times are in order of channels, as in the engine.
 """
 
 from typing import Final

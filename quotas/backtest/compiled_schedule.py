@@ -12,7 +12,7 @@ from typing import Final
 
 from quotas.backtest import compiled_fair_queue as fair
 from quotas.backtest.compiler import Floats, Ints, compiled, inlined
-from quotas.limiters.flow import GRACE_MS
+from quotas.limiters.limiter import GRACE_MS
 from quotas.limiters.schedule import POLL_MS_MIN, SWEEP_MS
 from quotas.limiters.under_way import (
     BATCH_BYTES_MIN,

@@ -1,9 +1,8 @@
 """The effect of candidate quotas on recorded requests: the compiled path of the offline pipeline.
 
-`reference` runs the proxy's own engine; this module runs its compiled form, the only permitted second form of a
-rule, which makes the same decisions (tests/property/test_backtest.py) a hundred times as fast. The closed loop is
-described in `recording`. A call is for one identity, broker and direction, which share a limiter. Files and Spark are
-not used here.
+This module runs the compiled form of the proxy's engine, the only permitted second form of a rule, which makes the same
+decisions (tests/property/test_backtest.py) a hundred times as fast. The closed loop is described in `recording`. A call
+is for one identity, broker and direction, which share a limiter. Files and Spark are not used here.
 """
 
 from collections.abc import Sequence

@@ -105,15 +105,10 @@ class Recording:
 # Recorded rows -> recordings, without a sort of all rows.
 #
 # Rows of one connection come nearly always in the order of sending, since a proxy wrote them so; rows of many
-# connections
-# come mixed. So the rows of one portion are sorted by connection only, and cut into *runs*: successive rows
-# of one
-# connection whose numbers ascend. A portion is `pack`ed: 16 bytes for a row, and a line for each run, which
-# says what is
-# needed of its ends. `Assembly` puts the runs of all portions in order by these lines. Where runs of one
-# connection
-# overlap, rows did not come in order: then there is no recording, and the caller has to sort the rows first.
-
+# connections come mixed. So the rows of one portion are sorted by connection only, and cut into *runs*: successive rows
+# of one connection whose numbers ascend. A portion is `pack`ed: 16 bytes for a row, and a line for each run, which says
+# what is needed of its ends. `Assembly` puts the runs of all portions in order by these lines. Where runs of one
+# connection overlap, rows did not come in order: then there is no recording, and the caller has to sort the rows first.
 
 Flags = npt.NDArray[np.bool_]
 

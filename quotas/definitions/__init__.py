@@ -1,17 +1,12 @@
 """Quota definitions: which entity has which limits, where they are written, and how they are changed.
 
     entities        users, client ids, IP addresses, topics, and their defaults (KIP-55, KIP-612)
-    definitions     the limits by entity, with Kafka's order of precedence
+    kinds           the kinds of quotas: one table, which everything that lists kinds reads
+    definitions     the limits by entity, with Kafka's order of precedence, and a digest of them
     amounts         numbers with units: `2M`, `64Ki`
-    toml_file       the quotas file: text <-> definitions
-    toml_tables     the file's text, cut into its tables
-    toml_edit       the file's text with changes put in; the rest of it stays as it was written
-    toml_reader     TOML within bounds
-    alterations     AlterClientQuotas: validation and changes (KIP-546)
-    filters         DescribeClientQuotas: the entities that match (KIP-546)
-    digest          what is equal where quotas are
-    diff            the alterations that turn one set of quotas into another
-    rollout         quotas lowered in steps
+    toml_file       the quotas file: text <-> definitions, and edits that leave the rest of the text as it is
+    alterations     AlterClientQuotas and DescribeClientQuotas (KIP-546), and the changes from one set to another
+    records         quotas as records of a compacted topic
 
 Nothing here limits traffic: `quotas.throttles` and `quotas.limiters` do.
 """

@@ -199,10 +199,8 @@ def _shown(parts: Parts) -> str:
 # ----------------------------------------------------------------------------------------------------
 # The alterations that make a server's quotas equal to those of a file. Pure.
 #
-# An entity in the file gets exactly the file's limits; any other entity is left unchanged, or removed with
-# `prune`. A
+# An entity in the file gets exactly the file's limits; any other entity is left unchanged, or removed with `prune`. A
 # second run finds nothing to alter.
-
 
 Quotas = Mapping[Entity, Mapping[str, float]]
 
@@ -250,13 +248,9 @@ def alterations(found: list[Difference]) -> list[Alteration]:
 # ----------------------------------------------------------------------------------------------------
 # DescribeClientQuotas: validates a filter and returns the matching entities (KIP-546; kafka-quotas.md §6.2).
 #
-# An entity matches if it has the part of every component; for exact and default components the part must be
-# equal;
-# `strict` permits no further parts. A component without a name matches any name and the default entity, as in
-# Kafka. A
-# filter without components matches all entities, or none if strict. KIP-13's static settings are not
-# described.
-
+# An entity matches if it has the part of every component; for exact and default components the part must be equal;
+# `strict` permits no further parts. A component without a name matches any name and the default entity, as in Kafka. A
+# filter without components matches all entities, or none if strict. KIP-13's static settings are not described.
 
 Component = tuple[str, int, str | None]
 """Entity type, match type and name, as Kafka writes them."""

@@ -26,12 +26,9 @@ from quotas.errors import AmountError, DefinitionError, FormError, TomlError, hi
 # ----------------------------------------------------------------------------------------------------
 # `tomllib` with bounds: the result is always shallow, and its values can be written in an error message.
 #
-# `tomllib` recurses over arrays and inline tables, takes quadratic time for a dotted key's parts, and reads
-# integers that
-# Python then refuses to print; its result may be nested too deeply to be copied or compared. Sluice's files
-# need none of
-# that.
-
+# `tomllib` recurses over arrays and inline tables, takes quadratic time for a dotted key's parts, and reads integers
+# that Python then refuses to print; its result may be nested too deeply to be copied or compared. Sluice's files need
+# none of that.
 
 _DEPTH_MAX: Final = 32
 _DOTS_MAX: Final = (
@@ -90,18 +87,12 @@ def _check(document: dict[str, object]) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The quotas file's text cut into its tables, each read separately (the format: `toml_file`).
+# The quotas file's text cut into its tables, each read separately.
 #
-# TOML's own reader takes 45 us per table. Read line by line, a plain table takes 3 us; any other table goes
-# to TOML's
-# reader alone. Cutting is sound because each piece is checked: a text whose pieces are all valid TOML, with
-# nothing in
-# front of the first `[[quota]]` and exactly one table each, has the same meaning as a whole. A wrong cut (a
-# `[[quota]]`
-# within a multi-line string) is not valid TOML, and the caller falls back to the whole text. This module does
-# not
-# interpret keys and values.
-
+# TOML's own reader takes 45 us per table. Read line by line, a plain table takes 3 us; any other table goes to TOML's
+# reader alone. Cutting is sound because each piece is checked: a text whose pieces are all valid TOML, with nothing in
+# front of the first `[[quota]]` and exactly one table each, has the same meaning as a whole. A wrong cut (a `[[quota]]`
+# within a multi-line string) is not valid TOML, and the caller falls back to the whole text.
 
 # What TOML allows behind "#".
 COMMENT: Final = r"#[^\x00-\x08\x0a-\x1f\x7f]*"
@@ -337,22 +328,15 @@ def _quoted(text: str) -> str:
 #     | "".join(document.text(edit))      # the new text; when it is on disk:
 #     | document.apply(edit)
 #
-# Behavior: a changed limit keeps its line, its form ("2M" becomes "4M") and the comment behind it; a new
-# limit is added
-# after the last one; the table of an entity without limits is removed. A comment on a line of its own always
-# stays; if
-# its entity returns, its table is written at the same place. The table of a new entity is appended. An edited
-# table is
-# parsed again before it is used: a form that the line editor does not know (a quoted key with escapes) is
-# written anew,
+# Behavior: a changed limit keeps its line, its form ("2M" becomes "4M") and the comment behind it; a new limit is added
+# after the last one; the table of an entity without limits is removed. A comment on a line of its own always stays; if
+# its entity returns, its table is written at the same place. The table of a new entity is appended. An edited table is
+# parsed again before it is used: a form that the line editor does not know (a quoted key with escapes) is written anew,
 # in plain form.
 #
-# A file that is not a sequence of `[[quota]]` tables (one array in one line) is read but not edited:
-# FormError. This
-# module does no IO. Every loop over all tables iterates through `pace`, so that the caller can slow it down;
-# freeing
+# A file that is not a sequence of `[[quota]]` tables (one array in one line) is read but not edited: FormError. This
+# module does no IO. Every loop over all tables iterates through `pace`, so that the caller can slow it down; freeing
 # 100,000 tables at once takes Python tens of milliseconds, so texts are kept and shared.
-
 
 Change = tuple[Entity, Mapping[str, float]]
 """An entity and all its new limits; without limits the entity is removed."""

@@ -17,7 +17,7 @@ finds the requests whose time is over. Rates are not used here.
 
 from typing import Final
 
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.limiters.rate import NEVER_MS
 
 # A request of 1 MB takes 80 ms at 100 Mbit/s. A second charge costs an honest client only its place in the queue.

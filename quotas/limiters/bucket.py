@@ -14,7 +14,7 @@ clients are in `throttles.mutation`; time is an argument.
 import math
 from typing import Final
 
-from quotas.limiters.lending import LimiterKey
+from quotas.limiters.limiter import LimiterKey
 
 # The largest throttle_time_ms, 24 days; Kafka's cast to it overflows.
 THROTTLE_MS_MAX: Final = 2**31 - 1

@@ -24,7 +24,7 @@ from itertools import compress
 from operator import not_
 from typing import Final
 
-from quotas.limiters.flow import GRACE_MS, Flow
+from quotas.limiters.limiter import GRACE_MS, Flow
 
 # A held channel asks again by itself; one that is this late has been closed without notice.
 HELD_GRACE_MS: Final = 5_000

@@ -13,7 +13,7 @@ processes, which add up to at most 1, creates no credit.
 from collections.abc import Iterable
 from math import ceil
 
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.limiters.virtual_time import Backlog, BudgetTime, PacedBacklog
 
 

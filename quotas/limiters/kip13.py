@@ -16,9 +16,8 @@ than the whole window passes once the window is empty; Kafka never returns it (Â
 
 from typing import Final
 
-from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import Announcements
-from quotas.limiters.flow import Counted, Flow
+from quotas.limiters.limiter import ADMITTED, Counted, Decision, Flow
 from quotas.limiters.rate import NEVER_MS
 from quotas.limiters.sampled import SampledLimit
 from quotas.limiters.virtual_time import Backlog, SampledBacklog

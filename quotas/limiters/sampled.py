@@ -10,7 +10,7 @@ What is recorded, and what happens above the limit, is defined by the limiters o
 
 from typing import Final
 
-from quotas.limiters.lending import LimiterKey
+from quotas.limiters.limiter import LimiterKey
 from quotas.limiters.rate import SampledRate
 from quotas.limiters.virtual_time import BudgetTime
 

@@ -31,12 +31,10 @@ The limit comes from `definitions`, the requests from `throttles.bandwidth`.
 from math import ceil
 from typing import Final
 
-from quotas.decisions import ADMITTED, Decision
 from quotas.limiters.announced import ARRIVAL_MS, Announcements
 from quotas.limiters.fair_queue import FairQueue
-from quotas.limiters.flow import Counted, Flow
 from quotas.limiters.gcra import VirtualSchedule
-from quotas.limiters.lending import LimiterKey
+from quotas.limiters.limiter import ADMITTED, Counted, Decision, Flow, LimiterKey
 from quotas.limiters.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
 from quotas.options import EngineOptions
 

@@ -14,7 +14,7 @@ Fetch that finds records at once hardly rests, and finds a place, however many o
 from math import ceil
 from typing import Final
 
-from quotas.limiters.flow import GRACE_MS, Flow
+from quotas.limiters.limiter import GRACE_MS, Flow
 
 # A forwarded Fetch may ask for its share of this much time of the rate.
 FETCH_QUANTUM_MS: Final = 500

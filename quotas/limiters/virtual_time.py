@@ -24,11 +24,9 @@ from typing import Final, Protocol
 from quotas.limiters.rate import NEVER_MS, SampledRate
 
 # ----------------------------------------------------------------------------------------------------
-# The backlog of a budget that is only observed: the bytes that clients would have left to send with
-# enforcement.
+# The backlog of a budget that is only observed: the bytes that clients would have left to send with enforcement.
 #
-# The clients are taken to keep their rate although they are throttled (an *open loop*). In real time, the
-# quota lets a
+# The clients are taken to keep their rate although they are throttled (an *open loop*). In real time, the quota lets a
 # part of their bytes pass; the rest is the backlog.
 
 

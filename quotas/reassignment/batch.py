@@ -270,9 +270,8 @@ class StepQueue:
 # ----------------------------------------------------------------------------------------------------
 # All batches of a reassignment if every step succeeds (KIP-435), for `sluice reassign plan`.
 #
-# A batch here begins when the previous one is complete. The executor does not wait so long: it uses a free
-# slot at once,
-# so it has more and smaller batches of the same steps, in nearly this order.
+# A batch here begins when the previous one is complete. The executor does not wait so long: it uses a free slot at
+# once, so it has more and smaller batches of the same steps, in nearly this order.
 #
 # The time for copying is in `estimate`.
 

@@ -1,9 +1,7 @@
 """Replication quotas (KIP-73): the rates of leaders and followers, and which replicas count against them.
 
-    replication_quotas  all rates of a process, and the claims of its connections
+    replication_quotas  which replicas are throttled, all rates of a process, and their bytes granted to replicas
     rates               one leader's or follower's rate: Kafka's windows, or paced
-    claims              how a rate's bytes are granted to throttled replicas
-    throttled_replicas  `leader.` and `follower.replication.throttled.replicas`
 
 Fetch sessions with replicas left out are in `protocol.messages`; the connection's machine is in `proxy.channel`.
 """

@@ -1,13 +1,11 @@
 """Leases: shares of rates for several processes, so that together they never exceed them.
 
     lease_values    what lessor and lessee have agreed on, and their messages: reports and grants
-    fill            a budget divided by weighted max-min fairness
-    key_shares      the shares of one key
-    lessor          leases the shares of all keys: the holder of a fleet, and each member for its workers
+    lessor          leases the shares of all keys, divided by weighted max-min fairness: the holder of a fleet, and each
+                    member for its workers
     lessee          the shares of one process
     budgets         the shares in this process's limiters, and their demands
     followers       the same for followers' quotas (KIP-73)
-    follower_demand what a follower could receive, from its recent rates
     member          lessee and lessor in one: leases to its workers what the holder has leased to it
 
 Bytes on the wire and sockets are in `proxy.fleet`. The safety argument is decision 0012.

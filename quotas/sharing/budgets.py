@@ -14,9 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from quotas.decisions import Decision
 from quotas.definitions.entities import code
-from quotas.limiters.lending import Lendable, LimiterKey
+from quotas.limiters.limiter import Decision, Lendable, LimiterKey
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, Report, Wish
 from quotas.sharing.lessee import Lessee
 

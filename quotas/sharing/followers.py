@@ -1,6 +1,6 @@
 """The shares of followers' quotas (KIP-73): a follower's leaders may be behind several processes.
 
-A follower's rate is one key for all brokers. Its demand is computed from the bytes that arrived (`follower_demand`),
+A follower's rate is one key for all brokers. Its demand is computed from the bytes that arrived (`Demands`),
 since a follower always asks for more than there is.
 """
 
@@ -14,18 +14,12 @@ from quotas.sharing.lease_values import Wish
 from quotas.sharing.lessee import Lessee
 
 # ----------------------------------------------------------------------------------------------------
-# The demand of this process for each follower's quota, from the recent rate and whether requests were held
-# back.
+# The demand of this process for each follower's quota, from the recent rate and whether requests were held back.
 #
-# A process is *held back* if less was granted than asked for. That alone shows no demand, since a follower
-# asks for more
-# than there is; so the received bytes count too (`_USED`). A process that is held back and uses its share, or
-# that is
-# held back and receives nothing, wants the whole quota; the holder divides it fairly. Any other process wants
-# twice its
-# recent rate: bytes that its leader cannot send are free for others, and the leader still has room to send
-# more.
-
+# A process is *held back* if less was granted than asked for. That alone shows no demand, since a follower asks for
+# more than there is; so the received bytes count too (`_USED`). A process that is held back and uses its share, or that
+# is held back and receives nothing, wants the whole quota; the holder divides it fairly. Any other process wants twice
+# its recent rate: bytes that its leader cannot send are free for others, and the leader still has room to send more.
 
 _WINDOW_MS: Final = 2000
 _SHORT_MS: Final = 1000

@@ -74,14 +74,11 @@ def fill(wanted: Sequence[float], weights: Sequence[float], capacity: float) -> 
 # ----------------------------------------------------------------------------------------------------
 # The shares of one key: what each lessee may be using, what it wants, and what it is granted next.
 #
-# A lessee *may be using* the larger of two shares: the last one that it has acknowledged, and the one sent
-# after it. A
-# share is raised only by a part of the capacity that no lessee may be using, so the sum never exceeds the
-# capacity, even
-# if messages are lost or late. At most one change of a part is under way.
+# A lessee *may be using* the larger of two shares: the last one that it has acknowledged, and the one sent after it. A
+# share is raised only by a part of the capacity that no lessee may be using, so the sum never exceeds the capacity,
+# even if messages are lost or late. At most one change of a part is under way.
 #
 # A share of None follows the lessee's share of `DEFAULT_KEY`. Time, messages and sessions are in `lessor`.
-
 
 # A share is lowered only if that changes it by this part, so that small changes of demand cost no messages.
 _GAP: Final = 0.02

@@ -8,11 +8,11 @@ The arithmetic is in the limiters; holds and mutes are carried out by the channe
 
 from typing import Protocol
 
-from quotas.decisions import ADMITTED, Decision
 from quotas.definitions.kinds import Kind
 from quotas.limiters.announced import ARRIVAL_MS
-from quotas.limiters.flow import Flow, Limiter
-from quotas.limiters.lending import ThrottleSource
+from quotas.limiters.kip13 import SampledLimiter
+from quotas.limiters.limiter import ADMITTED, Decision, Flow, Limiter, LimiterKey, ThrottleSource
+from quotas.limiters.schedule import ScheduledLimiter
 from quotas.limiters.virtual_time import TOLD_MS_MAX
 from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.prediction import predict
@@ -294,3 +294,33 @@ def _count_told(flow: Flow, now_ms: int) -> None:
     if flow.connection is not None:
         flow.connection.told_ms += min(max(0, now_ms - flow.told_until_ms), TOLD_MS_MAX)
     flow.told_until_ms = 0
+
+
+def limiter_in_force(
+    limiter: Limiter | None, limit: float, rules: ThrottleSource, limiter_key: LimiterKey, now_ms: int
+) -> Limiter:
+    """Return the limiter with the current limit and options: the given one, or a new one of the policy in force.
+
+    It is of a client's identity, or of a topic.
+    """
+    options, budgets = rules.options, rules.budgets
+    kind = SampledLimiter if options.policy == "kip13" else ScheduledLimiter
+    if limiter is None or type(limiter) is not kind:
+        before = limiter
+        limiter = kind(limit, options, now_ms)
+        limiter.limiter_key = limiter_key
+        if budgets is not None:
+            if before is not None:
+                budgets.end(before)
+            budgets.begin(limiter, limiter_key, now_ms)
+        if before is not None:  # a change of policy is no reason for another burst
+            limiter.use_up_burst(now_ms)
+    elif limiter.version is not rules.version:
+        limiter.configure(limit, options, now_ms)
+        if budgets is not None:
+            budgets.lend(limiter, limiter_key, now_ms)
+        if rules.enforcing and not limiter.enforced:
+            limiter.settle(now_ms)
+    limiter.enforced = rules.enforcing
+    limiter.version = rules.version
+    return limiter

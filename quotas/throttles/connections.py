@@ -11,14 +11,12 @@ This is the part of KIP-612 for IP entities. The rates of a broker or listener, 
 
 from typing import Final, NamedTuple, Protocol
 
-from quotas.decisions import Decision
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import CONNECTION_CREATION_RATE
 from quotas.limiters.bucket import TokenBucket
-from quotas.limiters.lending import ALL_BROKERS
+from quotas.limiters.limiter import ALL_BROKERS, Decision, ThrottleSource
 from quotas.limiters.sampled import SampledLimit
 from quotas.throttles.figures import ADDRESS_BYTES
-from quotas.throttles.mutation import Source
 
 ADDRESSES_MAX: Final = 20_000  # the least recent one is removed first
 _EXPIRE_AT_ONCE: Final = 2  # addresses checked for each connection: more than are added
@@ -73,7 +71,7 @@ class ConnectionRates:
 
     __slots__ = ("_engine", "_rates", "_windows")
 
-    def __init__(self, engine: Source) -> None:
+    def __init__(self, engine: ThrottleSource) -> None:
         self._engine = engine
         self._rates: dict[tuple[str, int], _AddressRate] = {}  # the most recent one is last
         self._windows = (0, 0)
@@ -150,25 +148,18 @@ class ConnectionRates:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The rate at which a user creates connections: `connection_creation_rate` of a user. Kafka has it for IPs
-# only.
+# The rate at which a user creates connections: `connection_creation_rate` of a user. Kafka has it for IPs only.
 #
-# The arithmetic is that of partition mutations (`bucket`): one token per connection, `rate` tokens per
-# second, and a
-# burst of all windows, as for IPs (`connections`). No connection is refused: a connection without a token is
-# muted until
-# its token is added. Mutes are capped, so a user may owe tokens; the debt is limited to the tokens of a
-# minute, so that a
-# reconnect storm has a bounded effect. The rate applies at each broker separately, or with scope `cluster` at
-# all brokers
-# together. With `observe` connections are counted and not muted.
+# The arithmetic is that of partition mutations: one token per connection, `rate` tokens per second, and a burst of all
+# windows, as for IPs. No connection is refused: a connection without a token is muted until its token is added. Mutes
+# are capped, so a user may owe tokens; the debt is limited to the tokens of a minute, so that a reconnect storm has a
+# bounded effect. The rate applies at each broker separately, or with scope `cluster` at all brokers together. With
+# `observe` connections are counted and not muted.
 #
 # `proxy.channel.requests` decides from which request on a connection belongs to its user.
 
-
 USERS_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
 DEBT_SECONDS_MAX: Final = 60
-# looked at with each connection: more than are added
 
 
 class ConnectionCounters(Protocol):
@@ -183,7 +174,7 @@ class UserThrottle:
 
     __slots__ = ("_exactly", "_source", "bucket", "enforced", "user")
 
-    def __init__(self, source: Source, user: str, bucket: TokenBucket, *, exactly: bool) -> None:
+    def __init__(self, source: ThrottleSource, user: str, bucket: TokenBucket, *, exactly: bool) -> None:
         self._source = source
         self.user = user
         self.bucket = bucket
@@ -200,7 +191,7 @@ class UserConnections:
 
     __slots__ = ("_source", "_users")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ThrottleSource) -> None:
         self._source = source
         self._users: dict[tuple[str, int], UserThrottle] = {}  # the most recent one is last
 

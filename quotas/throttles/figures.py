@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from quotas.definitions.kinds import Kind
-from quotas.limiters.lending import ALL_BROKERS
+from quotas.limiters.limiter import ALL_BROKERS
 
 GATEWAY: Final = ALL_BROKERS  # with scope `cluster`
 
@@ -199,10 +199,8 @@ class ClientThrottle(ThrottleCounters):
 # ----------------------------------------------------------------------------------------------------
 # The memory of the state of one client, topic, user and address, in bytes.
 #
-# Measured with all objects that belong to it (Python 3.11, 64 bits) and rounded up; tests compare. It counts
-# against the
-# budget for kept bytes, together with the lengths of unbounded names.
-
+# Measured with all objects that belong to it (Python 3.11, 64 bits) and rounded up; tests compare. It counts against
+# the budget for kept bytes, together with the lengths of unbounded names.
 
 CLIENT_BYTES: Final = 1024  # without user and client id
 LIMITER_BYTES: Final = 1792  # for one direction

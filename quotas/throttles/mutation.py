@@ -7,40 +7,21 @@ controller; an identity's burst is Kafka's, `rate` times all windows.
 
 Strict (`take`) decides topic by topic: while a bucket is overdrawn, a topic is rejected and costs nothing.
 Permissive (`record`), for versions without such an error, takes tokens unconditionally. With `observe` the counts are
-the same and the caller enforces nothing. The buckets are in `mutation_quotas`; requests and responses are handled
-in `proxy.channel.handlers.topic_mutations`.
+the same and the caller enforces nothing. Requests and responses are handled in
+`proxy.channel.handlers.topic_mutations`.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from quotas.decisions import Decision
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import CONTROLLER_MUTATION_RATE, MUTATION
 from quotas.limiters.bucket import TokenBucket
-from quotas.limiters.lending import ALL_BROKERS, LimiterKey, ThrottleSource
+from quotas.limiters.limiter import ALL_BROKERS, Decision, LimiterKey, ThrottleSource
 from quotas.limiters.virtual_time import ConnectionTime
-from quotas.options import EngineOptions
 from quotas.throttles.figures import ClientThrottle
 from quotas.throttles.topic_names import TtlMap
-
-
-class Source(ThrottleSource, Protocol):
-    """The part of the engine that these throttles use."""
-
-    @property
-    def relaying(self) -> bool:
-        """Whether all enforcement is switched off (SIGUSR1)."""
-
-    @property
-    def options(self) -> EngineOptions:
-        """The options in force."""
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force."""
 
 
 class SharedBucket(TokenBucket):
@@ -64,21 +45,6 @@ class SharedBucket(TokenBucket):
         self.enforced = enforced
 
 
-class Buckets(Protocol):
-    """The owner of the buckets."""
-
-    source: Source
-
-    def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, SharedBucket | None]:
-        """Attach a client: return its limit and its identity's bucket, updated."""
-
-    def release(self, bucket: SharedBucket) -> None:
-        """Detach one client from this bucket."""
-
-    def cluster(self, now_ms: int) -> SharedBucket | None:
-        """Return the bucket of all clients together, updated; None if it is not configured."""
-
-
 class MutationThrottle(ClientThrottle):
     """One client's partition mutations at all brokers."""
 
@@ -90,7 +56,7 @@ class MutationThrottle(ClientThrottle):
         "users",
     )
 
-    def __init__(self, quotas: Buckets, user: str, client_id: str) -> None:
+    def __init__(self, quotas: "MutationQuotas", user: str, client_id: str) -> None:
         super().__init__(MUTATION, user, client_id)
         self._quotas = quotas
         self._version: object = None
@@ -222,15 +188,11 @@ class MutationThrottle(ClientThrottle):
 
 
 # ----------------------------------------------------------------------------------------------------
-# All partition mutation quotas of one process: throttles, buckets, and recently learned sizes of topics
-# (KIP-599).
+# All partition mutation quotas of one process: throttles, buckets, and recently learned sizes of topics (KIP-599).
 #
-# There is one bucket for each identity and one for all clients together, for all brokers. Both are updated at
-# their next
-# use after a change of definitions or options. Kafka's buckets live in the active controller and are lost
-# with it; these
-# live as long as this process.
-
+# There is one bucket for each identity and one for all clients together, for all brokers. Both are updated at their
+# next use after a change of definitions or options. Kafka's buckets live in the active controller and are lost with it;
+# these live as long as this process.
 
 # Topics that were created or grown moments ago, whose size a broker may not know yet.
 _SIZES_MAX: Final = 4096
@@ -268,7 +230,7 @@ class MutationQuotas:
         "source",
     )
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ThrottleSource) -> None:
         self.source = source
         self.default_partitions = 1
         self._clients: dict[tuple[str, str], MutationThrottle] = {}

@@ -16,7 +16,7 @@ This module is not used while quotas are enforced.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from quotas.limiters.flow import Flow, Limiter
+from quotas.limiters.limiter import Flow, Limiter
 from quotas.limiters.virtual_time import BudgetTime, ConnectionTime
 from quotas.throttles.figures import ThrottleCounters
 

@@ -8,20 +8,18 @@ length, as in Kafka's `boundedThrottleTime`. Kafka counts the time of its own th
 A broker handles one request of a connection at a time and throttles each after the one before. Pipelined requests pass
 a proxy together: each of their responses extends the mute by at most one window, and never beyond the whole debt.
 
-The channel measures and mutes. The limiters are in `request_quotas`.
+The channel measures and mutes.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
-from quotas.decisions import Decision
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.kinds import REQUEST, REQUEST_PERCENTAGE
-from quotas.limiters.lending import LimiterKey, ThrottleSource
+from quotas.limiters.limiter import Decision, LimiterKey, ThrottleSource
 from quotas.limiters.sampled import SampledLimit
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
 from quotas.throttles.figures import ClientThrottle
-from quotas.throttles.mutation import Source
 from quotas.throttles.prediction import predict_afterwards
 
 _MICROSECONDS_PER_PERCENT: Final = REQUEST.unit.counted  # of one second
@@ -70,24 +68,6 @@ class RequestLimiter(SampledLimit):
         return rate.throttle_ms(self._limit, now_ms)
 
 
-class Limiters(Protocol):
-    """The owner of the limiters."""
-
-    @property
-    def source(self) -> ThrottleSource:
-        """The engine."""
-
-    def attach(
-        self, user: str, client_id: str, broker: int, now_ms: int
-    ) -> tuple[float | None, RequestLimiter | None]:
-        """Attach a client: return its limit in percent and its limiter, updated; None while enforcement is switched off
-        (SIGUSR1).
-        """
-
-    def release(self, limiter: RequestLimiter) -> None:
-        """Detach one client from this limiter."""
-
-
 class RequestThrottle(ClientThrottle):
     """One client's requests at one broker."""
 
@@ -100,7 +80,7 @@ class RequestThrottle(ClientThrottle):
         "_version",
     )
 
-    def __init__(self, limiters: Limiters, user: str, client_id: str, broker: int) -> None:
+    def __init__(self, limiters: "RequestQuotas", user: str, client_id: str, broker: int) -> None:
         super().__init__(REQUEST, user, client_id)
         self._limiters = limiters
         self._source = limiters.source
@@ -187,12 +167,10 @@ class RequestThrottle(ClientThrottle):
 
 
 # ----------------------------------------------------------------------------------------------------
-# All request quotas of one process: their limiters, one for each identity at each broker or, with scope
-# `cluster`, at
+# All request quotas of one process: their limiters, one for each identity at each broker or, with scope `cluster`, at
 # all of them together (`request_percentage`; kafka-quotas.md §2).
 #
-# A limiter is created for its first client, updated after a change of definitions or options, and removed
-# with its last
+# A limiter is created for its first client, updated after a change of definitions or options, and removed with its last
 # client. A client without a request quota has none.
 
 
@@ -201,7 +179,7 @@ class RequestQuotas:
 
     __slots__ = ("_limiters", "_limiting", "source")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ThrottleSource) -> None:
         self.source = source
         self._limiters: dict[LimiterKey, RequestLimiter] = {}
         self._limiting: tuple[object, bool] = (None, False)

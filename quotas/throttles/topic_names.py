@@ -11,12 +11,9 @@ from typing import Final, Generic, TypeVar
 # ----------------------------------------------------------------------------------------------------
 # A bounded map whose entries expire.
 #
-# Used for facts that brokers will know soon, for example the size of a topic that was just created: KIP-599
-# counts the
-# partitions of a deleted topic, and brokers learn of a topic a moment after its creator. If the map is full,
-# the oldest
+# Used for facts that brokers will know soon, for example the size of a topic that was just created: KIP-599 counts the
+# partitions of a deleted topic, and brokers learn of a topic a moment after its creator. If the map is full, the oldest
 # entry is removed; time is an argument.
-
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -21,16 +21,13 @@ requests have charged it; and any such throttle if there is no room for a new on
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from quotas.decisions import Decision
-from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.definitions.kinds import PRODUCER_BYTE_RATE
-from quotas.limiters.flow import Flow, Limiter
-from quotas.limiters.lending import ALL_BROKERS, LimiterKey
-from quotas.limiters.policy import Rules, limiter_in_force
+from quotas.limiters.limiter import ALL_BROKERS, Decision, Flow, Limiter, LimiterKey, ThrottleSource
 from quotas.limiters.virtual_time import ConnectionTime
+from quotas.throttles.bandwidth import limiter_in_force
 from quotas.throttles.figures import ThrottleCounters
 from quotas.throttles.prediction import predict_afterwards
 from quotas.throttles.topic_names import TopicNames
@@ -44,14 +41,6 @@ _EVICTION_PAUSE_MS: Final = 50  # the shortest time between two searches for idl
 _EVICTIONS_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
 UNNAMED_MAX: Final = 1000  # ids with stored bytes, in each direction and at each broker
 _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs to no topic
-
-
-class Source(Rules, Protocol):
-    """The part of the engine that topic throttles use."""
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions in force."""
 
 
 class TopicThrottle(ThrottleCounters):
@@ -70,7 +59,7 @@ class TopicThrottle(ThrottleCounters):
         "total",
     )
 
-    def __init__(self, source: Source, key: str, topic: str, broker: int) -> None:
+    def __init__(self, source: ThrottleSource, key: str, topic: str, broker: int) -> None:
         super().__init__()
         self._source = source
         self._limiter_key: LimiterKey = (f"topic_{key}", BucketKey(None, topic), broker)
@@ -174,7 +163,7 @@ class TopicQuotas:
         "names",
     )
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ThrottleSource) -> None:
         self._source = source
         self.names = TopicNames()
         self.names.limited = lambda: source.definitions.limited_topics
@@ -195,6 +184,7 @@ class TopicQuotas:
     ) -> tuple[TopicThrottle, int] | None:
         """Charge several topics; returns the throttle with the longest mute and the mute in ms, or None.
 
+        >>> from quotas.definitions.definitions import Definitions
         >>> from quotas.definitions.kinds import PRODUCER_BYTE_RATE as KEY
         >>> from quotas.engine import Engine, EngineOptions
         >>> from quotas.definitions.entities import Entity

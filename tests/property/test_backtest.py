@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from quotas.backtest.outcomes import backtest, decisions
 from quotas.backtest.recording import Recording, recording_of
-from quotas.backtest.reference import decisions_of_the_engine
 from quotas.options import EngineOptions
+from tests.support.backtest_reference import decisions_of_the_engine
 
 SETTINGS = settings(max_examples=60, deadline=None)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from quotas.limiters.fair_queue import HELD_GRACE_MS, FairQueue
-from quotas.limiters.flow import GRACE_MS, Flow
+from quotas.limiters.limiter import GRACE_MS, Flow
 
 CHANNELS = st.integers(0, 5)
 SIZES = st.sampled_from([1, 100, 16_384])

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import SampledLimiter
+from quotas.limiters.limiter import Flow
 from quotas.limiters.rate import SampledRate
 from quotas.options import EngineOptions
 from tests.simulation.kafka_broker import KafkaSensor

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from tests.simulation.quota_world import ClientOptions, World, gates_of

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.definitions.entities import BucketKey
-from quotas.limiters.lending import LimiterKey
+from quotas.limiters.limiter import LimiterKey
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 from quotas.sharing.budgets import Budgets, budget_key

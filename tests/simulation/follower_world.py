@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from quotas.replication.claims import Claim
 from quotas.replication.replication_quotas import (
     BrokerLimits,
+    Claim,
     Claims,
     ReplicationOptions,
     ReplicationQuotas,

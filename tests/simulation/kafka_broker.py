@@ -8,8 +8,7 @@ samples each time; nothing is cached.
 import math
 from dataclasses import dataclass, field
 
-from quotas.decisions import ADMITTED, Decision
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import ADMITTED, Decision, Flow
 
 
 @dataclass(slots=True)

@@ -14,9 +14,8 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from quotas.decisions import Decision
 from quotas.engine import Engine
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Decision, Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import capped
 

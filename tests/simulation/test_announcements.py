@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.options import Policy
 from tests.simulation.throttle_world import LIMIT, ThrottleWorld, world_of
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import SampledLimiter
+from quotas.limiters.limiter import Flow
 from quotas.options import EngineOptions
 from tests.simulation.fleet_engines import BEGIN_MS, Fleet
 from tests.simulation.quota_world import ClientOptions

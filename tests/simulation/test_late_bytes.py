@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.options import Policy
 from tests.simulation.throttle_world import Event, ThrottleWorld, world_of
 

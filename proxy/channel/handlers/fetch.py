@@ -32,7 +32,7 @@ from proxy.channel.direction import (
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
 from proxy.channel.verdict import WALK
-from quotas.decisions import ADMITTED
+from quotas.limiters.limiter import ADMITTED
 
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
 _BYTES_MAX: Final = REQUEST_BYTES_MAX[FETCH]

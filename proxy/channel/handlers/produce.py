@@ -29,7 +29,7 @@ from protocol.messages import produce
 from proxy.channel.direction import Buffer, ChannelDirection, ChannelState, Entry, Owed, skip_header_tags
 from proxy.channel.errors import RESPONSE_BYTES_MAX, PeerError
 from proxy.channel.verdict import WALK
-from quotas.decisions import ADMITTED
+from quotas.limiters.limiter import ADMITTED
 
 _VERSION_MAX: Final = MAX_VERSION[PRODUCE]
 _FLEXIBLE_SINCE: Final = 9

@@ -42,8 +42,7 @@ from proxy.channel.direction import (
 )
 from proxy.channel.errors import REQUEST_BYTES_MAX, PeerError
 from proxy.channel.verdict import MORE, PASS, WALK
-from quotas.decisions import ADMITTED
-from quotas.limiters.flow import MS_UNBOUNDED
+from quotas.limiters.limiter import ADMITTED, MS_UNBOUNDED
 
 _THROTTLE_AT: Final = (
     9  # length, correlation id, an empty tag section; both APIs are flexible in every version

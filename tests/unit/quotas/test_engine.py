@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from quotas.decisions import ADMITTED
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, OTHER, Engine
+from quotas.limiters.limiter import ADMITTED
 from quotas.options import EngineOptions, Policy
 from quotas.throttles.figures import GATEWAY
 from tests.support.engines import engine_with

@@ -1,6 +1,6 @@
 """More Fetches than may be with brokers at a time under `schedule`: who waits how long there, and who rests."""
 
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 

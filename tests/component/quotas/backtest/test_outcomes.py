@@ -5,8 +5,8 @@ import pytest
 
 from quotas.backtest.outcomes import backtest
 from quotas.backtest.recording import Recording, recording_of
-from quotas.backtest.reference import decisions_of_the_engine
 from quotas.options import EngineOptions
+from tests.support.backtest_reference import decisions_of_the_engine
 
 MB = 1_000_000
 

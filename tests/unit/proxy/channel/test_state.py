@@ -5,7 +5,7 @@ import pytest
 from proxy.channel.direction import REPORT_EVERY_MS, REPORTED_ALWAYS_MS, MuteLimits, is_reported
 from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
-from quotas.limiters.flow import MS_UNBOUNDED
+from quotas.limiters.limiter import MS_UNBOUNDED
 from quotas.options import EngineOptions
 from tests.support.frames import fetch, fetch_answer, produce, produce_answer, with_throttle_time
 from tests.support.playbook import (

@@ -12,7 +12,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, BucketKey, Entity, Name
 from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.engine import Engine
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import Flow
 from quotas.options import EngineOptions
 from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
 

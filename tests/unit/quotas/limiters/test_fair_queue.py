@@ -3,7 +3,7 @@
 import time
 
 from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
-from quotas.limiters.flow import GRACE_MS, Flow
+from quotas.limiters.limiter import GRACE_MS, Flow
 
 
 def waiting(queue: FairQueue, tag: int, size: int, due_ms: int = 0) -> Flow:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from quotas.decisions import ADMITTED
-from quotas.limiters.flow import Flow
 from quotas.limiters.gcra import VirtualSchedule
+from quotas.limiters.limiter import ADMITTED, Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
 

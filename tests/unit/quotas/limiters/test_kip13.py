@@ -2,9 +2,8 @@
 
 from itertools import pairwise
 
-from quotas.decisions import ADMITTED
-from quotas.limiters.flow import Flow
 from quotas.limiters.kip13 import FETCH_BYTES_MIN, SampledLimiter
+from quotas.limiters.limiter import ADMITTED, Flow
 from quotas.options import EngineOptions
 
 MB = 1_000_000

@@ -4,8 +4,7 @@ tests/simulation.
 
 import pytest
 
-from quotas.decisions import ADMITTED, Decision
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import ADMITTED, Decision, Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.limiters.under_way import FETCH_QUANTUM_MS
 from quotas.options import EngineOptions

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.replication.claims import Claim, Reservation
 from quotas.replication.replication_quotas import (
     EVERY_REPLICA,
     PROBLEMS_MAX,
     BrokerLimits,
+    Claim,
     ReplicaList,
     ReplicationOptions,
     ReplicationQuotas,
+    Reservation,
     ThrottledReplicas,
     parse_replicas,
 )

@@ -2,12 +2,15 @@
 
 import pytest
 
-from quotas.decisions import ADMITTED
 from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import BucketKey
+from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.engine import Engine
-from quotas.limiters.flow import Flow
-from quotas.options import Mode, Policy
-from quotas.throttles.bandwidth import Throttle
+from quotas.limiters.kip13 import SampledLimiter
+from quotas.limiters.limiter import ADMITTED, Flow
+from quotas.limiters.schedule import ScheduledLimiter
+from quotas.options import EngineOptions, Mode, Policy
+from quotas.throttles.bandwidth import Throttle, limiter_in_force
 from tests.support.engines import engine_with
 
 MB = 1_000_000
@@ -147,3 +150,28 @@ def test_client_with_a_removed_definition_detaches() -> None:
     assert throttle.produce(held, MB, 10) is ADMITTED
     assert (held.limiter, held.held_since_ms, held.queued) == (None, -1, False)
     assert limiter is not None
+
+
+PLACE = (PRODUCER_BYTE_RATE, BucketKey(None, "a"), 1)
+SCHEDULE = EngineOptions(policy="schedule")
+
+
+def test_limiter_stays_until_the_policy_changes() -> None:
+    rules = Engine(EngineOptions(), Definitions())
+    first = limiter_in_force(None, 1000, rules, PLACE, 0)
+    assert limiter_in_force(first, 2000, rules, PLACE, 0) is first
+    rules.update(SCHEDULE, Definitions(), 0)
+    assert [type(first), type(limiter_in_force(first, 1000, rules, PLACE, 0))] == [
+        SampledLimiter,
+        ScheduledLimiter,
+    ]
+
+
+def test_change_of_policy_is_no_reason_for_another_burst() -> None:
+    rules = Engine(SCHEDULE, Definitions())
+    before = limiter_in_force(None, 1000, Engine(EngineOptions(), Definitions()), PLACE, 0)
+    fresh, changed = (
+        limiter_in_force(None, 1000, rules, PLACE, 0),
+        limiter_in_force(before, 1000, rules, PLACE, 0),
+    )
+    assert [one.observe(Flow(), 1000, 0, consumes=False) for one in (fresh, changed)] == [0, 1000]

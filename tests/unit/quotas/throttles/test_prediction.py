@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from quotas.decisions import ADMITTED
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
-from quotas.limiters.flow import Flow
+from quotas.limiters.limiter import ADMITTED, Flow
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions, Mode, Policy
 from quotas.throttles.bandwidth import Throttle

@@ -1,16 +1,119 @@
-"""A limiter's state of one channel in one direction (`Flow`), and the interface of a limiter (`Limiter`).
+"""The interface of a limiter (`Limiter`): what it is given and what it returns.
 
-`Throttle.flow()` creates a flow, `Throttle.leave()` ends it. A flow has attributes and no behaviour: a channel holds
-one for each direction, and only the limiter that owns it changes it. The rules are in `throttles.bandwidth` and in the
-policies.
+A *flow* is a limiter's state of one channel in one direction: `Throttle.flow()` creates it, `Throttle.leave()` ends it.
+It has attributes and no behaviour; a channel holds one for each direction, and only the limiter that owns it changes
+it. The rules are in `throttles.bandwidth` and in the policies.
 """
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from quotas.decisions import Decision
-from quotas.limiters.lending import Lendable
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import BucketKey
 from quotas.limiters.virtual_time import Backlog, BudgetTime, ConnectionTime
 from quotas.options import EngineOptions
+
+# ----------------------------------------------------------------------------------------------------
+# The engine's decision on a request: admit, hold, throttle or refuse (KIP-13, KIP-219).
+#
+# A decision is data; `proxy.channel` carries it out (reads on, responds, mutes). `ADMITTED` is one shared constant, so
+# that an unthrottled request makes no object: compare with `is`.
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision on one request.
+
+    Attributes:
+        hold_until_ms: do not read the payload before this time, then ask again (nothing is charged yet); 0 for no hold.
+        throttle_ms: respond with this throttle_time_ms and mute the channel for it; 0 for no throttle.
+        refused: the request has been held for as long as it may be and does not pass: nothing is charged.
+        reason: a short constant for logs and admin pages; "" for `ADMITTED`.
+    """
+
+    hold_until_ms: int = 0
+    throttle_ms: int = 0
+    refused: bool = False
+    reason: str = ""
+
+
+ADMITTED: Final = Decision()
+
+
+# ----------------------------------------------------------------------------------------------------
+# The interfaces by which several processes share the limit of a limiter (`quotas.sharing.budgets`).
+
+ALL_BROKERS: Final = -1  # in place of a broker, where one budget is for all of them
+# Quota key, identity, broker.
+LimiterKey = tuple[str, BucketKey, int]
+
+
+class Lendable(Protocol):
+    """A limiter of any kind: bytes, request time, tokens."""
+
+    limiter_key: LimiterKey | None
+    limit: float  # per second, of all processes together
+
+    @property
+    def decides_again(self) -> bool:
+        """Whether a request that arrives after a shortened mute is decided on again before it is charged."""
+
+    def lend(self, share: float, now_ms: int) -> None:
+        """Use this share of the limit from now on; credit and debt stay the same."""
+
+    def begin_empty(self, since_ms: int, now_ms: int) -> None:
+        """Begin as if the burst had been used up at `since_ms`."""
+
+    def used(self) -> float:
+        """Return the amount used so far, in the limit's unit."""
+
+
+class Budgets(Protocol):
+    """The shares that this process has of its limiters' limits."""
+
+    def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
+        """Give a new limiter its share; it begins without a burst."""
+
+    def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
+        """Give a limiter its current share."""
+
+    def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
+        """Note that the connection `waiting` has to wait; returns the decision to carry out."""
+
+    def end(self, limiter: Lendable) -> None:
+        """Forget a limiter."""
+
+
+class ThrottleSource(Protocol):
+    """The engine, as far as throttles need it.
+
+    Attributes:
+        version: replaced by every change of definitions, options and shares; throttles compare it.
+        budgets: None if this process has every quota by itself.
+        lease_until_ms: the end of the lease of the shares; None while no lease can end, so that a single process
+            compares no times.
+    """
+
+    version: object
+    enforcing: bool
+    budgets: Budgets | None
+    lease_until_ms: int | None
+
+    @property
+    def relaying(self) -> bool:
+        """Whether all enforcement is switched off (SIGUSR1)."""
+
+    @property
+    def options(self) -> EngineOptions:
+        """The options in force."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+
+    def end_lease(self, now_ms: int) -> None:
+        """If the lease of the shares is over, make every limiter take its share again before its next use."""
+
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
 MS_UNBOUNDED: Final = 1 << 40

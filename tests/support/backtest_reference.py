@@ -10,10 +10,9 @@ from typing import Final
 
 from quotas.backtest.outcomes import Decided
 from quotas.backtest.recording import FETCH_BYTES_REQUESTED, RESPONSE_BYTES_MIN, Recording
-from quotas.decisions import Decision
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
-from quotas.limiters.flow import MS_UNBOUNDED, Flow
+from quotas.limiters.limiter import MS_UNBOUNDED, Decision, Flow
 from quotas.limiters.under_way import FETCH_QUANTUM_MS
 from quotas.options import EngineOptions, capped
 from quotas.throttles.bandwidth import Throttle
