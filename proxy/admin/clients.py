@@ -17,12 +17,11 @@ from commandline.amounts import printable
 from proxy.admin.http import Page
 from proxy.admin.pages import TEXT, html, missing_text, strong
 from proxy.explain.documents import Missing
+from quotas.definitions.kinds import BY_TYPE, BYTES, PARTITIONS, PERCENT, Unit
 from quotas.throttles.figures import GATEWAY, QuotaView
 
 ROWS_MAX: Final = 200
 NAME_CHARACTERS_MAX: Final = 200
-_MUTATIONS: Final = "ControllerMutation"
-_REQUEST: Final = "Request"
 TOPIC: Final = "Topic "  # begins the kind of a topic's rows: its name stands as the client id
 TITLES: Final = (
     "Client id",
@@ -169,6 +168,10 @@ class ClientTable:
         )
 
 
+def _unit(view: QuotaView) -> Unit:
+    return BY_TYPE[view.type.removeprefix(TOPIC)].unit
+
+
 def _identity(view: QuotaView) -> _Identity:
     return view.type, view.user, view.client_id
 
@@ -192,7 +195,7 @@ def _sum(one: QuotaView, other: QuotaView) -> QuotaView:
 def _is_over(view: QuotaView) -> bool:
     if view.quota is None:
         return False
-    if view.type == _MUTATIONS:
+    if _unit(view) is PARTITIONS:
         return view.tokens is not None and view.tokens < 0  # a burst may be faster than the quota
     return view.debt_bytes > 0 or view.byte_rate > view.quota
 
@@ -200,12 +203,12 @@ def _is_over(view: QuotaView) -> bool:
 def _weight(view: QuotaView) -> tuple[bool, float, float]:
     """Return the sort key of a row: clients over a quota by the excess, then the others by bytes/s."""
     over = _is_over(view)
-    return over, _share(view) if over else 0.0, 0.0 if view.type == _REQUEST else view.byte_rate
+    return over, _share(view) if over else 0.0, 0.0 if _unit(view) is PERCENT else view.byte_rate
 
 
 def _is_measured(view: QuotaView) -> bool:
     """Whether there is a rate; for topics and partition mutations only the debt is known."""
-    return view.type != _MUTATIONS and not view.type.startswith(TOPIC)
+    return _unit(view) is not PARTITIONS and not view.type.startswith(TOPIC)
 
 
 def _share(view: QuotaView) -> float:
@@ -223,17 +226,16 @@ def _rate(view: QuotaView, rate: float) -> str:
 
 
 def _amount(view: QuotaView, amount: float) -> str:
-    if view.type == _REQUEST:
+    unit = _unit(view)
+    if unit is PERCENT:
         return f"{amount:,.1f} %"
-    if view.type == _MUTATIONS:
-        return f"{amount:,g} partitions/s"
-    return f"{amount:,.0f} B/s"
+    return f"{amount:,.0f} B/s" if unit is BYTES else f"{amount:,g} {unit.name}"
 
 
 def _owed(view: QuotaView) -> str:
     if view.tokens is not None:
         return f"{max(0.0, -view.tokens):,.1f} partitions"
-    return "" if view.type == _REQUEST else f"{view.debt_bytes:,.0f} B"
+    return "" if _unit(view) is PERCENT else f"{view.debt_bytes:,.0f} B"
 
 
 def _name(text: str) -> str:

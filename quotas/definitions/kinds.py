@@ -49,7 +49,6 @@ class Kind:
         owners: what may have such a limit.
         whole_max: the largest limit of a key that takes no fractions (Kafka's LONG and INT); None for a DOUBLE.
         series: the rows of metrics that it is shown in; "" if in none but the waits.
-        every_request: whether each request counts, whatever is in it.
         holder: what the name of a throttle of this kind is the name of, in sentences; "" for its own kind.
     """
 
@@ -60,7 +59,6 @@ class Kind:
     owners: tuple[Owner, ...] = ()
     whole_max: int | None = None
     series: str = ""
-    every_request: bool = False
     holder: str = ""
 
 
@@ -97,7 +95,6 @@ REQUEST: Final = Kind(
     unit=PERCENT,
     owners=("client",),
     series="requests",
-    every_request=True,
 )
 MUTATION: Final = Kind(
     name="mutation",
@@ -114,7 +111,6 @@ CONNECTION: Final = Kind(
     unit=CONNECTIONS,
     owners=("user", "ip"),
     whole_max=INT_MAX,
-    every_request=True,
     holder="user",
 )
 TOPIC: Final = Kind(name="topic", type="Topic", unit=BYTES, series="topics")

@@ -6,6 +6,14 @@ are counted and never delayed (KAFKA-4313); the caller knows which are in sync. 
 here.
 
 `replica.alter.log.dirs.io.max.bytes.per.second` is about disks of one broker, not about traffic, and is not handled.
+
+Non-obvious:
+
+- The bytes that a Fetch reserved and did not get are returned in one step. All claims of a connection on the same
+  rates share a reservation, so the end of a response, or of a connection between two portions, costs the same with
+  one replica and with 40,000.
+- The claim that waits longest is first without a sort: a claim that is granted bytes goes to the end of its
+  connection's dict.
 """
 
 import re
@@ -19,19 +27,7 @@ from quotas.limiters.rate import NEVER_MS
 from quotas.replication.rates import READY_MS_MAX, PacedRate, WindowRate
 
 # ----------------------------------------------------------------------------------------------------
-# Claims of throttled replicas on the rates that they count against, and the granting of bytes to them (KIP-73).
-#
-# All claims of one connection on the same rates share a reservation, so that granted bytes that did not arrive are
-# returned in one step, for any number of replicas.
-#
-# Non-obvious:
-#
-# - The bytes that a Fetch reserved and did not get are returned in one step. All claims of a connection on the same
-#   rates share a reservation (`quotas/replication/replication_quotas.py`), so the end of a response, or of a connection
-#   between two portions, costs the same with one replica and with 40,000.
-#
-# - The claim that waits longest is first without a sort: a claim that is granted bytes goes to the end of its
-#   connection's dict.
+# Claims of throttled replicas on the rates that they count against, and the granting of bytes to them.
 
 Rate = WindowRate | PacedRate
 
