@@ -1,12 +1,24 @@
-"""The options of the stages, made by `cli` from its arguments and validated here."""
+"""The options of the stages: declared once, as fields that are also arguments of `sluice-offline`.
 
-from dataclasses import dataclass, field
-from typing import Final, Literal
+A field's annotation has its argument (`Argument`); `add_arguments` and `options_of` read it. A stage keeps the options
+that later stages need in its `settings.json`, whose form is declared here as well.
+"""
 
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from offline.errors import InputError
+from quotas.definitions.toml_file import parse_limit
+from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
 By = Literal["client-id", "user", "user-client-id"]
-BY: Final[tuple[By, ...]] = ("client-id", "user", "user-client-id")
+T = TypeVar("T")
+
 # Followers are exempt from client quotas; a capture has none unless they come through a listener for clients.
 FOLLOWERS: Final = r"broker-\d+-fetcher-\d+"
 
@@ -20,47 +32,167 @@ def current_scope(scope: str) -> str:
     return "cluster" if scope == "gateway" else scope
 
 
+class Argument(NamedTuple):
+    """The argument of a field.
+
+    Attributes:
+        parse: returns the value of a text; None for text as it is, and for a flag (`more`).
+        name: the option's name; by default the field's, as `--the-name`.
+        more: further arguments of `add_argument`.
+    """
+
+    help: str
+    metavar: str | None = None
+    parse: Callable[[str], Any] | None = None
+    name: str = ""
+    more: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup, kind: type) -> None:
+    """Add the arguments of all fields of a class of options that have one."""
+    defaults = {each.name: each.default for each in fields(kind)}
+    for name, argument in _arguments(kind).items():
+        add_argument(parser, name, argument, defaults[name])
+
+
+def add_argument(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    field_name: str,
+    argument: Argument,
+    default: Any,
+) -> None:
+    """Add the argument of one field."""
+    more = dict(argument.more)
+    if argument.parse is not None:
+        more["type"] = argument.parse
+    if argument.metavar is not None:
+        more["metavar"] = argument.metavar
+    name = argument.name or f"--{field_name.replace('_', '-')}"
+    parser.add_argument(name, dest=field_name, default=default, help=argument.help, **more)
+
+
+def options_of(kind: type[T], parsed: argparse.Namespace, **others: Any) -> T:
+    """Return options of a class from parsed arguments; `others` are fields without an argument, or in its place."""
+    found = {name: getattr(parsed, name) for name in _arguments(kind)}
+    found = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return kind(**found | others)
+
+
+def _arguments(kind: type) -> dict[str, Argument]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: extra
+        for name, hint in hints.items()
+        for extra in getattr(hint, "__metadata__", ())
+        if isinstance(extra, Argument)
+    }
+
+
+def _number(kind: Callable[[str], T], low: float, high: float = float("inf")) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        found: Any = kind(text)
+        if not low <= found <= high:
+            bounds = f"between {low} and {high}" if high < float("inf") else f"at least {low}"
+            raise argparse.ArgumentTypeError(f"{text} must be {bounds}")
+        return kind(text)
+
+    parse.__name__ = getattr(kind, "__name__", "number")  # for argparse's own message
+    return parse
+
+
+_count: Final = _number(int, 0)
+_share: Final = _number(float, 0, 1)
+_positive: Final = _number(float, 0)
+
+
+def _sample(text: str) -> float:
+    if not _share(text):
+        raise argparse.ArgumentTypeError("a sample must be above 0")
+    return float(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        found = parse_limit(text, "")
+    except DefinitionError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 50M") from error
+    if found <= 0:
+        raise argparse.ArgumentTypeError("a rate must be above 0")
+    return found
+
+
+def _rates(name: str) -> Callable[[str], tuple[float, ...]]:
+    def parse(text: str) -> tuple[float, ...]:
+        try:
+            found = tuple(sorted({parse_limit(part, name) for part in filter(None, text.split(","))}))
+        except DefinitionError as error:
+            raise InputError(str(error)) from error
+        if any(rate <= 0 for rate in found):
+            raise InputError(f"{name}: a quota must be above 0")
+        return found
+
+    return parse
+
+
+def _flag(text: str) -> Argument:
+    return Argument(text, more={"action": "store_true"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
     """Spark's master and resources.
 
     Attributes:
-        master: Spark's own notation.
         driver_memory: the JVM's memory; in `local` mode that of all of Spark but its Python workers.
         partitions: the number of shuffle partitions; 0 = four for each core.
-        local_directory: where shuffles spill; "" = the system's own.
-        jars: directory with jars for Spark's Kafka source; "" = none.
-        progress: whether to show bars.
-        verbose: whether to show the output of Java and Spark besides errors.
+        progress: None: where there is a terminal.
     """
 
-    master: str = "local[*]"
-    driver_memory: str = "2g"
-    partitions: int = 0
-    local_directory: str = ""
-    jars: str = ""
-    progress: bool = False
-    verbose: bool = False
+    master: Annotated[str, Argument("where Spark runs; local[*] is all cores here")] = "local[*]"
+    driver_memory: Annotated[str, Argument("memory of the JVM; Python's own is not in it")] = "2g"
+    partitions: Annotated[int, Argument("partitions of shuffles; by default four a core", parse=_count)] = 0
+    spill: Annotated[str, Argument("where shuffles spill to (default: Spark's)", "DIR")] = ""
+    jars: Annotated[str, Argument("jars of Spark's Kafka source (make spark-jars)", "DIR")] = ""
+    progress: Annotated[
+        bool | None,
+        Argument("progress bars; by default on a terminal", more={"action": argparse.BooleanOptionalAction}),
+    ] = None
+    verbose: Annotated[bool, _flag("also show what Java and Spark log, not only errors")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """The inputs of `ingest`.
+    """The inputs of `ingest`: files, or a topic with one row as JSON in each record."""
 
-    Attributes:
-        inputs: capture directories or files.
-        kafka, topic: bootstrap servers and a topic with one row as JSON in each record, in place of files.
-        by: which parts of a client make the quota entity.
-        lenient: skip bad files and rows with a message, instead of failing.
-        exclude: client ids to ignore.
-    """
+    inputs: Annotated[
+        tuple[str, ...],
+        Argument("capture directories or files", "CAPTURE", name="--input", more={"nargs": "+"}),
+    ] = ()
+    kafka: Annotated[str, Argument("brokers, to read a topic instead", "HOST:PORT")] = ""
+    topic: Annotated[str, Argument("the topic: each record is one row as JSON")] = ""
+    by: Annotated[By, Argument("quota entity that makes a client", more={"choices": get_args(By)})] = (
+        "client-id"
+    )
+    lenient: Annotated[bool, _flag("leave out files and rows that cannot be read, and name them")] = False
+    exclude: Annotated[str, Argument("client ids to leave out", "REGEX")] = FOLLOWERS
 
-    inputs: tuple[str, ...] = ()
-    kafka: str = ""
-    topic: str = ""
-    by: By = "client-id"
-    lenient: bool = False
-    exclude: str = FOLLOWERS
+
+# The first choice is the default, and a gateway's.
+_POLICIES: Final = ("schedule", "kip13")
+_SCOPES: Final = ("cluster", "broker")
+_SECONDS: Final = "SECONDS"
+ENGINE_ARGUMENTS: Final = {
+    "policy": Argument("quota policy to replay the requests through", more={"choices": _POLICIES}),
+    "scope": Argument(
+        "whether a quota holds over all brokers, or at each of them",
+        parse=current_scope,
+        more={"choices": _SCOPES},
+    ),
+    "burst_seconds": Argument("burst of the policy schedule, in seconds of quota", _SECONDS, _positive),
+    "hold_seconds_max": Argument("longest hold of a request", _SECONDS, _positive),
+    "mute_seconds_max": Argument("longest mute of a connection", _SECONDS, _positive),
+}
+ENGINE_DEFAULTS: Final = EngineOptions(policy=_POLICIES[0], scope=_SCOPES[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,45 +200,70 @@ class BacktestOptions:
     """The candidates of the backtest.
 
     Attributes:
-        engine: the policy and its constants; `scope` says whether brokers count by themselves.
-        candidates: the number of quotas to try in each direction, if none are given.
-        produce, fetch: quotas in bytes/s to try instead.
+        engine: the policy and its constants (`ENGINE_ARGUMENTS`); `scope` says whether brokers count by themselves.
+        produce, fetch: quotas in bytes/s to try, ascending; empty: `candidates` of them, by demand.
         headroom: the factor of the largest candidate above any client's demand.
         heavy: the number of entities with a load of their own, so that each can get an override.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
-    candidates: int = 20
-    produce: tuple[float, ...] = ()
-    fetch: tuple[float, ...] = ()
+    candidates: Annotated[
+        int, Argument("number of quotas to try for each direction", parse=_number(int, 2, 200))
+    ] = 20
+    produce: Annotated[
+        tuple[float, ...],
+        Argument(
+            "produce quotas to try, instead of candidates",
+            "RATE,...",
+            _rates("--produce-quotas"),
+            "--produce-quotas",
+        ),
+    ] = ()
+    fetch: Annotated[
+        tuple[float, ...],
+        Argument(
+            "fetch quotas to try, instead of candidates",
+            "RATE,...",
+            _rates("--fetch-quotas"),
+            "--fetch-quotas",
+        ),
+    ] = ()
     headroom: float = 1.1
-    heavy: int = 10
+    heavy: Annotated[
+        int, Argument("number of the busiest clients that may get an override", parse=_count)
+    ] = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The goals of a recommendation.
+    """The goals of a recommendation; rates in bytes/s, None = not stated.
 
     Attributes:
-        capacity_in, capacity_out: bytes/s that one broker can take from and give to clients; None = not stated.
-        throttled_share: the share of clients that may be throttled.
-        overrides: the largest number of overrides.
-        headroom: the factor of a client's need.
         tolerance: a client counts as throttled when it had to wait for more than this share of the recorded time.
-        network: bytes/s of a broker's network interface, for the replication throttle; None = not stated.
-        replication_factor: the replication factor, for the replication throttle.
-        sample: the share of connections that was captured, above 0; below 1 no client's limits are recommended.
+        sample: above 0; below 1 no client's limits are recommended.
     """
 
-    capacity_in: float | None = None
-    capacity_out: float | None = None
-    throttled_share: float = 0.05
-    overrides: int = 10
-    headroom: float = 1.1
-    tolerance: float = 0.001
-    network: float | None = None
-    replication_factor: float = 3.0
-    sample: float = 1.0
+    capacity_in: Annotated[
+        float | None, Argument("bytes/s that a broker can take from clients", "RATE", _rate)
+    ] = None
+    capacity_out: Annotated[
+        float | None, Argument("bytes/s that a broker can send to clients", "RATE", _rate)
+    ] = None
+    network: Annotated[
+        float | None, Argument("network bandwidth of a broker, for the replication throttle", "RATE", _rate)
+    ] = None
+    throttled_share: Annotated[
+        float, Argument("share of the clients that may be throttled", "SHARE", _share)
+    ] = 0.05
+    overrides: Annotated[int, Argument("largest number of overrides", "NUMBER", _count)] = 10
+    headroom: Annotated[
+        float, Argument("quota in proportion to what a client needs", "FACTOR", _positive)
+    ] = 1.1
+    tolerance: Annotated[
+        float, Argument("share of the time that counts as no throttling", "SHARE", _share)
+    ] = 0.001
+    replication_factor: Annotated[float, Argument("replicas of the topics", "NUMBER", _positive)] = 3.0
+    sample: Annotated[float, Argument("share of the connections that was captured", "SHARE", _sample)] = 1.0
 
     def capacity(self, direction: str) -> float | None:
         """The capacity in this direction, in bytes/s; None if it is not stated."""
@@ -118,16 +275,88 @@ class ApplyOptions:
     """The destination of a recommendation.
 
     Attributes:
-        quotas_file: the proxy's quotas file; "" = none.
-        bootstrap: a server that takes AlterClientQuotas; "" = none.
-        dry_run: show the difference and change nothing.
-        step, steps: the step of a staged rollout, from today's use to the recommendation, and the number of steps.
-        ca_file: the certificates to trust, with which TLS is used; "" = no TLS.
+        ca_file: "" = no TLS.
+        step, steps: the step of a staged rollout, from today's use to the recommendation, and their number; step 0
+            is the last one.
     """
 
-    quotas_file: str = ""
-    bootstrap: str = ""
-    dry_run: bool = False
-    step: int = 1
-    steps: int = 1
-    ca_file: str = ""
+    quotas_file: Annotated[str, Argument("quotas file of the proxy to change", "FILE")] = ""
+    bootstrap_server: Annotated[
+        str, Argument("Sluice or brokers, to change by AlterClientQuotas", "HOST:PORT")
+    ] = ""
+    ca_file: Annotated[str, Argument("certificates to trust, for TLS", "FILE")] = ""
+    dry_run: Annotated[bool, _flag("show the difference and change nothing")] = False
+    steps: Annotated[
+        int, Argument("number of steps from what clients use today to the recommendation", parse=_count)
+    ] = 1
+    step: Annotated[int, Argument("the step to take; by default the last", parse=_count)] = 0
+
+
+# What later stages need, as JSON beside a stage's tables.
+
+
+class IngestSettings(msgspec.Struct, frozen=True):
+    """`ingest/settings.json`."""
+
+    by: By
+
+
+class BacktestSettings(msgspec.Struct, frozen=True):
+    """`backtest/settings.json`: the candidates in bytes/s, and the engine that decided on them."""
+
+    policy: str
+    engine: EngineOptions
+    produce: tuple[float, ...]
+    fetch: tuple[float, ...]
+    heavy: int
+
+    def candidates(self, direction: str) -> tuple[float, ...]:
+        """The candidates of one direction."""
+        return self.produce if direction == "produce" else self.fetch
+
+    @property
+    def gateway(self) -> bool:
+        """Whether one budget counts at all brokers."""
+        return self.engine.scope == "cluster"
+
+
+class RecommendSettings(msgspec.Struct, frozen=True):
+    """`recommend/settings.json`.
+
+    Attributes:
+        confidence: the lowest of all recommendations.
+        today: for each key the use of the busiest client, in bytes/s: the start of a staged rollout.
+        elsewhere: recommendations that do not belong in a quotas file; earlier releases wrote none.
+    """
+
+    goal: Goal
+    by: By
+    policy: str
+    scope: str
+    confidence: str
+    today: dict[str, float]
+    elsewhere: list[str] = []
+
+
+Settings = TypeVar("Settings", IngestSettings, BacktestSettings, RecommendSettings)
+
+
+def settings_text(settings: IngestSettings | BacktestSettings | RecommendSettings) -> str:
+    """Return the text of a settings file."""
+    return msgspec.json.format(msgspec.json.encode(settings), indent=2).decode() + "\n"
+
+
+def read_settings(kind: type[Settings], text: str) -> Settings:
+    """Decode a settings file.
+
+    Raises:
+        InputError: it has not the fields of such a file; the message names the one at fault.
+    """
+    try:
+        found = msgspec.json.decode(text)
+        for named in (found, found.get("engine", {})):
+            if "scope" in named:
+                named["scope"] = current_scope(named["scope"])
+        return msgspec.convert(found, kind)
+    except (msgspec.MsgspecError, AttributeError) as error:
+        raise InputError(f"settings.json is not one of this release: {error}") from error

@@ -6,9 +6,12 @@ the entity does not have that part. The captured row itself is defined by `proto
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.capture import COLUMNS, PARTITION_FIELDS
+from protocol.capture import COLUMNS, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Column(NamedTuple):
@@ -212,3 +215,26 @@ def ddl(columns: Iterable[Column]) -> str:
     'start_s bigint, seconds bigint, recorded_seconds bigint, requests bigint'
     """
     return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def layout_problem(schema: "pa.Schema") -> str:
+    """Compare a Parquet file's schema with that of a capture in this version of the layout.
+
+    Returns:
+        The problem, as the end of a sentence that begins with the file's name; "" = none.
+    """
+    version = (schema.metadata or {}).get(SCHEMA_KEY.encode())
+    if version is None:
+        return f"is Parquet, and no capture of Sluice: its metadata has no {SCHEMA_KEY}"
+    if version != str(SCHEMA_VERSION).encode():
+        said = version.decode("utf-8", "replace")
+        age = "an older" if said.isdigit() and int(said) < SCHEMA_VERSION else "another"
+        return f"was written by {age} version of the layout ({said}; this is {SCHEMA_VERSION})"
+    for column in COLUMNS:
+        if column.name not in schema.names:
+            return f"has no column {column.name}"
+        kind = str(schema.field(column.name).type)
+        plain = "list" if column.type == "list<struct>" else column.type
+        if plain not in kind:
+            return f"has a column {column.name} of type {kind}, which should be {column.type}"
+    return ""

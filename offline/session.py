@@ -1,10 +1,17 @@
-"""Starts the only SparkSession: with the running interpreter, on loopback, with little output.
+"""Starts the only SparkSession, and keeps the terminal clean while it works.
 
-Only errors of Java and Spark are shown, unless `verbose` is set. PySpark's workers use this interpreter; by default
-they would use any `python3` on the PATH, which may lack packages. In local mode Spark listens on loopback only. On a
-cluster Sluice's packages are sent along, so that its workers need only pyarrow, numpy and numba.
+PySpark's workers use the running interpreter; by default they would use any `python3` on the PATH, which may lack
+packages. In local mode Spark listens on loopback only. On a cluster Sluice's packages are sent along, so that its
+workers need only pyarrow, numpy and numba.
+
+Only errors of Java and Spark are shown, unless `verbose` is set. The JVM writes warnings to its standard error before
+it reads any settings. So it inherits a pipe as standard error, and a thread copies all other lines from it. Progress
+bars are drawn by a thread that polls Spark's status tracker.
+
+Ctrl-C is delayed until the JVM has started: PySpark leaves the JVM running if its start is interrupted.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -19,45 +26,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from tqdm import tqdm
 
 from offline.errors import SetupError, reason
-from offline.noise import without_noise
 from offline.options import SparkOptions
-
-# ----------------------------------------------------------------------------------------------------
-# Delays Ctrl-C until Spark's JVM has started: PySpark leaves the JVM running if its start is interrupted.
-
-
-@contextmanager
-def held_interrupt() -> Iterator[None]:
-    """Hold the first Ctrl-C back until the block ends; a second one acts at once.
-
-    A handler that the block installs stays: PySpark installs its own as soon as there is a JVM that it can stop.
-
-    Raises:
-        KeyboardInterrupt: at the end of the block, if there was an interrupt in it.
-    """
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
-        yield
-        return
-    held = False
-
-    def hold(_number: int, _frame: FrameType | None) -> None:
-        nonlocal held
-        held = True
-        signal.signal(signal.SIGINT, before)
-        sys.stderr.write("sluice-offline: ending once Spark has started; Ctrl-C again ends at once\n")
-
-    before = signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is hold:
-            signal.signal(signal.SIGINT, before)
-    if held:
-        raise KeyboardInterrupt
-
 
 _PACKAGES: Final = ("protocol", "quotas", "offline")
 _ROOT: Final = Path(__file__).resolve().parent.parent
@@ -65,12 +39,22 @@ _PARTITIONS_A_CORE: Final = 4
 _LOG4J: Final = Path(__file__).parent / "log4j2.properties"
 _JVM_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_STDERR: Final = 2
+# Of the JVM itself (incubator modules, restricted methods; options from the environment), of Spark and its log.
+_NOISE: Final = tuple(
+    b"WARNING: |NOTE: Picked up |Picked up |Setting default log level to |Setting Spark log level to |"
+    b"To adjust logging level use |Using Spark's default log4j profile|SLF4J".split(b"|")
+)
+_PROGRESS_SECONDS: Final = 0.3
 
 
 @contextmanager
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     """Start Spark for one command, and stop it."""
     _check_java()
+    if not options.verbose:
+        logging.getLogger().addFilter(is_not_py4j)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
     local = options.master == "local" or options.master.startswith("local[")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Python workers are started by the JVM, which does not know this interpreter's path.
@@ -141,8 +125,8 @@ def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if options.partitions:
         found["spark.sql.shuffle.partitions"] = str(options.partitions)
-    if options.local_directory:
-        found["spark.local.dir"] = options.local_directory
+    if options.spill:
+        found["spark.local.dir"] = options.spill
     if options.jars:
         jars = sorted(str(jar) for jar in Path(options.jars).glob("*.jar"))
         if not jars:
@@ -167,3 +151,108 @@ def _packed(directory: Path) -> Path:
             for file in sorted((_ROOT / package).rglob("*.py")):
                 packed.write(file, file.relative_to(_ROOT))
     return archive
+
+
+@contextmanager
+def held_interrupt() -> Iterator[None]:
+    """Hold the first Ctrl-C back until the block ends; a second one acts at once.
+
+    A handler that the block installs stays: PySpark installs its own as soon as there is a JVM that it can stop.
+
+    Raises:
+        KeyboardInterrupt: at the end of the block, if there was an interrupt in it.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    held = False
+
+    def hold(_number: int, _frame: FrameType | None) -> None:
+        nonlocal held
+        held = True
+        signal.signal(signal.SIGINT, before)
+        sys.stderr.write("sluice-offline: ending once Spark has started; Ctrl-C again ends at once\n")
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is hold:
+            signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
+
+
+def is_noise(line: bytes) -> bool:
+    """Whether a line of the JVM is irrelevant for an operator.
+
+    >>> is_noise(b"WARNING: Using incubator modules: jdk.incubator.vector"), is_noise(b"12:00:00 ERROR Disk: full")
+    (True, False)
+    """
+    return line.startswith(_NOISE)
+
+
+def is_not_py4j(record: logging.LogRecord) -> bool:
+    """Filter for the root logger: py4j logs a traceback there of each failed or interrupted call, and raises it too."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Filter the standard error of processes that are started in this block, for as long as they run."""
+    reading, writing = os.pipe()
+    sys.stderr.flush()
+    kept = os.dup(_STDERR)
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+    threading.Thread(target=_copy, args=(reading, os.dup(kept)), name="stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+
+
+def _copy(reading: int, target: int) -> None:
+    """Copy the relevant lines until the last writer has closed the pipe."""
+    with os.fdopen(reading, "rb") as source, os.fdopen(target, "wb", buffering=0) as out:
+        for line in source:
+            if not is_noise(line):
+                out.write(line)
+
+
+@contextmanager
+def progress(context: SparkContext, stage: str, *, wanted: bool | None) -> Iterator[None]:
+    """Show a progress bar of Spark's tasks while the block runs; None: if there is a terminal."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_watch, args=(context, stage, done), name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(timeout=5)
+
+
+def _watch(context: SparkContext, stage: str, done: threading.Event) -> None:
+    tracker = context.statusTracker()
+    tasks: dict[int, tuple[int, int]] = {}  # by Spark stage: finished, altogether
+    with tqdm(desc=stage, unit="task", leave=False, dynamic_ncols=True) as bar:
+        while not done.wait(_PROGRESS_SECONDS):
+            for number in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(number)
+                if info is not None:
+                    tasks[number] = (info.numCompletedTasks, info.numTasks)
+            active = set(tracker.getActiveStageIds())
+            for number, (_, total) in tasks.items():
+                if number not in active:
+                    tasks[number] = (total, total)
+            bar.total = sum(total for _, total in tasks.values()) or None
+            bar.n = sum(finished for finished, _ in tasks.values())
+            bar.refresh()
+        bar.n = bar.total or 0
+        bar.refresh()

@@ -13,9 +13,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offline import paths
 from offline.errors import InputError, OfflineError
-from offline.paths import MARK
+from offline.inputs import MARK, current_run, new_mark
 from offline.schemas import TABLES, ddl
 
 
@@ -54,11 +53,7 @@ class Store:
         """Check that a stage is complete and up to date, and note which run of it was read."""
         if stage in self.stages_read:
             return
-        text = self._mark(stage)
-        if text is None:
-            raise InputError(f"{self.path} has no finished stage {stage}: run `sluice-offline {stage}` first")
-        paths.check(self.path, stage, self._mark)
-        self.stages_read[stage] = paths.run_of(text)
+        self.stages_read[stage] = current_run(self.path, stage, self._mark)
 
     def _mark(self, stage: str) -> str | None:
         return self._text(f"{stage}/{MARK}") if self.finished(stage) else None
@@ -91,7 +86,7 @@ class Store:
             self._delete(partial)
             raise
         read = {name: run for source in sources for name, run in source.stages_read.items()}
-        self._replace(partial, f"{self.path}/{stage}", paths.mark(stage, read))
+        self._replace(partial, f"{self.path}/{stage}", new_mark(stage, read))
         self.stages_read.pop(stage, None)
 
     def _replace(self, partial: str, final: str, mark: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from commandline.amounts import duration, rate
 from offline.advice.limits import Client, Limits, Override, client_name
@@ -67,14 +67,14 @@ def lowest(confidences: Sequence[str]) -> str:
     return max(confidences, key=lambda text: _GRADES.index(text.partition(":")[0]), default="")
 
 
-_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 DEFAULT_NAME: Final = "<default>"
 _NAMED_MAX: Final = 3  # clients in one sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One recommendation; the columns of `recommend/recommendations`."""
+    """One recommendation; its fields are the columns of `recommend/recommendations`."""
 
     kind: str
     user: str = ""
@@ -93,23 +93,6 @@ class Line:
     def is_quota(self) -> bool:
         """Whether it belongs in a quotas file; a value below 0 means that there is no recommendation."""
         return self.kind in ("default", "override") and self.value > 0
-
-    def row(self) -> tuple[Any, ...]:
-        """The row of the table."""
-        return (
-            self.kind,
-            self.user,
-            self.client_id,
-            self.key,
-            float(self.value),
-            self.reason,
-            self.effect,
-            self.confidence,
-            self.clients_throttled,
-            self.throttle_ms,
-            float(self.peak_before),
-            float(self.peak_after),
-        )
 
     def text(self) -> str:
         """The text for a terminal."""
@@ -176,7 +159,7 @@ def direction_lines(
             kind="default",
             user=DEFAULT_NAME,
             client_id=DEFAULT_NAME,
-            key=_KEYS[direction],
+            key=KEYS[direction],
             value=candidates[limit.default],
             reason=_why(direction, candidates, limit, goal, gateway=gateway)
             + _without_override(direction, limit),
@@ -195,7 +178,7 @@ def direction_lines(
                 kind="override",
                 user=override.user,
                 client_id=override.client_id,
-                key=_KEYS[direction],
+                key=KEYS[direction],
                 value=candidates[override.index],
                 reason=_why_override(direction, candidates, override, goal, gateway=gateway),
                 effect=f"its connections wait for {duration(waits[name] / 1000)} together, in {duration(seconds)}"

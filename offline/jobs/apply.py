@@ -4,28 +4,32 @@ A limit in force is not set again; entities without a recommendation stay unchan
 quotas one step towards the recommendation, from the busiest client's recorded use, and never above the limits in force;
 the operator checks the throttle metrics between two steps. A file is replaced as a whole.
 
-The job reads two small files of `recommend` and does not need Spark.
+Step s of n is the weighted geometric mean of both ends, with the weight s / n, so that every step reduces the limit by
+the same factor; the last step is the target. A limit whose target is not below today's use is set at once. No step
+raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, the target is set at once.
+The limit in force is the entity's own, or the one that applies to its clients without it.
+
+A server is reached with or without TLS. SASL is not supported: errors refer to `sluice quotas apply FILE
+--command-config`, which does the same. The job reads two small files of `recommend` and does not need Spark.
 """
 
 import asyncio
-import json
 import math
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final
 
 from kafka_client import ClosedError, Connection, QuotaClient, RefusedError
 from offline.advice.explain import settings_note
-from offline.errors import ApplyError
-from offline.options import ApplyOptions, current_scope
-from offline.paths import finished_text
+from offline.errors import ApplyError, InputError
+from offline.inputs import finished_text
+from offline.options import ApplyOptions, RecommendSettings, read_settings
 from protocol.errors import WireError
-from protocol.messages.client_quotas import Alteration, Parts
 from quotas.definitions.alterations import (
     Difference,
     Quotas,
@@ -39,148 +43,9 @@ from quotas.definitions.kinds import WHOLE_KEYS
 from quotas.definitions.toml_file import Document, parse, render
 from quotas.errors import DefinitionError, FormError
 
-# ----------------------------------------------------------------------------------------------------
-# The client of the quota API for `apply` (KIP-546): that of `kafka_client` as blocking calls, with or without
-# TLS.
-#
-# SASL is not supported. For a server that requires it, errors refer to `sluice quotas apply FILE --command-
-# config`, which
-# does the same.
-
-
-T = TypeVar("T")
-
 _CONNECT_SECONDS_MAX: Final = 30.0
 _CLIENT_ID: Final = b"sluice-offline"
 _HINT: Final = "a server that asks for SASL, which `sluice quotas apply FILE --command-config ...` speaks"
-
-
-class QuotaApi:
-    """One connection to a server of the quota API."""
-
-    def __init__(self, server: str, ca_file: str = "") -> None:
-        self._server = server
-        self._ca_file = ca_file
-        self._runner = asyncio.Runner()
-        self._connection: Connection | None = None
-
-    def __enter__(self) -> Self:
-        host, colon, port = self._server.rpartition(":")
-        if not colon or not port.isdigit():
-            raise ApplyError(f"--bootstrap-server {self._server} is not HOST:PORT")
-        try:
-            self._connection = self._runner.run(self._connect(host.strip("[]"), int(port)))
-        except OSError as error:
-            self._runner.close()
-            raise ApplyError(f"{self._server} cannot be reached: {error}") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._connection is not None:
-            self._runner.run(_closed(self._connection))
-        self._runner.close()
-
-    def describe(self) -> list[tuple[Parts, dict[str, float]]]:
-        """Return every entity with its limits."""
-        return self._run("DescribeClientQuotas", self._client.describe())
-
-    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool) -> list[tuple[Parts, str]]:
-        """Alter entities; return those that were refused, with the reason."""
-        return self._run("AlterClientQuotas", self._client.alter(alterations, validate_only=validate_only))
-
-    @property
-    def _client(self) -> QuotaClient:
-        assert self._connection is not None, "it is used within `with`"
-        return QuotaClient(self._connection)
-
-    async def _connect(self, host: str, port: int) -> Connection:
-        tls = ssl.create_default_context(cafile=self._ca_file) if self._ca_file else None
-        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-            return await Connection.open(host, port, tls=tls, client_id=_CLIENT_ID)
-
-    def _run(self, api: str, asked: Coroutine[None, None, T]) -> T:
-        try:
-            return self._runner.run(asked)
-        except RefusedError as error:
-            raise ApplyError(str(error)) from error
-        except WireError as error:
-            raise ApplyError(f"{self._server} does not respond to {api}: {error}; perhaps {_HINT}") from error
-        except ClosedError as error:
-            raise ApplyError(
-                f"{self._server} closed the connection; it may expect TLS (--ca-file), or be {_HINT}"
-            ) from error
-        except OSError as error:
-            raise ApplyError(f"{self._server} does not respond: {error}; perhaps {_HINT}") from error
-
-
-async def _closed(connection: Connection) -> None:
-    connection.close()
-    await asyncio.sleep(0)  # the socket is closed in the next turn of the loop
-
-
-# ----------------------------------------------------------------------------------------------------
-# A staged rollout of lower quotas: in steps from today's use to the target. Pure.
-#
-# Step s of n is the weighted geometric mean of both ends, with the weight s / n, so that every step reduces
-# the limit by
-# the same factor; the last step is the target. A limit whose target is not below today's use is set at once.
-#
-# No step raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, the
-# target is set
-# at once. The limit in force is the entity's own, or the one that applies to its clients without it.
-
-
-def rollout(target: Quotas, today: Mapping[str, float], current: Quotas, step: int, steps: int) -> Quotas:
-    """Return the quotas of one step.
-
-    Args:
-        target: entities and their limits after the last step.
-        today: for each key the use of the busiest client, a limit that throttles no client.
-        current: entities and their limits in force.
-        step: 1 .. steps.
-
-    >>> from quotas.definitions.entities import Entity
-    >>> target = {Entity(client_id="a"): {"producer_byte_rate": 1e6}}
-    >>> [list(rollout(target, {"producer_byte_rate": 16e6}, {}, step, 4).values())[0] for step in (1, 2, 4)]
-    [{'producer_byte_rate': 8000000.0}, {'producer_byte_rate': 4000000.0}, {'producer_byte_rate': 1000000.0}]
-    """
-    assert 1 <= step <= steps, "a step is one of the steps"
-    return {
-        entity: {
-            key: min(
-                _between(key, value, today.get(key, value), step / steps),
-                max(value, _set_now(entity, key, current)),
-            )
-            for key, value in values.items()
-        }
-        for entity, values in target.items()
-    }
-
-
-def _set_now(entity: Entity, key: str, current: Quotas) -> float:
-    """The limit in force for this entity's clients, in Kafka's order of precedence; infinite without one."""
-    for user, client_id in product(_from(entity.user), _from(entity.client_id)):
-        found = current.get(entity._replace(user=user, client_id=client_id), {}).get(key)
-        if found is not None:
-            return found
-    return math.inf
-
-
-def _from(name: Name) -> tuple[Name, ...]:
-    """A part of an entity and the parts that replace it in less specific entities."""
-    if name is None:
-        return (None,)
-    return (DEFAULT, None) if name is DEFAULT else (name, DEFAULT, None)
-
-
-def _between(key: str, target: float, today: float, share: float) -> float:
-    if today <= target or share >= 1:
-        return target
-    found = today * (target / today) ** share
-    return float(round(found)) if key in WHOLE_KEYS else found
-
 
 Rollout = Callable[[Quotas], Quotas]
 """What to set where this is set now."""
@@ -190,26 +55,28 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     """Apply the recommended quotas; returns the report, one line per change.
 
     Raises:
-        InputError: the work directory has no recommendation.
+        InputError: the work directory has no recommendation, or there is no such step.
         ApplyError: the destination cannot be read, reached or written.
     """
-    if not options.quotas_file and not options.bootstrap:
+    if not options.quotas_file and not options.bootstrap_server:
         raise ApplyError("no target is given: use --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
+    step = options.step or options.steps
+    if not 1 <= step <= options.steps:
+        raise InputError(f"--step must be between 1 and {options.steps}, not {step}")
     target = dict(parse(finished_text(work, "recommend", "quotas.toml")).entries())
-    settings: dict[str, Any] = json.loads(finished_text(work, "recommend", "settings.json"))
-    today: dict[str, float] = settings["today"]
+    settings = read_settings(RecommendSettings, finished_text(work, "recommend", "settings.json"))
 
     def wanted(current: Quotas) -> Quotas:
-        return rollout(target, today, current, options.step, options.steps)
+        return rollout(target, settings.today, current, step, options.steps)
 
-    note = settings_note(settings["policy"], current_scope(settings["scope"]))
-    lines = [f"{note}; lowest confidence {settings['confidence']}"]
+    note = settings_note(settings.policy, settings.scope)
+    lines = [f"{note}; lowest confidence {settings.confidence}"]
     if options.quotas_file:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
-    if options.bootstrap:
-        lines += _to_server(options, wanted)
-    if settings.get("elsewhere"):  # a work directory of an earlier version has none
-        lines.append(f"not applied, see the report: {', '.join(settings['elsewhere'])}")
+    if options.bootstrap_server:
+        lines += asyncio.run(_to_server(options, wanted))
+    if settings.elsewhere:
+        lines.append(f"not applied, see the report: {', '.join(settings.elsewhere)}")
     return lines
 
 
@@ -262,16 +129,50 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _to_server(options: ApplyOptions, rollout_: Rollout) -> list[str]:
-    with QuotaApi(options.bootstrap, options.ca_file) as api:
-        described = ((entity_of_parts(parts), values) for parts, values in api.describe())
+async def _to_server(options: ApplyOptions, rollout_: Rollout) -> list[str]:
+    server = options.bootstrap_server
+    async with quota_client(server, options.ca_file) as client:
+        described = ((entity_of_parts(parts), values) for parts, values in await client.describe())
         current = {entity: values for entity, values in described if entity is not None}
         found = differences(current, _merged(current, rollout_(current)), prune=False)
-        refused = api.alter(alterations(found), validate_only=options.dry_run) if found else []
+        refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
         reasons = "; ".join(f"{dict(parts)}: {reason}" for parts, reason in refused[:5])
-        raise ApplyError(f"{options.bootstrap} refused {len(refused)} of {len(found)} changes: {reasons}")
-    return _shown(options.bootstrap, found, dry_run=options.dry_run)
+        raise ApplyError(f"{server} refused {len(refused)} of {len(found)} changes: {reasons}")
+    return _shown(server, found, dry_run=options.dry_run)
+
+
+@asynccontextmanager
+async def quota_client(server: str, ca_file: str = "") -> AsyncIterator[QuotaClient]:
+    """Connect to a server of the quota API (KIP-546), with TLS if there is a file of certificates to trust.
+
+    Raises:
+        ApplyError: the server cannot be reached, or a request in the block fails.
+    """
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit():
+        raise ApplyError(f"--bootstrap-server {server} is not HOST:PORT")
+    try:
+        tls = ssl.create_default_context(cafile=ca_file) if ca_file else None
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            connection = await Connection.open(host.strip("[]"), int(port), tls=tls, client_id=_CLIENT_ID)
+    except OSError as error:
+        raise ApplyError(f"{server} cannot be reached: {error}") from error
+    try:
+        yield QuotaClient(connection)
+    except RefusedError as error:
+        raise ApplyError(str(error)) from error
+    except WireError as error:
+        raise ApplyError(f"{server} does not respond as Kafka does: {error}; perhaps {_HINT}") from error
+    except ClosedError as error:
+        raise ApplyError(
+            f"{server} closed the connection; it may expect TLS (--ca-file), or be {_HINT}"
+        ) from error
+    except OSError as error:
+        raise ApplyError(f"{server} does not respond: {error}; perhaps {_HINT}") from error
+    finally:
+        connection.close()
+        await asyncio.sleep(0)  # the socket is closed in the next turn of the loop
 
 
 def _shown(where: str, found: list[Difference], *, dry_run: bool) -> list[str]:
@@ -292,3 +193,53 @@ def _name(entity: Entity) -> str:
 
 def _value(value: float | None) -> str:
     return "none" if value is None else f"{value:,.0f}"
+
+
+def rollout(target: Quotas, today: Mapping[str, float], current: Quotas, step: int, steps: int) -> Quotas:
+    """Return the quotas of one step.
+
+    Args:
+        target: entities and their limits after the last step.
+        today: for each key the use of the busiest client, a limit that throttles no client.
+        current: entities and their limits in force.
+        step: 1 .. steps.
+
+    >>> from quotas.definitions.entities import Entity
+    >>> target = {Entity(client_id="a"): {"producer_byte_rate": 1e6}}
+    >>> [list(rollout(target, {"producer_byte_rate": 16e6}, {}, step, 4).values())[0] for step in (1, 2, 4)]
+    [{'producer_byte_rate': 8000000.0}, {'producer_byte_rate': 4000000.0}, {'producer_byte_rate': 1000000.0}]
+    """
+    assert 1 <= step <= steps, "a step is one of the steps"
+    return {
+        entity: {
+            key: min(
+                _between(key, value, today.get(key, value), step / steps),
+                max(value, _set_now(entity, key, current)),
+            )
+            for key, value in values.items()
+        }
+        for entity, values in target.items()
+    }
+
+
+def _set_now(entity: Entity, key: str, current: Quotas) -> float:
+    """The limit in force for this entity's clients, in Kafka's order of precedence; infinite without one."""
+    for user, client_id in product(_from(entity.user), _from(entity.client_id)):
+        found = current.get(entity._replace(user=user, client_id=client_id), {}).get(key)
+        if found is not None:
+            return found
+    return math.inf
+
+
+def _from(name: Name) -> tuple[Name, ...]:
+    """A part of an entity and the parts that replace it in less specific entities."""
+    if name is None:
+        return (None,)
+    return (DEFAULT, None) if name is DEFAULT else (name, DEFAULT, None)
+
+
+def _between(key: str, target: float, today: float, share: float) -> float:
+    if today <= target or share >= 1:
+        return target
+    found = today * (target / today) ** share
+    return float(round(found)) if key in WHOLE_KEYS else found

@@ -4,9 +4,7 @@ The candidates follow from `demand/entities`, unless they are given. `transforms
 tasks, so that one heavy client does not occupy a single task.
 """
 
-import json
-from dataclasses import asdict
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -14,7 +12,7 @@ from pyspark.sql import functions as F
 
 from offline.advice.limits import DEFAULT_MIN
 from offline.errors import InputError
-from offline.options import BacktestOptions
+from offline.options import BacktestOptions, BacktestSettings, settings_text
 from offline.session import cores
 from offline.store import Store, Writer
 from offline.transforms.backtest import RAW, UNORDERED, chunks_of, places_of, raw_outcomes, sorted_outcomes
@@ -70,7 +68,10 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     with store.writing("backtest", source) as writer:
         raw = _decided(writer, named, plan, tasks)
         _write(writer, raw, numbered)
-        writer.put("settings.json", _settings(options, plan))
+        settings = BacktestSettings(
+            options.engine.policy, options.engine, plan.produce, plan.fetch, options.heavy
+        )
+        writer.put("settings.json", settings_text(settings))
         done = writer.table("tasks", _tasks(raw), files=1)
         total = done.agg(F.sum("requests").alias("decisions"), F.sum("seconds").alias("seconds")).first()
     assert total is not None, "a sum has a row"
@@ -217,14 +218,3 @@ def _tasks(raw: DataFrame) -> DataFrame:
     found = raw.filter(F.col("kind") == "task")
     number = F.row_number().over(Window.orderBy(F.desc("seconds"))) - 1
     return found.select(number.alias("task"), F.col("numbers")[0].alias("requests"), "seconds")
-
-
-def _settings(options: BacktestOptions, plan: Plan) -> str:
-    found: dict[str, Any] = {
-        "policy": options.engine.policy,
-        "engine": asdict(options.engine),
-        "produce": list(plan.produce),
-        "fetch": list(plan.fetch),
-        "heavy": options.heavy,
-    }
-    return json.dumps(found, indent=2) + "\n"

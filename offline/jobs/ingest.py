@@ -5,7 +5,6 @@ Invalid input is an error that names the file, or the file and the row; with `le
 the wall clock's offset of the longer part. A process whose clock is never corrected is refused if it is too far off.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from offline.capture_files import files_of, read_footers
 from offline.errors import InputError
+from offline.inputs import files_of, read_footers
 from offline.jobs.measured import NAMED_MAX, Problem, Problems, unreadable
-from offline.options import IngestOptions
+from offline.options import IngestOptions, IngestSettings, settings_text
 from offline.schemas import CAPTURE, TABLES, columns_of, ddl
 from offline.store import Store, Writer
 from offline.transforms import order
@@ -141,7 +140,7 @@ def _write(
         raise InputError(_NOTHING_LEFT)
     frame = spark.createDataFrame(problems.noted, ddl(TABLES["ingest/problems"]))
     writer.table("problems", frame, files=1)
-    writer.put("settings.json", json.dumps({"by": options.by}) + "\n")
+    writer.put("settings.json", settings_text(IngestSettings(options.by)))
     return [f"{count:,} requests of {len(found)} processes", *problems.summary_lines()]
 
 

@@ -1,11 +1,10 @@
 """The results of earlier stages that `recommend` and `report` collect on the driver: aggregated, so they are small."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from pyspark.sql import functions as F
 
 from offline.advice.limits import Client, Need, need_of
 from offline.errors import InputError, reason
-from offline.options import current_scope
+from offline.options import BacktestSettings, read_settings
 from offline.store import Store
 from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
@@ -65,11 +64,9 @@ def span_of(source: Store) -> Span:
     return Span(row["start_s"], row["seconds"], row["recorded_seconds"], row["requests"])
 
 
-def backtest_settings(source: Store) -> dict[str, Any]:
+def backtest_settings(source: Store) -> BacktestSettings:
     """Return the settings of the backtest."""
-    found: dict[str, Any] = json.loads(source.text("backtest/settings.json"))
-    found["engine"]["scope"] = current_scope(found["engine"]["scope"])
-    return found
+    return read_settings(BacktestSettings, source.text("backtest/settings.json"))
 
 
 def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:

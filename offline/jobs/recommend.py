@@ -8,17 +8,17 @@ the client's need. The same holds for partition mutations. So from a sample only
 replication throttle that follows from them, but no client's limit.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import reduce
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offline.advice.explain import (
     CLIENTS_FEW,
+    KEYS,
     Line,
     confidence,
     direction_lines,
@@ -32,7 +32,15 @@ from offline.advice.explain import (
 from offline.advice.limits import Client, Limits, Need, client_entity, default_entity, limits
 from offline.advice.mutations import mutation_quota, replication_throttle
 from offline.jobs.measured import Effects, MeasuredLoads, Span, backtest_settings, effects, needs_of, span_of
-from offline.options import By, Goal
+from offline.options import (
+    BacktestSettings,
+    By,
+    Goal,
+    IngestSettings,
+    RecommendSettings,
+    read_settings,
+    settings_text,
+)
 from offline.schemas import TABLES, ddl
 from offline.store import Store, Writer
 from offline.transforms.candidates import peaks_of_scope
@@ -41,8 +49,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
 from quotas.definitions.toml_file import render
 
-_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
-
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
@@ -50,10 +56,8 @@ class _Inputs:
 
     goal: Goal
     by: By
-    policy: str
-    scope: str
+    settings: BacktestSettings
     span: Span
-    candidates: Mapping[str, Sequence[float]]
     outcomes: DataFrame
     loads: DataFrame
     blocks: DataFrame
@@ -85,46 +89,44 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             spark.createDataFrame([], ddl(TABLES["recommend/curve"])) if goal.sample < 1 else _curve(inputs)
         )
         writer.table("curve", curve, files=1)
-        whose = settings_note(inputs.policy, inputs.scope)
+        policy, scope = inputs.settings.policy, inputs.settings.engine.scope
+        whose = settings_note(policy, scope)
         quotas = quotas_text(found.lines, inputs.by)
         writer.put("quotas.toml", f"# Recommended {whose}.\n\n{quotas}" if quotas else "")
-        settings = {
-            "goal": asdict(goal),
-            "by": inputs.by,
-            "policy": inputs.policy,
-            "scope": inputs.scope,
-            "confidence": lowest([line.confidence for line in found.lines]),
-            "today": _current_peaks(source, seconds, inputs.scope),
-            "elsewhere": not_in_quotas_file(found.lines),
-        }
-        writer.put("settings.json", json.dumps(settings, indent=2) + "\n")
+        settings = RecommendSettings(
+            goal=goal,
+            by=inputs.by,
+            policy=policy,
+            scope=scope,
+            confidence=lowest([line.confidence for line in found.lines]),
+            today=_current_peaks(source, seconds, scope),
+            elsewhere=not_in_quotas_file(found.lines),
+        )
+        writer.put("settings.json", settings_text(settings))
     return [whose, *(line.text() for line in found.lines)]
 
 
 def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
     span = span_of(source)
     settings = backtest_settings(source)
-    scope = settings["engine"]["scope"]
     loads = source.read("backtest/loads")
     blocks = blocks_of(loads, span.start_s)
     return _Inputs(
         goal=goal,
-        by=json.loads(source.text("ingest/settings.json"))["by"],
-        policy=settings["policy"],
-        scope=scope,
+        by=read_settings(IngestSettings, source.text("ingest/settings.json")).by,
+        settings=settings,
         span=span,
-        candidates=settings,
         outcomes=source.read("backtest/outcomes"),
         loads=loads,
         blocks=blocks,
         alone=peaks(blocks, "direction", "quota").cache(),
-        recorded=recorded_blocks(seconds, span.start_s, gateway=scope == "cluster").cache(),
+        recorded=recorded_blocks(seconds, span.start_s, gateway=settings.gateway).cache(),
     )
 
 
 def _direction(inputs: _Inputs, direction: str, found: _Results) -> None:
     """Add the recommendations for one direction, if it has clients."""
-    goal, span, gateway = inputs.goal, inputs.span, inputs.scope == "cluster"
+    goal, span, gateway = inputs.goal, inputs.span, inputs.settings.gateway
     of_way = F.col("direction") == direction
     before = inputs.recorded.filter(of_way)
     row = peaks(before, "direction").first()
@@ -133,10 +135,10 @@ def _direction(inputs: _Inputs, direction: str, found: _Results) -> None:
     peak_before = row["peak_10s"] / goal.sample
     if goal.sample < 1:
         sure = confidence(seconds=span.recorded, clients=CLIENTS_FEW, sample=goal.sample)
-        found.lines.append(sampled_line("default", _KEYS[direction], goal, sure, peak_before))
+        found.lines.append(sampled_line("default", KEYS[direction], goal, sure, peak_before))
         after = before
     else:
-        candidates = inputs.candidates[direction]
+        candidates = inputs.settings.candidates(direction)
         effect = effects(inputs.outcomes, direction, len(candidates))
         loads = MeasuredLoads(
             inputs.loads.filter(of_way), inputs.blocks.filter(of_way), inputs.alone.filter(of_way), candidates
@@ -247,7 +249,7 @@ def _curve(inputs: _Inputs) -> DataFrame:
 
 
 def _write(spark: SparkSession, writer: Writer, found: _Results) -> None:
-    rows = {"recommendations": [line.row() for line in found.lines], "needs": found.needs}
+    rows = {"recommendations": [astuple(line) for line in found.lines], "needs": found.needs}
     for name, table in rows.items():
         schema = ddl(TABLES[f"recommend/{name}"])
         writer.table(name, spark.createDataFrame(table, schema), files=1)
@@ -258,4 +260,4 @@ def _current_peaks(source: Store, seconds: DataFrame, scope: str) -> dict[str, f
     """Return the highest peak of any client at one budget, by key: the start of a staged rollout."""
     peak = peaks_of_scope(source.read("demand/entities"), seconds, scope)
     rows = peak.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
-    return {_KEYS[row["direction"]]: float(row["peak"]) for row in rows}
+    return {KEYS[row["direction"]]: float(row["peak"]) for row in rows}

@@ -1,6 +1,5 @@
 """All tables -> `report/report.html`: one self-contained page."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -9,9 +8,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from commandline.amounts import rate
-from offline.advice.explain import amount
+from offline.advice.explain import KEYS, amount
 from offline.advice.limits import client_name
 from offline.jobs.measured import Span, backtest_settings, format_problem, span_of
+from offline.options import Goal, RecommendSettings, read_settings
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
 from offline.store import Store
@@ -27,43 +27,36 @@ _DAY_SHOWN_S: Final = 4 * 3600  # less than that is no part of a day to see a sh
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
     """Write the page; returns its path."""
     span = span_of(source)
-    goal: dict[str, Any] = json.loads(source.text("recommend/settings.json"))["goal"]
+    goal = read_settings(RecommendSettings, source.text("recommend/settings.json")).goal
     recommendations = source.read("recommend/recommendations").collect()
     settings = backtest_settings(source)
-    gateway = settings["engine"]["scope"] == "cluster"
     directions = [
-        _direction(source, name, span, goal, gateway=gateway)
+        _direction(source, name, span, goal, gateway=settings.gateway)
         for name in ("produce", "fetch")
-        if any(row["kind"] == "default" and row["key"] == _KEYS[name] for row in recommendations)
+        if any(row["kind"] == "default" and row["key"] == KEYS[name] for row in recommendations)
     ]
     problems = source.read("ingest/problems").limit(20).collect()
     report = Report(
         begun=datetime.fromtimestamp(span.start_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         seconds=span.recorded,
         requests=span.requests,
-        policy=settings["policy"],
+        policy=settings.policy,
         recommendations=[_recommendation(row.asDict()) for row in recommendations],
         problems=[format_problem(row["file"], row["row"], row["problem"]) for row in problems],
         directions=directions,
         quotas=source.text("recommend/quotas.toml"),
-        gateway=gateway,
-        goal=_goal(goal, "all brokers together" if gateway else "a broker"),
+        gateway=settings.gateway,
+        goal=_goal(goal, "all brokers together" if settings.gateway else "a broker"),
     )
     with store.writing("report", source) as writer:
         writer.put("report.html", page(report))
     return [f"{store.path}/report/report.html"]
 
 
-_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
-
-
-def _goal(goal: dict[str, Any], whose: str) -> dict[str, str]:
-    found = {}
-    for name, label in (("capacity_in", "Capacity in"), ("capacity_out", "Capacity out")):
-        if goal[name] is not None:
-            found[label] = f"{rate(goal[name])}, {whose}"
-    found["Clients that may be throttled"] = f"{goal['throttled_share']:.0%}"
-    return found
+def _goal(goal: Goal, whose: str) -> dict[str, str]:
+    capacities = {"Capacity in": goal.capacity_in, "Capacity out": goal.capacity_out}
+    found = {label: f"{rate(value)}, {whose}" for label, value in capacities.items() if value is not None}
+    return found | {"Clients that may be throttled": f"{goal.throttled_share:.0%}"}
 
 
 def _recommendation(row: dict[str, Any]) -> dict[str, str]:
@@ -79,13 +72,13 @@ def _recommendation(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, gateway: bool) -> Direction:
+def _direction(source: Store, name: str, span: Span, goal: Goal, *, gateway: bool) -> Direction:
     of_way = F.col("direction") == name
     seconds = source.read("demand/per_second").filter(of_way)
     step_s = max(1, -(-span.seconds // _STEPS_MAX))
     steps = -(-span.seconds // step_s)
     heavy = _heavy(source, of_way, seconds, span, step_s, steps, gateway=gateway)
-    recommended = source.read("recommend/recommendations").filter(F.col("key") == _KEYS[name]).collect()
+    recommended = source.read("recommend/recommendations").filter(F.col("key") == KEYS[name]).collect()
     (default,) = (row for row in recommended if row["kind"] == "default")
     curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
     broker, blocks = _busiest(source.read("recommend/before_after").filter(of_way), span)
@@ -109,7 +102,7 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, ga
         overrides=len(recommended) - 1,
         peak_before=default["peak_before"],
         peak_after=default["peak_after"],
-        capacity=goal["capacity_in" if name == "produce" else "capacity_out"],
+        capacity=goal.capacity(name),
         gateway=gateway,
     )
 

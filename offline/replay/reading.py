@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from commandline.arguments import not_installed
 from offline.errors import CaptureError
-from offline.layout import layout_problem
 from offline.replay.schedule import Part, Recorded
+from offline.schemas import layout_problem
 from protocol.capture import (
     COLUMNS,
     FILE_PREFIX,

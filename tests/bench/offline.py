@@ -1,7 +1,7 @@
 """`python -m tests.bench.offline`: what the pipeline costs: decisions a second, one core against two, many requests.
 
-Captures are made up (`offline.synthetic`), so every run works on the same rows. The pipeline runs as its own process,
-as an operator runs it; memory is what it and its children have resident together, read twice a second. Writes
+Captures are made up (`tests.support.synthetic`), so every run works on the same rows. The pipeline runs as its own
+process, as an operator runs it; memory is what it and its children have resident together, read twice a second. Writes
 docs/benchmarks.md between the markers `offline`, unless told to only print.
 """
 
@@ -21,7 +21,6 @@ from typing import Final
 
 import numpy as np
 
-from offline.synthetic import fleet, write_capture
 from quotas.backtest.outcomes import backtest
 from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
@@ -29,6 +28,7 @@ from tests.bench import machine, report
 from tests.bench.process import family, own_kib
 from tests.bench.report import Bar, Outcome, Table
 from tests.cluster import processes
+from tests.support.synthetic import fleet, write_capture
 
 DOCUMENT: Final = Path("docs/benchmarks.md")
 CANDIDATES: Final = 20

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from kafka import KafkaProducer
 
-from offline.capture_files import files_of
-from offline.synthetic import Client, write_capture
+from offline.inputs import files_of
 from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.support.proxy_process import ROOT
+from tests.support.synthetic import Client, write_capture
 
 _SECONDS_MAX = 200
 CLIENTS = [

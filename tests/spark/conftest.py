@@ -9,8 +9,8 @@ from offline.jobs import backtest, demand, ingest, recommend, report
 from offline.options import BacktestOptions, IngestOptions, SparkOptions
 from offline.session import spark_session
 from offline.store import Store
-from offline.synthetic import write_capture
 from tests.support.pipeline import CLIENTS, GOAL, SECONDS, Pipeline
+from tests.support.synthetic import write_capture
 
 
 @pytest.fixture(scope="session")

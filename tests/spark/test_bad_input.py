@@ -15,8 +15,8 @@ from offline.jobs import ingest
 from offline.jobs import ingest as topic
 from offline.options import IngestOptions
 from offline.store import Store
-from offline.synthetic import START_WALL_MS, Client, write_capture
 from offline.transforms.order import Clock, too_far_apart
+from tests.support.synthetic import START_WALL_MS, Client, write_capture
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000), Client(name="b", shape="steady", rate=300_000)]
 Change = Callable[[pa.Table], pa.Table]

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from offline.synthetic import fleet, write_capture
+from tests.support.synthetic import fleet, write_capture
 
 
 def test_executors_get_our_packages(tmp_path: Path) -> None:

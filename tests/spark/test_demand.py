@@ -12,8 +12,8 @@ from offline.jobs import demand, ingest
 from offline.options import IngestOptions
 from offline.schemas import TABLES, ddl
 from offline.store import Store
-from offline.synthetic import Client, write_capture
 from offline.transforms import demand as transform
+from tests.support.synthetic import Client, write_capture
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000)]
 WEEK_S = 7 * 86_400

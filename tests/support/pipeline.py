@@ -5,7 +5,7 @@ from pathlib import Path
 
 from offline.options import Goal
 from offline.store import Store
-from offline.synthetic import Client
+from tests.support.synthetic import Client
 
 SECONDS = 40
 CLIENTS = [

@@ -1,7 +1,7 @@
 """The five steps: clients of known demand, capture, the pipeline, what it recommends applied, and all sent again.
 
-1. made-up clients (`offline.synthetic`: steady, bursty, a hog, a bootstrap that reads everything again) send through
-   Sluice, which captures and does not throttle;
+1. made-up clients (`tests.support.synthetic`: steady, bursty, a hog, a bootstrap that reads everything again) send
+   through Sluice, which captures and does not throttle;
 2. `sluice-offline run` over that capture; 3. `sluice-offline apply` into a quotas file;
 4. what was captured is sent again, through Sluice with these quotas;
 5. who was throttled, and for how long: as predicted?
@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from offline.replay.messages import Broker
 from offline.replay.reading import capture_files, read
-from offline.synthetic import Client, write_capture
 from tests.cluster import HOST
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.support.synthetic import Client, write_capture
 from tests.tune.closed_loop import Observed, send_again
 
 # Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from offline.noise import is_not_py4j, without_noise
+from offline.session import is_not_py4j, without_noise
 
 _JVM = """
 import sys

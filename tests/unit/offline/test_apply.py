@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from offline import paths
+from offline import inputs
 from offline.cli import main
 from offline.errors import ApplyError, InputError
 from offline.jobs import apply
-from offline.options import ApplyOptions
+from offline.options import ApplyOptions, Goal, RecommendSettings, settings_text
+from quotas.definitions.alterations import Quotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.toml_file import parse
 
@@ -38,13 +39,15 @@ def work(tmp_path: Path) -> Path:
     stage = tmp_path / "work" / "recommend"
     stage.mkdir(parents=True)
     (stage / "quotas.toml").write_text(RECOMMENDED)
-    settings = {
-        "policy": "schedule",
-        "scope": "cluster",
-        "confidence": "low: 35 s recorded, so no daily peak",
-        "today": {"producer_byte_rate": 10e6},
-    }
-    (stage / "settings.json").write_text(json.dumps(settings))
+    settings = RecommendSettings(
+        goal=Goal(),
+        by="client-id",
+        policy="schedule",
+        scope="cluster",
+        confidence="low: 35 s recorded, so no daily peak",
+        today={"producer_byte_rate": 10e6},
+    )
+    (stage / "settings.json").write_text(settings_text(settings))
     (stage / "_SUCCESS").touch()
     return tmp_path / "work"
 
@@ -90,8 +93,8 @@ def test_recommendations_outside_the_quotas_file_are_named(work: Path, file: Pat
 def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Path) -> None:
     before = file.read_text()
     (work / "backtest").mkdir()
-    (work / "backtest" / "_SUCCESS").write_text(paths.mark("backtest", {}))
-    (work / "recommend" / "_SUCCESS").write_text(paths.mark("recommend", {"backtest": "an earlier one"}))
+    (work / "backtest" / "_SUCCESS").write_text(inputs.new_mark("backtest", {}))
+    (work / "recommend" / "_SUCCESS").write_text(inputs.new_mark("recommend", {"backtest": "an earlier one"}))
     with pytest.raises(InputError, match="recommend was made from an earlier run of backtest"):
         apply.run(ApplyOptions(quotas_file=str(file)), str(work))
     assert file.read_text() == before
@@ -149,3 +152,70 @@ def test_missing_destination_is_an_error(work: Path) -> None:
 def test_unknown_scheme_is_an_error() -> None:
     with pytest.raises(InputError, match="floppy://a/recommend cannot be reached"):
         apply.run(ApplyOptions(quotas_file="f"), "floppy://a")
+
+
+def test_settings_of_another_form_are_named(work: Path) -> None:
+    (work / "recommend" / "settings.json").write_text('{"policy": "kip13"}')
+    with pytest.raises(InputError, match=r"settings.json is not one of this release: .*`goal`"):
+        apply.run(ApplyOptions(quotas_file="f"), str(work))
+
+
+def test_old_name_of_the_scope_is_read(work: Path, file: Path) -> None:
+    settings = work / "recommend" / "settings.json"
+    settings.write_text(settings.read_text().replace('"cluster"', '"gateway"'))
+    assert apply.run(ApplyOptions(quotas_file=str(file), dry_run=True), str(work))[0] == MADE_FOR
+
+
+# The steps of a rollout.
+
+ENTITY = Entity(client_id="a")
+
+
+def at(step: int, target: float, today: float, current: Quotas | None = None) -> float:
+    limits = {ENTITY: {"producer_byte_rate": target}}
+    wanted = apply.rollout(limits, {"producer_byte_rate": today}, current or {}, step, 3)
+    return wanted[ENTITY]["producer_byte_rate"]
+
+
+def test_every_step_takes_the_same_share_off() -> None:
+    assert [at(step, 1e6, 8e6) for step in (1, 2, 3)] == [4e6, 2e6, 1e6]
+
+
+def test_a_target_above_todays_use_is_set_at_once() -> None:
+    assert at(1, 9e6, 8e6) == 9e6
+
+
+def test_a_key_without_use_is_set_at_once() -> None:
+    assert apply.rollout({ENTITY: {"request_percentage": 50.0}}, {}, {}, 1, 3)[ENTITY] == {
+        "request_percentage": 50.0
+    }
+
+
+@pytest.mark.parametrize("entity", [ENTITY, Entity(client_id=DEFAULT)])
+def test_no_step_is_above_the_limit_in_force(entity: Entity) -> None:
+    current = {entity: {"producer_byte_rate": 3e6, "consumer_byte_rate": 1.0}}
+    assert [at(step, 1e6, 8e6, current) for step in (1, 2, 3)] == [3e6, 2e6, 1e6]
+
+
+def test_a_step_that_was_taken_is_not_taken_again() -> None:
+    first = at(1, 1e6, 8e6)
+    assert at(1, 1e6, 8e6, {ENTITY: {"producer_byte_rate": first}}) == first
+
+
+def test_limit_below_the_target_is_raised_to_the_target() -> None:
+    assert [at(step, 1e6, 8e6, {ENTITY: {"producer_byte_rate": 5e5}}) for step in (1, 3)] == [1e6, 1e6]
+
+
+def test_limits_of_other_entities_have_no_effect() -> None:
+    others = {Entity(client_id="b"): {"producer_byte_rate": 7.0}, Entity("u"): {"producer_byte_rate": 7.0}}
+    assert at(1, 1e6, 8e6, others) == 4e6
+
+
+@pytest.mark.parametrize(
+    "base", [Entity("u", DEFAULT), Entity("u"), Entity(DEFAULT, "a"), Entity(DEFAULT), Entity(client_id="a")]
+)
+def test_a_pair_of_user_and_client_has_its_fallback_limit(base: Entity) -> None:
+    pair = Entity("u", "a")
+    current = {base: {"producer_byte_rate": 3e6}, Entity(client_id=DEFAULT): {"producer_byte_rate": 9e6}}
+    wanted = apply.rollout({pair: {"producer_byte_rate": 1e6}}, {"producer_byte_rate": 8e6}, current, 1, 3)
+    assert wanted[pair] == {"producer_byte_rate": 3e6}

@@ -9,7 +9,7 @@ from commandline.arguments import not_installed
 from offline import session
 from offline.cli import main
 from offline.errors import SetupError
-from offline.paths import mark
+from offline.inputs import new_mark
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -25,7 +25,7 @@ def ingested(tmp_path: Path) -> str:
     """A work directory whose stage ingest looks finished."""
     work = tmp_path / "work"
     (work / "ingest").mkdir(parents=True)
-    (work / "ingest" / "_SUCCESS").write_text(mark("ingest", {}))
+    (work / "ingest" / "_SUCCESS").write_text(new_mark("ingest", {}))
     return str(work)
 
 

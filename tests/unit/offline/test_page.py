@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
-from offline.report.plots import demand, svg
+from offline.report.page import draw_demand, svg
 
 EVIL = "<script>alert('$x_')</script>"
 
@@ -86,7 +86,7 @@ def test_one_budget_for_all_brokers_is_not_any_one_brokers() -> None:
 
 def test_a_name_that_begins_with_an_underscore_is_in_the_legend() -> None:
     way = report(name="_internal").directions[0]
-    assert "_internal" in svg(demand(way), title="demand")
+    assert "_internal" in svg(draw_demand, way, "demand", (7, 3))
 
 
 def test_a_sample_has_no_limits_and_no_curve() -> None:

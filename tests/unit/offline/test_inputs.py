@@ -1,4 +1,4 @@
-"""Which files are refused before Spark reads anything, and what is said."""
+"""Which captures and which stages' results are refused before Spark reads anything, and what is said."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from offline.capture_files import files_of, read_footers
 from offline.errors import InputError
-from offline.synthetic import Client, arrow_schema, write_capture
+from offline.inputs import current_run, files_of, new_mark, read_footers
 from protocol.capture import SCHEMA_KEY
+from tests.support.synthetic import Client, arrow_schema, write_capture
 
 CLIENT = Client(name="a", shape="steady", rate=1e6)
 
@@ -74,3 +74,72 @@ def test_the_same_call_writes_the_same_rows(tmp_path: Path) -> None:
         write_capture(tmp_path / name, [CLIENT], 1, seed=3)
     one, two = (pq.read_table(files_of([str(tmp_path / name)])[0]) for name in ("one", "two"))
     assert one.equals(two)
+
+
+class Work:
+    """The marks of a work directory."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, str] = {}
+
+    def run(self, stage: str, *read: str) -> None:
+        """A stage is finished."""
+        self.marks[stage] = new_mark(stage, {name: self.check(name) for name in read})
+
+    def check(self, stage: str) -> str:
+        """Read a stage; returns its run."""
+        return current_run("work", stage, self.marks.get)
+
+
+@pytest.fixture
+def work() -> Work:
+    """A directory with all stages up to `recommend`."""
+    work = Work()
+    work.run("ingest")
+    work.run("demand", "ingest")
+    work.run("backtest", "ingest", "demand")
+    work.run("recommend", "demand", "backtest")
+    return work
+
+
+def test_result_of_the_present_runs_is_read(work: Work) -> None:
+    work.check("recommend")
+
+
+def test_each_run_has_its_own_mark(work: Work) -> None:
+    before = work.check("ingest")
+    work.run("ingest")
+    assert work.check("ingest") != before
+
+
+@pytest.mark.parametrize(
+    ("stage", "again", "stale"),
+    [
+        ("demand", "ingest", "demand"),
+        ("backtest", "demand", "backtest"),
+        ("recommend", "demand", "recommend"),
+        ("recommend", "ingest", "demand"),  # though recommend has not read it itself
+    ],
+)
+def test_the_first_stale_stage_is_named(work: Work, stage: str, again: str, stale: str) -> None:
+    work.run(again, *(["ingest"] if again == "demand" else []))
+    message = f"^work/{stale} was made from an earlier run of {again}: run `sluice-offline {stale}` again$"
+    with pytest.raises(InputError, match=message):
+        work.check(stage)
+
+
+def test_the_same_stage_or_a_later_one_is_nothing_that_it_was_made_from(work: Work) -> None:
+    work.run("demand", "ingest", "demand", "recommend")
+    work.check("demand")
+
+
+def test_missing_stage_is_not_refused(work: Work) -> None:
+    """Stages may lie in different directories."""
+    del work.marks["ingest"]
+    work.check("recommend")
+
+
+@pytest.mark.parametrize("text", ["", "what is this", "[1]"])
+def test_mark_without_readable_text_counts_as_a_mark(work: Work, text: str) -> None:
+    work.marks["recommend"] = text
+    work.check("recommend")

@@ -1,0 +1,261 @@
+"""What a stage reads, checked without Spark, which takes ten seconds to start: captures and earlier stages' results.
+
+A capture file is refused by its footer, with the reason: it is truncated, it is not Parquet, it is not a capture, it
+was written by another version of the layout, or a column is missing or of another type. Files that a proxy is still
+writing have another suffix (`.inprogress`) and are skipped.
+
+If a stage is run again, results made from its previous run are out of date, although they are complete. So each run has
+an id, and the mark of a finished stage has the ids of the runs that it was made from.
+
+Paths are local, or have a file system's scheme. Spark uses Hadoop's file systems; this module uses pyarrow's. Spark's
+s3a:// is s3:// here.
+"""
+
+import difflib
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.fs as arrow_fs
+import pyarrow.parquet as pq
+
+from offline.errors import InputError, reason
+from offline.schemas import layout_problem
+from protocol.capture import FILE_PREFIX, FILE_SUFFIX
+
+MARK: Final = "_SUCCESS"  # in the directory of a finished stage
+# Each reads results of those before it.
+_STAGES: Final = ("ingest", "demand", "backtest", "recommend", "report")
+_FOOTERS_MAX: Final = 100  # 0.1 s on a disk, a few seconds in an object store
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The mark of a finished stage: the id of its run, and the runs of other stages that it has read."""
+
+    run: str = ""
+    made_from: dict[str, str] = {}
+
+
+class CheckedFile(NamedTuple):
+    """One file: its number of rows, and its problem; "" = none."""
+
+    path: str
+    rows: int
+    problem: str
+
+
+# Before Spark starts.
+
+
+def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
+    """Check that captures are given, either as files or as a topic.
+
+    Raises:
+        InputError: they are not.
+    """
+    if bool(inputs) == bool(kafka) or bool(kafka) != bool(topic):
+        raise InputError(
+            "no input is given: use --input CAPTURE ..., or --kafka HOST:PORT with --topic TOPIC"
+        )
+    if inputs:
+        files_of(inputs)
+
+
+def check_footers(inputs: Sequence[str]) -> None:
+    """Check that the first files are captures.
+
+    Raises:
+        InputError: one is not; `ingest` names all of them.
+    """
+    for found in read_footers(files_of(inputs)[:_FOOTERS_MAX] if inputs else ()):
+        if found.problem:
+            raise InputError(f"{found.path} {found.problem}; --lenient leaves such files out")
+
+
+def check_stages(stage: str, work: str) -> None:
+    """Check that the stages before this one are finished in a work directory.
+
+    Raises:
+        InputError: one is not finished or out of date; or there is no such directory.
+    """
+    if require(work).type == arrow_fs.FileType.File:
+        raise InputError(f"--input {work}: is a file, not a work directory")
+    for before in _STAGES[: _STAGES.index(stage)]:
+        finished_text(work, before, MARK)
+
+
+def check_output(work: str) -> None:
+    """Check that a local work directory can be created or written to.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if "://" in work:
+        return
+    path = Path(work).absolute()
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not there.is_dir():
+        raise InputError(f"--output {work}: {there} is a file, not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"--output {work}: {there} cannot be written to")
+
+
+# Captures.
+
+
+def files_of(inputs: Sequence[str]) -> list[str]:
+    """Return all finished files of these directories and files, as paths for Spark.
+
+    Raises:
+        InputError: an input does not exist, or there is no file.
+    """
+    found: list[str] = []
+    for name in inputs:
+        info = require(name)
+        system, path = _resolve(name)
+        if info.type == arrow_fs.FileType.File:
+            found.append(name)
+            continue
+        prefix = name[: len(name) - len(path)] if "://" in name else ""
+        found += sorted(
+            prefix + entry.path
+            for entry in system.get_file_info(arrow_fs.FileSelector(path, recursive=False))
+            if entry.type == arrow_fs.FileType.File
+            and entry.base_name.startswith(FILE_PREFIX)
+            and entry.base_name.endswith(FILE_SUFFIX)
+        )
+    if not found:
+        raise InputError(
+            f"no capture in {', '.join(inputs)}: no file is named {FILE_PREFIX}*{FILE_SUFFIX} "
+            "(one that ends in .inprogress is still being written)"
+        )
+    # One file under two names would be read twice.
+    return list({os.path.realpath(name) if "://" not in name else name: name for name in found}.values())
+
+
+def read_footers(paths: Sequence[str]) -> Iterator[CheckedFile]:
+    """Read the footers of files, and check them."""
+    for name in paths:
+        system, path = _resolve(name)
+        rows = 0
+        try:
+            with system.open_input_file(path) as source:
+                file = pq.ParquetFile(source)
+                rows, problem = file.metadata.num_rows, layout_problem(file.schema_arrow)
+        except FileNotFoundError:
+            problem = "was there and is gone: a proxy that still captures there deletes its oldest files"
+        except (pa.ArrowException, OSError, ValueError) as error:
+            problem = f"is no whole Parquet file: cut off, or something else ({reason(error)})"
+        yield CheckedFile(name, rows, problem)
+
+
+# Results of stages, and which runs they were made from.
+
+
+def new_mark(stage: str, read: Mapping[str, str]) -> str:
+    """Return the text of a new run's mark, with the ids of the runs of earlier stages that it has read."""
+    before = _STAGES[: _STAGES.index(stage)]
+    made_from = {name: run for name, run in read.items() if name in before}
+    return msgspec.json.encode(Mark(uuid.uuid4().hex, made_from)).decode() + "\n"
+
+
+def current_run(work: str, stage: str, mark_of: Callable[[str], str | None]) -> str:
+    """Return the id of a stage's run, which was made from the current results of earlier stages, and those likewise.
+
+    Args:
+        work: the directory, for the message.
+        mark_of: returns a stage's mark; None if the stage is not finished here. Another stage than the first one is
+            then not checked: it may have been read from another directory.
+
+    Raises:
+        InputError: the stage is not finished, or one is out of date; the message names the stage to run.
+    """
+    text = mark_of(stage)
+    if text is None:
+        raise InputError(f"{work} has no finished stage {stage}: run `sluice-offline {stage}` first")
+    mark = _read_mark(text)
+    for before, run in mark.made_from.items():
+        text = mark_of(before)
+        if text is None:
+            continue
+        if _read_mark(text).run != run:
+            raise InputError(
+                f"{work}/{stage} was made from an earlier run of {before}: run `sluice-offline {stage}` again"
+            )
+        current_run(work, before, mark_of)
+    return mark.run
+
+
+def _read_mark(text: str) -> Mark:
+    """Decode a mark; those of the first releases were empty."""
+    try:
+        return msgspec.json.decode(text, type=Mark)
+    except msgspec.MsgspecError:
+        return Mark()
+
+
+def finished_text(work: str, stage: str, name: str) -> str:
+    """Read a file of a finished stage.
+
+    Raises:
+        InputError: the stage is not finished or out of date, or the file cannot be read.
+    """
+
+    def mark_of(before: str) -> str | None:
+        system, path = _resolve(f"{work.rstrip('/')}/{before}")
+        there = system.get_file_info(f"{path}/{MARK}").type == arrow_fs.FileType.File
+        return _text(work, f"{before}/{MARK}") if there else None
+
+    current_run(work, stage, mark_of)
+    return _text(work, f"{stage}/{name}")
+
+
+def _text(work: str, name: str) -> str:
+    system, path = _resolve(f"{work.rstrip('/')}/{name}")
+    try:
+        with system.open_input_stream(path) as stream:
+            return str(stream.read().decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{work}/{name} cannot be read: {error}") from error
+
+
+# Paths.
+
+
+def require(name: str) -> arrow_fs.FileInfo:
+    """Return the file information of an existing path.
+
+    Raises:
+        InputError: the path does not exist; the message has the most similar local name beside it.
+    """
+    system, path = _resolve(name)
+    info = system.get_file_info(path)
+    if info.type != arrow_fs.FileType.NotFound:
+        return info
+    guess = ""
+    parent = Path(path).parent
+    if isinstance(system, arrow_fs.LocalFileSystem) and parent.is_dir():
+        near = difflib.get_close_matches(Path(path).name, [entry.name for entry in parent.iterdir()], n=1)
+        guess = f"; did you mean {parent / near[0]}?" if near else ""
+    raise InputError(f"{name} does not exist{guess}")
+
+
+def _resolve(name: str) -> tuple[arrow_fs.FileSystem, str]:
+    """Return the file system and the path in it.
+
+    Raises:
+        InputError: the scheme is unknown, or the file system cannot be reached.
+    """
+    if "://" not in name:
+        return arrow_fs.LocalFileSystem(), name
+    try:
+        found: tuple[arrow_fs.FileSystem, str] = arrow_fs.FileSystem.from_uri(
+            name.replace("s3a://", "s3://", 1)
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{name} cannot be reached: {reason(error)}") from error
+    return found
