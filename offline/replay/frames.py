@@ -1,5 +1,4 @@
-"""One recorded request -> the frame to send: its recorded bytes if they were captured (`recorded_frames`), or
-synthetic ones.
+"""One recorded request -> the frame to send: its recorded bytes if they were captured, or synthetic ones.
 
     Produce     the same bytes and records to each partition: batches of zeros with a valid checksum
     Fetch       the same bytes from each partition, from its beginning, without a session and without waiting;
@@ -7,12 +6,24 @@ synthetic ones.
     others      a ping of similar size: Metadata of no topics if the response was below 512 bytes, Metadata of all
                 topics if it was above 4 KiB, ApiVersions in between
 
-A request with several partitions stays one request; `shares` assigns partitions, and says which are left out. Client
-ids are the recorded ones, so that the same quotas apply; principals are not, since their secrets are not known.
+A request with several partitions stays one request; `target.Shares` assigns partitions, and says which are left out.
+Client ids are the recorded ones, so that the same quotas apply; principals are not, since their secrets are not known.
+
+Captured records of a Produce are sent again, without the fields of their former producer (id, epoch, sequence and
+transaction, KIP-98), in a request for the target's partitions. The checksum of a batch is updated only for these
+fields: a wrong one stays wrong, and is refused again.
+
+Other captured requests are sent as recorded only if they are read-only and any broker can respond. Joining a group,
+committing or altering again would fail or do harm; such a request becomes a ping, as without a frame. So do requests to
+a partition's leader (ListOffsets, OffsetForLeaderEpoch), since the counterpart of the recorded broker may not lead it,
+and requests with topic ids, which are those of the recorded cluster. In Metadata the auto-creation of topics is
+switched off; before version 4 it has no such field, and becomes a ping. Versions are the recorded ones.
 """
 
 import struct
 from typing import Final, NamedTuple
+
+import msgspec
 
 from offline.replay import messages
 from offline.replay.messages import Batches
@@ -22,27 +33,15 @@ from protocol import api
 from protocol.api import API_VERSIONS, FETCH, METADATA, PRODUCE
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, body_start
-from protocol.primitives import bytes_size, count, int16, int32, skip, skip_string, skip_tags
+from protocol.messages import metadata
+from protocol.messages.produce import acks as acks_of
+from protocol.walks.produce import ProduceWalk
 
-# ----------------------------------------------------------------------------------------------------
-# Recorded frames -> the frames to send for them (`protocol.capture.FRAME`).
-#
-# The records of a Produce are sent again: they are read from the frame, without the fields of their former
-# producer (id,
-# epoch, sequence and transaction, KIP-98), and written into a request for the target's partitions. The
-# checksum of a
-# batch is updated only for these fields: a wrong one stays wrong, and is refused again.
-#
-# Other requests are sent as recorded only if they are read-only and any broker can respond. Joining a group,
-# committing
-# or altering again would fail or do harm; such a request becomes a ping, as without a frame. So do requests
-# to a
-# partition's leader (ListOffsets, OffsetForLeaderEpoch), since the counterpart of the recorded broker may not
-# lead it,
-# and requests with topic ids, which are those of the recorded cluster. In Metadata the auto-creation of
-# topics is
-# switched off; before version 4 it has no such field, and becomes a ping. Versions are the recorded ones.
-
+_SMALL_RESPONSE_BYTES: Final = 512
+_LARGE_RESPONSE_BYTES: Final = 4096
+# Of a synthetic batch: a little below a topic's default max.message.bytes.
+_BATCH_BYTES_MAX: Final = 1_000_000
+_INT32_MAX: Final = 0x7FFFFFFF
 
 _LIST_GROUPS, _DESCRIBE_GROUPS, _ACLS, _CONFIGS, _LOG_DIRS = 16, 15, 29, 32, 35
 _ASKING: Final = frozenset(
@@ -52,118 +51,13 @@ _ASKING: Final = frozenset(
     )
 )  # fmt: skip
 _OFFSET_FETCH_IDS_SINCE: Final = 10
-_METADATA_FLAG_SINCE: Final = 4
-_METADATA_IDS_SINCE: Final = 10
-_NO_ID: Final = bytes(16)
-
 _CORRELATION_ID: Final = slice(8, 12)
-_TOPIC_IDS_SINCE: Final = 13
-_TRANSACTIONS_SINCE: Final = 3
+
+# A record batch of magic 2.
 _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT, _COUNT_AT = 16, 17, 21, 43, 57
 _MAGIC: Final = 2
 _NO_TRANSACTION: Final = 0xFFCF  # mask that clears the bits for transactional and control batches
 _NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
-
-
-class RecordedProduce(NamedTuple):
-    """The acks and records of a recorded Produce; records in the order of its topics and partitions."""
-
-    acks: int
-    records: list[tuple[int, bytes]]
-
-
-def resendable(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
-    """Return the request with another correlation id if it only reads; otherwise, or if it is malformed, None."""
-    if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
-        return None
-    out = bytearray(frame)
-    out[_CORRELATION_ID] = correlation_id.to_bytes(4, "big")
-    if api_key == api.METADATA:
-        try:
-            flag_at = _flag_of_metadata(frame, version)
-        except WireError:
-            return None
-        if flag_at is None:
-            return None
-        out[flag_at] = 0
-    return bytes(out)
-
-
-def _flag_of_metadata(frame: bytes, version: int) -> int | None:
-    """Return the offset of a Metadata's allow_auto_topic_creation; None without it, or if topics are named by id."""
-    end = len(frame)
-    pos = body_start(frame, 0, end, api.METADATA, version)
-    if version < _METADATA_FLAG_SINCE or pos is None:
-        return None
-    compact = api.flexible(api.METADATA, version)
-    topics, pos = count(frame, pos, end, compact)
-    for _ in range(topics):
-        if version >= _METADATA_IDS_SINCE:
-            after = skip(pos, len(_NO_ID), end)
-            if frame[pos:after] != _NO_ID:
-                return None
-            pos = after
-        pos = skip_string(frame, pos, end, compact)
-        pos = skip_tags(frame, pos, end) if compact else pos
-    skip(pos, 1, end)
-    return pos
-
-
-def read_produce(frame: bytes) -> RecordedProduce | None:
-    """Read acks and records; None if the request is malformed."""
-    try:
-        return _read(frame)
-    except (WireError, struct.error):
-        return None
-
-
-def _read(frame: bytes) -> RecordedProduce | None:
-    end = len(frame)
-    _, key, version, _, _ = REQUEST_HEAD.unpack_from(frame)
-    compact = api.flexible(key, version)
-    start = body_start(frame, 0, end, key, version)
-    if start is None:
-        return None
-    pos = skip_string(frame, start, end, compact) if version >= _TRANSACTIONS_SINCE else start
-    acks = int16(frame, pos, end)
-    topics, pos = count(frame, pos + 6, end, compact)
-    found: list[tuple[int, bytes]] = []
-    for _ in range(topics):
-        pos = skip(pos, 16, end) if version >= _TOPIC_IDS_SINCE else skip_string(frame, pos, end, compact)
-        partitions, pos = count(frame, pos, end, compact)
-        for _ in range(partitions):
-            index = int32(frame, pos, end)
-            size, pos = bytes_size(frame, pos + 4, end, compact)
-            after = skip(pos, max(size, 0), end)
-            found.append((index, frame[pos:after]))
-            pos = skip_tags(frame, after, end) if compact else after
-        pos = skip_tags(frame, pos, end) if compact else pos
-    return RecordedProduce(acks, found)
-
-
-def without_producer(batch: bytes) -> bytes | None:
-    """Return the batch without its producer's fields; None if it is not a batch of magic 2."""
-    if len(batch) < _COUNT_AT + 4 or batch[_MAGIC_AT] != _MAGIC:
-        return None
-    out = bytearray(batch)
-    (attributes,) = struct.unpack_from(">H", batch, _ATTRIBUTES_AT)
-    struct.pack_into(">H", out, _ATTRIBUTES_AT, attributes & _NO_TRANSACTION)
-    out[_PRODUCER_AT:_COUNT_AT] = _NO_PRODUCER
-    import google_crc32c  # an extra: the commands are there without it
-
-    (crc,) = struct.unpack_from(">I", batch, _CRC_AT)
-    for whole in (batch, out):
-        crc ^= google_crc32c.value(bytes(whole[_ATTRIBUTES_AT:]))
-    struct.pack_into(">I", out, _CRC_AT, crc)
-    return bytes(out)
-
-
-_SMALL_RESPONSE_BYTES: Final = 512
-_LARGE_RESPONSE_BYTES: Final = 4096
-_BATCH_BYTES_MAX: Final = (
-    1_000_000  # of a synthetic batch: a little below a topic's default max.message.bytes
-)
-_INT32_MAX: Final = 0x7FFFFFFF
 
 
 class Frame(NamedTuple):
@@ -211,7 +105,7 @@ class Encoder:
 
     def _produce(self, row: Recorded, correlation_id: int) -> Frame | None:
         asked = read_produce(row.frame) if row.frame else None
-        own = [] if asked is None else [without_producer(records) for _, records in asked.records]
+        own = [] if asked is None else [without_producer(records) for records in asked.records]
         topics = self._shares.of(row, _BATCH_BYTES_MAX, own)
         if row.partitions and not topics:
             return None
@@ -226,7 +120,7 @@ class Encoder:
             for topic, parts in topics.items()
         ]
         acks = 0 if row.response_bytes < 0 else self._acks
-        if asked is not None:
+        if asked is not None and asked.acks is not None:
             acks = asked.acks
         version = self._placement.produce_version
         data = messages.request(
@@ -235,7 +129,9 @@ class Encoder:
         return Frame(data, PRODUCE, version, acks != 0)
 
     def _fetch(self, row: Recorded, correlation_id: int) -> Frame | None:
-        brought = row._replace(partitions=tuple(part for part in row.partitions if part.bytes))
+        brought = msgspec.structs.replace(
+            row, partitions=tuple(part for part in row.partitions if part.bytes)
+        )
         topics = self._shares.of(brought, _INT32_MAX)
         if brought.partitions and not topics:
             return None
@@ -262,3 +158,84 @@ class Encoder:
             key,
             version,
         )
+
+
+class RecordedProduce:
+    """The acks and records of a recorded Produce: a sink of `ProduceWalk`.
+
+    Attributes:
+        acks: None if the request is cut off.
+        records: those of each partition, in the request's order.
+    """
+
+    def __init__(self, frame: bytes) -> None:
+        """Read a whole request.
+
+        Raises:
+            WireError: it is malformed.
+        """
+        _, key, version, _, _ = REQUEST_HEAD.unpack_from(frame)
+        end = len(frame)
+        self.records: list[bytes] = []
+        self.acks = acks_of(frame, body_start(frame, 0, end, key, version) or end, end, version)
+        walk, at = ProduceWalk(version, end - 4, None, self), 0
+        while not walk.done:
+            at += walk.feed(memoryview(frame), at, end, None)
+
+    def partition(
+        self,
+        _topic: bytes,
+        _index: int,
+        _error_code: int,
+        _high_watermark: int,
+        buf: bytearray | memoryview,
+        records_at: int,
+        size: int,
+        _limit: int,
+    ) -> None:
+        """Take a partition (see `PartitionSink`)."""
+        self.records.append(bytes(buf[records_at : records_at + max(size, 0)]))
+
+
+def read_produce(frame: bytes) -> RecordedProduce | None:
+    """Read acks and records; None if the request is malformed."""
+    try:
+        found = RecordedProduce(frame)
+    except (WireError, struct.error):
+        return None
+    return found if found.acks is not None else None
+
+
+def resendable(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
+    """Return the request with another correlation id if it only reads; otherwise, or if it is malformed, None."""
+    if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
+        return None
+    out = bytearray(frame)
+    out[_CORRELATION_ID] = correlation_id.to_bytes(4, "big")
+    if api_key == api.METADATA:
+        try:
+            body = body_start(frame, 0, len(frame), METADATA, version)
+            asked = None if body is None else metadata.read_request(frame, body, version)
+        except WireError:
+            return None
+        if asked is None or asked.creates_at < 0 or asked.by_id:
+            return None
+        out[asked.creates_at] = 0
+    return bytes(out)
+
+
+def without_producer(batch: bytes) -> bytes | None:
+    """Return the batch without its producer's fields; None if it is not a batch of magic 2."""
+    if len(batch) < _COUNT_AT + 4 or batch[_MAGIC_AT] != _MAGIC:
+        return None
+    out = bytearray(batch)
+    (attributes,) = struct.unpack_from(">H", batch, _ATTRIBUTES_AT)
+    struct.pack_into(">H", out, _ATTRIBUTES_AT, attributes & _NO_TRANSACTION)
+    out[_PRODUCER_AT:_COUNT_AT] = _NO_PRODUCER
+    import google_crc32c  # an extra: the commands are there without it
+
+    (crc,) = struct.unpack_from(">I", batch, _CRC_AT)
+    for whole in (batch, out):
+        crc ^= google_crc32c.value(bytes(whole[_ATTRIBUTES_AT:]))
+    struct.pack_into(">I", out, _CRC_AT, crc)
+    return bytes(out)

@@ -1,34 +1,26 @@
-"""Capture files -> recorded requests. Columns as in `protocol.capture`; an invalid file or row is named with the
-reason.
+"""Capture files -> recorded requests; an invalid file or row is named with the reason.
 
 All requests are in memory at once, with their captured frames: sorting by time needs them all. So their memory is
 counted, and a capture that is too large is refused while it is read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from commandline.arguments import not_installed
-from offline.errors import CaptureError
-from offline.replay.schedule import Part, Recorded
+from offline.errors import CaptureError, reason
+from offline.replay.schedule import Recorded
 from offline.schemas import layout_problem
-from protocol.capture import (
-    COLUMNS,
-    FILE_PREFIX,
-    FILE_SUFFIX,
-    FRAME,
-    PARTITION_FIELDS,
-    UNFINISHED_SUFFIX,
-)
+from protocol.capture import COLUMNS, FILE_PREFIX, FILE_SUFFIX, FRAME, UNFINISHED_SUFFIX
 
 HELD_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 _ROW_BYTES: Final = 800  # the approximate memory of a row, without its partitions and frame
 _PART_BYTES: Final = 200
 _ROWS_AT_ONCE: Final = 10_000
 FRAMES_AT_ONCE: Final = 100  # of 2 MiB each at most
-_PART_TYPES: Final = tuple((field.name, str if field.type == "string" else int) for field in PARTITION_FIELDS)
-_BYTES_MAX: Final = 0x7FFFFFFF  # of one request or partition, as Kafka's frames have it
 
 
 def capture_files(paths: Sequence[Path]) -> list[Path]:
@@ -99,58 +91,9 @@ def _rows(path: Path) -> Iterator[Recorded]:
                 for at, row in enumerate(plain.to_pylist()):
                     number += 1
                     # One by one, so that a batch's frames are not in memory twice.
-                    yield _recorded(row, b"" if frames is None else frames[at].as_py())
+                    frame = {} if frames is None else {"frame": frames[at].as_py()}
+                    yield msgspec.convert(row | frame, Recorded)
     except (pa.ArrowException, OSError) as error:
-        raise CaptureError(
-            f"{path}: is not a Parquet file, or was cut short: {_first_line(error)}"
-        ) from error
-    except (TypeError, ValueError) as error:
-        raise CaptureError(f"{path}: row {number} is not of the layout: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _recorded(row: Mapping[str, Any], frame: object) -> Recorded:
-    """Convert a row to a request.
-
-    Raises:
-        TypeError, ValueError: the row is invalid.
-    """
-    for name, value in row.items():
-        if value is None:
-            raise ValueError(f"{name} is missing")
-    if not isinstance(frame, bytes):
-        raise TypeError(f"{FRAME.name} is not bytes")
-    parts = tuple(map(_part, row["partitions"]))
-    for size in (row["request_bytes"], *(part.bytes for part in parts)):
-        if not 0 <= size <= _BYTES_MAX:
-            raise ValueError(f"a size of {size} bytes cannot be sent")
-    return Recorded(
-        row["wall_ms"],
-        row["mono_us"],
-        row["process"],
-        row["connection"],
-        row["seq"],
-        row["client_id"],
-        row["broker"],
-        row["api_key"],
-        row["api_version"],
-        row["request_bytes"],
-        row["response_bytes"],
-        row["upstream_us"],
-        row["throttle_ms"],
-        row["delay_ms"],
-        parts,
-        frame,
-    )
-
-
-def _part(entry: Mapping[str, Any] | None) -> Part:
-    found: dict[str, Any] = {}
-    for name, kind in _PART_TYPES:
-        value = found[name] = None if entry is None else entry.get(name)
-        if not isinstance(value, kind):
-            raise TypeError(f"partitions has an entry whose {name} is {value!r}")
-    return Part(**found)
+        raise CaptureError(f"{path}: is not a Parquet file, or was cut short: {reason(error)}") from error
+    except (msgspec.ValidationError, ValueError) as error:
+        raise CaptureError(f"{path}: row {number} is not of the layout: {error}") from error

@@ -9,23 +9,29 @@ SASL exchanges are not sent again: their tokens are not captured.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 _NOT_SENT: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
-class Part(NamedTuple):
+Size = Annotated[int, msgspec.Meta(ge=0, le=0x7FFFFFFF)]
+"""The bytes of one request or partition, as Kafka's frames have it."""
+
+
+class Part(msgspec.Struct, frozen=True):
     """The part of a Produce or Fetch for one partition."""
 
     topic: str
     partition: int
-    bytes: int
+    bytes: Size
     records: int
 
 
-class Recorded(NamedTuple):
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """One captured request; fields as in `protocol.capture`. `frame` is the request itself, if it was captured."""
 
     wall_ms: int
@@ -37,7 +43,7 @@ class Recorded(NamedTuple):
     broker: int
     api_key: int
     api_version: int
-    request_bytes: int
+    request_bytes: Size
     response_bytes: int
     upstream_us: int
     throttle_ms: int

@@ -102,6 +102,7 @@ BY_NAME_VERSION: Final = 4
 BY_ID_VERSION: Final = 12
 
 
+_NO_ID: Final = bytes(16)
 _CLUSTER_ID_SINCE: Final = 2
 _CONTROLLER_SINCE: Final = 1
 _TOPIC_ID_SINCE: Final = 10
@@ -118,11 +119,13 @@ class TopicsRequest(NamedTuple):
         names: the topics' names; empty if all are requested, or topics are identified by id.
         creates: whether missing topics are created, if the broker is configured so (KIP-204).
         creates_at: the position of that flag in the frame; -1 before version 4, which always creates.
+        by_id: whether any topic is identified by id.
     """
 
     names: tuple[str, ...]
     creates: bool
     creates_at: int
+    by_id: bool = False
 
 
 class TopicMetadata(NamedTuple):
@@ -162,9 +165,12 @@ def read_request(frame: Buffer, body: int, version: int) -> TopicsRequest:
     compact = flexible(METADATA, version)
     topics, pos = count(frame, body, end, compact)
     names = []
+    by_id = False
     for _ in range(topics):
         if version >= _TOPIC_ID_SINCE:
-            pos = skip(pos, 16, end)
+            after = skip(pos, 16, end)
+            by_id |= frame[pos:after] != _NO_ID
+            pos = after
         name, pos = string(frame, pos, end, compact)
         if compact:
             pos = skip_tags(frame, pos, end)
@@ -173,7 +179,7 @@ def read_request(frame: Buffer, body: int, version: int) -> TopicsRequest:
     if version < BY_NAME_VERSION:
         return TopicsRequest(tuple(names), bool(names), -1)
     skip(pos, 1, end)
-    return TopicsRequest(tuple(names), bool(frame[pos]), pos)
+    return TopicsRequest(tuple(names), bool(frame[pos]), pos, by_id)
 
 
 def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[TopicMetadata]:
@@ -196,7 +202,7 @@ def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[To
     for _ in range(topics):
         error_code = int16(frame, pos, end)
         name, pos = string(frame, pos + 2, end, compact)
-        topic_id = bytes(16)
+        topic_id = _NO_ID
         if version >= _TOPIC_ID_SINCE:
             after = skip(pos, 16, end)
             topic_id, pos = bytes(frame[pos:after]), after

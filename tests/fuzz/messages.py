@@ -94,7 +94,7 @@ def _asked_again(frame: bytes, version: int) -> object:
 
 def _freed(frame: bytes, _version: int) -> object:
     found = frames.read_produce(frame)
-    return None if found is None else [frames.without_producer(records) for _, records in found.records]
+    return None if found is None else [frames.without_producer(records) for records in found.records]
 
 
 def _replayed(frame: bytes, version: int) -> object:

@@ -87,8 +87,8 @@ def test_column_of_another_type_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "problem"),
     [
-        ("client_id", None, "client_id is missing"),
-        ("request_bytes", 1 << 40, "a size of 1099511627776 bytes cannot be sent"),
+        ("client_id", None, r"Expected `str`, got `null` - at `\$.client_id`"),
+        ("request_bytes", 1 << 40, r"Expected `int` <= 2147483647 - at `\$.request_bytes`"),
     ],
 )
 def test_malformed_row_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:
@@ -109,10 +109,10 @@ def test_capture_without_rows_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ({"bytes": None}, "an entry whose bytes is None"),
-        ({"topic": None}, "an entry whose topic is None"),
-        ({"partition": None}, "an entry whose partition is None"),
-        (None, "an entry whose bytes is None"),  # there is no such field
+        ({"bytes": None}, r"got `null` - at `\$.partitions\[0\].bytes`"),
+        ({"topic": None}, r"got `null` - at `\$.partitions\[0\].topic`"),
+        ({"partition": None}, r"got `null` - at `\$.partitions\[0\].partition`"),
+        (None, "missing required field `bytes`"),
     ],
 )
 def test_malformed_partition_is_named(tmp_path: Path, entry: dict[str, object] | None, problem: str) -> None:
@@ -143,7 +143,7 @@ def test_frames_are_read_with_their_rows(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(reading, "FRAMES_AT_ONCE", 2)
     path = with_frames(tmp_path / "x.parquet", [b"a", b"", b"c"])
     assert [row.frame for row in read([path])] == [b"a", b"", b"c"]
-    with pytest.raises(CaptureError, match="row 1 is not of the layout: frame is not bytes"):
+    with pytest.raises(CaptureError, match="row 1 is not of the layout: Expected `bytes`, got `null`"):
         read([with_frames(tmp_path / "y.parquet", [None])])
 
 

@@ -103,15 +103,21 @@ def test_topics_and_sizes_of_an_answer() -> None:
 
 def test_old_request_creates_its_topics_and_a_request_for_all_creates_none() -> None:
     named, every = bytes.fromhex("00000001 0001 61"), bytes(4)
-    assert read_request(named, 0, 1) == (("a",), True, -1)
-    assert read_request(every, 0, 0) == ((), False, -1)
+    assert read_request(named, 0, 1) == (("a",), True, -1, False)
+    assert read_request(every, 0, 0) == ((), False, -1, False)
 
 
 def test_newer_request_says_whether_it_creates() -> None:
-    assert read_request(bytes.fromhex("00000001 0001 61 01"), 0, 4) == (("a",), True, 7)
-    assert read_request(bytes.fromhex("ffffffff 00"), 0, 4) == ((), False, 4)
+    assert read_request(bytes.fromhex("00000001 0001 61 01"), 0, 4) == (("a",), True, 7, False)
+    assert read_request(bytes.fromhex("ffffffff 00"), 0, 4) == ((), False, 4, False)
     with pytest.raises(TruncatedError):
         read_request(bytes.fromhex("00000001 0001 61"), 0, 4)
+
+
+def test_request_that_names_topics_by_id_says_so() -> None:
+    for topic_id in (bytes(16), bytes(15) + b"\1"):
+        asked = read_request(b"\2" + topic_id + b"\2a\0" + b"\1\0\0", 0, 12)
+        assert (asked.names, asked.by_id) == (("a",), any(topic_id))
 
 
 @pytest.mark.parametrize("version", [-1, 14])
