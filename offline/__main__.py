@@ -1,9 +1,7 @@
-"""`python -m offline` runs `sluice-offline`."""
+"""`python -m offline` and the console script `sluice-offline`.
 
-
-# ----------------------------------------------------------------------------------------------------
-# The console script `sluice-offline`: Ctrl-C ends it without a traceback, even while its modules are being
-# loaded.
+Ctrl-C ends it without a traceback, even while its modules are being loaded.
+"""
 
 
 def main() -> int:

@@ -1,9 +1,13 @@
-"""Errors of the pipeline; each is one line on standard error, with exit code 1.
+"""Errors of the pipeline and of a replay; each is one line on standard error, with exit code 1.
 
 OfflineError
 +-- SetupError     this machine lacks something (Java, a package, a jar)
 +-- InputError     an input cannot be read; the message names the file or the row
 +-- ApplyError     the quotas could not be applied
+
+ReplayError
++-- CaptureError   a capture cannot be read; the message names the file
++-- TargetError    the target cannot be reached, or refuses a request
 """
 
 from typing import Final
@@ -37,14 +41,6 @@ def reason(error: Exception) -> str:
     lines = [line.removeprefix(": ") for line in str(error).strip().splitlines()]
     told = [line for line in lines if line and not line.startswith("An error occurred while calling")]
     return (told or [type(error).__name__])[0][:_CHARACTERS_MAX]
-
-
-# ----------------------------------------------------------------------------------------------------
-# Errors of a replay; each is one line on standard error, with exit code 1.
-#
-# ReplayError
-#     CaptureError    a capture cannot be read; the message names the file
-#     TargetError     the target cannot be reached, or refuses a request
 
 
 class ReplayError(Exception):

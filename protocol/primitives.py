@@ -1,10 +1,18 @@
-"""Kafka's primitive types on a buffer: numbers, strings, arrays' counts and tag sections (KIP-482).
+"""Kafka's primitive types on a buffer: numbers, strings, arrays' counts and tag sections (KIP-482); work in portions.
 
 Readers take `(buf, pos, end)` and return the value and the position after it; `end` is the end of the readable bytes,
 which in a shared buffer is before the buffer's end. They raise TruncatedError at `end`, so that a caller with a part of
-a frame can wait for more bytes. Writers return bytes.
+a frame can wait for more bytes. Writers return bytes. Only strings that are returned are copied. Messages are in
+`protocol.messages`.
 
-Only strings that are returned are copied. Messages are in `protocol.messages`.
+Thousands of items are worked on in portions, so that the caller can do other work between them:
+
+    | def written(self, replicas: dict[Key, Replica]) -> Portions[int]:
+    |     yield from for_each(replicas.items(), self._write)  # called with lists of at most PORTION items
+    |     return 1
+
+The caller iterates, one portion in each turn of its event loop, and uses the value returned at the end. A small number
+of items is one portion. The collection must not be changed by others meanwhile.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -24,6 +32,16 @@ _STRING_MAX: Final = 32767
 # The bounds of Kafka's own readers (since 4.4) for elements of an array and fields of a tag section.
 ELEMENTS_MAX: Final = 1_000_000
 TAGS_MAX: Final = 10_000
+
+# A replica costs up to 10 us in one turn.
+PORTION: Final = 400
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Portions: TypeAlias = Generator[None, None, R]
 
 
 def int16(buf: Buffer, pos: int, end: int) -> int:
@@ -221,29 +239,6 @@ def int32s_bytes(values: Sequence[int] | None, flexible: bool) -> bytes:
     if values is None:
         return count_bytes(-1, flexible)
     return count_bytes(len(values), flexible) + pack(f">{len(values)}i", *values)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Work on thousands of items in portions, so that the caller can do other work between them.
-#
-#     | def written(self, replicas: dict[Key, Replica]) -> Portions[int]:
-#     |     yield from for_each(replicas.items(), self._write)  # called with lists of at most PORTION items
-#     |     return 1
-#
-# The caller iterates, one portion in each turn of its event loop, and uses the value returned at the end. A
-# small number
-# of items is one portion. The collection must not be changed by others meanwhile.
-
-
-# A replica costs up to 10 us in one turn.
-PORTION: Final = 400
-
-K = TypeVar("K")
-V = TypeVar("V")
-R = TypeVar("R")
-T = TypeVar("T")
-
-Portions: TypeAlias = Generator[None, None, R]
 
 
 def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None]:

@@ -1,4 +1,7 @@
-"""Explains a recommendation in sentences: value, reason, expected effect and confidence. Pure."""
+"""Explains a recommendation in sentences: value, reason, expected effect and confidence. Pure.
+
+The confidence follows from the recorded time and clients, and their distance to the quota.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +11,6 @@ from commandline.amounts import duration, rate
 from offline.advice.limits import Client, Limits, Override, client_name
 from offline.advice.mutations import MutationQuota, ReplicationThrottle
 from offline.options import Goal
-
-# ----------------------------------------------------------------------------------------------------
-# The confidence of a recommendation, from the recorded time and clients, and their distance to the quota.
-# Pure.
-
 
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400

@@ -11,10 +11,14 @@ smallest candidate that exceeds the need by the headroom.
 3. Capacity: if this default puts more load on a broker than its capacity, the largest candidate that fits is taken.
 4. Overrides: the outliers get what they need, or less if the capacity does not allow it: all overrides are raised to
    one common level, the highest one that fits. A client that would get no more than the default gets no override, and
-   neither does a client that a quota cannot name (`names`); its place goes to the next one.
+   neither does a client that a quota cannot name; its place goes to the next one.
 
 Each result has its *bound*: the clients' needs, one large request, the goal, the capacity, or the ladder, whose largest
 candidate was not enough. Loads are means over ten seconds, KIP-13's window, in which a client may send all at once.
+
+An override names all parts of a client that `--by` selects; otherwise the client gets no override. A part of the name
+would be another entity: (user alice) without a client id is one budget for all of alice's clients, and precedes the
+default that each of them has separately. A client with the literal name `<default>` cannot be named (KAFKA-18808).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,16 +27,6 @@ from typing import Final, Literal, Protocol
 
 from offline.options import By, Goal
 from quotas.definitions.entities import DEFAULT, Entity
-
-# ----------------------------------------------------------------------------------------------------
-# Clients as quota entities: the entity of an override, and of the default. Pure.
-#
-# An override names all parts of a client that `--by` selects; otherwise the client gets no override. A part
-# of the name
-# would be another entity: (user alice) without a client id is one budget for all of alice's clients, and
-# precedes the
-# default that each of them has separately. A client with the literal name `<default>` cannot be named
-# (KAFKA-18808).
 
 
 def client_entity(user: str, client_id: str, by: By) -> Entity | None:

@@ -1,4 +1,8 @@
-"""Partition mutations (KIP-599): a steady rate, and the burst that admits the recorded requests. Pure."""
+"""What is recommended beside byte quotas: the partition mutation quota and the replication throttle. Pure.
+
+Partition mutations (KIP-599): a steady rate, and the burst that admits the recorded requests. Replication (KIP-73, Q&A
+4): IN < T < N - IN / R, from producers' recorded rates.
+"""
 
 import math
 from collections.abc import Mapping
@@ -100,10 +104,6 @@ def _client_rate(seconds: Mapping[int, int]) -> float:
 
 def _tenths(rate: float) -> float:
     return math.ceil(rate * 10 - 1e-9) / 10
-
-
-# ----------------------------------------------------------------------------------------------------
-# The replication throttle (KIP-73, Q&A 4): IN < T < N - IN / R, from producers' recorded rates. Pure.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
 """Captures -> `ingest/requests`: checks the files, relates the clocks, and converts rows to the stages' format.
 
 Invalid input is an error that names the file, or the file and the row; with `lenient` it is left out, listed in
-`ingest/problems`, and counted. A step of the wall clock is reported and harmless: times are the monotonic clock's, with
+`ingest/problems`, and counted. The first rows are listed one by one; the others with the same problem in the same file
+are one line with their number. A step of the wall clock is reported and harmless: times are the monotonic clock's, with
 the wall clock's offset of the longer part. A process whose clock is never corrected is refused if it is too far off.
+
+A Kafka topic is a capture as well: each record is one row as JSON, whose header `sluice.capture.schema` is the version
+of its layout. Each pass over a Kafka source would read to the topic's new end and parse all records again. So there is
+one pass, which writes the rows as Parquet for all others.
 """
 
 from collections.abc import Sequence
@@ -24,15 +29,6 @@ from offline.transforms import order
 from offline.transforms import requests as transform
 from offline.transforms.order import Clock, too_far_apart
 from protocol.capture import SCHEMA_KEY, SCHEMA_VERSION
-
-# ----------------------------------------------------------------------------------------------------
-# A Kafka topic as a capture: each record is one row as JSON.
-#
-# Each pass over a Kafka source would read to the topic's new end and parse all records again. So there is one
-# pass, which
-# writes the rows as Parquet for all others. The header `sluice.capture.schema` of a record is the version of
-# its layout.
-
 
 KEPT: Final = "_rows"  # beside the stage's tables, for as long as it is made
 

@@ -19,6 +19,11 @@ from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
 _WAITS: Final = ("throttle_ms", "idle_ms")
 
+NAMED_MAX: Final = 20  # rows in one message
+Problem = tuple[str, int, str]  # file; row, or -1 where it is about the file; what is wrong
+
+_GONE: Final = re.compile("FILE_NOT_EXIST|FileNotFoundException|PATH_NOT_FOUND|does not exist")
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -140,19 +145,6 @@ class MeasuredLoads:
         """Return level, broker, block and bytes: the load with each of these sets of overrides."""
         quotas = [{name: self._candidates[index] for name, index in given.items()} for given in levels]
         return at_levels(self._blocks, self._candidates[default], quotas)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The problems of a capture: invalid files and rows are refused, or left out and noted; all are counted.
-#
-# The first rows are listed one by one; the others with the same problem in the same file are one line with
-# their number.
-
-
-NAMED_MAX: Final = 20  # rows in one message
-Problem = tuple[str, int, str]  # file; row, or -1 where it is about the file; what is wrong
-
-_GONE: Final = re.compile("FILE_NOT_EXIST|FileNotFoundException|PATH_NOT_FOUND|does not exist")
 
 
 class Problems:

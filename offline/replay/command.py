@@ -1,4 +1,4 @@
-"""`sluice-offline replay`: arguments, progress, files, exit codes.
+"""`sluice-offline replay`: arguments, progress, files, signals, exit codes.
 
 Exit codes: 0 after a replay, whose report counts lost and failed requests; 1 if the replay cannot run, with the reason
 in one line; 3 if no request got a response although some expect one, or if none was sent; 130 and 143 after Ctrl-C and
@@ -27,10 +27,6 @@ from offline.replay.reading import capture_files, read
 from offline.replay.report import fetched_more, page, pictures, result, series, shown
 from offline.replay.schedule import Plan, plan
 from offline.replay.target import requirements_of
-
-# ----------------------------------------------------------------------------------------------------
-# Settings of the replay's own process: the limit of open files, and signals that stop it.
-
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

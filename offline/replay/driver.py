@@ -1,11 +1,23 @@
 """Runs the plan: one connection for each recorded connection, all on one core, open loop.
 
 A request is sent when it is due, independently of responses, and its latency counts from then: so a stalling target, or
-a late replay, is visible in the latencies. Throttle times are not obeyed. A request without room
-(`connection.IN_FLIGHT_MAX`, `connection.UNSENT_BYTES_MAX`) is dropped and counted.
+a late replay, is visible in the latencies. Throttle times are not obeyed. A request without room (`IN_FLIGHT_MAX`,
+`UNSENT_BYTES_MAX`) is dropped and counted. The state of each request is kept by its index in the plan:
+
+    NOT_REACHED --- due, no room ---------------------------> DROPPED
+                --- due, no partition at the target --------> LEFT_OUT
+                --- due, connection could not be opened ----> NEVER_SENT
+                --- given to a connection, no response due -> SILENT
+                --- given to a connection ------------------> IN_FLIGHT
+    IN_FLIGHT   --- its response has arrived ---------------> its latency in us, 0 or more
+                --- the connection ended -------------------> LOST
 
 A request's lateness is measured when its frame is made and given to its connection. The event loop sends it in its next
-turn, so a turn is at most `_TURN_US` and one frame long.
+turn, so a turn is at most `_TURN_US` and one frame long. Frames are encoded ahead while no request is due: encoding may
+take milliseconds, which would make the request late.
+
+A connection is opened before its first request, reopened after a loss, and closed at the response to its last request.
+So the replay of many short connections has as few of them at a time as the recording.
 """
 
 import asyncio
@@ -20,15 +32,29 @@ from offline.replay.frames import Encoder, Frame
 from offline.replay.messages import Broker, outcome
 from offline.replay.schedule import Plan, Planned
 
-# ----------------------------------------------------------------------------------------------------
-# Encodes frames ahead while no request is due: encoding may take milliseconds, which would make the request
-# late.
-
-
 FRAMES_MAX: Final = 500
 BYTES_MAX: Final = 64 * 1024 * 1024
 # the longest time between two checks for responses
 _SPARE_US: Final = 2000  # about the time for one frame
+
+# In place of a latency.
+NOT_REACHED: Final = -1  # the replay ended before
+IN_FLIGHT: Final = -2  # the replay ended while its connection was open
+DROPPED: Final = -3
+LOST: Final = -4
+SILENT: Final = -5
+NEVER_SENT: Final = -6
+LEFT_OUT: Final = -7
+
+# With those that have a latency: what a connection was given.
+SENT: Final = frozenset((IN_FLIGHT, LOST, SILENT))
+# Percentiles count these as infinitely late.
+NO_RESPONSE: Final = frozenset((IN_FLIGHT, LOST, DROPPED, NEVER_SENT))
+
+IN_FLIGHT_MAX: Final = 10_000  # on one connection
+UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
+_HEAD_BYTES: Final = 65_536  # what is looked at of a response
+_RECOUNT_US: Final = 10_000
 
 
 class EncodeAhead:
@@ -68,33 +94,6 @@ class EncodeAhead:
             self._ready.append(frame)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The state of each request of a plan, by its index.
-#
-# NOT_REACHED --- due, no room ---------------------------> DROPPED
-#             --- due, no partition at the target --------> LEFT_OUT
-#             --- due, connection could not be opened ----> NEVER_SENT
-#             --- given to a connection, no response due -> SILENT
-#             --- given to a connection ------------------> IN_FLIGHT
-# IN_FLIGHT  --- its response has arrived -----------------> its latency in us, 0 or more
-#             --- the connection ended -------------------> LOST
-
-
-# In place of a latency.
-NOT_REACHED: Final = -1  # the replay ended before
-IN_FLIGHT: Final = -2  # the replay ended while its connection was open
-DROPPED: Final = -3
-LOST: Final = -4
-SILENT: Final = -5
-NEVER_SENT: Final = -6
-LEFT_OUT: Final = -7
-
-# With those that have a latency: what a connection was given.
-SENT: Final = frozenset((IN_FLIGHT, LOST, SILENT))
-# Percentiles count these as infinitely late.
-NO_RESPONSE: Final = frozenset((IN_FLIGHT, LOST, DROPPED, NEVER_SENT))
-
-
 class Samples:
     """The measurements of all requests, times in us.
 
@@ -117,20 +116,6 @@ class Samples:
     def no_response(self, place: int) -> bool:
         """Whether a request should have had a response and has none."""
         return bool(self.expects_response[place]) and self.latency_us[place] in NO_RESPONSE
-
-
-# ----------------------------------------------------------------------------------------------------
-# One connection of a replay, and the bound of the unsent bytes of all connections.
-#
-# A connection is opened before its first request, reopened after a loss, and closed at the response to its
-# last request.
-# So the replay of many short connections has as few of them at a time as the recording.
-
-
-IN_FLIGHT_MAX: Final = 10_000  # on one connection
-UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
-_HEAD_BYTES: Final = 65_536  # what is looked at of a response
-_RECOUNT_US: Final = 10_000
 
 
 class Owner(Protocol):

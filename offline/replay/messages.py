@@ -1,7 +1,13 @@
-"""The requests that a replay sends, as bytes; each in one flexible version that Kafka has known since 2.8.
+"""The requests that a replay sends, their record batches, and the outcome in their responses, as bytes.
 
-Produce 9 to 12, Fetch 12 without a session, Metadata 9 and ApiVersions 3. Any of them can be made longer by an unknown
-tagged field, which brokers skip (KIP-482). The requests of the preparation are in `kafka_client`.
+Each request has one flexible version that Kafka has known since 2.8: Produce 9 to 12, Fetch 12 without a session,
+Metadata 9 and ApiVersions 3. Any of them can be made longer by an unknown tagged field, which brokers skip (KIP-482).
+The requests of the preparation are in `kafka_client`.
+
+Record batches are synthetic: of a given size, uncompressed, valid, and all zeros (KIP-98, magic 2). A batch has the
+recorded number of records, if they fit and up to `RECORDS_MAX`; the last one takes the rest of the bytes. The smallest
+batch is its header and one record without a value. Keys are empty, not null, which compacted topics refuse. Batches are
+cached up to `KEPT_BYTES_MAX`.
 """
 
 import struct
@@ -32,6 +38,19 @@ _CONSUMER: Final = -1
 _NO_EPOCH: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _TAG_OF_NOBODY: Final = 9999
+
+RECORDS_MAX: Final = 100
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC_AT: Final = 17
+_SUMMED_FROM: Final = 21  # attributes and all that follows
+_RECORD_BYTES_MIN: Final = 8
+BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
+_NO_PRODUCER: Final = -1
+
+NONE: Final = 0  # no error
+_BODY: Final = 9  # length, correlation id, an empty tag section
+_INT64: Final = 8
 
 
 def request(
@@ -106,26 +125,6 @@ def metadata(topics: Sequence[str] | None) -> bytes:
 def api_versions() -> bytes:
     """Return the fields of an ApiVersions request: the name and version of this software."""
     return _text("sluice-replay") + _text("1")
-
-
-# ----------------------------------------------------------------------------------------------------
-# Synthetic record batches of a given size: uncompressed, valid, and all zeros (KIP-98, magic 2).
-#
-# A batch has the recorded number of records, if they fit and up to `RECORDS_MAX`; the last one takes the rest
-# of the
-# bytes. The smallest batch is its header and one record without a value. Keys are empty, not null, which
-# compacted topics
-# refuse. Batches are cached up to `KEPT_BYTES_MAX`.
-
-
-RECORDS_MAX: Final = 100
-KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_CRC_AT: Final = 17
-_SUMMED_FROM: Final = 21  # attributes and all that follows
-_RECORD_BYTES_MIN: Final = 8
-BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
-_NO_PRODUCER: Final = -1
 
 
 @lru_cache(maxsize=4096)
@@ -210,15 +209,6 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     crc = google_crc32c.extend(google_crc32c.value(bytes(header[_SUMMED_FROM:])), records_bytes)
     struct.pack_into(">I", header, _CRC_AT, crc)
     return bytes(header) + records_bytes
-
-
-# ----------------------------------------------------------------------------------------------------
-# Reads the error codes and throttle times of the responses to a replay's load.
-
-
-NONE: Final = 0  # no error
-_BODY: Final = 9  # length, correlation id, an empty tag section
-_INT64: Final = 8
 
 
 class Broker(NamedTuple):

@@ -22,10 +22,6 @@ from offline.replay.target import Placement, Requirements
 from protocol.api import API_NAMES, METADATA, PRODUCE
 from protocol.errors import WireError
 
-# ----------------------------------------------------------------------------------------------------
-# A connection to one of the target's brokers for the preparation of a replay: one request at a time.
-
-
 T = TypeVar("T")
 
 _CLIENT_ID: Final = b"sluice-replay"

@@ -1,4 +1,13 @@
-"""A replay's result as one self-contained HTML page: figures, latency and bytes by API, and pictures."""
+"""A replay's result: one JSON value of counts, rates and percentiles, and a self-contained HTML page with two charts.
+
+Latencies are in ms, from the time at which a request was due. Percentiles are over all requests that expect a response:
+a request without one, because it never came, or because the request was not sent for lack of room or of a connection,
+has an infinite latency, and a percentile at such a request is None. For the requests with a response the result has the
+recorded figures too: the broker's time and the delay by quotas.
+
+The charts are requests per second and latency over time, as SVG text. Axes go from 0 to a round number above the
+highest value. Numbers are written without exponents, and the margin beside the axis is as wide as the longest one.
+"""
 
 import html
 import math
@@ -39,6 +48,22 @@ _NOTE: Final = (
     "a curve has a gap there. Recorded is the broker's own time; a latency also has the time on the way, and how late "
     "the replay was itself."
 )
+
+RESULT_VERSION: Final = 3
+_SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+_POINTS_MAX: Final = 600
+_LARGER: Final = 1.1  # times the recorded bytes; fields around the records differ slightly
+_INTERVAL_S_MIN: Final = 0.1  # for a very short replay
+
+Spread = dict[str, float | None]
+
+_WIDTH: Final = 860
+_HEIGHT: Final = 180
+_TICKS: Final = 5  # at most so many steps from 0 to the end of an axis
+_DIGIT_WIDTH: Final = 8  # of the font's 12; no digit is wider
+_UNITS: Final = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
+
+Curve = tuple[str, Sequence[float | None]]  # its name, and a value for each interval
 
 
 def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
@@ -155,27 +180,6 @@ def fetched_more(result: Mapping[str, Any]) -> str:
         "least one whole batch, and the target's batches are larger than what these Fetches brought. Topics that "
         "--create makes have small batches."
     )
-
-
-# ----------------------------------------------------------------------------------------------------
-# The result of a replay, as one JSON value: counts, rates, percentiles, and the recorded figures.
-#
-# Latencies are in ms, from the time at which a request was due. Percentiles are over all requests that expect
-# a response:
-# a request without one, because it never came, or because the request was not sent for lack of room or of a
-# connection,
-# has an infinite latency, and a percentile at such a request is None. For the requests with a response the
-# result has the
-# recorded figures too: the broker's time and the delay by quotas.
-
-
-RESULT_VERSION: Final = 3
-_SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
-_POINTS_MAX: Final = 600
-_LARGER: Final = 1.1  # times the recorded bytes; fields around the records differ slightly
-_INTERVAL_S_MIN: Final = 0.1  # for a very short replay
-
-Spread = dict[str, float | None]
 
 
 class Point(NamedTuple):
@@ -360,23 +364,6 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
         rates = (due[interval] / seconds, len(latencies) / seconds)
         points.append(Point(interval * seconds, seconds, *rates, middle, tail))
     return points
-
-
-# ----------------------------------------------------------------------------------------------------
-# A replay's two charts, as SVG text: requests per second and latency over time.
-#
-# Axes go from 0 to a round number above the highest value. Numbers are written without exponents, and the
-# margin beside
-# the axis is as wide as the longest one.
-
-
-_WIDTH: Final = 860
-_HEIGHT: Final = 180
-_TICKS: Final = 5  # at most so many steps from 0 to the end of an axis
-_DIGIT_WIDTH: Final = 8  # of the font's 12; no digit is wider
-_UNITS: Final = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
-
-Curve = tuple[str, Sequence[float | None]]  # its name, and a value for each interval
 
 
 def pictures(series: Sequence[Point]) -> list[str]:

@@ -3,6 +3,10 @@
 A recorded broker's counterpart is the target's broker of the same id, else one without a counterpart yet, else any
 (`prepare`). A partition's counterpart is the same partition if the broker's counterpart leads it, else another one of
 that topic that it leads.
+
+Recorded partitions of a request that map to the same target partition are added up, up to the size of one batch;
+captured records cannot be added. Bytes that were summed at the capture (partition -1) are distributed evenly over the
+other partitions of the last named topic. Bytes without a partition, or beyond its bound, are left out and counted.
 """
 
 from collections import defaultdict
@@ -13,6 +17,8 @@ from offline.replay import messages
 from offline.replay.messages import Broker, Topic
 from offline.replay.schedule import Part, Recorded
 from protocol.api import FETCH, PRODUCE
+
+Topics = dict[str, dict[int, "Share"]]
 
 
 @dataclass(slots=True)
@@ -90,19 +96,6 @@ class Placement:
         if partition in led:
             return partition
         return led[partition % len(led)] if led else -1
-
-
-# ----------------------------------------------------------------------------------------------------
-# Distributes a recorded request over the target's partitions.
-#
-# Recorded partitions that map to the same target partition are added up, up to the size of one batch;
-# captured records
-# cannot be added. Bytes that were summed at the capture (partition -1) are distributed evenly over the other
-# partitions
-# of the last named topic. Bytes without a partition, or beyond its bound, are left out and counted.
-
-
-Topics = dict[str, dict[int, "Share"]]
 
 
 @dataclass(slots=True)

@@ -1,11 +1,16 @@
 """Requests x candidates -> outcomes and loads, by `quotas.backtest.outcomes`: the pipeline's only Python function.
 
-A limiter is one entity at one broker in one direction; its requests are decided in order, so one task has to see all of
-them. Only the candidates can be divided: a heavy limiter's requests go to several tasks, each with a part of the
-candidates (`partitioning`; the table `tasks` shows the time that each task took).
+A limiter is one entity at one broker in one direction; its requests are decided in order, so one task has to see all
+of them. Only the candidates can be divided: a heavy limiter's requests go to several tasks, each with a part of the
+candidates (the table `tasks` shows the time that each task took). Each part reads all requests of its limiter, which
+costs as much as deciding on a few candidates. So a limiter is divided only if it would keep one core busy long after
+the others have finished. Parts are assigned by cost, the most expensive first, since Spark begins with partition 0.
 
-Requests are shuffled as packed runs (`packing`) and put in order by the task, which keeps 16 bytes of each. Limiters
-whose requests did not arrive in order are left out, and reported in rows of the kind `UNORDERED`. For these,
+Requests are shuffled as packed runs and put in order by the task: a batch of requests becomes one row for each
+limiter in it, whose columns are the bytes of arrays (`quotas.backtest.recording`). A request takes 16 bytes instead
+of a row, so the shuffle and the JVM handle a thousandth of the rows.
+
+Limiters whose requests did not arrive in order are left out, and reported in rows of the kind `UNORDERED`. For these,
 `sorted_outcomes` lets Spark sort the rows first, which costs more than all other steps together, but needs the memory
 of one limiter at a time only.
 """
@@ -26,15 +31,6 @@ from offline.transforms.backtest_task import NO_ID, Limiters, Plan, Row, Task
 from quotas.backtest.compiler import Ints
 from quotas.backtest.recording import RUN_FIELDS, Assembly, Packed, Rows, pack
 
-# ----------------------------------------------------------------------------------------------------
-# Requests -> packed runs as rows of Spark, and back, for the shuffle of the backtest.
-#
-# A batch of requests becomes one row for each limiter in it, whose columns are the bytes of arrays
-# (`quotas.backtest.recording`). A request takes 16 bytes instead of a row, so the shuffle and the JVM handle
-# a thousandth of
-# the rows.
-
-
 PACKED: Final = "limiter int, runs binary, sizes binary, service_us binary, gap_us binary"
 # What is read of a request.
 FIELDS: Final = (
@@ -51,6 +47,11 @@ FIELDS: Final = (
 _LINE_BYTES: Final = 8 * RUN_FIELDS
 
 Batches = Iterable[pa.RecordBatch]
+
+# Candidates at which a request is decided in the time that a task takes to put it in order.
+_ORDERED_AS_DECIDED: Final = 5
+# Of a core's fair share: so much stays whole, where one more part would cost more than it brings.
+_SHARES_WHOLE: Final = 5 / 4
 
 
 def rows_of(columns: list[Ints], plan: Plan, limiters: Limiters) -> Rows:
@@ -241,22 +242,6 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
         pa.array(values, type=kind) for values, kind in zip(zip(*rows, strict=True), _TYPES, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Divides the backtest among tasks: a limiter's candidates into parts, and the parts among Spark's partitions.
-#
-# Each part reads all requests of its limiter, which costs as much as deciding on a few candidates. So a
-# limiter is
-# divided only if it would keep one core busy long after the others have finished. Parts are assigned by cost,
-# the most
-# expensive first, since Spark begins with partition 0.
-
-
-# Candidates at which a request is decided in the time that a task takes to put it in order.
-_ORDERED_AS_DECIDED: Final = 5
-# Of a core's fair share: so much stays whole, where one more part would cost more than it brings.
-_SHARES_WHOLE: Final = 5 / 4
 
 
 def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:

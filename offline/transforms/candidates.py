@@ -1,4 +1,13 @@
-"""The candidate quotas: a ladder over the clients' demands, with more steps where more clients are. Pure."""
+"""The candidate quotas: a ladder over the clients' demands, with more steps where more clients are.
+
+A client that was throttled has asked for less than it could. The backtest removes its pauses, so the candidates must
+reach as far as its demand without the quotas that were enforced during the recording. An estimate is enough for that: a
+client that paused for three quarters of the time in which it was busy is taken to ask for four times as much.
+
+Demand is that of one budget: at each broker as in Kafka (`broker`), or at all together (`cluster`). `demand/entities`
+has the peaks at the busiest broker. A client that is spread evenly over three brokers asks three times as much of one
+budget for all of them; so seconds are added up over brokers before the peak is taken.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,6 +20,11 @@ from pyspark.sql import functions as F
 _QUANTILES: Final = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 _ROOM: Final = 1.1
 _RATE_MIN: Final = 1000.0
+
+_ENTITY: Final = ("direction", "user", "client_id")
+_TIMES_MAX: Final = 20.0  # beyond that pauses say nothing of the demand
+
+_LENGTHS_S: Final = (1, 10)
 
 
 def ladder(
@@ -60,20 +74,6 @@ def rounded(rate: float) -> float:
     return float(round(math.ceil(round(rate / digit, 6)) * digit))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Estimates clients' demand without the quotas that were enforced during the recording.
-#
-# A client that was throttled has asked for less than it could. The backtest removes its pauses, so the
-# candidates must
-# reach as far as its demand without them. An estimate is enough for that: a client that paused for three
-# quarters of the
-# time in which it was busy is taken to ask for four times as much.
-
-
-_ENTITY: Final = ("direction", "user", "client_id")
-_TIMES_MAX: Final = 20.0  # beyond that pauses say nothing of the demand
-
-
 def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the peaks, increased for clients that were throttled.
 
@@ -101,18 +101,6 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
     free_s = F.greatest(busy_s - F.coalesce("paused_s", F.lit(0.0)), busy_s / _TIMES_MAX)
     times = F.greatest(busy_s / free_s, F.lit(1.0))
     return joined.select(*_ENTITY, *((F.col(name) * times).alias(name) for name in ("peak_1s", "peak_10s")))
-
-
-# ----------------------------------------------------------------------------------------------------
-# The peaks of clients' demand at one budget: at each broker as in Kafka (`broker`), or at all together
-# (`cluster`).
-#
-# `demand/entities` has the peaks at the busiest broker. A client that is spread evenly over three brokers
-# asks three
-# times as much of one budget for all of them; so seconds are added up over brokers before the peak is taken.
-
-
-_LENGTHS_S: Final = (1, 10)
 
 
 def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:

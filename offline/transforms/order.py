@@ -1,4 +1,4 @@
-"""Finds duplicate rows and rows whose clock goes backwards: exactly, and nearly always without a shuffle.
+"""Finds rows that cannot be in order: duplicates, rows whose clock goes backwards, and processes with a wrong clock.
 
 Rows of one connection are near each other in a capture. So each batch of rows is sorted by itself and summarized, one
 line for each connection: first and last number, first and last time. If the lines of a connection do not overlap, its
@@ -7,6 +7,10 @@ or batch they are in; so a copied file is found as well.
 
 As few rows as possible are left out: one of several equal rows is kept, and of rows out of order the longest series in
 order.
+
+The clocks of all processes must agree: together they must have recorded at most forty days. A machine without a clock
+battery starts in 1970. One process with such a clock beside one with a correct clock would make a recording of half a
+century, and each table by second as long.
 """
 
 from bisect import bisect_right
@@ -32,6 +36,11 @@ _BAD: Final = "file string, row bigint, problem string"
 
 Ints = npt.NDArray[np.int64]
 Batches = Iterable[pa.RecordBatch]
+
+SPAN_DAYS_MAX: Final = (
+    40  # a task of the backtest keeps a number for each second and candidate: 0.6 GB with 20
+)
+_DAY_MS: Final = 86_400_000
 
 
 def possibly_disordered(numbered: DataFrame) -> DataFrame:
@@ -182,20 +191,6 @@ def _kept(connection: Ints, seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
         begin, end = np.searchsorted(connection, [number, number + 1])
         kept[begin:end] = in_order(seq[begin:end], mono_us[begin:end])
     return kept
-
-
-# ----------------------------------------------------------------------------------------------------
-# Checks that the clocks of all processes agree: together they must have recorded at most forty days.
-#
-# A machine without a clock battery starts in 1970. One process with such a clock beside one with a correct
-# clock would
-# make a recording of half a century, and each table by second as long.
-
-
-SPAN_DAYS_MAX: Final = (
-    40  # a task of the backtest keeps a number for each second and candidate: 0.6 GB with 20
-)
-_DAY_MS: Final = 86_400_000
 
 
 class Clock(NamedTuple):

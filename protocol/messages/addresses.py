@@ -1,17 +1,26 @@
-"""NodeEndpoints: the broker addresses at the end of Produce, Fetch and share responses (KIP-951, KIP-932).
+"""The addresses of brokers in responses, replaced by those for clients, or removed.
 
-An entry is node id, host, port, rack and a tag section. In Produce and Fetch responses the array is tag 0 of the body's
-tag section; in share responses it precedes that section.
+- NodeEndpoints at the end of Produce, Fetch and share responses (KIP-951, KIP-932): node id, host, port, rack and a tag
+  section. In Produce and Fetch responses the array is tag 0 of the body's tag section; in share responses it precedes
+  that section.
+- FindCoordinator (KIP-699 batches). A coordinator without an address for clients is reported as not available yet:
+  clients wait and retry.
+- DescribeCluster (KIP-700, KIP-919, KIP-1073). Brokers without an address for clients are removed. Controllers
+  (endpoint type 2) are not behind Sluice and are all removed; a broker refuses such a request anyway.
+- DescribeQuorum 0-2 (KIP-595, KIP-853). No controller is behind Sluice, so there is no address to replace them: the
+  nodes stay, their listeners are removed. Responses before version 2 contain no address.
+- DescribeConfigs 0-4 (KIP-133, KIP-226, KIP-569). Configs that hold addresses of brokers and controllers lose their
+  values, also those of synonyms, and are marked as sensitive, as Kafka marks hidden values. Configs of topics and
+  groups hold none. Version notes: synonyms since 1, types and documentation since 3, flexible since 4.
 
-If the frame's length has already been forwarded, the new bytes must have exactly the old length: shorter ones are
-padded with an unknown tagged field, which every client must ignore (KIP-482); longer ones lose their racks, and if that
-is not enough the endpoints are removed: clients then request metadata, as before KIP-951.
+All other fields are not changed. Metadata is in `protocol.messages.metadata`.
 
 Non-obvious:
 
-- NodeEndpoints at the end of a Fetch are rewritten to the same length. The frame's length was sent long before. If
-  the new endpoints are shorter, an unknown tagged field fills the rest; if they are longer, racks are left out,
-  then endpoints.
+- NodeEndpoints at the end of a Fetch or share response are rewritten to the same length, since the frame's length was
+  sent long before. If the new endpoints are shorter, an unknown tagged field, which every client must ignore (KIP-482),
+  fills the rest; if they are longer, racks are left out, then endpoints: clients then request metadata, as before
+  KIP-951.
 """
 
 from collections.abc import Callable
@@ -58,6 +67,39 @@ _TAGS_MAX: Final = 64
 FITTED_MAX: Final = 500
 _INT32 = Struct(">i")
 _NULL_RACK: Final = b"\x00"
+
+COORDINATOR_NOT_AVAILABLE: Final = 15
+
+_INT16 = Struct(">h")
+
+_BATCHED_SINCE: Final = 4
+
+_ENDPOINT_TYPE_SINCE: Final = 1
+_FENCED_SINCE: Final = 2
+_BROKERS: Final = 1
+
+ENDPOINTS_SINCE: Final = 2
+_NO_LISTENERS: Final = count_bytes(0, True)
+_REPLICA_BYTES: Final = 4 + 16 + 8 + 8 + 8  # id, directory's id, log end offset, and two times
+
+HIDDEN: Final = frozenset(
+    (
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
+        # Before KRaft, and before listeners.
+        "zookeeper.connect",
+        "host.name",
+        "port",
+        "advertised.host.name",
+        "advertised.port",
+    )
+)
+_BROKER: Final = 4  # a resource type
+_SYNONYMS_SINCE: Final = 1
+_DOCUMENTED_SINCE: Final = 3
+_FLEXIBLE_SINCE: Final = 4
 
 
 class Endpoint(NamedTuple):
@@ -207,19 +249,6 @@ def _fill(tags: Tags, size: int) -> bytes | None:
     return bytes((section[0] + 1,)) + section[1:] + bytes((_FILL_TAG,)) + length + bytes(filler)
 
 
-# ----------------------------------------------------------------------------------------------------
-# FindCoordinator: replaces the addresses of coordinators by Sluice's (KIP-699 batches).
-#
-# A coordinator without an address for clients is reported as not available yet: clients wait and retry.
-
-
-COORDINATOR_NOT_AVAILABLE: Final = 15
-
-_INT16 = Struct(">h")
-
-_BATCHED_SINCE: Final = 4
-
-
 def rewrite_find_coordinator(frame: bytes, version: int, address_map: AddressMap) -> bytes:
     """Return a whole frame with the coordinators' addresses for clients."""
     end = len(frame)
@@ -285,19 +314,6 @@ def _mapped(
     return error, _INT32.pack(node_id) + string_bytes(address[0], compact) + _INT32.pack(address[1])
 
 
-# ----------------------------------------------------------------------------------------------------
-# DescribeCluster: replaces the brokers' addresses by Sluice's (KIP-700, KIP-919, KIP-1073).
-#
-# Brokers without an address for clients are removed. Controllers (endpoint type 2) are not behind Sluice and
-# are all
-# removed; a broker refuses such a request anyway.
-
-
-_ENDPOINT_TYPE_SINCE: Final = 1
-_FENCED_SINCE: Final = 2
-_BROKERS: Final = 1
-
-
 def rewrite_describe_cluster(frame: bytes, version: int, address_map: AddressMap) -> bytes:
     """Return a whole frame with the brokers' addresses for clients."""
     end = len(frame)
@@ -325,19 +341,6 @@ def rewrite_describe_cluster(frame: bytes, version: int, address_map: AddressMap
             entries.append(head + frame[rest:pos])
     body = frame[4:brokers_pos] + count_bytes(len(entries), True) + b"".join(entries) + frame[pos:]
     return _INT32.pack(len(body)) + body
-
-
-# ----------------------------------------------------------------------------------------------------
-# DescribeQuorum responses 0-2 without the listeners of voters (KIP-595, KIP-853).
-#
-# No controller is behind Sluice, so there is no address to replace them: the nodes stay, their listeners are
-# removed.
-# Replicas' states are skipped. Responses before version 2 contain no address.
-
-
-ENDPOINTS_SINCE: Final = 2
-_NO_LISTENERS: Final = count_bytes(0, True)
-_REPLICA_BYTES: Final = 4 + 16 + 8 + 8 + 8  # id, directory's id, log end offset, and two times
 
 
 def quorum_without_addresses(frame: bytes, version: int) -> bytes:
@@ -380,37 +383,6 @@ def _skip_partition(frame: bytes, pos: int, end: int) -> int:
         for _ in range(replicas):
             pos = skip_tags(frame, skip(pos, _REPLICA_BYTES, end), end)
     return skip_tags(frame, pos, end)
-
-
-# ----------------------------------------------------------------------------------------------------
-# DescribeConfigs 0-4: removes the addresses of brokers and controllers from responses (KIP-133, KIP-226,
-# KIP-569).
-#
-# Configs that hold such addresses lose their values, also those of synonyms, and are marked as sensitive, as
-# Kafka marks
-# hidden values. Configs of topics and groups hold none; all other fields are not changed.
-#
-# Version notes: synonyms since 1, types and documentation since 3, flexible since 4.
-
-
-HIDDEN: Final = frozenset(
-    (
-        "listeners",
-        "advertised.listeners",
-        "controller.quorum.voters",
-        "controller.quorum.bootstrap.servers",
-        # Before KRaft, and before listeners.
-        "zookeeper.connect",
-        "host.name",
-        "port",
-        "advertised.host.name",
-        "advertised.port",
-    )
-)
-_BROKER: Final = 4  # a resource type
-_SYNONYMS_SINCE: Final = 1
-_DOCUMENTED_SINCE: Final = 3
-_FLEXIBLE_SINCE: Final = 4
 
 
 def names_broker(frame: Buffer, body: int, version: int) -> bool:

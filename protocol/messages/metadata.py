@@ -1,8 +1,11 @@
-"""Metadata: replaces the addresses in the array of brokers (KIP-4, KIP-36 racks).
+"""Metadata 0-13 (KIP-4, KIP-516): the brokers' addresses, and the topics of requests and responses with their sizes.
 
-The array precedes the topics, so only the head of a response is read and replaced; topics and partitions, which may be
-megabytes, are not changed. They identify brokers by id. Brokers without an address for clients are removed from the
-array; clients then treat their partitions as leaderless and retry.
+The array of brokers precedes the topics, so only the head of a response is read and replaced; topics and partitions,
+which may be megabytes, are not changed. They identify brokers by id. Brokers without an address for clients are removed
+from the array; clients then treat their partitions as leaderless and retry.
+
+A partition mutation counts existing partitions (KIP-599: deleted ones, or those before an increase), but its request
+does not contain their number: so Sluice requests it, with version 4 by name and 12 by id. Neither creates a topic.
 """
 
 from collections.abc import Sequence
@@ -34,6 +37,20 @@ from protocol.primitives import (
 _INT32 = Struct(">i")
 _THROTTLE_SINCE: Final = 3
 _RACK_SINCE: Final = 1
+
+# The first version that can forbid auto-creation: every broker since 0.11 supports it.
+BY_NAME_VERSION: Final = 4
+# The first version in which brokers accept topic ids (Kafka 3.1; they reject them in 10 and 11).
+BY_ID_VERSION: Final = 12
+
+
+_NO_ID: Final = bytes(16)
+_CLUSTER_ID_SINCE: Final = 2
+_CONTROLLER_SINCE: Final = 1
+_TOPIC_ID_SINCE: Final = 10
+_LEADER_EPOCH_SINCE: Final = 7
+_OFFLINE_SINCE: Final = 5
+_TOPIC_OPERATIONS_SINCE: Final = 8
 
 
 def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[int, bytes]:
@@ -86,32 +103,6 @@ def _rewrite(buf: bytes, end: int, length: int, version: int, address_map: Addre
     return pos, _INT32.pack(length + grown) + buf[4:brokers_pos] + array
 
 
-# ----------------------------------------------------------------------------------------------------
-# Metadata 0-13: the topics of requests and responses, and requests for the sizes of topics (KIP-4, KIP-516).
-#
-# A partition mutation counts existing partitions (KIP-599: deleted ones, or those before an increase), but
-# its request
-# does not contain their number: so Sluice requests it, with version 4 by name and 12 by id. Neither creates a
-# topic.
-# Brokers and cluster fields are skipped; `metadata` handles addresses.
-
-
-# The first version that can forbid auto-creation: every broker since 0.11 supports it.
-BY_NAME_VERSION: Final = 4
-# The first version in which brokers accept topic ids (Kafka 3.1; they reject them in 10 and 11).
-BY_ID_VERSION: Final = 12
-
-
-_NO_ID: Final = bytes(16)
-_CLUSTER_ID_SINCE: Final = 2
-_CONTROLLER_SINCE: Final = 1
-_TOPIC_ID_SINCE: Final = 10
-_LEADER_EPOCH_SINCE: Final = 7
-_OFFLINE_SINCE: Final = 5
-_TOPIC_OPERATIONS_SINCE: Final = 8
-_INT32_METADATA_TOPICS: Final = Struct(">i")
-
-
 class TopicsRequest(NamedTuple):
     """The topics that a request asks for.
 
@@ -141,8 +132,8 @@ def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes)
     """Encode a request for topics by name, which creates none."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_NAME_VERSION, correlation_id, len(client_id))[4:]
     topics = b"".join(len(raw).to_bytes(2, "big") + raw for raw in (name.encode() for name in names))
-    body = head + client_id + _INT32_METADATA_TOPICS.pack(len(names)) + topics + b"\0"
-    return _INT32_METADATA_TOPICS.pack(len(body)) + body
+    body = head + client_id + _INT32.pack(len(names)) + topics + b"\0"
+    return _INT32.pack(len(body)) + body
 
 
 def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: bytes) -> bytes:
@@ -151,7 +142,7 @@ def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: by
     # Header tags; per topic its id, a null name, no tags; then: create none, no authorized operations, no tags.
     topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
     body = head + client_id + b"\0" + count_bytes(len(topic_ids), True) + topics + bytes(3)
-    return _INT32_METADATA_TOPICS.pack(len(body)) + body
+    return _INT32.pack(len(body)) + body
 
 
 def read_request(frame: Buffer, body: int, version: int) -> TopicsRequest:

@@ -1,9 +1,13 @@
-"""ListPartitionReassignments 0-1: the reassignments under way (KIP-455), and KIP-435's current batch.
+"""ListPartitionReassignments 0-1 and AlterPartitionReassignments 0-1 (KIP-455), with KIP-435's current batch.
 
-Sluice requests them itself (version 0), and shows reassignments in steps to clients as the one that was requested.
-Version 1 is KIP-435's, and no broker's: a second list, of the current steps, follows version 0's fields. The proposal's
-draft has two lists per partition where Kafka released three in version 0; the first list here is Kafka's, the second
-the proposal's.
+List: Sluice requests the reassignments under way itself (version 0), and shows reassignments in steps to clients as the
+one that was requested. Version 1 is KIP-435's, and no broker's: a second list, of the current steps, follows version
+0's fields. The proposal's draft has two lists per partition where Kafka released three in version 0; the first list
+here is Kafka's, the second the proposal's.
+
+Alter: null replicas cancel a reassignment. Requests and responses are both read and written: a caller's request is
+forwarded with other targets, and its response combines the broker's with Sluice's own decisions (KIP-435). Version 1
+adds AllowReplicationFactorChange to both directions (KIP-860); version 0 always allows a change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +39,14 @@ BATCH_VERSION: Final = 1
 # A request's fields: a minute's time, all topics, no tags.
 EVERYTHING: Final = (60_000).to_bytes(4, "big") + b"\0\0"
 _ONE_BYTE_COUNT_MAX: Final = 126
+_INT32: Final = Struct(">i")
+
+# The version of Sluice's own requests: brokers before 4.1 support no other.
+
+_ALLOW_SINCE: Final = 1
+_VERSION_MAX: Final = 1
+
+Target: TypeAlias = tuple[int, ...] | None
 
 
 class Ongoing(NamedTuple):
@@ -122,10 +134,13 @@ def write_list_response(
         + found.throttle_time_ms.to_bytes(4, "big", signed=True)
         + found.error_code.to_bytes(2, "big", signed=True)
         + string_bytes(found.error_message, True)
-        + _topics((key, (one.replicas, one.adding, one.removing)) for key, one in found.ongoing.items())
+        + _topics(
+            (key, _partition(key[1], (one.replicas, one.adding, one.removing)))
+            for key, one in found.ongoing.items()
+        )
     )
     if batch is not None:
-        body += _topics((key, (step.current, step.target)) for key, step in batch.items())
+        body += _topics((key, _partition(key[1], step)) for key, step in batch.items())
     body += b"\0"
     return len(body).to_bytes(4, "big") + body
 
@@ -154,11 +169,11 @@ def _stepping(frame: Buffer, pos: int, end: int) -> tuple[Stepping, int]:
     return Stepping(current, target), pos
 
 
-def _topics(entries: Iterable[tuple[Partition, Sequence[Sequence[int]]]]) -> bytes:
-    """Encode topics with their partitions: an index and lists of brokers each."""
+def _topics(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
+    """Encode topics with their partitions, whose bytes begin with the index; those of a topic share an entry."""
     topics: dict[str, list[bytes]] = {}
-    for (name, index), lists in entries:
-        topics.setdefault(name, []).append(_partition(index, lists))
+    for (name, _), partition in entries:
+        topics.setdefault(name, []).append(partition)
     parts = [count_bytes(len(topics), True)]
     for name, partitions in topics.items():
         parts += [string_bytes(name, True), count_bytes(len(partitions), True), *partitions, b"\0"]
@@ -181,26 +196,6 @@ def _partition(index: int, lists: Sequence[Sequence[int]]) -> bytes:
 @lru_cache(maxsize=256)
 def _layout(sizes: tuple[int, ...]) -> Struct:
     return Struct(f">i{''.join(f'B{size}i' for size in sizes)}x")
-
-
-# ----------------------------------------------------------------------------------------------------
-# AlterPartitionReassignments 0-1: the target replicas of partitions, or the cancellation of a reassignment
-# (KIP-455).
-#
-# Behavior: null replicas cancel a reassignment. Requests and responses are both read and written: a caller's
-# request is
-# forwarded with other targets, and its response combines the broker's with Sluice's own decisions (KIP-435).
-#
-# Version notes: 1 adds AllowReplicationFactorChange to both directions (KIP-860); version 0 always allows a
-# change.
-
-
-# The version of Sluice's own requests: brokers before 4.1 support no other.
-
-_ALLOW_SINCE: Final = 1
-_VERSION_MAX: Final = 1
-
-Target: TypeAlias = tuple[int, ...] | None
 
 
 class AlterRequest(NamedTuple):
@@ -256,10 +251,12 @@ def request_body(asked: AlterRequest, version: int) -> bytes:
     if version >= _ALLOW_SINCE:
         parts.append(bytes((asked.allow_factor_change,)))
     parts.append(
-        _topics_alter_reassignments(
-            (key, int32s_bytes(replicas, True) + b"\0") for key, replicas in asked.wanted
+        _topics(
+            (key, _INT32.pack(key[1]) + int32s_bytes(replicas, True) + b"\0")
+            for key, replicas in asked.wanted
         )
     )
+    parts.append(b"\0")
     return b"".join(parts)
 
 
@@ -289,7 +286,7 @@ def read_alter_response(frame: Buffer, version: int) -> AlterResponse:
 
 
 def write_alter_response(response: AlterResponse, version: int, correlation_id: int) -> bytes:
-    """Encode a whole response; consecutive partitions of one topic share an entry."""
+    """Encode a whole response; partitions of one topic share an entry."""
     _check(version)
     flag = bytes((response.allow_factor_change,)) if version >= _ALLOW_SINCE else b""
     body = (
@@ -298,24 +295,13 @@ def write_alter_response(response: AlterResponse, version: int, correlation_id: 
         + response.throttle_time_ms.to_bytes(4, "big", signed=True)
         + flag
         + _outcome_bytes(response.outcome)
-        + _topics_alter_reassignments(
-            (key, _outcome_bytes(outcome) + b"\0") for key, outcome in response.partitions
+        + _topics(
+            (key, _INT32.pack(key[1]) + _outcome_bytes(outcome) + b"\0")
+            for key, outcome in response.partitions
         )
+        + b"\0"
     )
     return len(body).to_bytes(4, "big") + body
-
-
-def _topics_alter_reassignments(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
-    """Encode topics with their partitions, in order, with tags."""
-    topics: list[tuple[str, list[bytes]]] = []
-    for (name, index), rest in entries:
-        if not topics or topics[-1][0] != name:
-            topics.append((name, []))
-        topics[-1][1].append(index.to_bytes(4, "big", signed=True) + rest)
-    parts = [count_bytes(len(topics), True)]
-    for name, partitions in topics:
-        parts += [string_bytes(name, True), count_bytes(len(partitions), True), *partitions, b"\0"]
-    return b"".join(parts) + b"\0"
 
 
 def _head(frame: Buffer, body: int, version: int) -> tuple[AlterRequest, int]:

@@ -58,16 +58,19 @@ from protocol.primitives import (
     string,
 )
 
-# ----------------------------------------------------------------------------------------------------
-# A follower's whole Fetch request: the fields of each partition in it (KIP-73, KIP-903).
-
-
 VERSION_MIN: Final = 12
 
 
 # A partition's entry since version 12: index, leader epoch, fetch offset, last fetched epoch, log start, limit.
 _ENTRY = Struct(">iiqiqi")
 _LIMIT_AT: Final = _ENTRY.size - 4
+
+# The most partitions of one message. With three replicas each they take more than 8 MiB of a response; one without
+# any has six bytes, of which 4 MiB took 4 s to read and 107 MB to keep.
+PARTITIONS_MAX: Final = 250_000
+
+Partition: TypeAlias = tuple[str, int]
+T = TypeVar("T")
 
 
 class Replica:
@@ -431,18 +434,7 @@ def _extend_forgotten(forgotten: TopicArray, keys: list[TopicPartition]) -> None
     forgotten.extend((topic, _INT32.pack(partition)) for topic, partition in keys)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Topics with their partitions: a structure of compact requests and responses about partitions.
-#
-# The caller reads the fields after a partition's index; tags are skipped.
-
-
-# The most partitions of one message. With three replicas each they take more than 8 MiB of a response; one without
-# any has six bytes, of which 4 MiB took 4 s to read and 107 MB to keep.
-PARTITIONS_MAX: Final = 250_000
-
-Partition: TypeAlias = tuple[str, int]
-T = TypeVar("T")
+# Topics with their partitions, in compact requests and responses; tags are skipped.
 
 
 def read_partitions(

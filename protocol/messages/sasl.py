@@ -1,12 +1,34 @@
-"""SaslHandshake 0-1 and SaslAuthenticate 0-2: the mechanism, the position of the token, the broker's response (KIP-43,
-KIP-152, KIP-368).
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2 (KIP-43, KIP-152, KIP-368), and the name in a client's token.
 
 Of requests the mechanism's name and the position of the token are read; of responses the error code, the position of
-the broker's token, and the session's lifetime. Tokens are not copied: `sasl_tokens` reads the name from the buffer.
-Ignored: the broker's list of mechanisms, error messages. Nothing is rewritten.
+the broker's token, and the session's lifetime. Ignored: the broker's list of mechanisms, error messages. Nothing is
+rewritten. Version notes: SaslAuthenticate has session_lifetime_ms since 1 and is flexible since 2; SaslHandshake never
+is. After a SaslHandshake 0, tokens follow without a Kafka header (`proxy.channel.handlers.sasl`).
 
-Version notes: SaslAuthenticate has session_lifetime_ms since 1 and is flexible since 2; SaslHandshake never is. After a
-SaslHandshake 0, tokens follow without a Kafka header (`proxy.channel.handlers.sasl`).
+The name is that in PLAIN (RFC 4616), SCRAM's first message (RFC 5802) or OAUTHBEARER (RFC 7628). For a token that
+Kafka's own servers accept, the result is the name that they find (`tests/oracle` compares). For a token that they
+reject, it may be any name: the broker verifies tokens, and the channel receives its response. So only the parts that
+lead to the name are checked, in one pass of C code whatever the token contains. For a token without a name, or with one
+that is too long, the result is None, never an error. Ignored: authorization ids (Kafka refuses one that differs from
+the name), nonces, proofs, and every claim but one.
+
+No secret is copied: patterns search the buffer that contains the token, and only the name is extracted. Of a JWT the
+payload is decoded, but not the signature; nothing of it is kept.
+
+Kafka's servers deviate from the RFCs:
+
+- Bytes of PLAIN's name that are not UTF-8 become replacement characters. Names are not normalised (SASLprep).
+- If a name or a key occurs twice, the last one is used.
+- A JWT's payload may use either base64 alphabet: Kafka 4.1 and newer decode unsecured ones with the URL alphabet, older
+  versions with the other; jose4j decodes signed ones with both, and ignores characters of neither ("~").
+- Of an unsecured JWT (without a signature) Jackson parses the first JSON value and ignores the rest; a claim that is
+  true, false or null is that word, and the name keeps its blanks. Of a signed JWT the claim must be a string, and the
+  name is trimmed.
+
+Non-obvious:
+
+- Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept a token that is
+  incomplete otherwise, and its user would then have no quota here.
 """
 
 import json
@@ -23,6 +45,43 @@ from protocol.primitives import Buffer, bytes_size, int16, skip, skip_string, st
 
 _INT64: Final = Struct(">q").unpack_from
 _LIFETIME_SINCE: Final = 1
+
+# The result of `scram_name` for a delegation token (KIP-48), which contains its id instead of the owner's name.
+DELEGATION_TOKEN: Final = "\0delegation token"
+
+# Kafka does not bound names; but a token of a megabyte must not become a key.
+NAME_BYTES_MAX: Final = 1024
+# In base64. JSON of this size is parsed in at most 2 ms.
+_PAYLOAD_BYTES_MAX: Final = 64 * 1024
+# The characters that Java's String.trim removes.
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+
+_PLAIN: Final = re.compile(rb"[^\0]*+\0([^\0]{1,%d})\0" % NAME_BYTES_MAX)
+# Half of a surrogate pair, complete or cut off: Java replaces it by one character, Python replaces each byte.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
+
+_SASLNAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)"
+_SCRAM_FIRST: Final = re.compile(
+    rb"n,(?:a=[^,]*+)?,(?:m=[^,]*+,)?n=(%s{1,%d}),r=[^,]" % (_SASLNAME, NAME_BYTES_MAX)
+)
+# No value contains a comma, so an extension begins wherever this occurs.
+_TOKEN_AUTH: Final = b",tokenauth="
+_TRUE: Final = re.compile(rb"(?i:true)(?=,|\Z)")
+
+_BEARER_FIRST: Final = re.compile(rb"n,(?:a=[^,]*+)?,\x01")
+# No value contains a separator, so a pair begins wherever this occurs.
+_AUTH: Final = b"\x01auth="
+_JWT: Final = re.compile(
+    rb"(?i:bearer) ++[-_~+/a-zA-Z0-9]*+\.([-_~+/a-zA-Z0-9]{1,%d})\.([-_~+/a-zA-Z0-9]*+=*+)\x01"
+    % _PAYLOAD_BYTES_MAX
+)
+_URL_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+# Numbers are not used, and Python refuses to convert thousands of digits to an integer.
+_JSON: Final = json.JSONDecoder(parse_int=float, strict=False)
+_JSON_BLANKS: Final = " \t\r\n"
+_LITERALS: Final = {None: "null", True: "true", False: "false"}
+_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 class Verdict(NamedTuple):
@@ -73,85 +132,6 @@ def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
         skip(stop, 8, end)
         (lifetime_ms,) = _INT64(buf, stop)
     return Verdict(error_code, start, stop, lifetime_ms)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The name in a SASL token: PLAIN (RFC 4616), SCRAM's first message (RFC 5802), OAUTHBEARER (RFC 7628).
-#
-# For a token that Kafka's own servers accept, the result is the name that they find (`tests/oracle`
-# compares). For a
-# token that they reject, it may be any name: the broker verifies tokens, and the channel receives its
-# response. So only
-# the parts that lead to the name are checked, in one pass of C code whatever the token contains. For a token
-# without a
-# name, or with one that is too long, the result is None, never an error.
-#
-# No secret is copied: patterns search the buffer that contains the token, and only the name is extracted. Of
-# a JWT the
-# payload is decoded, but not the signature; nothing of it is kept.
-#
-# Kafka's servers deviate from the RFCs:
-#
-# - Bytes of PLAIN's name that are not UTF-8 become replacement characters. Names are not normalised
-#   (SASLprep).
-# - If a name or a key occurs twice, the last one is used.
-# - A JWT's payload may use either base64 alphabet: Kafka 4.1 and newer decode unsecured ones with the URL
-#   alphabet, older
-#   versions with the other; jose4j decodes signed ones with both, and ignores characters of neither ("~").
-# - Of an unsecured JWT (without a signature) Jackson parses the first JSON value and ignores the rest; a
-#   claim that is
-#   true, false or null is that word, and the name keeps its blanks. Of a signed JWT the claim must be a
-#   string, and the
-#   name is trimmed.
-#
-# Ignored: authorization ids (Kafka refuses one that differs from the name), nonces, proofs, and every claim
-# but one.
-#
-# Non-obvious:
-#
-# - Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept a token
-#   that is
-#   incomplete otherwise, and its user would then have no quota here. `tests/oracle/test_names.py` compares
-#   with Kafka's
-#   own servers.
-
-
-# The result of `scram_name` for a delegation token (KIP-48), which contains its id instead of the owner's name.
-DELEGATION_TOKEN: Final = "\0delegation token"
-
-# Kafka does not bound names; but a token of a megabyte must not become a key.
-NAME_BYTES_MAX: Final = 1024
-# In base64. JSON of this size is parsed in at most 2 ms.
-_PAYLOAD_BYTES_MAX: Final = 64 * 1024
-# The characters that Java's String.trim removes.
-_BLANKS: Final = "".join(map(chr, range(0x21)))
-
-_PLAIN: Final = re.compile(rb"[^\0]*+\0([^\0]{1,%d})\0" % NAME_BYTES_MAX)
-# Half of a surrogate pair, complete or cut off: Java replaces it by one character, Python replaces each byte.
-_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
-
-_SASLNAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)"
-_SCRAM_FIRST: Final = re.compile(
-    rb"n,(?:a=[^,]*+)?,(?:m=[^,]*+,)?n=(%s{1,%d}),r=[^,]" % (_SASLNAME, NAME_BYTES_MAX)
-)
-# No value contains a comma, so an extension begins wherever this occurs.
-_TOKEN_AUTH: Final = b",tokenauth="
-_TRUE: Final = re.compile(rb"(?i:true)(?=,|\Z)")
-
-_BEARER_FIRST: Final = re.compile(rb"n,(?:a=[^,]*+)?,\x01")
-# No value contains a separator, so a pair begins wherever this occurs.
-_AUTH: Final = b"\x01auth="
-_JWT: Final = re.compile(
-    rb"(?i:bearer) ++[-_~+/a-zA-Z0-9]*+\.([-_~+/a-zA-Z0-9]{1,%d})\.([-_~+/a-zA-Z0-9]*+=*+)\x01"
-    % _PAYLOAD_BYTES_MAX
-)
-_URL_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
-# Numbers are not used, and Python refuses to convert thousands of digits to an integer.
-_JSON: Final = json.JSONDecoder(parse_int=float, strict=False)
-_JSON_BLANKS: Final = " \t\r\n"
-_LITERALS: Final = {None: "null", True: "true", False: "false"}
-_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 def plain_name(buf: bytes | bytearray, start: int, stop: int) -> str | None:

@@ -1,8 +1,12 @@
-"""The requests of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6, topic by topic (KIP-599).
+"""CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6, topic by topic (KIP-599).
 
-Of each topic the name or id, the number of partitions, and the position of its bytes are read. So topics can be removed
-from a request while all other bytes stay unchanged. The responses are in `topic_mutation_responses`. The caller decides
-what a topic costs.
+Of each topic in a request the name or id, the number of partitions, and the position of its bytes are read. So topics
+can be removed from a request while all other bytes stay unchanged. The caller decides what a topic costs.
+
+A response is parsed likewise, and has entries created for topics that were not forwarded: a rejected topic gets error
+89, and Kafka's own message in versions with messages. A response's entries are matched to the request's topics by name
+or id, since a broker may return another order (it shuffles those of DeleteTopics). All other fields of an entry are
+kept as bytes.
 
 Version notes: flexible since CreateTopics 5, CreatePartitions 2, DeleteTopics 4; validate_only since CreateTopics 1,
 always in CreatePartitions, never in DeleteTopics; num_partitions -1 (KIP-464) since CreateTopics 4; DeleteTopics has
@@ -45,6 +49,17 @@ TOPICS_MAX: Final = 10_000
 _IDS_SINCE: Final = 6
 _VALIDATE_ONLY_SINCE: Final = 1
 _INT32: Final = Struct(">i")
+
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+_MESSAGE: Final = "The throttling quota has been exceeded."
+
+_THROTTLE_SINCE: Final = {CREATE_TOPICS: 2, CREATE_PARTITIONS: 0, DELETE_TOPICS: 1}
+_MESSAGE_SINCE: Final = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0, DELETE_TOPICS: 5}
+_ID_SINCE: Final = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
+_CREATED_SINCE: Final = 5  # CreateTopics returns the number of partitions and the configs
+_INT16: Final = Struct(">h")
+
+_NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication factor of a topic that failed
 
 
 class TopicMutation(NamedTuple):
@@ -186,30 +201,6 @@ def _read_deleted(frame: Buffer, start: int, end: int, version: int, compact: bo
 
 
 _READERS: Final = {CREATE_TOPICS: _read_created, CREATE_PARTITIONS: _read_grown, DELETE_TOPICS: _read_deleted}
-
-
-# ----------------------------------------------------------------------------------------------------
-# The responses of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: parsed topic by topic, and
-# created for
-# topics that were not forwarded (KIP-599).
-#
-# A rejected topic gets error 89, and Kafka's own message in versions with messages. A response's entries are
-# matched to
-# the request's topics by name or id, since a broker may return another order (it shuffles those of
-# DeleteTopics). All
-# other fields of an entry are kept as bytes.
-
-
-THROTTLING_QUOTA_EXCEEDED: Final = 89
-_MESSAGE: Final = "The throttling quota has been exceeded."
-
-_THROTTLE_SINCE: Final = {CREATE_TOPICS: 2, CREATE_PARTITIONS: 0, DELETE_TOPICS: 1}
-_MESSAGE_SINCE: Final = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0, DELETE_TOPICS: 5}
-_ID_SINCE: Final = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
-_CREATED_SINCE: Final = 5  # CreateTopics returns the number of partitions and the configs
-_INT16: Final = Struct(">h")
-
-_NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication factor of a topic that failed
 
 
 class TopicResult(NamedTuple):

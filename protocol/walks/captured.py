@@ -1,9 +1,17 @@
-"""Walks through Produce requests and Fetch responses that collect each partition's bytes and records, for capture.
+"""Reads each partition's bytes and records of Produce requests and Fetch responses, for capture.
 
-They are `ProduceWalk` and `FetchWalk` with a sink (`PartitionRows`). The number of records is in the header of each
-batch (KIP-98). Its 61 bytes are read only if they are in the buffer already: nearly always in a Produce, which has one
-batch per partition; in a Fetch if all records of the partition are in the buffer. Otherwise, and for messages older
-than Kafka 0.11, the number of records is unknown.
+Two fast readers take what is ordinary, and everything else is walked part by part, however the stream is cut:
+
+- `PlainProduce`, versions 9 to 13. Most requests of a producer differ from the one before only in the partition's index
+  and the batch. So the bytes before these are compared with those of the last request, and the fields after them are at
+  known offsets: one `unpack`.
+- `read_plain_fetch`, versions 12 to 18. A *plain* response has few partitions, no aborted transactions and no tags, and
+  the headers of its partitions have arrived together; nearly every response is plain.
+- `CapturedProduceWalk` and `CapturedFetchWalk` are walks with a sink (`PartitionRows`).
+
+The number of records is in the header of each batch (KIP-98). Its 61 bytes are read only if they are in the buffer
+already: nearly always in a Produce, which has one batch per partition; in a Fetch if all records of the partition are
+in the buffer. Otherwise, and for messages older than Kafka 0.11, the number of records is unknown.
 
 The bytes after the last partition's header are needed only to rewrite addresses or to charge topics. If neither is
 done, the walk ends there and the rest of the frame passes through. Reading headers between large payloads is expensive,
@@ -42,6 +50,28 @@ _BATCH_HEADER: Final = 61
 _MAGIC: Final = 2
 _INT32: Final = Struct(">i").unpack_from
 _INT32_MAX: Final = 0x7FFFFFFF
+
+_TOPIC_IDS_SINCE: Final = 13
+_TOPIC_ID_BYTES: Final = 16
+_HEADER_TAGS_AT: Final = 8  # after length and correlation id
+_TOPICS_AT: Final = 19  # after those tags, throttle time, error code and session id
+# At most 32 topics of 32 partitions, so that the time is bounded; a count is one more than the number.
+_COUNT_MAX: Final = 33
+# A partition: 30 bytes to the count of aborted transactions, that count, 4 bytes, the length of the records.
+_ABORTED_AT: Final = 30
+_RECORDS_AT: Final = 35
+# After the last partition's records: its tags, those of its topic, and those of the response, all without any.
+_TAIL_BYTES: Final = 3
+_NOT_PLAIN: Final = -1
+
+_FLEXIBLE_SINCE: Final = 9
+
+
+# A partition with one batch, by the number of bytes that its size takes: index; length, magic, number of records.
+_ONE_BATCH: Final = Struct(">i1x8xi4xb40xi").unpack_from
+_ONE_BATCH_SIZE_2: Final = Struct(">i2x8xi4xb40xi").unpack_from
+_ONE_BATCH_SIZE_3: Final = Struct(">i3x8xi4xb40xi").unpack_from
+_ONE_BATCH_BYTES: Final = 4 + 3 + _BATCH_HEADER
 
 
 def records_in(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
@@ -109,7 +139,11 @@ class PartitionRows:
 
 
 class _Captured(Walk):
-    """A walk for capture, which may end before the end of its frame."""
+    """A walk for capture, which may end before the end of its frame.
+
+    Attributes:
+        whole: whether a large frame is walked to its end.
+    """
 
     __slots__ = ()
 
@@ -143,11 +177,7 @@ class _Captured(Walk):
 
 
 class CapturedProduceWalk(_Captured, ProduceWalk):
-    """A walk through a captured Produce request.
-
-    Attributes:
-        whole: whether a large frame is walked to its end.
-    """
+    """A walk through a captured Produce request."""
 
     __slots__ = ("rows", "whole")
 
@@ -163,11 +193,7 @@ class CapturedProduceWalk(_Captured, ProduceWalk):
 
 
 class CapturedFetchWalk(_Captured, FetchWalk):
-    """A walk through a captured Fetch response.
-
-    Attributes:
-        whole: whether a large frame is walked to its end.
-    """
+    """A walk through a captured Fetch response."""
 
     __slots__ = ("rows", "whole")
 
@@ -180,31 +206,6 @@ class CapturedFetchWalk(_Captured, FetchWalk):
 
     def _rest_is_read(self) -> bool:
         return self.sizes is not None or (self._address_map is not None and self._version >= ENDPOINTS_SINCE)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Reads the partitions of an ordinary Fetch response in one loop, for capture. Versions 12 to 18.
-#
-# A *plain* response has few partitions, no aborted transactions and no tags, and the headers of its
-# partitions have
-# arrived together; nearly every response is plain. Every other response is walked (`captured`), which reads
-# it part by
-# part, however the stream is cut.
-
-
-_TOPIC_IDS_SINCE: Final = 13
-_TOPIC_ID_BYTES: Final = 16
-_HEADER_TAGS_AT: Final = 8  # after length and correlation id
-_TOPICS_AT: Final = 19  # after those tags, throttle time, error code and session id
-# At most 32 topics of 32 partitions, so that the time is bounded; a count is one more than the number.
-_COUNT_MAX: Final = 33
-_INDEX: Final = Struct(">i").unpack_from
-# A partition: 30 bytes to the count of aborted transactions, that count, 4 bytes, the length of the records.
-_ABORTED_AT: Final = 30
-_RECORDS_AT: Final = 35
-# After the last partition's records: its tags, those of its topic, and those of the response, all without any.
-_TAIL_BYTES: Final = 3
-_NOT_PLAIN: Final = -1
 
 
 def read_plain_fetch(
@@ -275,7 +276,7 @@ def _partitions(
             return _NOT_PLAIN
         stop = last + size
         records = records_in(buf, last + 1, stop, min(stop, limit)) if size > 1 else 0
-        found.append((name, _INDEX(buf, at)[0], size - 1, records))
+        found.append((name, _INT32(buf, at)[0], size - 1, records))
         if stop >= limit:
             plain = left == 1 and stop + _TAIL_BYTES == frame_end
             return stop + _TAIL_BYTES - 1 if plain else _NOT_PLAIN
@@ -283,28 +284,6 @@ def _partitions(
             return _NOT_PLAIN
         at = stop + 1
     return at + 1 if at < limit and not buf[at] else _NOT_PLAIN
-
-
-# ----------------------------------------------------------------------------------------------------
-# Reads the partition of an ordinary Produce request in one `unpack`, for capture. Versions 9 to 13.
-#
-# Most requests of a producer differ from the one before only in the partition's index and the batch. So the
-# bytes before
-# these are compared with those of the last request, and the fields after them are at known offsets. Every
-# other request
-# is walked (`captured`), which reads it part by part.
-
-
-_FLEXIBLE_SINCE: Final = 9
-
-
-# base offset and length, not included in the length
-_BATCH_HEADER_BYTES: Final = 61
-# A partition with one batch, by the number of bytes that its size takes: index; length, magic, number of records.
-_ONE_BATCH: Final = Struct(">i1x8xi4xb40xi").unpack_from
-_ONE_BATCH_SIZE_2: Final = Struct(">i2x8xi4xb40xi").unpack_from
-_ONE_BATCH_SIZE_3: Final = Struct(">i3x8xi4xb40xi").unpack_from
-_ONE_BATCH_BYTES: Final = 4 + 3 + _BATCH_HEADER_BYTES
 
 
 class PlainProduce:

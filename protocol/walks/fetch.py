@@ -1,10 +1,13 @@
-"""The walk through a Fetch response, versions 0 to 18.
+"""The walk through a Fetch response, versions 0 to 18, and that of a leader's response to a follower.
 
-The walk rewrites the addresses at the end (KIP-951), and counts the bytes of each topic if topics have quotas.
+The walk rewrites the addresses at the end (KIP-951), and counts the bytes of each topic if topics have quotas. Only the
+partitions' headers and the tag sections are read; records are skipped by their length. Only responses since version 16
+may end with addresses, and only these are changed. A sink reads further fields of each partition.
 
-Only the partitions' headers and the tag sections are read; records are skipped by their length. Only responses since
-version 16 may end with addresses, and only these are changed. A sink reads further fields of each partition
-(`captured`, `replica`). `protocol.walks.walk` describes how to feed a walk.
+`ReplicaWalk` collects the status of each replica (KIP-73, KIP-227), versions 12 to 18: of every partition the error,
+the high watermark, the size of the records, and the size of the first batch, from its header. Nothing is changed.
+
+`protocol.walks.walk` describes how to feed a walk.
 """
 
 from collections.abc import Callable
@@ -32,6 +35,12 @@ _RECORDS_AT: Final = 35
 _HEADER_MAX: Final = 40
 _HEAD: Final = Struct(">ihq").unpack_from  # index, error code, high watermark
 _HEAD_BYTES: Final = 14
+
+# A batch's base offset, and the bytes that follow its length.
+_BATCH: Final = Struct(">qi").unpack_from
+_BATCH_HEAD_BYTES: Final = 12
+# The most statuses before the reader must take them: one costs up to 6 us if it counts against two rates.
+STATUSES_MAX: Final = 250
 
 
 class FetchWalk(Walk):
@@ -183,21 +192,6 @@ class FetchWalk(Walk):
         _aborted_transactions,
         _records,
     )
-
-
-# ----------------------------------------------------------------------------------------------------
-# The walk through a leader's Fetch response that collects the status of each replica (KIP-73, KIP-227).
-#
-# It is `FetchWalk` with a sink (`ReplicaStatuses`): of every partition the error, the high watermark, the
-# size of the
-# records, and the size of the first batch, from its header. Nothing is changed. Versions 12 to 18.
-
-
-# A batch's base offset, and the bytes that follow its length.
-_BATCH: Final = Struct(">qi").unpack_from
-_BATCH_HEAD_BYTES: Final = 12
-# The most statuses before the reader must take them: one costs up to 6 us if it counts against two rates.
-STATUSES_MAX: Final = 250
 
 
 class ReplicaStatus(NamedTuple):
