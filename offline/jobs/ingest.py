@@ -10,6 +10,8 @@ of its layout. Each pass over a Kafka source would read to the topic's new end a
 one pass, which writes the rows as Parquet for all others.
 """
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,9 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from offline.errors import InputError
+from offline.errors import InputError, reason
 from offline.inputs import files_of, read_footers
-from offline.jobs.measured import NAMED_MAX, Problem, Problems, unreadable
 from offline.options import IngestOptions, IngestSettings, settings_text
 from offline.schemas import CAPTURE, TABLES, columns_of, ddl
 from offline.store import Store, Writer
@@ -31,6 +32,117 @@ from offline.transforms.order import Clock, too_far_apart
 from protocol.capture import SCHEMA_KEY, SCHEMA_VERSION
 
 KEPT: Final = "_rows"  # beside the stage's tables, for as long as it is made
+NAMED_MAX: Final = 20  # rows in one message
+Problem = tuple[str, int, str]  # file; row, or -1 where it is about the file; what is wrong
+_GONE: Final = re.compile("FILE_NOT_EXIST|FileNotFoundException|PATH_NOT_FOUND|does not exist")
+# A wall clock that is slewed by NTP moves by half a millisecond a second at most; a step is what jumps further.
+STEP_MS: Final = 1000
+_NOTHING_LEFT: Final = "no requests: every row was left out"
+
+
+class Problems:
+    """The problems so far, as rows of the table `ingest/problems`."""
+
+    def __init__(self, *, lenient: bool) -> None:
+        self.noted: list[Problem] = []
+        self._lenient = lenient
+        self._rows = 0
+        self._files = 0
+
+    def files(self, bad: Sequence[Problem]) -> None:
+        """Refuse whole files, or note that they are left out."""
+        self._files += len(bad)
+        self._refuse_or_note(bad[:NAMED_MAX], len(bad) - NAMED_MAX, bad)
+
+    def rows(self, bad: DataFrame) -> bool:
+        """Refuse rows (`file`, `row`, `problem`), or note that they are left out; returns whether there are any."""
+        counts = bad.groupBy("file", "problem").count().collect()
+        left: Counter[tuple[str, str]] = Counter(
+            {(row["file"], row["problem"]): row["count"] for row in counts}
+        )
+        total = left.total()
+        if not total:
+            return False
+        first = bad.select("file", "row", "problem").orderBy("file", "row").limit(NAMED_MAX).collect()
+        named: list[Problem] = [(row["file"], row["row"], row["problem"]) for row in first]
+        left.subtract((file, problem) for file, _, problem in named)
+        rest = [
+            (file, -1, f"has {count:,} more: {text}") for (file, text), count in sorted(left.items()) if count
+        ]
+        self._rows += total
+        self._refuse_or_note(named, total - len(named), [*named, *rest])
+        return True
+
+    def summary_lines(self) -> list[str]:
+        """Return lines for the operator: the numbers of rows and files left out, and the first problems."""
+        lines = [format_problem(*problem) for problem in self.noted[:NAMED_MAX]]
+        if self._rows or self._files:
+            lines.insert(0, f"left out: {self._rows:,} rows and {self._files:,} files; see ingest/problems")
+        return lines
+
+    def _refuse_or_note(self, named: Sequence[Problem], more: int, noted: Sequence[Problem]) -> None:
+        if named and not self._lenient:
+            lines = "\n  ".join(format_problem(*problem) for problem in named)
+            rest = f"\n  and {more:,} more" if more > 0 else ""
+            raise InputError(
+                f"the capture cannot be used (--lenient leaves bad files and rows out):\n  {lines}{rest}"
+            )
+        self.noted += noted
+
+
+def format_problem(file: str, row: int, text: str) -> str:
+    """Format a problem as a line.
+
+    >>> format_problem("a.parquet", 7, "seq is below 0"), format_problem("a.parquet", -1, "is damaged")
+    ('a.parquet, row 7: seq is below 0', 'a.parquet is damaged')
+    """
+    return f"{file} {text}" if row < 0 else f"{file}, row {row}: {text}"
+
+
+def unreadable(error: Exception) -> str:
+    """Return the message for an error of Spark while reading; the name of the file is in its text."""
+    text = str(error)
+    file = re.search(r"(?:file:|hdfs:|s3a?:)[^\s'\",;]+\.parquet", text)
+    if file and _GONE.search(text):
+        return (
+            f"{file[0]} was there when ingest began, and is gone: a proxy that still captures there deletes its "
+            "oldest files; read a copy of the capture, or raise `capture.max_bytes`"
+        )
+    if file:
+        return f"{file[0]} cannot be read to its end: it is damaged"
+    return f"the input cannot be read: {reason(error)}"
+
+
+def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
+    """Ingest the captures; returns the lines for the operator.
+
+    Raises:
+        InputError: nothing can be read; or, without `lenient`, a part cannot be read.
+    """
+    problems = Problems(lenient=options.lenient)
+    try:
+        files = None if options.kafka else _files(spark, options, problems)
+        with store.writing("ingest") as writer:
+            captured = rows_of(spark, options, problems, writer) if files is None else files
+            said = _write(spark, captured, options, problems, writer)
+            writer.drop(KEPT)
+            return said
+    except (PySparkException, Py4JJavaError) as error:
+        raise InputError(unreadable(error)) from error
+
+
+def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> DataFrame:
+    checked = list(read_footers(files_of(options.inputs)))
+    problems.files([(found.path, -1, found.problem) for found in checked if found.problem])
+    good = [found for found in checked if not found.problem]
+    if not sum(found.rows for found in good):
+        raise InputError(f"no requests in {', '.join(options.inputs)}: {len(good)} whole files, all empty")
+    frame = spark.read.schema(ddl(CAPTURE)).parquet(*(found.path for found in good))
+    return frame.select(
+        *(column.name for column in CAPTURE if column.name != "partitions"),
+        F.col("_metadata.file_path").alias("file"),
+        F.col("_metadata.row_index").alias("row"),
+    )
 
 
 def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, writer: Writer) -> DataFrame:
@@ -77,43 +189,6 @@ def parse(records: DataFrame, topic: str) -> DataFrame:
     )
     names = [column.name for column in CAPTURE if column.name != "partitions"]
     return parsed.select(*(F.col(f"parsed.{name}").alias(name) for name in names), "file", "row", "layout")
-
-
-# A wall clock that is slewed by NTP moves by half a millisecond a second at most; a step is what jumps further.
-STEP_MS: Final = 1000
-_NOTHING_LEFT: Final = "no requests: every row was left out"
-
-
-def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
-    """Ingest the captures; returns the lines for the operator.
-
-    Raises:
-        InputError: nothing can be read; or, without `lenient`, a part cannot be read.
-    """
-    problems = Problems(lenient=options.lenient)
-    try:
-        files = None if options.kafka else _files(spark, options, problems)
-        with store.writing("ingest") as writer:
-            captured = rows_of(spark, options, problems, writer) if files is None else files
-            said = _write(spark, captured, options, problems, writer)
-            writer.drop(KEPT)
-            return said
-    except (PySparkException, Py4JJavaError) as error:
-        raise InputError(unreadable(error)) from error
-
-
-def _files(spark: SparkSession, options: IngestOptions, problems: Problems) -> DataFrame:
-    checked = list(read_footers(files_of(options.inputs)))
-    problems.files([(found.path, -1, found.problem) for found in checked if found.problem])
-    good = [found for found in checked if not found.problem]
-    if not sum(found.rows for found in good):
-        raise InputError(f"no requests in {', '.join(options.inputs)}: {len(good)} whole files, all empty")
-    frame = spark.read.schema(ddl(CAPTURE)).parquet(*(found.path for found in good))
-    return frame.select(
-        *(column.name for column in CAPTURE if column.name != "partitions"),
-        F.col("_metadata.file_path").alias("file"),
-        F.col("_metadata.row_index").alias("row"),
-    )
 
 
 def _write(

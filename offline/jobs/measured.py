@@ -1,7 +1,5 @@
 """The results of earlier stages that `recommend` and `report` collect on the driver: aggregated, so they are small."""
 
-import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,17 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offline.advice.limits import Client, Need, need_of
-from offline.errors import InputError, reason
 from offline.options import BacktestSettings, read_settings
 from offline.store import Store
 from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
 _WAITS: Final = ("throttle_ms", "idle_ms")
-
-NAMED_MAX: Final = 20  # rows in one message
-Problem = tuple[str, int, str]  # file; row, or -1 where it is about the file; what is wrong
-
-_GONE: Final = re.compile("FILE_NOT_EXIST|FileNotFoundException|PATH_NOT_FOUND|does not exist")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,76 +137,3 @@ class MeasuredLoads:
         """Return level, broker, block and bytes: the load with each of these sets of overrides."""
         quotas = [{name: self._candidates[index] for name, index in given.items()} for given in levels]
         return at_levels(self._blocks, self._candidates[default], quotas)
-
-
-class Problems:
-    """The problems so far, as rows of the table `ingest/problems`."""
-
-    def __init__(self, *, lenient: bool) -> None:
-        self.noted: list[Problem] = []
-        self._lenient = lenient
-        self._rows = 0
-        self._files = 0
-
-    def files(self, bad: Sequence[Problem]) -> None:
-        """Refuse whole files, or note that they are left out."""
-        self._files += len(bad)
-        self._refuse_or_note(bad[:NAMED_MAX], len(bad) - NAMED_MAX, bad)
-
-    def rows(self, bad: DataFrame) -> bool:
-        """Refuse rows (`file`, `row`, `problem`), or note that they are left out; returns whether there are any."""
-        counts = bad.groupBy("file", "problem").count().collect()
-        left: Counter[tuple[str, str]] = Counter(
-            {(row["file"], row["problem"]): row["count"] for row in counts}
-        )
-        total = left.total()
-        if not total:
-            return False
-        first = bad.select("file", "row", "problem").orderBy("file", "row").limit(NAMED_MAX).collect()
-        named: list[Problem] = [(row["file"], row["row"], row["problem"]) for row in first]
-        left.subtract((file, problem) for file, _, problem in named)
-        rest = [
-            (file, -1, f"has {count:,} more: {text}") for (file, text), count in sorted(left.items()) if count
-        ]
-        self._rows += total
-        self._refuse_or_note(named, total - len(named), [*named, *rest])
-        return True
-
-    def summary_lines(self) -> list[str]:
-        """Return lines for the operator: the numbers of rows and files left out, and the first problems."""
-        lines = [format_problem(*problem) for problem in self.noted[:NAMED_MAX]]
-        if self._rows or self._files:
-            lines.insert(0, f"left out: {self._rows:,} rows and {self._files:,} files; see ingest/problems")
-        return lines
-
-    def _refuse_or_note(self, named: Sequence[Problem], more: int, noted: Sequence[Problem]) -> None:
-        if named and not self._lenient:
-            lines = "\n  ".join(format_problem(*problem) for problem in named)
-            rest = f"\n  and {more:,} more" if more > 0 else ""
-            raise InputError(
-                f"the capture cannot be used (--lenient leaves bad files and rows out):\n  {lines}{rest}"
-            )
-        self.noted += noted
-
-
-def format_problem(file: str, row: int, text: str) -> str:
-    """Format a problem as a line.
-
-    >>> format_problem("a.parquet", 7, "seq is below 0"), format_problem("a.parquet", -1, "is damaged")
-    ('a.parquet, row 7: seq is below 0', 'a.parquet is damaged')
-    """
-    return f"{file} {text}" if row < 0 else f"{file}, row {row}: {text}"
-
-
-def unreadable(error: Exception) -> str:
-    """Return the message for an error of Spark while reading; the name of the file is in its text."""
-    text = str(error)
-    file = re.search(r"(?:file:|hdfs:|s3a?:)[^\s'\",;]+\.parquet", text)
-    if file and _GONE.search(text):
-        return (
-            f"{file[0]} was there when ingest began, and is gone: a proxy that still captures there deletes its "
-            "oldest files; read a copy of the capture, or raise `capture.max_bytes`"
-        )
-    if file:
-        return f"{file[0]} cannot be read to its end: it is damaged"
-    return f"the input cannot be read: {reason(error)}"

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from commandline.amounts import rate
 from offline.advice.explain import KEYS, amount
 from offline.advice.limits import client_name
-from offline.jobs.measured import Span, backtest_settings, format_problem, span_of
+from offline.jobs.ingest import format_problem
+from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.options import Goal, RecommendSettings, read_settings
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy

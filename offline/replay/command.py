@@ -29,36 +29,6 @@ from offline.replay.schedule import Plan, plan
 from offline.replay.target import requirements_of
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
-
-def raise_open_files() -> None:
-    """Raise the limit of open files: every connection is a file, and many systems' default is 1024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS refuses its own "unlimited"
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-@contextmanager
-def stopping(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Call `stop` at Ctrl-C and SIGTERM in this block; yields the list of received signals."""
-    loop = asyncio.get_running_loop()
-    caught: list[int] = []
-
-    def on_signal(number: int) -> None:
-        caught.append(number)
-        stop()
-
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
-        yield caught
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
-            signal.signal(number, before[number])
-
-
 _PORT_MAX: Final = 65535
 _LOST: Final = (
     "unanswered",
@@ -190,6 +160,34 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
             await running
     found = result(planned, driver.samples, args.speed, encoder.left_out)
     return found | {"stopped_by_signal": caught[0] if caught else 0}, driver
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files: every connection is a file, and many systems' default is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS refuses its own "unlimited"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def stopping(stop: Callable[[], object]) -> Iterator[list[int]]:
+    """Call `stop` at Ctrl-C and SIGTERM in this block; yields the list of received signals."""
+    loop = asyncio.get_running_loop()
+    caught: list[int] = []
+
+    def on_signal(number: int) -> None:
+        caught.append(number)
+        stop()
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield caught
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
 
 
 def _write(args: argparse.Namespace, planned: Plan, found: dict[str, Any], driver: Driver) -> None:

@@ -26,7 +26,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from offline.replay.frames import Encoder, Frame
 from offline.replay.messages import Broker, outcome
@@ -36,7 +36,6 @@ FRAMES_MAX: Final = 500
 BYTES_MAX: Final = 64 * 1024 * 1024
 # the longest time between two checks for responses
 _SPARE_US: Final = 2000  # about the time for one frame
-
 # In place of a latency.
 NOT_REACHED: Final = -1  # the replay ended before
 IN_FLIGHT: Final = -2  # the replay ended while its connection was open
@@ -45,53 +44,19 @@ LOST: Final = -4
 SILENT: Final = -5
 NEVER_SENT: Final = -6
 LEFT_OUT: Final = -7
-
 # With those that have a latency: what a connection was given.
 SENT: Final = frozenset((IN_FLIGHT, LOST, SILENT))
 # Percentiles count these as infinitely late.
 NO_RESPONSE: Final = frozenset((IN_FLIGHT, LOST, DROPPED, NEVER_SENT))
-
 IN_FLIGHT_MAX: Final = 10_000  # on one connection
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
 _HEAD_BYTES: Final = 65_536  # what is looked at of a response
 _RECOUNT_US: Final = 10_000
-
-
-class EncodeAhead:
-    """The encoded next frames of a plan; requests take them in order."""
-
-    def __init__(self, sends: Sequence[Planned], encoder: Encoder, now_us: Callable[[], int]) -> None:
-        self._sends = sends
-        self._encoder = encoder
-        self._now_us = now_us
-        self._ready: deque[Frame | None] = deque()
-        self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._ready)
-
-    def take(self, place: int) -> Frame | None:
-        """Return the frame of the next request, at `place`; None if nothing of it can be sent."""
-        if not self._ready:
-            return self._encoder.encode(self._sends[place].request, place)
-        frame = self._ready.popleft()
-        self._bytes -= 0 if frame is None else len(frame.data)
-        return frame
-
-    def make(self, place: int, until_us: int) -> bool:
-        """Encode frames from `place` on until a time; returns whether there is time for more."""
-        turn_us = self._now_us() + _TURN_US
-        while True:
-            at = place + len(self._ready)
-            now_us = self._now_us()
-            full = len(self._ready) >= FRAMES_MAX or self._bytes >= BYTES_MAX
-            if full or at >= len(self._sends) or now_us + _SPARE_US > until_us:
-                return False
-            if now_us >= turn_us:
-                return True
-            frame = self._encoder.encode(self._sends[at].request, at)
-            self._bytes += 0 if frame is None else len(frame.data)
-            self._ready.append(frame)
+AHEAD_US: Final = 200_000  # the time between a connection's opening and its first request
+_TURN_US: Final = 1000
+_CONNECT_SECONDS: Final = 10.0
+_FLUSH_SECONDS: Final = 0.01  # between two checks for unsent bytes
+_CLOSE_SECONDS: Final = 0.05  # for the loop to close aborted connections
 
 
 class Samples:
@@ -118,26 +83,10 @@ class Samples:
         return bool(self.expects_response[place]) and self.latency_us[place] in NO_RESPONSE
 
 
-class Owner(Protocol):
-    """Receives the results of a connection's requests, by their index in the plan."""
-
-    def sent(self, place: int, frame: Frame) -> None:
-        """The request was written to the connection."""
-
-    def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """The response has arrived; `head` is its beginning, which is all of a small one."""
-
-    def lost(self, place: int) -> None:
-        """The request was written, and no response will come."""
-
-    def never_sent(self, place: int) -> None:
-        """The request was not written: its connection could not be opened."""
-
-
 class Connection(asyncio.Protocol):
     """A connection to a broker of the target."""
 
-    def __init__(self, owner: Owner, address: Broker) -> None:
+    def __init__(self, owner: "Driver", address: Broker) -> None:
         self.address = address
         self.transport: asyncio.Transport | None = None
         self.opening = False
@@ -251,11 +200,41 @@ class SendBudget:
         return True
 
 
-AHEAD_US: Final = 200_000  # the time between a connection's opening and its first request
-_TURN_US: Final = 1000
-_CONNECT_SECONDS: Final = 10.0
-_FLUSH_SECONDS: Final = 0.01  # between two checks for unsent bytes
-_CLOSE_SECONDS: Final = 0.05  # for the loop to close aborted connections
+class EncodeAhead:
+    """The encoded next frames of a plan; requests take them in order."""
+
+    def __init__(self, sends: Sequence[Planned], encoder: Encoder, now_us: Callable[[], int]) -> None:
+        self._sends = sends
+        self._encoder = encoder
+        self._now_us = now_us
+        self._ready: deque[Frame | None] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def take(self, place: int) -> Frame | None:
+        """Return the frame of the next request, at `place`; None if nothing of it can be sent."""
+        if not self._ready:
+            return self._encoder.encode(self._sends[place].request, place)
+        frame = self._ready.popleft()
+        self._bytes -= 0 if frame is None else len(frame.data)
+        return frame
+
+    def make(self, place: int, until_us: int) -> bool:
+        """Encode frames from `place` on until a time; returns whether there is time for more."""
+        turn_us = self._now_us() + _TURN_US
+        while True:
+            at = place + len(self._ready)
+            now_us = self._now_us()
+            full = len(self._ready) >= FRAMES_MAX or self._bytes >= BYTES_MAX
+            if full or at >= len(self._sends) or now_us + _SPARE_US > until_us:
+                return False
+            if now_us >= turn_us:
+                return True
+            frame = self._encoder.encode(self._sends[at].request, at)
+            self._bytes += 0 if frame is None else len(frame.data)
+            self._ready.append(frame)
 
 
 class Driver:

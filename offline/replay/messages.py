@@ -38,7 +38,6 @@ _CONSUMER: Final = -1
 _NO_EPOCH: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _TAG_OF_NOBODY: Final = 9999
-
 RECORDS_MAX: Final = 100
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -47,10 +46,23 @@ _SUMMED_FROM: Final = 21  # attributes and all that follows
 _RECORD_BYTES_MIN: Final = 8
 BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
 _NO_PRODUCER: Final = -1
-
 NONE: Final = 0  # no error
 _BODY: Final = 9  # length, correlation id, an empty tag section
 _INT64: Final = 8
+
+
+class Broker(NamedTuple):
+    """The address of a broker."""
+
+    host: str
+    port: int
+
+
+class Topic(NamedTuple):
+    """A topic's leaders by partition; -1 for none."""
+
+    error: int
+    leaders: dict[int, int]
 
 
 def request(
@@ -82,16 +94,12 @@ def _tags(short: int) -> bytes:
     return b"\0"
 
 
-def _text(text: str) -> bytes:
-    return string_bytes(text, True)
-
-
 def produce(acks: int, topics: Iterable[tuple[str, Sequence[tuple[int, bytes]]]]) -> bytes:
     """Return the fields of a Produce; `topics` has the record batches by topic and partition."""
     entries = list(topics)
     out = [b"\0", struct.pack(">hi", acks, _TIMEOUT_MS), count_bytes(len(entries), True)]
     for topic, partitions in entries:
-        out += (_text(topic), count_bytes(len(partitions), True))
+        out += (string_bytes(topic, True), count_bytes(len(partitions), True))
         for partition, records in partitions:
             out += (struct.pack(">i", partition), count_bytes(len(records), True), records, b"\0")
         out.append(b"\0")
@@ -108,51 +116,66 @@ def fetch(bytes_max: int, topics: Iterable[tuple[str, Sequence[tuple[int, int, i
     entries = list(topics)
     out = [struct.pack(">iiiibii", _CONSUMER, 0, 0, bytes_max, 0, 0, -1), count_bytes(len(entries), True)]
     for topic, partitions in entries:
-        out += (_text(topic), count_bytes(len(partitions), True))
+        out += (string_bytes(topic, True), count_bytes(len(partitions), True))
         for partition, offset, size in partitions:
             out.append(struct.pack(">iiqiqix", partition, _NO_EPOCH, offset, _NO_EPOCH, -1, size))
         out.append(b"\0")
-    out += (b"\1", _text(""))  # nothing forgotten; no rack
+    out += (b"\1", string_bytes("", True))  # nothing forgotten; no rack
     return b"".join(out)
 
 
 def metadata(topics: Sequence[str] | None) -> bytes:
     """Return the fields of a Metadata request for these topics, None for all; it creates no topic."""
     names = b"\0" if topics is None else count_bytes(len(topics), True)
-    return names + b"".join(_text(topic) + b"\0" for topic in topics or ()) + b"\0\0\0"
+    return names + b"".join(string_bytes(topic, True) + b"\0" for topic in topics or ()) + b"\0\0\0"
 
 
 def api_versions() -> bytes:
     """Return the fields of an ApiVersions request: the name and version of this software."""
-    return _text("sluice-replay") + _text("1")
+    return string_bytes("sluice-replay", True) + string_bytes("1", True)
 
 
-@lru_cache(maxsize=4096)
-def _varint(value: int) -> bytes:
-    """A zigzag varint."""
-    rest = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+def outcome(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
+    """The first error code that is not 0, and the throttle time in ms."""
+    end = len(frame)
+    try:
+        throttle_at = throttle.locate(frame, api_key, version)
+        throttle_ms = 0 if throttle_at == throttle.NONE else int32(frame, throttle_at, end)
+        if api_key == PRODUCE:
+            return _produced(frame, end), throttle_ms
+        if api_key == FETCH:
+            return int16(frame, _BODY + 4, end) or _fetched(frame, end), throttle_ms
+    except WireError:
+        return -1, 0
+    return NONE, throttle_ms
 
 
-def _head(offset: int, value_bytes: int) -> bytes:
-    """A record up to its value: length, attributes, timestamp and offset deltas, an empty key, the value's length."""
-    inner = b"\0\0" + _varint(offset) + _varint(0) + _varint(value_bytes)
-    return _varint(len(inner) + value_bytes + 1) + inner
+def _produced(frame: bytes, end: int) -> int:
+    topics, pos = count(frame, _BODY, end, True)
+    for _ in range(topics):
+        pos = skip_string(frame, pos, end, True)
+        partitions, pos = count(frame, pos, end, True)
+        for _ in range(partitions):
+            error = int16(frame, pos + 4, end)
+            if error:
+                return error
+            # Index, error; base offset, append time, log start offset; errors of records, message, tags.
+            pos = skip(pos, 6 + 3 * _INT64, end)
+            records, pos = count(frame, pos, end, True)
+            for _ in range(records):
+                pos = skip_tags(frame, skip_string(frame, skip(pos, 4, end), end, True), end)
+            pos = skip_tags(frame, skip_string(frame, pos, end, True), end)
+        pos = skip_tags(frame, pos, end)
+    return NONE
 
 
-def _fitting(offset: int, size: int) -> int:
-    """The size of a record's value with which the record takes `size` bytes, or one byte less if no size fits."""
-    value_bytes = max(size - len(_head(offset, size)) - 1, 0)
-    while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
-        value_bytes -= 1
-    while len(_head(offset, value_bytes + 1)) + value_bytes + 2 <= size:
-        value_bytes += 1
-    return value_bytes
+def _fetched(frame: bytes, end: int) -> int:
+    """The error of the first partition: all partitions of a response are of one broker, and mostly fail together."""
+    topics, pos = count(frame, _BODY + 4 + 2 + 4, end, True)
+    if topics <= 0:
+        return NONE
+    partitions, pos = count(frame, skip_string(frame, pos, end, True), end, True)
+    return int16(frame, pos + 4, end) if partitions > 0 else NONE
 
 
 class Batches:
@@ -211,58 +234,29 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     return bytes(header) + records_bytes
 
 
-class Broker(NamedTuple):
-    """The address of a broker."""
-
-    host: str
-    port: int
-
-
-class Topic(NamedTuple):
-    """A topic's leaders by partition; -1 for none."""
-
-    error: int
-    leaders: dict[int, int]
+@lru_cache(maxsize=4096)
+def _varint(value: int) -> bytes:
+    """A zigzag varint."""
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
 
 
-def outcome(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
-    """The first error code that is not 0, and the throttle time in ms."""
-    end = len(frame)
-    try:
-        throttle_at = throttle.locate(frame, api_key, version)
-        throttle_ms = 0 if throttle_at == throttle.NONE else int32(frame, throttle_at, end)
-        if api_key == PRODUCE:
-            return _produced(frame, end), throttle_ms
-        if api_key == FETCH:
-            return int16(frame, _BODY + 4, end) or _fetched(frame, end), throttle_ms
-    except WireError:
-        return -1, 0
-    return NONE, throttle_ms
+def _head(offset: int, value_bytes: int) -> bytes:
+    """A record up to its value: length, attributes, timestamp and offset deltas, an empty key, the value's length."""
+    inner = b"\0\0" + _varint(offset) + _varint(0) + _varint(value_bytes)
+    return _varint(len(inner) + value_bytes + 1) + inner
 
 
-def _produced(frame: bytes, end: int) -> int:
-    topics, pos = count(frame, _BODY, end, True)
-    for _ in range(topics):
-        pos = skip_string(frame, pos, end, True)
-        partitions, pos = count(frame, pos, end, True)
-        for _ in range(partitions):
-            error = int16(frame, pos + 4, end)
-            if error:
-                return error
-            # Index, error; base offset, append time, log start offset; errors of records, message, tags.
-            pos = skip(pos, 6 + 3 * _INT64, end)
-            records, pos = count(frame, pos, end, True)
-            for _ in range(records):
-                pos = skip_tags(frame, skip_string(frame, skip(pos, 4, end), end, True), end)
-            pos = skip_tags(frame, skip_string(frame, pos, end, True), end)
-        pos = skip_tags(frame, pos, end)
-    return NONE
-
-
-def _fetched(frame: bytes, end: int) -> int:
-    """The error of the first partition: all partitions of a response are of one broker, and mostly fail together."""
-    topics, pos = count(frame, _BODY + 4 + 2 + 4, end, True)
-    if topics <= 0:
-        return NONE
-    partitions, pos = count(frame, skip_string(frame, pos, end, True), end, True)
-    return int16(frame, pos + 4, end) if partitions > 0 else NONE
+def _fitting(offset: int, size: int) -> int:
+    """The size of a record's value with which the record takes `size` bytes, or one byte less if no size fits."""
+    value_bytes = max(size - len(_head(offset, size)) - 1, 0)
+    while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
+        value_bytes -= 1
+    while len(_head(offset, value_bytes + 1)) + value_bytes + 2 <= size:
+        value_bytes += 1
+    return value_bytes

@@ -10,22 +10,66 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kafka_client import ClosedError, Connection, Request, metadata, topics
 from kafka_client.request import chunks
 from offline.errors import TargetError
 from offline.replay import messages
-from offline.replay import messages as responses
 from offline.replay.messages import BATCH_BYTES_MIN, Broker, Topic, batch
 from offline.replay.target import Placement, Requirements
 from protocol.api import API_NAMES, METADATA, PRODUCE
 from protocol.errors import WireError
 
 T = TypeVar("T")
-
 _CLIENT_ID: Final = b"sluice-replay"
 _SECONDS_MAX: Final = 10.0
+LEADER_SECONDS_MAX: Final = 20.0
+AGAIN_SECONDS: Final = 0.2
+_EXISTS: Final = 36
+# Of a broker that has not heard yet of a topic, or of being its leader.
+_PASSING: Final = frozenset((3, 5, 6))
+# A partition is filled with as much as its largest Fetch brought, and no more than this.
+FILL_BYTES_MAX: Final = 16 * 1024 * 1024
+_FILL_BATCHES: Final = 64
+_PRODUCED_BYTES_MAX: Final = 1024 * 1024
+_PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
+
+
+async def prepare(
+    address: Broker, need: Requirements, *, create: bool, replicas: int, say: Callable[[str], None]
+) -> Placement:
+    """Read the target's state, and create what is missing.
+
+    Raises:
+        TargetError: the target cannot be reached, refuses an API, or lacks topics.
+    """
+    first = Peer(address)
+    try:
+        offered = await first.ask(topics.version_ranges(_CLIENT_ID.decode()))
+        produce_version = agreed_produce_version(address, offered)
+        names = sorted(need.leaders)
+        brokers, there = await _read_target(first, names)
+        if not brokers:
+            raise TargetError(f"{address.host}:{address.port}: its metadata has no brokers")
+        nodes = stand_ins(need.brokers, brokers, address)
+        missing = [name for name in names if name not in there or there[name].error]
+        if missing and not create:
+            shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+            raise TargetError(f"the target lacks {len(missing)} topics ({shown}); --create makes them")
+        for name in missing:
+            await _create(first, name, need.leaders[name], nodes, sorted(brokers), replicas)
+        if missing:
+            say(f"{len(missing)} topics created")
+            there = await _wait_for_leaders(first, names)
+        placement = Placement({old: brokers[new] for old, new in nodes.items()}, nodes, there)
+        placement.produce_version, placement.ranges = produce_version, offered
+        await _fill_and_locate(placement, need, set(missing), brokers, say)
+        return placement
+    except WireError as error:
+        raise TargetError(f"{address.host}:{address.port}: responds unlike a broker: {error}") from error
+    finally:
+        first.close()
 
 
 class Peer:
@@ -61,73 +105,14 @@ class Peer:
         except WireError as error:
             raise TargetError(f"{where}: does not speak Kafka, or expects TLS") from error
         except OSError as error:
-            raise TargetError(f"{where}: {_problem(error)}") from error
+            problem = f"cannot be reached: {error.strerror}" if error.errno else str(error)
+            raise TargetError(f"{where}: {problem}") from error
         return request.read(frame)
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
-
-
-def _problem(error: OSError) -> str:
-    return f"cannot be reached: {error.strerror}" if error.errno else str(error)
-
-
-_SOFTWARE: Final = "sluice-replay"
-LEADER_SECONDS_MAX: Final = 20.0
-AGAIN_SECONDS: Final = 0.2
-_EXISTS: Final = 36
-# Of a broker that has not heard yet of a topic, or of being its leader.
-_PASSING: Final = frozenset((3, 5, 6))
-# A partition is filled with as much as its largest Fetch brought, and no more than this.
-FILL_BYTES_MAX: Final = 16 * 1024 * 1024
-_FILL_BATCHES: Final = 64
-_PRODUCED_BYTES_MAX: Final = 1024 * 1024
-_PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
-
-
-class Requester(Protocol):
-    """A connection to a broker that has responded."""
-
-    async def ask(self, request: Request[T]) -> T:
-        """Return the parsed response."""
-
-
-async def prepare(
-    address: Broker, need: Requirements, *, create: bool, replicas: int, say: Callable[[str], None]
-) -> Placement:
-    """Read the target's state, and create what is missing.
-
-    Raises:
-        TargetError: the target cannot be reached, refuses an API, or lacks topics.
-    """
-    first = Peer(address)
-    try:
-        offered = await first.ask(topics.version_ranges(_SOFTWARE))
-        produce_version = agreed_produce_version(address, offered)
-        names = sorted(need.leaders)
-        brokers, there = await _read_target(first, names)
-        if not brokers:
-            raise TargetError(f"{address.host}:{address.port}: its metadata has no brokers")
-        nodes = stand_ins(need.brokers, brokers, address)
-        missing = [name for name in names if name not in there or there[name].error]
-        if missing and not create:
-            shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
-            raise TargetError(f"the target lacks {len(missing)} topics ({shown}); --create makes them")
-        for name in missing:
-            await _create(first, name, need.leaders[name], nodes, sorted(brokers), replicas)
-        if missing:
-            say(f"{len(missing)} topics created")
-            there = await _wait_for_leaders(first, names)
-        placement = Placement({old: brokers[new] for old, new in nodes.items()}, nodes, there)
-        placement.produce_version, placement.ranges = produce_version, offered
-        await _fill_and_locate(placement, need, set(missing), brokers, say)
-        return placement
-    except WireError as error:
-        raise TargetError(f"{address.host}:{address.port}: responds unlike a broker: {error}") from error
-    finally:
-        first.close()
 
 
 def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
@@ -177,11 +162,11 @@ async def _create(
         at = brokers.index(leader)
         rows.append([brokers[(at + step) % len(brokers)] for step in range(min(replicas, len(brokers)))])
     error, message = await peer.ask(topics.create_placed(name, rows))
-    if error not in (responses.NONE, _EXISTS):
+    if error not in (messages.NONE, _EXISTS):
         raise TargetError(f"topic {name}: cannot be created: error {error}: {message}")
 
 
-async def _read_target(peer: Requester, names: list[str]) -> tuple[dict[int, Broker], dict[str, Topic]]:
+async def _read_target(peer: Peer, names: list[str]) -> tuple[dict[int, Broker], dict[str, Topic]]:
     """Return the target's brokers by id, and these topics with their leaders."""
     brokers: dict[int, Broker] = {}
     there: dict[str, Topic] = {}
@@ -242,7 +227,7 @@ async def _fill_and_locate(
             peer.close()
 
 
-async def _ask_until_settled(peer: Requester, request: Request[T], is_transient: Callable[[T], bool]) -> T:
+async def _ask_until_settled(peer: Peer, request: Request[T], is_transient: Callable[[T], bool]) -> T:
     """Repeat a request while its error is transient, for a limited time; return the last response."""
     until = time.monotonic() + LEADER_SECONDS_MAX
     while True:
@@ -252,7 +237,7 @@ async def _ask_until_settled(peer: Requester, request: Request[T], is_transient:
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def locate(peer: Requester, topic: str, partitions: list[int]) -> dict[int, int]:
+async def locate(peer: Peer, topic: str, partitions: list[int]) -> dict[int, int]:
     """Return the first offsets of partitions.
 
     Raises:
@@ -272,14 +257,14 @@ async def locate(peer: Requester, topic: str, partitions: list[int]) -> dict[int
     return {partition: max(offset, 0) for partition, (_, offset) in found.items()}
 
 
-async def fill(peer: Requester, topic: str, partition: int, size: int) -> None:
+async def fill(peer: Peer, topic: str, partition: int, size: int) -> None:
     """Write `size` bytes or a little more to a partition: a batch of one record, then batches of equal size.
 
     Raises:
         TargetError: the leader responds with an error that does not pass by itself.
     """
     version = messages.VERSIONS[PRODUCE]
-    read = partial(responses.outcome, api_key=PRODUCE, version=version)
+    read = partial(messages.outcome, api_key=PRODUCE, version=version)
     now_ms = int(time.time() * 1000)
     for each in _batches(size):
         body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])]) + b"\0"  # no tags

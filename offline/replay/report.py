@@ -9,7 +9,6 @@ The charts are requests per second and latency over time, as SVG text. Axes go f
 highest value. Numbers are written without exponents, and the margin beside the axis is as wide as the longest one.
 """
 
-import html
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,138 +47,17 @@ _NOTE: Final = (
     "a curve has a gap there. Recorded is the broker's own time; a latency also has the time on the way, and how late "
     "the replay was itself."
 )
-
 RESULT_VERSION: Final = 3
 _SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _POINTS_MAX: Final = 600
-_LARGER: Final = 1.1  # times the recorded bytes; fields around the records differ slightly
 _INTERVAL_S_MIN: Final = 0.1  # for a very short replay
-
 Spread = dict[str, float | None]
-
 _WIDTH: Final = 860
 _HEIGHT: Final = 180
 _TICKS: Final = 5  # at most so many steps from 0 to the end of an axis
 _DIGIT_WIDTH: Final = 8  # of the font's 12; no digit is wider
 _UNITS: Final = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
-
 Curve = tuple[str, Sequence[float | None]]  # its name, and a value for each interval
-
-
-def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
-    """Write the page; pictures are HTML figures."""
-    planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
-    figures = [
-        ("requests planned", planned["requests"]),
-        ("sent / with a response", f"{requests['sent']:,} / {requests['answered']:,}"),
-        (
-            "requests/s planned / achieved",
-            f"{planned['requests_per_second']:g} / {achieved['requests_per_second']:g}",
-        ),
-        ("connections", planned["connections"]),
-        ("seconds / speed", f"{planned['seconds']:g} / × {result['speed']:g}"),
-        (
-            "lost with a connection / without a response",
-            f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
-        ),
-        (
-            "never sent: no room here / no connection",
-            f"{requests['dropped_here']:,} / {requests['never_connected']:,}",
-        ),
-        (
-            "left out: partitions / bytes / requests",
-            f"{requests['partitions_left_out']:,} / {requests['bytes_left_out']:,} / {requests['nothing_left_of']:,}",
-        ),
-        ("not reached before it was stopped", f"{requests['not_reached']:,}"),
-        ("errors by Kafka's code", requests["errors"] or "none"),
-    ]
-    body = [
-        f"<h1>{html.escape(title)}</h1><p>against <b>{html.escape(target)}</b></p>",
-        _rows(figures),
-        "<h2>Latency, ms from when a request was due</h2>",
-        _latencies(result),
-        "<h2>Throttle time, ms</h2>",
-        _throttles(result),
-        "<h2>Bytes</h2>",
-        _bytes(result),
-        f"<p>{html.escape(more)}</p>" if (more := fetched_more(result)) else "",
-        "<h2>Over time</h2>",
-        *pictures,
-        f"<p><small>{_NOTE}</small></p>",
-    ]
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style>{''.join(body)}</html>\n"
-    )
-
-
-def _rows(figures: Sequence[tuple[str, object]]) -> str:
-    cells = "".join(f"<tr><td>{name}</td><td>{html.escape(str(value))}</td></tr>" for name, value in figures)
-    return f"<table>{cells}</table>"
-
-
-def shown(value: float | None) -> str:
-    """Format a time in ms; None: no response in time."""
-    return "no response" if value is None else f"{value:g}"
-
-
-def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
-    """One row of the table; of the kind `then` for recorded figures."""
-    values = "".join(f"<td>{shown(spread[column]) if spread else '–'}</td>" for column in _COLUMNS)
-    return f'<tr class="{kind}"><td>{html.escape(name)}</td><td>{count}</td>{values}</tr>'
-
-
-def _head() -> str:
-    return "<tr><th></th><th>requests</th>" + "".join(f"<th>{column}</th>" for column in _COLUMNS) + "</tr>"
-
-
-def _latencies(result: Mapping[str, Any]) -> str:
-    rows = [_spread("all", result["requests"]["answered"], result["latency_ms"])]
-    rows.append(_spread("recorded: the broker's time", "", result["recorded"]["upstream_ms"], "then"))
-    rows.append(_spread("how late the replay was itself", result["requests"]["sent"], result["late_ms"]))
-    for name, found in result["apis"].items():
-        rows.append(_spread(name, found["answered"], found["latency_ms"]))
-        rows.append(_spread("recorded", "", found["recorded"]["upstream_ms"], "then"))
-    return f"<table>{_head()}{''.join(rows)}</table>"
-
-
-def _throttles(result: Mapping[str, Any]) -> str:
-    rows = []
-    for name, found in (("all", result), *result["apis"].items()):
-        now, then = found["throttle_ms"], found["recorded"]["throttle_ms"]
-        if name != "all" and not now["requests"] and not then["requests"]:
-            continue
-        rows.append(_spread(name, now["requests"], now["spread"]))
-        rows.append(_spread("recorded", then["requests"], then["spread"], "then"))
-    return f"<table>{_head()}{''.join(rows)}</table>"
-
-
-def _bytes(result: Mapping[str, Any]) -> str:
-    """The bytes of requests with a response, and of the responses."""
-    rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
-    for name, found in (("all", result), *result["apis"].items()):
-        then = found["recorded"]
-        count = result["requests"]["answered"] if name == "all" else found["answered"]
-        rows.append(
-            f"<tr><td>{html.escape(name)}</td><td>{count:,}</td><td>{found['request_bytes']:,}</td>"
-            f"<td>{found['response_bytes']:,}</td></tr>"
-            f'<tr class="then"><td>recorded</td><td></td><td>{then["request_bytes"]:,}</td>'
-            f"<td>{then['response_bytes']:,}</td></tr>"
-        )
-    return f"<table>{''.join(rows)}</table>"
-
-
-def fetched_more(result: Mapping[str, Any]) -> str:
-    """A sentence if Fetches brought clearly more bytes than recorded; else ""."""
-    found = result["fetched"]
-    if found["bytes"] <= _MORE * found["recorded_bytes"]:
-        return ""
-    return (
-        f"Fetches brought {found['bytes']:,} bytes, and {found['recorded_bytes']:,} when they were recorded: "
-        f"{found['larger_than_recorded']:,} of {found['answers']:,} responses were larger. A broker responds with at "
-        "least one whole batch, and the target's batches are larger than what these Fetches brought. Topics that "
-        "--create makes have small batches."
-    )
 
 
 class Point(NamedTuple):
@@ -197,37 +75,6 @@ class Point(NamedTuple):
     responses: float
     p50_ms: float | None
     p99_ms: float | None
-
-
-def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
-    """The nearest-rank percentile: the smallest value that `share` of all values do not exceed; None if it is infinite.
-
-    Args:
-        ordered: the finite values, ascending.
-        endless: the number of infinite values.
-
-    >>> percentile([1, 2, 3, 4], 0.5), percentile([1, 2, 3, 4], 0.51), percentile([7], 0.99)
-    (2, 3, 7)
-    >>> percentile([1, 2], 0.5, 2), percentile([1, 2], 0.51, 2)
-    (2, None)
-    """
-    count = len(ordered) + endless
-    rank = min(max(-int(-share * count // 1), 1), count)
-    return ordered[rank - 1] if rank <= len(ordered) else None
-
-
-def _spread_measure(values: Iterable[float], endless: int = 0) -> Spread | None:
-    """Percentiles, maximum and mean; None without values; each is None if it is infinite."""
-    ordered = sorted(values)
-    if not ordered and not endless:
-        return None
-    found: Spread = {}
-    for name, share in _SHARES.items():
-        value = percentile(ordered, share, endless)
-        found[name] = None if value is None else round(value, 3)
-    if endless:
-        return found | {"max": None, "mean": None}
-    return found | {"max": round(ordered[-1], 3), "mean": round(sum(ordered) / len(ordered), 3)}
 
 
 def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dict[str, Any]:
@@ -269,14 +116,14 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
             "request_bytes": sum(samples.request_bytes),
             "response_bytes": sum(samples.response_bytes),
         },
-        "fetched": _fetched(plan, samples, completed),
-        "late_ms": _spread_measure(samples.late_us[place] / 1000 for place in sent),
+        "fetched": _fetched_bytes(plan, samples, completed),
+        "late_ms": _spread_of(samples.late_us[place] / 1000 for place in sent),
         **_measured(plan, samples, range(len(plan.sends))),
         "apis": _apis(plan, samples),
     }
 
 
-def _fetched(plan: Plan, samples: Samples, completed: Sequence[int]) -> dict[str, int]:
+def _fetched_bytes(plan: Plan, samples: Samples, completed: Sequence[int]) -> dict[str, int]:
     """Bytes of the responses to Fetches, now and when they were recorded.
 
     They differ if the target's batches do: a broker responds with at least one whole batch.
@@ -288,7 +135,7 @@ def _fetched(plan: Plan, samples: Samples, completed: Sequence[int]) -> dict[str
     ]
     return {
         "answers": len(pairs),
-        "larger_than_recorded": sum(now > _LARGER * then for now, then in pairs),
+        "larger_than_recorded": sum(now > _MORE * then for now, then in pairs),
         "bytes": sum(now for now, _ in pairs),
         "recorded_bytes": sum(then for _, then in pairs),
     }
@@ -316,7 +163,7 @@ def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, 
     completed = [place for place in places if latency[place] >= 0]
     endless = sum(map(samples.no_response, places))
     return {
-        "latency_ms": _spread_measure((latency[place] / 1000 for place in completed), endless),
+        "latency_ms": _spread_of((latency[place] / 1000 for place in completed), endless),
         "throttle_ms": _throttled([samples.throttle_ms[place] for place in completed]),
         "request_bytes": sum(samples.request_bytes[place] for place in completed),
         "response_bytes": sum(samples.response_bytes[place] for place in completed),
@@ -326,19 +173,50 @@ def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, 
 
 def _throttled(times: Sequence[int]) -> dict[str, Any]:
     over = [value for value in times if value > 0]
-    return {"requests": len(over), "total_ms": sum(over), "spread": _spread_measure(over)}
+    return {"requests": len(over), "total_ms": sum(over), "spread": _spread_of(over)}
 
 
 def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
     """The recorded figures of the requests with a response in this replay."""
     rows = [plan.sends[place].request for place in places]
     return {
-        "upstream_ms": _spread_measure(row.upstream_us / 1000 for row in rows if row.upstream_us >= 0),
-        "delay_ms": _spread_measure(row.delay_ms for row in rows if row.delay_ms > 0),
+        "upstream_ms": _spread_of(row.upstream_us / 1000 for row in rows if row.upstream_us >= 0),
+        "delay_ms": _spread_of(row.delay_ms for row in rows if row.delay_ms > 0),
         "throttle_ms": _throttled([row.throttle_ms for row in rows]),
         "request_bytes": sum(row.request_bytes for row in rows),
         "response_bytes": sum(max(row.response_bytes, 0) for row in rows),
     }
+
+
+def _spread_of(values: Iterable[float], endless: int = 0) -> Spread | None:
+    """Percentiles, maximum and mean; None without values; each is None if it is infinite."""
+    ordered = sorted(values)
+    if not ordered and not endless:
+        return None
+    found: Spread = {}
+    for name, share in _SHARES.items():
+        value = percentile(ordered, share, endless)
+        found[name] = None if value is None else round(value, 3)
+    if endless:
+        return found | {"max": None, "mean": None}
+    return found | {"max": round(ordered[-1], 3), "mean": round(sum(ordered) / len(ordered), 3)}
+
+
+def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
+    """The nearest-rank percentile: the smallest value that `share` of all values do not exceed; None if it is infinite.
+
+    Args:
+        ordered: the finite values, ascending.
+        endless: the number of infinite values.
+
+    >>> percentile([1, 2, 3, 4], 0.5), percentile([1, 2, 3, 4], 0.51), percentile([7], 0.99)
+    (2, 3, 7)
+    >>> percentile([1, 2], 0.5, 2), percentile([1, 2], 0.51, 2)
+    (2, None)
+    """
+    count = len(ordered) + endless
+    rank = min(max(-int(-share * count // 1), 1), count)
+    return ordered[rank - 1] if rank <= len(ordered) else None
 
 
 def series(plan: Plan, samples: Samples) -> list[Point]:
@@ -364,6 +242,122 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
         rates = (due[interval] / seconds, len(latencies) / seconds)
         points.append(Point(interval * seconds, seconds, *rates, middle, tail))
     return points
+
+
+def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
+    """Write the page; pictures are HTML figures."""
+    planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
+    figures = [
+        ("requests planned", planned["requests"]),
+        ("sent / with a response", f"{requests['sent']:,} / {requests['answered']:,}"),
+        (
+            "requests/s planned / achieved",
+            f"{planned['requests_per_second']:g} / {achieved['requests_per_second']:g}",
+        ),
+        ("connections", planned["connections"]),
+        ("seconds / speed", f"{planned['seconds']:g} / × {result['speed']:g}"),
+        (
+            "lost with a connection / without a response",
+            f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
+        ),
+        (
+            "never sent: no room here / no connection",
+            f"{requests['dropped_here']:,} / {requests['never_connected']:,}",
+        ),
+        (
+            "left out: partitions / bytes / requests",
+            f"{requests['partitions_left_out']:,} / {requests['bytes_left_out']:,} / {requests['nothing_left_of']:,}",
+        ),
+        ("not reached before it was stopped", f"{requests['not_reached']:,}"),
+        ("errors by Kafka's code", requests["errors"] or "none"),
+    ]
+    body = [
+        f"<h1>{escape(title)}</h1><p>against <b>{escape(target)}</b></p>",
+        _rows(figures),
+        "<h2>Latency, ms from when a request was due</h2>",
+        _latencies(result),
+        "<h2>Throttle time, ms</h2>",
+        _throttles(result),
+        "<h2>Bytes</h2>",
+        _bytes(result),
+        f"<p>{escape(more)}</p>" if (more := fetched_more(result)) else "",
+        "<h2>Over time</h2>",
+        *pictures,
+        f"<p><small>{_NOTE}</small></p>",
+    ]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style>{''.join(body)}</html>\n"
+    )
+
+
+def _rows(figures: Sequence[tuple[str, object]]) -> str:
+    cells = "".join(f"<tr><td>{name}</td><td>{escape(str(value))}</td></tr>" for name, value in figures)
+    return f"<table>{cells}</table>"
+
+
+def shown(value: float | None) -> str:
+    """Format a time in ms; None: no response in time."""
+    return "no response" if value is None else f"{value:g}"
+
+
+def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
+    """One row of the table; of the kind `then` for recorded figures."""
+    values = "".join(f"<td>{shown(spread[column]) if spread else '–'}</td>" for column in _COLUMNS)
+    return f'<tr class="{kind}"><td>{escape(name)}</td><td>{count}</td>{values}</tr>'
+
+
+def _head() -> str:
+    return "<tr><th></th><th>requests</th>" + "".join(f"<th>{column}</th>" for column in _COLUMNS) + "</tr>"
+
+
+def _latencies(result: Mapping[str, Any]) -> str:
+    rows = [_spread("all", result["requests"]["answered"], result["latency_ms"])]
+    rows.append(_spread("recorded: the broker's time", "", result["recorded"]["upstream_ms"], "then"))
+    rows.append(_spread("how late the replay was itself", result["requests"]["sent"], result["late_ms"]))
+    for name, found in result["apis"].items():
+        rows.append(_spread(name, found["answered"], found["latency_ms"]))
+        rows.append(_spread("recorded", "", found["recorded"]["upstream_ms"], "then"))
+    return f"<table>{_head()}{''.join(rows)}</table>"
+
+
+def _throttles(result: Mapping[str, Any]) -> str:
+    rows = []
+    for name, found in (("all", result), *result["apis"].items()):
+        now, then = found["throttle_ms"], found["recorded"]["throttle_ms"]
+        if name != "all" and not now["requests"] and not then["requests"]:
+            continue
+        rows.append(_spread(name, now["requests"], now["spread"]))
+        rows.append(_spread("recorded", then["requests"], then["spread"], "then"))
+    return f"<table>{_head()}{''.join(rows)}</table>"
+
+
+def _bytes(result: Mapping[str, Any]) -> str:
+    """The bytes of requests with a response, and of the responses."""
+    rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
+    for name, found in (("all", result), *result["apis"].items()):
+        then = found["recorded"]
+        count = result["requests"]["answered"] if name == "all" else found["answered"]
+        rows.append(
+            f"<tr><td>{escape(name)}</td><td>{count:,}</td><td>{found['request_bytes']:,}</td>"
+            f"<td>{found['response_bytes']:,}</td></tr>"
+            f'<tr class="then"><td>recorded</td><td></td><td>{then["request_bytes"]:,}</td>'
+            f"<td>{then['response_bytes']:,}</td></tr>"
+        )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def fetched_more(result: Mapping[str, Any]) -> str:
+    """A sentence if Fetches brought clearly more bytes than recorded; else ""."""
+    found = result["fetched"]
+    if found["bytes"] <= _MORE * found["recorded_bytes"]:
+        return ""
+    return (
+        f"Fetches brought {found['bytes']:,} bytes, and {found['recorded_bytes']:,} when they were recorded: "
+        f"{found['larger_than_recorded']:,} of {found['answers']:,} responses were larger. A broker responds with at "
+        "least one whole batch, and the target's batches are larger than what these Fetches brought. Topics that "
+        "--create makes have small batches."
+    )
 
 
 def pictures(series: Sequence[Point]) -> list[str]:

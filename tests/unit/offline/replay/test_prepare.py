@@ -66,10 +66,11 @@ def test_impossible_host_name_is_one_clear_line() -> None:
         asyncio.run(Peer(Broker("x..y", 9092)).ask(topics.version_ranges("me")))
 
 
-class Scripted:
+class Scripted(Peer):
     """A broker that answers with one error after the other."""
 
     def __init__(self, *errors: int) -> None:
+        super().__init__(Broker("h", 9092))
         self._errors = list(errors)
         self.asked: list[Any] = []
 
