@@ -2,7 +2,7 @@
 
 A stage writes into `.STAGE.partial` and renames it; only then its previous result is removed. The mark `_SUCCESS` is
 written last, since object stores rename object by object. Reading fails for a stage without the mark, or one that was
-made from another run of an earlier stage than the present one (`lineage`). Paths are Hadoop's, for local directories
+made from another run of an earlier stage than the present one (`inputs`). Paths are Hadoop's, for local directories
 and a cluster's file systems.
 """
 

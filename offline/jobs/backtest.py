@@ -1,6 +1,6 @@
 """`ingest/requests` at every candidate quota -> `backtest/outcomes` and `backtest/loads`.
 
-The candidates follow from `demand/entities`, unless they are given. `transforms.partitioning` divides the work among
+The candidates follow from `demand/entities`, unless they are given. `transforms.backtest` divides the work among
 tasks, so that one heavy client does not occupy a single task.
 """
 
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from offline.advice.limits import DEFAULT_MIN
 from offline.errors import InputError
 from offline.options import BacktestOptions, BacktestSettings, settings_text
+from offline.schemas import columns_of
 from offline.session import cores
 from offline.store import Store, Writer
 from offline.transforms.backtest import RAW, UNORDERED, chunks_of, places_of, raw_outcomes, sorted_outcomes
@@ -27,19 +28,8 @@ _KEY: Final = ("direction", "user", "client_id", "broker")
 _PARTITIONS_A_CORE: Final = 4
 # A task keeps 16 bytes of each, and for a moment 24.
 _REQUESTS_A_TASK: Final = 10_000_000
-_NUMBERS: Final = (
-    "requests",
-    "decisions",
-    "throttled",
-    "throttle_ms",
-    "idle_ms",
-    "throttle_ms_p99",
-    "throttle_ms_max",
-    "bytes",
-    "bytes_delayed",
-    "bytes_late",
-    "late_ms",
-)
+# What a task counts of each limiter and candidate, in its order.
+_NUMBERS: Final = columns_of("backtest/outcomes")[len((*_KEY, "quota")) :]
 
 
 def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Store) -> list[str]:

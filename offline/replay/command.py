@@ -135,7 +135,7 @@ def replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Dri
 async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Driver]:
     # Imported late: other commands of sluice-offline need neither connections nor the packages of its extra.
     try:
-        import google_crc32c  # noqa: F401 - `payload` and `recorded_frames` take it
+        import google_crc32c  # noqa: F401 - `messages` and `frames` take it
         from tqdm import tqdm
 
         from offline.replay.frames import Encoder

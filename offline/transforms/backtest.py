@@ -130,18 +130,15 @@ RAW: Final = (
     "kind string, limiter int, heavy boolean, consumes boolean, broker int, quota double, "
     "numbers array<bigint>, start_s bigint, seconds double"
 )
-_NAMES: Final = ["kind", "limiter", "heavy", "consumes", "broker", "quota", "numbers", "start_s", "seconds"]
-_TYPES: Final = [
-    pa.string(),
-    pa.int32(),
-    pa.bool_(),
-    pa.bool_(),
-    pa.int32(),
-    pa.float64(),
-    pa.list_(pa.int64()),
-    pa.int64(),
-    pa.float64(),
-]
+_ARROW: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "array<bigint>": pa.list_(pa.int64()),
+    "bigint": pa.int64(),
+}
+_RAW: Final = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, RAW.split(", "))])
 # The kind of a row that names a limiter, and in `numbers` its part, that was left out.
 UNORDERED: Final = "unordered"
 # Of one task, 112 bytes each. Requests in order have one run for each connection in a batch.
@@ -238,10 +235,9 @@ def _left_out(limiter: int, chunk: int) -> Row:
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
-    arrays = [
-        pa.array(values, type=kind) for values, kind in zip(zip(*rows, strict=True), _TYPES, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, _RAW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_RAW)
 
 
 def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:

@@ -13,18 +13,17 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from offline.transforms.demand import ENTITY, peaks
 
 # Where the clients are: quantiles of their peaks, each with some room.
 _QUANTILES: Final = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 _ROOM: Final = 1.1
 _RATE_MIN: Final = 1000.0
 
-_ENTITY: Final = ("direction", "user", "client_id")
 _TIMES_MAX: Final = 20.0  # beyond that pauses say nothing of the demand
-
-_LENGTHS_S: Final = (1, 10)
 
 
 def ladder(
@@ -87,20 +86,20 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
         busy, over the part of it without pauses.
     """
     paused = (F.col("throttle_ms") / 1000).alias("paused_s")
-    told = rows.filter(F.col("throttle_ms") > 0).select(*_ENTITY, paused).groupBy(*_ENTITY)
+    told = rows.filter(F.col("throttle_ms") > 0).select(*ENTITY, paused).groupBy(*ENTITY)
     pauses = told.agg(
         F.sum("paused_s").alias("paused_s"),
         # The first second of a pause is one with a request, and counted as such.
         F.sum(F.greatest(F.col("paused_s") - 1, F.lit(0.0))).alias("further_s"),
     )
-    active = entities.select(*_ENTITY, (F.col("active_seconds") * F.col("connections_max")).alias("active_s"))
-    joined = peaks.join(active, on=list(_ENTITY), how="inner").join(
-        F.broadcast(pauses), on=list(_ENTITY), how="left"
+    active = entities.select(*ENTITY, (F.col("active_seconds") * F.col("connections_max")).alias("active_s"))
+    joined = peaks.join(active, on=list(ENTITY), how="inner").join(
+        F.broadcast(pauses), on=list(ENTITY), how="left"
     )
     busy_s = F.col("active_s") + F.coalesce("further_s", F.lit(0.0))
     free_s = F.greatest(busy_s - F.coalesce("paused_s", F.lit(0.0)), busy_s / _TIMES_MAX)
     times = F.greatest(busy_s / free_s, F.lit(1.0))
-    return joined.select(*_ENTITY, *((F.col(name) * times).alias(name) for name in ("peak_1s", "peak_10s")))
+    return joined.select(*ENTITY, *((F.col(name) * times).alias(name) for name in ("peak_1s", "peak_10s")))
 
 
 def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:
@@ -115,21 +114,11 @@ def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> Da
         direction, user, client_id, peak_1s and peak_10s (bytes/s). Seconds without a request count as such.
     """
     if scope != "cluster":
-        return entities.select(*_ENTITY, "peak_1s", "peak_10s")
+        return entities.select(*ENTITY, "peak_1s", "peak_10s")
     return peaks_over_brokers(per_second)
 
 
 def peaks_over_brokers(per_second: DataFrame) -> DataFrame:
     """Return direction, user, client_id, peak_1s and peak_10s (bytes/s) of the sums over all brokers."""
-    whole = per_second.groupBy(*_ENTITY, "second").agg(F.sum("bytes").alias("bytes"))
-    frame = Window.partitionBy(*_ENTITY).orderBy("second")
-    means = whole.select(
-        *_ENTITY,
-        *(
-            (F.sum("bytes").over(frame.rangeBetween(1 - length_s, 0)) / length_s).alias(f"mean_{length_s}s")
-            for length_s in _LENGTHS_S
-        ),
-    )
-    return means.groupBy(*_ENTITY).agg(
-        *(F.max(f"mean_{length_s}s").alias(f"peak_{length_s}s") for length_s in _LENGTHS_S)
-    )
+    whole = per_second.groupBy(*ENTITY, "second").agg(F.sum("bytes").alias("bytes"))
+    return peaks(whole, ENTITY, ENTITY, (1, 10))

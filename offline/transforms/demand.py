@@ -20,7 +20,7 @@ Interval = tuple[int, int]
 
 ENTITY: Final = ("direction", "user", "client_id")
 _SECOND_US: Final = 1_000_000
-_PEAKS: Final = (1, 10, 60)
+PEAKS_S: Final = (1, 10, 60)
 
 
 def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
@@ -153,7 +153,7 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
         F.max("connections").alias("connections_max"),
         F.max("in_flight").alias("in_flight_max"),
     )
-    joined = totals.join(_peaks(seconds, (*ENTITY, "broker"), ENTITY), on=list(ENTITY), how="inner")
+    joined = totals.join(peaks(seconds, (*ENTITY, "broker"), ENTITY), on=list(ENTITY), how="inner")
     direction = Window.partitionBy("direction")
     by_peak = direction.orderBy(F.desc("peak_10s"), F.desc("bytes"), "user", "client_id")
     share = F.col("bytes") / F.greatest(F.sum("bytes").over(direction), F.lit(1))
@@ -172,7 +172,7 @@ def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
         (F.sum("bytes") / recorded_s).alias("mean"),
         *(F.percentile("active_bytes", share).alias(name) for name, share in _PERCENTILES if name != "p90"),
     )
-    return totals.join(_peaks(whole, key, key), on=list(key), how="inner")
+    return totals.join(peaks(whole, key, key), on=list(key), how="inner")
 
 
 def diurnal(seconds: DataFrame, intervals: Sequence[Interval]) -> DataFrame:
@@ -199,16 +199,21 @@ def _active_bytes(size: Column, requests: Column) -> Column:
 _PERCENTILES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
-def _peaks(seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...]) -> DataFrame:
-    """The highest mean over 1, 10 and 60 s; seconds without a request count as such."""
+def peaks(
+    seconds: DataFrame,
+    by: tuple[str, ...],
+    result: tuple[str, ...],
+    lengths_s: tuple[int, ...] = PEAKS_S,
+) -> DataFrame:
+    """Return the columns `result` and the highest means over these times; seconds without a request count as such."""
     frame = Window.partitionBy(*by).orderBy("second")
 
     def mean(length_s: int) -> Column:
         return F.sum("bytes").over(frame.rangeBetween(1 - length_s, 0)) / length_s
 
-    means = seconds.select(*by, *(mean(length_s).alias(f"mean_{length_s}s") for length_s in _PEAKS))
+    means = seconds.select(*by, *(mean(length_s).alias(f"mean_{length_s}s") for length_s in lengths_s))
     return means.groupBy(*result).agg(
-        *(F.max(f"mean_{length_s}s").alias(f"peak_{length_s}s") for length_s in _PEAKS)
+        *(F.max(f"mean_{length_s}s").alias(f"peak_{length_s}s") for length_s in lengths_s)
     )
 
 

@@ -31,8 +31,6 @@ from tests.fuzz.draw import Draw
 from tests.support.frames import topic_id
 from tests.support.playbook import gateway_address
 
-__all__ = ["KINDS", "channel"]
-
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 _SESSIONS_MAX: Final = 20
 _FRAMES_BYTES_MAX: Final = 64 * 1024 * 1024

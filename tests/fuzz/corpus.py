@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CORPUS", "read", "read_directory", "unpack", "write"]
-
 CORPUS: Final = Path(__file__).resolve().parent / "corpus"
 
 

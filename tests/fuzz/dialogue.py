@@ -33,8 +33,6 @@ from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell
 from tests.support.playbook import next_owed
 
-__all__ = ["CLIENTS", "STEPS", "answer", "converse", "request"]
-
 CLIENTS: Final[tuple[bytes | None, ...]] = (
     b"a",
     b"b",

@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 
 from protocol.primitives import uvarint_bytes
 
-__all__ = ["STRETCHED_BYTES_MAX", "Draw", "stretched"]
-
 T = TypeVar("T")
 
 # What most stretched bodies have at most: enough for a loop of 5 ns a byte to be seen. A few fill a frame.

@@ -21,8 +21,6 @@ from proxy.system.stats import Stats
 from quotas.definitions.toml_file import render
 from tests.fuzz.draw import Draw, stretched
 
-__all__ = ["broker_map", "configuration", "journal_line", "quotas_file", "tool_file"]
-
 _MEMORY: Final = Path("/dev/shm")
 
 

@@ -9,8 +9,6 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Findings"]
-
 _OURS: Final = ("/protocol/", "/quotas/", "/proxy/", "/offline/", "/tests/fuzz/")
 
 

@@ -11,8 +11,6 @@ from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from tests.fuzz.draw import Draw
 from tests.fuzz.stopwatch import timed
 
-__all__ = ["fleet"]
-
 _TERMS: Final = LeaseTerms(15_000, 1000, 4)
 _STEP_MS: Final = 4000
 _WHOLE: Final = 1.0

@@ -15,8 +15,6 @@ from proxy.fleet.messages import (
 from tests.fuzz.draw import Draw
 from tests.fuzz.stopwatch import timed
 
-__all__ = ["fleet_claims", "fleet_frames"]
-
 _SECRET: Final = b"secret"
 _SIGNED, _UNSIGNED = Statements(_SECRET, "__sluice"), Statements(b"", "__sluice")
 _NONCE: Final = bytes(NONCE_BYTES)

@@ -45,8 +45,6 @@ from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
 from tests.support.playbook import gateway_address
 
-__all__ = ["READERS", "read"]
-
 Reader = Callable[[bytes, int], object]
 
 _MUTATIONS: Final = (api.CREATE_TOPICS, api.CREATE_PARTITIONS, api.DELETE_TOPICS)

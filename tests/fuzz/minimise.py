@@ -17,8 +17,6 @@ from typing import Any, Final
 from tests.fuzz import corpus, stopwatch
 from tests.fuzz.targets import TARGETS
 
-__all__ = ["cover", "main"]
-
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _PACKAGES: Final = tuple(
     f"{_ROOT}/{name}/"

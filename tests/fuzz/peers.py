@@ -24,8 +24,6 @@ from quotas.definitions.toml_file import parse, render
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
 
-__all__ = ["admin_head", "certificate", "mapping_rules", "proxy_line", "quota_request", "tokens"]
-
 _NONCE: Final = b"fyko"
 _ITERATIONS: Final = b"i=4096"
 _RULES: Final = MappingRules(

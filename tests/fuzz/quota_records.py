@@ -7,8 +7,6 @@ from quotas.definitions.records import Author, RecordError, key_of, read_key, re
 from tests.fuzz.draw import Draw
 from tests.fuzz.stopwatch import timed
 
-__all__ = ["quota_records"]
-
 _AUTHOR = Author("fuzz", "192.0.2.1:1", "2026-01-31T12:00:00.000Z")
 
 

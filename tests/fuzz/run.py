@@ -10,8 +10,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-__all__ = ["main"]
-
 _REJECTED: Final = -1  # an input that is no part of the corpus
 # What takes longer is tried and not kept: its children would be as slow, and there are enough without them.
 _KEPT_SECONDS_MAX: Final = 0.02

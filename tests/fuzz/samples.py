@@ -13,8 +13,6 @@ from tests.support.batches import batch
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
 from tests.unit.protocol.walks.test_share import BROKER, share_acknowledge, share_fetch
 
-__all__ = ["Sample", "samples"]
-
 CORRELATION_ID: Final = 7
 _NUMBERS: Final = {"int8": 1, "int16": 0, "uint16": 9, "int32": 1, "int64": 5, "bool": True, "float64": 2.5}
 _TOPIC_ID: Final = uuid.UUID(bytes=frames.topic_id("t"))

@@ -26,8 +26,6 @@ from tests.support import der
 from tests.support.quota_frames import alter_request, describe_request
 from tests.unit.proxy.net.test_proxy_header import HEADERS
 
-__all__ = ["CONFIGURATIONS", "answered", "asked", "main"]
-
 _PLAIN, _CAPTURED, _FOLLOWER = 0, 1, 2
 _STRETCHED, _OWN_TAGS = 1, 4
 # Configuration: nothing but a gateway; every quota under kip13; the same under the schedule; a sidecar that observes.

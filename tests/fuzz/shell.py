@@ -10,8 +10,6 @@ from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine,
 from tests.fuzz.stopwatch import timed
 from tests.support.playbook import local_response_due, ordered_job
 
-__all__ = ["Shell"]
-
 READ_BYTES_MAX: Final = 64 * 1024
 _CUT_BYTES_MAX: Final = 512  # of what is sent at once: what follows is the same again, and would take time
 # The largest frame that is kept whole, its prefix, and a read.

@@ -18,8 +18,6 @@ from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell
 from tests.support.playbook import next_owed
 
-__all__ = ["answered", "asked"]
-
 _KINDS: Final = tuple(KINDS)
 _CLOSED: Final = (PeerError, WireError)
 _STRETCHED, _CUT, _TAGGED = 1, 2, 4

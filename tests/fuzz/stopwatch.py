@@ -12,8 +12,6 @@ from math import inf
 from time import perf_counter, thread_time
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-__all__ = ["BOUND_SECONDS", "Slowest", "TooLongError", "confirm", "slowest", "timed"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -18,8 +18,6 @@ from tests.fuzz.samples import Sample, samples
 from tests.fuzz.seeds import CONFIGURATIONS, answered, asked
 from tests.fuzz.targets import TARGETS
 
-__all__ = ["main"]
-
 _SOME: Final = 0xFF  # 5992 times
 _MANY: Final = 0x92  # a megabyte of nearly everything
 _SLOW_SECONDS: Final = 0.0003

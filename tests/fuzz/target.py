@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Target"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

@@ -7,8 +7,6 @@ from typing import Final
 from tests.fuzz import dialogue, files, fleet, fleet_port, messages, peers, quota_records, single
 from tests.fuzz.target import Target
 
-__all__ = ["TARGETS"]
-
 _OFF_THE_LOOP: Final = 0.0
 _CHANNEL: Final = ("protocol", "proxy.channel")
 _FILES: Final = ("quotas", "proxy", "tomllib")
