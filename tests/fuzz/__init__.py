@@ -15,10 +15,8 @@ Atheris but `run`, which is a process of its own: the corpus is replayed with th
     dialogue    scripts of several requests and answers; one request; one request and its answer
     messages    readers of single messages, by name and version
     peers       readers of what is no Kafka message: PROXY, tokens, certificates, HTTP
-    fleet       messages between members of a fleet
-    fleet_port  what comes to the fleet's port, and what members of the group say
-    quota_records  records of the quota topic
-    files       readers of files: configuration, quotas, broker map, journal
+    fleet       messages between members of a fleet; what comes to its port, and what members of the group say
+    files       readers of files (configuration, quotas, broker map, journal) and of records of the quota topic
     targets     all of them by name
     run         one target under Atheris, in a process of its own
     corpus      inputs that are kept: texts in `corpus/`; `seeds` makes them, `minimise` keeps few

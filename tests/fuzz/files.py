@@ -1,4 +1,8 @@
-"""Readers of files: what operators write, what others leave in a shared directory, what a full disk leaves of it."""
+"""Readers of files, and of records of the quota topic.
+
+Files are what operators write, what others leave in a shared directory, what a full disk leaves of it. To the quota
+topic every client with the right to write there can write any bytes.
+"""
 
 import logging
 import os
@@ -18,8 +22,11 @@ from proxy.control.quotas.file_store import FileStore
 from proxy.control.reassign.journal import LineError, read_line, write_line
 from proxy.system.errors import SluiceError
 from proxy.system.stats import Stats
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.records import Author, RecordError, key_of, read_key, read_value, value_of
 from quotas.definitions.toml_file import render
 from tests.fuzz.draw import Draw, stretched
+from tests.fuzz.stopwatch import timed
 
 _MEMORY: Final = Path("/dev/shm")
 
@@ -117,3 +124,25 @@ def tool_file(data: bytes) -> None:
             read_reassignment(path)
         else:
             read_command_config(path)
+
+
+_AUTHOR = Author("fuzz", "192.0.2.1:1", "2026-01-31T12:00:00.000Z")
+
+
+def quota_records(data: bytes) -> None:
+    """Records, each a key and a value with two bytes for their lengths; a value of length 0 is a tombstone."""
+    draw = Draw(data)
+    definitions = Definitions()
+    while draw:
+        key, value = draw.take(draw.int16()), draw.take(draw.int16())
+        with suppress(RecordError):
+            entity, limit = timed("key", read_key, key)
+            assert key_of(entity, limit) == key, "an entity has one spelling"
+            number = timed("value", read_value, entity, limit, value or None)
+            if number is None:
+                definitions.put(entity, {})
+                continue
+            definitions.put(entity, {limit: number})
+            assert read_value(entity, limit, value_of(number, _AUTHOR)) == number, (
+                "what is read can be written"
+            )

@@ -1,11 +1,40 @@
-"""All targets by name."""
+"""The fuzz targets by name: a function over bytes, and a description of its inputs for the fuzzer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tests.fuzz import dialogue, files, fleet, fleet_port, messages, peers, quota_records, single
-from tests.fuzz.target import Target
+from tests.fuzz import (
+    dialogue,
+    files,
+    fleet,
+    messages,
+    peers,
+    single,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One target.
+
+    Attributes:
+        run: takes any bytes; raises only where something is wrong with us.
+        about: one line for people.
+        input_bytes_max: the longest input that the fuzzer makes.
+        words: texts that mean something in its inputs (libFuzzer's dictionary).
+        packages: whose coverage guides the fuzzer; what only computes is left alone, since to watch it costs time.
+        bound_seconds: the most CPU time of one call; 0: what it calls is not on the loop.
+    """
+
+    run: Callable[[bytes], None]
+    about: str
+    input_bytes_max: int = 2048
+    words: tuple[bytes, ...] = ()
+    packages: tuple[str, ...] = ("protocol", "proxy")
+    bound_seconds: float = 0.005
+
 
 _OFF_THE_LOOP: Final = 0.0
 _CHANNEL: Final = ("protocol", "proxy.channel")
@@ -64,13 +93,13 @@ TARGETS: Final[Mapping[str, Target]] = {
         words=(b"\xa4type", b"\xa6report", b"\xa6grants", b"\xa4view", b"\xa4told"),
     ),
     "fleet-frames": Target(
-        run=fleet_port.fleet_frames,
+        run=fleet.fleet_frames,
         packages=("proxy.fleet",),
         about="bytes at the fleet's port, by a process with the secret or without it",
         words=(b"\0\0\0\x36", b"SLFT\2\1", b"\x16\3\1", b"\x15\3\3"),
     ),
     "fleet-claims": Target(
-        run=fleet_port.fleet_claims,
+        run=fleet.fleet_claims,
         packages=("proxy.fleet",),
         about="what members of the group that chooses the holder say",
     ),
@@ -96,7 +125,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         bound_seconds=_OFF_THE_LOOP,
     ),
     "quota-records": Target(
-        run=quota_records.quota_records,
+        run=files.quota_records,
         packages=("quotas",),
         about="records of the quota topic",
         words=(

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.primitives import uvarint_bytes
 from tests.fuzz import corpus, minimise, stopwatch
-from tests.fuzz.findings import Findings
+from tests.fuzz.run import Findings
 from tests.fuzz.targets import TARGETS
 
 SLOWER = 10

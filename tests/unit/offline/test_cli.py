@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from commandline.arguments import not_installed
-from offline import session
+from offline import __main__, session
 from offline.cli import main
 from offline.errors import SetupError
 from offline.inputs import new_mark
@@ -149,3 +150,22 @@ def test_replay_without_pyarrow_is_one_line(
     assert main(["replay", str(tmp_path), "--target", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().err
     assert said == f"sluice-offline replay: {not_installed('pyarrow', 'offline')}\n"
+
+
+class Interrupted(ModuleType):
+    """A module whose loading is interrupted."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_modules_are_loaded_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "offline.cli", Interrupted("offline.cli"))
+    assert __main__.main() == 130
+
+
+def test_command_line_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["sluice-offline", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().out.split()[1]) == (0, "sluice-offline")

@@ -1,4 +1,4 @@
-"""Requests that are there twice or out of order: what is seen of a batch, and what is left out of a connection."""
+"""What is seen of requests that are there twice or out of order, what is left out, and which clocks cannot be right."""
 
 from itertools import combinations, pairwise
 
@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offline.transforms.order import in_order, rows_to_leave_out, sum_up, whole_connections
+from offline.transforms.order import (
+    Clock,
+    in_order,
+    rows_to_leave_out,
+    sum_up,
+    too_far_apart,
+    whole_connections,
+)
 
 Rows = list[tuple[int, int, int]]
 
@@ -71,3 +78,27 @@ def test_the_longest_series_in_order_is_kept(requests: set[tuple[int, int]]) -> 
 
 def goes_on(rows: list[tuple[int, int]]) -> bool:
     return all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(rows))
+
+
+DAY_MS = 86_400_000
+NOW_MS = 20_454 * DAY_MS  # 2026-01-01
+GOOD = Clock("good", 1000, NOW_MS, NOW_MS + DAY_MS)
+WRONG = Clock("wrong", 900, 5000, DAY_MS)
+
+
+def test_captures_of_a_month_are_one_recording() -> None:
+    assert not too_far_apart([GOOD._replace(first_ms=NOW_MS - 39 * DAY_MS), GOOD])
+    assert too_far_apart([GOOD._replace(first_ms=NOW_MS - 40 * DAY_MS), GOOD])
+
+
+@pytest.mark.parametrize("clocks", [[GOOD, WRONG], [WRONG, GOOD], [WRONG, GOOD, GOOD._replace(process="b")]])
+def test_the_clock_that_fewer_requests_have_is_named(clocks: list[Clock]) -> None:
+    said = too_far_apart(clocks)
+    # 20,454 days from 1970 to 2026, and the day that the good one lasted, less five seconds.
+    assert said.startswith("the capture would be 20,454 days long, from 1970-01-01 to 2026-01-02, and 40 are")
+    assert "process wrong, which says that its 900 requests are from 1970-01-01 to 1970-01-02" in said
+    assert "\n" not in said
+
+
+def test_one_process_alone_is_named_itself() -> None:
+    assert "process good" in too_far_apart([GOOD._replace(last_ms=NOW_MS + 500 * DAY_MS)])

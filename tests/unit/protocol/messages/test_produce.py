@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.messages import produce
-from tests.unit.protocol.hex_frames import framed
+from tests.unit.protocol.hex_frames import hex_framed
 
 # Version 12, flexible, names: one topic "t", one partition, error 6 (NOT_LEADER_OR_FOLLOWER) and the leader in a tag.
 TOPICS = (
@@ -45,33 +45,33 @@ def test_acks_behind_a_long_transactional_id() -> None:
 
 
 def test_response_without_changes_is_the_same_object() -> None:
-    plain = framed("00000007 00 01 00000063 00")
+    plain = hex_framed("00000007 00 01 00000063 00")
     assert produce.rewrite_response(plain, 12, ours, 0) is plain
     assert produce.rewrite_response(plain, 12, None, 0) is plain
     # The broker's 99 ms are the larger.
     assert produce.rewrite_response(plain, 12, None, 99) is plain
-    version_0 = framed("00000007 00000000")
+    version_0 = hex_framed("00000007 00000000")
     assert produce.rewrite_response(version_0, 0, ours, 100) is version_0
 
 
 def test_larger_throttle_time_is_written() -> None:
-    assert produce.rewrite_response(framed("00000007 00 01 00000063 00"), 12, None, 100) == framed(
+    assert produce.rewrite_response(hex_framed("00000007 00 01 00000063 00"), 12, None, 100) == hex_framed(
         "00000007 00 01 00000064 00"
     )
-    assert produce.rewrite_response(framed("00000007 00000000 00000063"), 1, ours, 100) == framed(
+    assert produce.rewrite_response(hex_framed("00000007 00000000 00000063"), 1, ours, 100) == hex_framed(
         "00000007 00000000 00000064"
     )
 
 
 def test_addresses_are_replaced_and_the_length_with_them() -> None:
-    frame = framed("00000007 00" + TOPICS + "00000000" + ENDPOINTS)
-    assert produce.rewrite_response(frame, 12, ours, 3) == framed(
+    frame = hex_framed("00000007 00" + TOPICS + "00000000" + ENDPOINTS)
+    assert produce.rewrite_response(frame, 12, ours, 3) == hex_framed(
         "00000007 00" + TOPICS + "00000003" + "01 00 0f 02 00000001 04 636465 00000008 00 00"
     )
 
 
 def test_sidecar_leaves_addresses_alone() -> None:
-    frame = framed("00000007 00" + TOPICS + "00000000" + ENDPOINTS)
-    assert produce.rewrite_response(frame, 12, None, 3) == framed(
+    frame = hex_framed("00000007 00" + TOPICS + "00000000" + ENDPOINTS)
+    assert produce.rewrite_response(frame, 12, None, 3) == hex_framed(
         "00000007 00" + TOPICS + "00000003" + ENDPOINTS
     )

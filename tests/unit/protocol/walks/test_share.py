@@ -5,7 +5,7 @@ import pytest
 from protocol.api import FETCH, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import UnknownVersionError
 from protocol.walks.share import ShareWalk
-from tests.unit.protocol.hex_frames import framed
+from tests.unit.protocol.hex_frames import hex_framed
 from tests.unit.protocol.relay import relay
 
 UUID = "000102030405060708090a0b0c0d0e0f"
@@ -29,12 +29,12 @@ def ours(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
 
 def share_fetch(brokers: str) -> bytes:
     topic = "02" + UUID + "02" + FETCHED + RECORDS + ACQUIRED + "00" + "00"
-    return framed(HEAD, LOCK_TIMEOUT, topic, brokers, "00")
+    return hex_framed(HEAD, LOCK_TIMEOUT, topic, brokers, "00")
 
 
 def share_acknowledge(version: int, brokers: str) -> bytes:
     topic = "02" + UUID + "03" + ACKNOWLEDGED + "00" + ACKNOWLEDGED + "00" + "00"
-    return framed(HEAD, LOCK_TIMEOUT if version >= 2 else "", topic, brokers, "00")
+    return hex_framed(HEAD, LOCK_TIMEOUT if version >= 2 else "", topic, brokers, "00")
 
 
 @pytest.mark.parametrize("pieces", [[], [1] * 300, [7] * 60])
@@ -54,7 +54,7 @@ def test_answer_without_addresses_passes() -> None:
 
 
 def test_answer_with_an_error_and_no_topics_passes() -> None:
-    frame = framed("00000009 00 00000000 001d 03 6e6f", LOCK_TIMEOUT, "01 01 00")
+    frame = hex_framed("00000009 00 00000000 001d 03 6e6f", LOCK_TIMEOUT, "01 01 00")
     assert relay(ShareWalk(SHARE_FETCH, 1, len(frame) - 4), frame, [], ours) == frame
 
 
@@ -72,7 +72,7 @@ def test_shorter_address_is_filled_up_behind_the_array() -> None:
 def test_records_that_have_not_come_are_unseen() -> None:
     records = "b1a801" + "72" * 21552  # 21552 + 1 as a varint
     topic = "02" + UUID + "02" + FETCHED + records + "01" + "00" + "00"
-    frame = framed(HEAD, LOCK_TIMEOUT, topic, "01 00")
+    frame = hex_framed(HEAD, LOCK_TIMEOUT, topic, "01 00")
     walk = ShareWalk(SHARE_FETCH, 1, len(frame) - 4)
     assert walk.feed(bytearray(frame[:100]), 0, 100, ours) == 100
     # Behind the records: nothing acquired, three empty tag sections, no endpoints.

@@ -34,7 +34,7 @@ from tests.support.playbook import (
     channel_machine,
 )
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
-from tests.unit.protocol.messages import test_broker_configs, test_describe_quorum
+from tests.unit.protocol.messages.test_addresses import config_response, quorum
 
 HOST = "broker.internal.example"
 
@@ -207,7 +207,7 @@ def asked(kind: int, version: int = 4) -> bytes:
 def test_gateway_hides_a_brokers_addresses() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, asked(BROKER), Pass(asked(BROKER)))
-    before = test_broker_configs.answer(4, TOLD)
+    before = config_response(4, TOLD)
     talk.broker(0, before, Insert(configs_without_addresses(before, 4)), Drop(len(before)))
 
 
@@ -215,7 +215,7 @@ def test_gateway_hides_a_brokers_addresses() -> None:
 def test_other_config_requests_pass(kind: int, gateway: bool) -> None:
     talk = Playbook(channel_machine(gateway=gateway))
     talk.client(0, asked(kind), Pass(asked(kind)))
-    before = test_broker_configs.answer(4, TOLD)
+    before = config_response(4, TOLD)
     talk.broker(0, before, Pass(before))
 
 
@@ -224,9 +224,9 @@ def test_gateway_hides_voters_listeners(gateway: bool) -> None:
     talk = Playbook(channel_machine(gateway=gateway))
     sent = request(DESCRIBE_QUORUM, 2, size=60, correlation_id=7)
     talk.client(0, sent, Pass(sent))
-    before = test_describe_quorum.answer("10.0.0.1")
+    before = quorum("10.0.0.1")
     if gateway:
-        talk.broker(0, before, Insert(test_describe_quorum.answer(None)), Drop(len(before)))
+        talk.broker(0, before, Insert(quorum(None)), Drop(len(before)))
     else:
         talk.broker(0, before, Pass(before))
 
