@@ -1,20 +1,17 @@
 """`sluice console`: a web page over the members of a fleet, in a process of its own; read only.
 
-    options     bounds and options
-    history     the last quarter of an hour of each client and broker, bounded
+    causes      why a client waits, in a few words: pure
+    merging     the documents of several members, made one: pure
+    verdict     the document of a client as lines for people: pure
     member      asks one member over HTTP, bounded in time and bytes
-    board       all members: who responds, what they say, merged
-    tables      sorted, filtered, paged
-    drawing     numbers -> points of SVG
+    board       all members: who responds, what they say, merged; the last quarter of an hour of each client
     views       what each page shows; also what a stream pushes
-    rendering   templates, with everything escaped
-    guard       Host, token, headers of every response
-    site        paths and streams
-    server      uvicorn, until a signal
+    rendering   templates, with everything escaped; numbers as points of SVG
+    site        Host, token and headers of every response; paths and streams; uvicorn, until a signal
+    top         `sluice top`: asks members in threads; rows as text and JSON
+    screen      its live view
 
-Documents are read, merged and judged by `proxy.v1`. Data flows from `member` up to `site`. It imports no data path, and
-only `proxy.commands.console` imports it: Starlette, uvicorn, jinja2, sse-starlette and httpx are Sluice's extra
-`console` (docs/decisions/0015).
+Documents are decoded into the structs that they were written from (`proxy.explain.documents`). Data flows from `member`
+up to `site`. No data path is imported here, and only the commands import it: Starlette, uvicorn, jinja2, sse-starlette
+and httpx are Sluice's extra `console`, Textual its extra `top` (docs/decisions/0015).
 """
-
-__all__: list[str] = []

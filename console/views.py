@@ -372,13 +372,6 @@ def _until_last(samples: Sequence[Sample]) -> Sequence[Sample]:
     return samples[:-1] if samples and samples[-1] is None else samples
 
 
-def _recent_p99(board: Board, broker: BrokerTimes) -> list[float | None]:
-    """Return its p99 of the last quarter of an hour, each as a part of the highest, or of SLOW_MS."""
-    values = board.history.broker(broker.broker, time.monotonic())
-    top = max([SLOW_MS, *(value for value in values if value is not None)])
-    return [None if value is None else value / top for value in values]
-
-
 def _is_slow(one: ClientDocument, broker: BrokerTimes) -> bool:
     known = one.broker
     return (

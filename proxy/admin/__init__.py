@@ -1,15 +1,12 @@
 """The HTTP port for operators: /metrics /healthz /readyz, and two pages for humans.
 
-    http      bytes <-> requests and responses
-    pages     the pages' text: pure
-    clients   /clients: pure too
-    explanations  /v1: where clients' time goes, as JSON
-    state     /v1/status, /v1/events, and the switch of all enforcement
-    query     the fields of a query
-    missing   what pages say of workers whose figures they lack
-    figures   where the figures come from
-    site      which page shows what
-    server    asyncio streams, bounded
+    http          bytes <-> requests and responses; the fields of a query
+    pages         the pages' text, and what they say of workers whose figures they lack: pure
+    clients       /clients: pure too
+    explanations  /v1: where clients' time goes
+    state         /v1/status, /v1/events, and the switch of all enforcement
+    site          where the figures come from, and which page shows what
+    server        asyncio streams, bounded; large documents row by row
 
 The port changes nothing but that switch.
 """

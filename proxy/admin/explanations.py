@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from proxy.admin.http import Page, RefusedError, Request, fields_of
 from proxy.admin.server import Handler, page, rows_page, sorted_in_turns
-from proxy.explain.budgets import Budgets
+from proxy.explain.budgets import Budgets, RuleTable
 from proxy.explain.documents import (
     CLIENTS_MAX,
     BrokersDocument,
@@ -31,7 +31,6 @@ from proxy.explain.documents import (
 from proxy.explain.explanation import Context, Origin, broker_times, explain, origin_of, summary
 from proxy.explain.parts import MINUTE, SECONDS
 from proxy.explain.report import NOTHING, ClientReport, Query, Seen, waited_part
-from proxy.explain.rule_table import RuleTable
 from proxy.system.threads import in_turns, without_collections
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity

@@ -1,10 +1,7 @@
 """What has happened to this process, its quotas, its brokers and its clients: kept in memory, and a log line each.
 
-    event          one event: pure
-    kinds          the events that there are, with their text: pure
-    ring           the last events, bounded by kind: pure
-    recorder       counts, logs and keeps events; any thread may call it
-    brokers        which brokers the cluster's metadata has lost, and has again: pure
+    kinds          the events that there are, each with its sentence and fields: pure
+    ring           counts, logs and keeps events, bounded by kind; any thread may tell one
     broker_states  which brokers are lost, by metadata or by connections, and back: pure
 
 Components take a `Tell`, and know neither the ring nor the page that shows it (`/v1/events`, docs/api.md).

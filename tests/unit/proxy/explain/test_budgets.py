@@ -3,11 +3,10 @@
 from typing import Any
 
 from proxy.explain import parts
-from proxy.explain.budgets import Budgets
+from proxy.explain.budgets import Budgets, RuleTable
 from proxy.explain.documents import RULES_MAX
 from proxy.explain.explanation import Origin, summary
 from proxy.explain.report import ClientReport, ConnectionReport
-from proxy.explain.rule_table import RuleTable
 from proxy.explain.rules import ClientRates, Rates, Rule
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
