@@ -11,7 +11,7 @@ Positions are those of the four-byte length prefix. `proxy.channel` identifies t
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.api import API_VERSIONS, flexible
+from protocol.api import API_VERSIONS, FLEXIBLE_SINCE, flexible
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
 from protocol.primitives import Buffer, skip_tagged_fields, uvarint
 
@@ -74,7 +74,7 @@ def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: 
     start = pos + RESPONSE_HEAD.size
     if start > end:
         raise TruncatedError(f"the header of a response at byte {pos} is cut off at {end}")
-    if api_key == API_VERSIONS or not flexible(api_key, version):
+    if api_key == API_VERSIONS or version < FLEXIBLE_SINCE.get(api_key, 0):
         return start
     return skip_header_tags(buf, start, end)
 

@@ -102,9 +102,7 @@ def empty_response(
         parts.append(_INT32.pack(throttle_ms))
     if version >= 7:
         parts.append(error_code.to_bytes(2, "big") + _INT32.pack(session_id))
-    parts.append(count_bytes(0, version >= FLEXIBLE))
-    if version >= FLEXIBLE:
-        parts.append(_ZERO)
+    parts.append(b"\1\0" if version >= FLEXIBLE else bytes(4))  # no topics; no tags
     body = b"".join(parts)
     return _INT32.pack(len(body)) + body
 

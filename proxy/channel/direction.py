@@ -278,17 +278,28 @@ class MuteLimits:
             None where no group request was seen.
     """
 
-    __slots__ = ("_engine", "_session_ms", "_session_until_ms", "group_session_timeout_ms")
+    __slots__ = (
+        "_engine",
+        "_mute_ms_max",
+        "_schedules",
+        "_session_ms",
+        "_session_until_ms",
+        "_version",
+        "group_session_timeout_ms",
+    )
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._version: object = None  # of the engine, when its options were read
+        self._schedules = False
+        self._mute_ms_max = 0
         self._session_ms = 0  # the duration of the principal's session; 0 = unlimited (KIP-368)
         self._session_until_ms = 0  # the latest end of a mute
         self.group_session_timeout_ms: int | None = None
 
     def bounded(self, throttle_ms: int, now_ms: int) -> int:
         """Return the part of a throttle time that is enforced from now on and sent to the client, in ms."""
-        mute_ms = self._capped(throttle_ms)
+        mute_ms = max(0, min(throttle_ms, self._longest_ms()))
         return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
 
     @property
@@ -296,7 +307,7 @@ class MuteLimits:
         """The longest hold of a Produce, in ms: heartbeats and the session's end limit a hold like a mute."""
         hold_ms_max = MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
-            hold_ms_max = self._capped(MS_UNBOUNDED)
+            hold_ms_max = self._longest_ms()
         if self._session_ms:
             hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
         return hold_ms_max
@@ -315,15 +326,31 @@ class MuteLimits:
         if session_timeout_ms:
             session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)
         known = self.group_session_timeout_ms
+        self._version = None
         if known is None or known == 0:
             self.group_session_timeout_ms = session_timeout_ms
         elif session_timeout_ms:
             self.group_session_timeout_ms = min(known, session_timeout_ms)
 
-    def _capped(self, throttle_ms: int) -> int:
-        mute_ms_max = self._engine.options.mute_seconds_max * 1000
+    def schedules(self) -> bool:
+        """Whether the policy is `schedule`."""
+        if self._version is not self._engine.version:
+            self._read_options()
+        return self._schedules
+
+    def _longest_ms(self) -> int:
+        """Return the longest mute, but for the session's end."""
+        if self._version is not self._engine.version:
+            self._read_options()
+        return self._mute_ms_max
+
+    def _read_options(self) -> None:
+        options, self._version = self._engine.options, self._engine.version
+        self._schedules = options.policy == "schedule"
         group_ms = self.group_session_timeout_ms
-        return capped(throttle_ms, int(mute_ms_max), GROUP_SESSION_TIMEOUT_MS if group_ms == 0 else group_ms)
+        if group_ms == 0:
+            group_ms = GROUP_SESSION_TIMEOUT_MS
+        self._mute_ms_max = capped(MS_UNBOUNDED, int(options.mute_seconds_max * 1000), group_ms)
 
 
 # Which throttle times are reported in responses (KIP-219); the channel is muted for all of them, and the quota holds
@@ -453,6 +480,7 @@ class ChannelState:
     __slots__ = (
         "_client_ids_bytes",
         "_identities",
+        "_limit_version",
         "_muted_at",
         "_muted_by",
         "_question_bytes",
@@ -520,6 +548,7 @@ class ChannelState:
         self.mute_until_ms = 0
         self._muted_by: Muting | None = None
         self._muted_at: float | None = None  # its limit at that time
+        self._limit_version: object = None  # of the engine, at that time
         self.mute_limits = MuteLimits(engine)
         self.library = ""
         self.counted = False
@@ -621,22 +650,27 @@ class ChannelState:
         mute_ms = self.mute_limits.bounded(throttle_ms, now_ms)
         if now_ms + mute_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + mute_ms
-            self._muted_by = throttle
-            self._muted_at = self._limit(throttle)
+            if self._muted_by is not throttle or self._limit_version is not self.engine.version:
+                self._muted_by = throttle
+                self._muted_at = self._limit(throttle)
+                self._limit_version = self.engine.version
         if self.observer is not None:
             self.observer.muted(throttle, throttle_ms, mute_ms)
         return mute_ms
 
+    def reports(self, mute_ms: int, now_ms: int) -> bool:
+        """Whether a response reports the throttle time of a mute; not, if that is 0."""
+        if not mute_ms:
+            return False
+        return not self.mute_limits.schedules() or is_reported(mute_ms, self.reported_at_ms, now_ms)
+
     def reported_ms(self, mute_ms: int, now_ms: int) -> int:
         """Return the throttle time that a response reports for a mute: all of it, or 0 if it is not reported."""
-        if not mute_ms:
-            return 0
-        schedule = self.engine.options.policy == "schedule"
-        if schedule and not is_reported(mute_ms, self.reported_at_ms, now_ms):
-            self.stats.throttle_times_untold += 1
-            return 0
-        self.reported_at_ms = now_ms
-        return mute_ms
+        if self.reports(mute_ms, now_ms):
+            self.reported_at_ms = now_ms
+            return mute_ms
+        self.stats.throttle_times_untold += mute_ms > 0
+        return 0
 
     def count_connection(self, now_ms: int) -> None:
         """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).

@@ -72,17 +72,22 @@ class _Produced(Owed):
         if frame_end > end:
             direction.whole(end - pos, direction.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
             return direction.verdict.order
-        if not self._until_ms and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
+        state = direction.state
+        # A raised quota may have ended the mute early.
+        throttle_ms = max(0, min(self._until_ms, state.mute_until_ms) - now_ms)
+        address_map = state.settings.address_map
+        if (address_map is None or buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end)) and not (
+            throttle_ms and state.reports(throttle_ms, now_ms)
+        ):
+            state.stats.throttle_times_untold += throttle_ms > 0
             return 0
         frame = bytes(buf[pos:frame_end])
-        read = direction.parse(produce.read_response, frame, entry[1], direction.state.settings.address_map)
+        read = direction.parse(produce.read_response, frame, entry[1], address_map)
         if read is None:
             return direction.verdict.order
         response, throttle_at = read
-        # A raised quota may have ended the mute early.
-        throttle_ms = max(0, min(self._until_ms, direction.state.mute_until_ms) - now_ms)
         if throttle_ms and throttle_at >= 0:
-            throttle_ms = direction.state.reported_ms(throttle_ms, now_ms)
+            throttle_ms = state.reported_ms(throttle_ms, now_ms)
             response = produce.with_throttle_time(response, throttle_at, throttle_ms)
         return 0 if response is frame else direction.replace(direction.frame_bytes, response)
 

@@ -1,0 +1,115 @@
+"""How many files a reader opens to follow one request: from its arrival to the write of its response, by tracing.
+
+The connection is warm: its broker connection is open, its client is known, and has been throttled before.
+docs/architecture.md lists the ways function by function.
+"""
+
+from collections.abc import Callable
+
+from protocol.messages.fetch import empty_response
+from proxy.system.clock import now_ms
+from quotas.replication.replication_quotas import (
+    BrokerLimits,
+    ReplicationOptions,
+    ReplicationQuotas,
+    ThrottledReplicas,
+    parse_replicas,
+)
+from tests.component.proxy.net.rig import End, Rig, until
+from tests.support.frames import fetch, fetch_answer, produce, produce_answer
+from tests.support.replicas import Follower, Leader, topic_names
+from tests.support.ways import Way, entered
+
+EMPTY_RESPONSE = empty_response(12, 1, 0, 0)
+
+
+async def connected(rig: Rig, request: bytes, response: bytes) -> tuple[End, End]:
+    """A client that has made one request, and its broker."""
+    client = rig.connect()
+    await client.send(request)
+    broker = await rig.accept()
+    await broker.receive(len(request))
+    await broker.send(response)
+    await client.receive(len(response))
+    return client, broker
+
+
+async def way_of(
+    client: End, broker: End, request: bytes, answer: Callable[[bytes], bytes]
+) -> tuple[Way, bytes]:
+    """The way of one request, and its response."""
+    with entered() as way:
+        await client.send(request)
+        prefix = await broker.receive(4)
+        forwarded = prefix + await broker.receive(int.from_bytes(prefix, "big"))
+    response = answer(forwarded)
+    with entered(way):
+        await broker.send(response)
+        received = await client.receive(len(response))
+    return way, received
+
+
+def holds(way: Way, files_max: int) -> None:
+    """Assert the number of files, and print the way."""
+    print(f"\n{way}")
+    assert len(way.files) <= files_max, f"\n{way}"
+
+
+async def test_produce_over_its_quota(rig: Rig) -> None:
+    rig.quota(producer=100_000)
+    client, broker = await connected(rig, produce(9, 1_010_000), produce_answer(9))
+    await until(lambda: not rig.stats.muted, "the mute is over")
+    way, _ = await way_of(client, broker, produce(9, 3000), lambda _: produce_answer(9))
+    assert ("proxy/net/connection.py", "Wait.begin") in way.functions, "it was muted"
+    holds(way, 17)
+
+
+async def test_produce_held_by_schedule(rig: Rig) -> None:
+    rig.quota(producer=10_000, policy="schedule")
+    client, broker = await connected(rig, produce(9, 500), produce_answer(9))
+    spent, way = rig.engine.client("ANONYMOUS", "a", 1).produce, Way()
+    for _ in range(2):
+        held_ms = rig.stats.held_ms_total
+        spent.produce(spent.flow(), 12_000, now_ms())
+        way, _ = await way_of(client, broker, produce(9, 500), lambda _: produce_answer(9))
+        assert rig.stats.held_ms_total > held_ms, "it was held"
+        await until(lambda: not rig.stats.muted, "the mute is over")
+    holds(way, 15)
+
+
+async def test_throttled_fetch(rig: Rig) -> None:
+    rig.quota(consumer=100_000)
+    client, _ = await connected(rig, fetch(12), fetch_answer(12, 500))
+    spent, way = rig.engine.client("ANONYMOUS", "a", 1).fetch, Way()
+    for size in (1_020_000, 20_000):
+        spent.fetched(spent.flow(), size, now_ms())
+        asked = fetch(12)
+        way = Way()
+        with entered(way):
+            await client.send(asked)
+            await client.receive(len(EMPTY_RESPONSE))
+        await until(lambda: not rig.stats.muted, "the mute is over")
+    assert rig.stats.fetches_answered == 2
+    holds(way, 13)
+
+
+async def test_fetch_of_a_follower(rig: Rig) -> None:
+    quotas = ReplicationQuotas(ReplicationOptions(policy="schedule"))
+    quotas.name_topics(topic_names([1, 2]))
+    quotas.limit(BrokerLimits(default=10_000), BrokerLimits())
+    quotas.throttle(ThrottledReplicas(leaders={"t2": parse_replicas("*")[0]}))
+    follower, leader = Follower(offsets={(1, 0): 10, (2, 0): 0}), Leader(ends={(1, 0): 10, (2, 0): 1000})
+    client = rig.connect(replication=quotas)
+    await client.send(follower.request())
+    broker = await rig.accept()
+    prefix = await broker.receive(4)
+    forwarded = prefix + await broker.receive(int.from_bytes(prefix, "big"))
+    response, _ = leader.answer(follower.version, forwarded)
+    await broker.send(response)
+    follower.take(await client.receive(len(response)))
+
+    way, received = await way_of(
+        client, broker, follower.request(), lambda asked: leader.answer(follower.version, asked)[0]
+    )
+    assert follower.take(received) < 20_000, "its moved replica is throttled"
+    holds(way, 14)
