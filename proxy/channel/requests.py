@@ -122,7 +122,7 @@ class RequestDirection(RequestReader):
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
         """Decide on bytes from the client; see `proxy.channel.channel`."""
         verdict, state = self.verdict, self.state
-        if verdict.order == REPLACE:
+        if verdict.insert:
             verdict.insert = b""
         state.now_ns = now_ns
         now_ms, pos = now_ns // NS_PER_MS, start
