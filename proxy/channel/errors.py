@@ -1,4 +1,7 @@
-"""The protocol errors of a peer that end its connection. Each cause is one label of one counter."""
+"""The protocol errors of a peer that end its connection, and the longest frames that are kept whole.
+
+Each cause of an error is one label of one counter.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -39,20 +42,15 @@ def unreadable_length(first_bytes: bytes, length: int, length_max: int) -> PeerE
     return PeerError("frame_length", f"frame of {length} bytes is shorter than its header")
 
 
-# ----------------------------------------------------------------------------------------------------
 # The longest frames that must be complete before they can be decided on, by API.
 #
-# Only a frame whose handler needs its end is kept whole; the comments below give the reason for each API. A
-# longer frame
-# ends its connection (`frame_length`, for a response `broker_frame_length`), unless the comment says
-# "passes". All other
-# frames are forwarded as they arrive, up to `limits.frame_bytes_max` and `limits.response_bytes_max`. The
-# sizes in the
-# comments are the largest that real clients and brokers send.
+# Only a frame whose handler needs its end is kept whole; the comments below give the reason for each API. A longer
+# frame ends its connection (`frame_length`, for a response `broker_frame_length`), unless the comment says "passes".
+# All other frames are forwarded as they arrive, up to `limits.frame_bytes_max` and `limits.response_bytes_max`. The
+# sizes in the comments are the largest that real clients and brokers send.
 #
-# JoinGroup, a measured Fetch or ShareFetch, and Produce are decided on by their first bytes and are not in
-# these tables.
-
+# JoinGroup, a measured Fetch or ShareFetch, and Produce are decided on by their first bytes and are not in these
+# tables.
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024

@@ -25,9 +25,7 @@ from proxy.system.stats import API_KEYS_MAX
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.limiters.limiter import Flow
 
-# ----------------------------------------------------------------------------------------------------
 # The parsing and validation of a request header, for clients and followers.
-
 
 HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = HEAD_BYTES - 4

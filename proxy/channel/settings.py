@@ -11,7 +11,6 @@ from protocol.messages.replica_session import Partition
 from proxy.channel.own import OwnNames
 from quotas.replication.replication_quotas import ReplicationQuotas
 
-# ----------------------------------------------------------------------------------------------------
 # The reassignments in steps (KIP-435) as clients see them: with the requested target (KIP-455).
 #
 # The shell replaces the mapping whenever it changes; channels only read it.

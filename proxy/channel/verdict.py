@@ -142,7 +142,6 @@ class Verdict:
         self.acks_zero = False
 
 
-# ----------------------------------------------------------------------------------------------------
 # The states of a channel's intake: whether it takes requests, and if not, the event that it waits for.
 #
 #     OPEN ──── SaslHandshake, SaslAuthenticate ──► AWAIT_BROKER ── the exchange is over ──► OPEN
@@ -153,10 +152,8 @@ class Verdict:
 #      ├──── a request for the shell ──► AWAIT_SHELL ── response of the shell ──► OPEN
 #      └──── end_intake, from any state ──► ENDED, the final state
 #
-# In every state except OPEN, requests only wait: `ChannelState.in_flight_max` is 0, so that the check of
-# every request is
-# one comparison.
-
+# In every state except OPEN, requests only wait: `ChannelState.in_flight_max` is 0, so that the check of every request
+# is one comparison.
 
 # The most requests in flight on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000 and
 # Java's 5 (max.in.flight.requests.per.connection). At this limit the client's socket is not read.

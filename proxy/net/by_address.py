@@ -119,15 +119,11 @@ class ByAddress(Generic[T]):
             self.largest = now
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sockets over their address's connection rate: left unread until their delay is over, then closed (KIP-612).
 #
-# The socket whose delay ends first is closed first. (A broker waits for the socket whose delay ends last, and
-# so closes
-# none while new ones arrive; kafka-quotas.md §5.) If there is no room, the first one is closed early. As with
-# a broker,
-# the client only sees the close, and reconnects after its reconnect backoff.
-
+# The socket whose delay ends first is closed first. (A broker waits for the socket whose delay ends last, and so
+# closes none while new ones arrive; kafka-quotas.md §5.) If there is no room, the first one is closed early. As with a
+# broker, the client only sees the close, and reconnects after its reconnect backoff.
 
 WAITING_MAX: Final = 1000  # each takes a descriptor and no memory of the process
 

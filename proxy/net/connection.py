@@ -13,7 +13,7 @@ import struct
 import termios
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from protocol.errors import WireError
 from proxy.channel import (
@@ -48,9 +48,7 @@ from proxy.system.logs import event
 logger = logging.getLogger(__name__)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The end of a connection: names a socket's failure, counts unread bytes, and frees a channel's memory.
-
 
 # The ordinary ends: not counted as errors and not logged.
 QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
@@ -94,10 +92,7 @@ def free(loop: asyncio.AbstractEventLoop, rest: Iterator[None]) -> None:
         return
 
 
-# ----------------------------------------------------------------------------------------------------
-# Checks that a connection makes progress: bytes move now and then, and a request under way has a minimum
-# rate.
-
+# Checks that a connection makes progress: bytes move now and then, and a request under way has a minimum rate.
 
 _BYTES_PER_SECOND_MIN: Final = 1024  # over limits.frame_seconds, no real network is this slow
 
@@ -150,28 +145,15 @@ class Progress:
         return 0
 
 
-# ----------------------------------------------------------------------------------------------------
 # The wait of a connection that reads no requests: for a mute, a hold, too many owed responses, or its end.
 #
-# During the wait the client's input stays in its socket; its close is still detected (`proxy.net.shared`). A
-# connection
+# During the wait the client's input stays in its socket; its close is still detected (`proxy.net.shared`). A connection
 # has at most one wait at a time.
-
 
 MUTED: Final = "muted"  # KIP-219: until a time
 HELD: Final = "held"  # a request before its slot: until a time
 FULL: Final = "full"  # until responses have arrived
 REFUSED: Final = "refused"  # until all owed responses are sent; then the connection ends
-
-
-class Waiting(Protocol):
-    """A connection that waits."""
-
-    def client_gone(self, reset: bool) -> None:
-        """Handle the client's close during the wait; `reset`: whether it reads no more responses either."""
-
-    def resume(self) -> None:
-        """Continue, since the wait's time is over."""
 
 
 class Wait:
@@ -199,7 +181,7 @@ class Wait:
         "muted_ms",
     )
 
-    def __init__(self, shared: Shared, descriptor: int, owner: Waiting) -> None:
+    def __init__(self, shared: Shared, descriptor: int, owner: "Connection") -> None:
         self._shared = shared
         self._descriptor = descriptor
         self._owner = owner

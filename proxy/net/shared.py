@@ -21,14 +21,10 @@ from proxy.system.threads import Worker
 from quotas.engine import Engine
 from quotas.throttles.connections import ConnectionRates
 
-# ----------------------------------------------------------------------------------------------------
-# Reports the brokers to which this process cannot connect: when it begins, regularly while it lasts, when it
-# ends.
+# Reports the brokers to which this process cannot connect: when it begins, regularly while it lasts, when it ends.
 #
-# A single failure is ignored, since a broker's backlog may be full for a moment. As long as no attempt has
-# failed,
+# A single failure is ignored, since a broker's backlog may be full for a moment. As long as no attempt has failed,
 # successful ones cost nothing here.
-
 
 FAILURES_MIN: Final = 2  # in succession
 REPORT_MS: Final = 20_000  # between two reports of a broker's failures
@@ -85,22 +81,16 @@ class Dials:
 def _unreported(_broker: int, _problem: str) -> None: ...
 
 
-# ----------------------------------------------------------------------------------------------------
 # Detects that a client has closed while its channel is muted and its socket is not read (KIP-219, step 3).
 #
-# Reading would mean handling the client's requests; without a watch, dead channels would be kept until their
-# mute ends.
-# So the sockets of waiting channels are in an epoll set of their own with EPOLLRDHUP only: it stays quiet
-# while data is
-# unread, and fires on a close. The event loop has one reader, for the set's own descriptor.
+# Reading would mean handling the client's requests; without a watch, dead channels would be kept until their mute
+# ends. So the sockets of waiting channels are in an epoll set of their own with EPOLLRDHUP only: it stays quiet while
+# data is unread, and fires on a close. The event loop has one reader, for the set's own descriptor.
 #
 # Non-obvious:
 #
-# - A hang-up is detected by EPOLLRDHUP in a separate set while a channel waits, because reading would mean
-#   handling the
-#   client's requests. Requests with acks=0 of a client that has closed are still delivered at the end of the
-#   wait.
-
+# - A hang-up is detected by EPOLLRDHUP in a separate set while a channel waits, because reading would mean handling
+#   the client's requests. Requests with acks=0 of a client that has closed are still delivered at the end of the wait.
 
 _EVENTS_MAX: Final = 256
 
@@ -138,16 +128,11 @@ class Hangups:
                 gone(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Kernel pipes for payload bytes that never enter Python: `splice` from a socket to a pipe, and on to a
-# socket.
+# Kernel pipes for payload bytes that never enter Python: `splice` from a socket to a pipe, and on to a socket.
 #
-# Pipes are few (`limits.pipes_max`), large (1 MiB if the kernel grants it) and lent for one frame. A process
-# without
-# privileges has 64 MiB of pipe pages in all (/proc/sys/fs/pipe-user-pages-soft): if a size is refused, a
-# smaller pipe is
-# used; if a pipe or splice is refused, plain buffers; each case is logged once and counted.
-
+# Pipes are few (`limits.pipes_max`), large (1 MiB if the kernel grants it) and lent for one frame. A process without
+# privileges has 64 MiB of pipe pages in all (/proc/sys/fs/pipe-user-pages-soft): if a size is refused, a smaller pipe
+# is used; if a pipe or splice is refused, plain buffers; each case is logged once and counted.
 
 SPLICE_FLAGS: Final = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
 _WIDTHS: Final = (1 << 20, 1 << 18, 1 << 16)

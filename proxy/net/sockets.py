@@ -35,21 +35,16 @@ class Stream(Protocol):
         """Close both directions."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # A TLS connection with the interface of a plain socket.
 #
-# OpenSSL decrypts a whole record (16 KiB at most) at a time; if the reader takes only a part, the rest stays
-# in OpenSSL,
-# and the descriptor does not become readable for it. So `recv_into` reads a record only if all of it fits: no
-# bytes stay
-# in OpenSSL, and the descriptor's readability is correct.
+# OpenSSL decrypts a whole record (16 KiB at most) at a time; if the reader takes only a part, the rest stays in
+# OpenSSL, and the descriptor does not become readable for it. So `recv_into` reads a record only if all of it fits: no
+# bytes stay in OpenSSL, and the descriptor's readability is correct.
 #
 # Non-obvious:
 #
-# - A TLS record is read only if all of it fits. A descriptor is not readable for bytes that OpenSSL has
-#   decrypted and
+# - A TLS record is read only if all of it fits. A descriptor is not readable for bytes that OpenSSL has decrypted and
 #   that were not read; so `TlsSocket.recv_into` leaves no bytes in OpenSSL.
-
 
 RECORD_BYTES_MAX: Final = 16 * 1024  # of one record, decrypted (RFC 8446 §5.1)
 RECORD_KEPT_BYTES: Final = 17 * 1024  # OpenSSL's memory for a record that is partly read or partly written
@@ -144,15 +139,11 @@ class TlsSocket:
             self._sock.unwrap()
 
 
-# ----------------------------------------------------------------------------------------------------
 # A socket that is closed softly: its sending side is shut down, and further input is read and dropped.
 #
-# Closing a socket with unread bytes resets the connection, and the reset may overtake earlier output: a
-# response, or
-# TLS's alert. So the sending side is shut down first, and the peer has a moment to read and to close by
-# itself. If it
+# Closing a socket with unread bytes resets the connection, and the reset may overtake earlier output: a response, or
+# TLS's alert. So the sending side is shut down first, and the peer has a moment to read and to close by itself. If it
 # does not, or keeps sending, the socket is closed anyway.
-
 
 LINGER_SECONDS: Final = 1.0
 # For a client that reads nothing (acks=0): further requests are lost, and it only notices the close.

@@ -28,9 +28,6 @@ from proxy.channel.handlers import (
     share,
     topic_mutations,
 )
-from proxy.channel.handlers import (
-    addresses as descriptions,
-)
 
 __all__ = ["REQUEST_HANDLERS"]
 
@@ -42,8 +39,8 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.METADATA: addresses.metadata_request,
     api.FIND_COORDINATOR: addresses.find_coordinator_request,
     api.DESCRIBE_CLUSTER: addresses.describe_cluster_request,
-    DESCRIBE_CONFIGS: descriptions.configs_request,
-    api.DESCRIBE_QUORUM: descriptions.quorum_request,
+    DESCRIBE_CONFIGS: addresses.configs_request,
+    api.DESCRIBE_QUORUM: addresses.quorum_request,
     api.API_VERSIONS: addresses.api_versions_request,
     api.SHARE_FETCH: share.fetch_request,
     api.SHARE_ACKNOWLEDGE: share.acknowledge_request,

@@ -3,7 +3,7 @@
 Behavior: in a gateway every broker address is replaced by Sluice's own; otherwise clients would bypass the proxy. A
 sidecar's responses already contain the sidecars' addresses and are forwarded unchanged. ApiVersions is reduced to the
 versions that Sluice supports in both. In Metadata the brokers precede the topics, so only the head of the frame is
-rewritten, and thousands of partitions pass through. DescribeQuorum and DescribeConfigs are in `descriptions`. Metadata
+rewritten, and thousands of partitions pass through. DescribeQuorum and DescribeConfigs follow below. Metadata
 requests that may create topics are also handled by `proxy.channel.handlers.addresses`.
 
 Version notes: a later version of the first three has an unknown layout and ends the connection (ApiVersions never
@@ -57,7 +57,6 @@ from proxy.channel.own import NEWEST
 from proxy.channel.settings import AddressMap, ChannelSettings
 from quotas.throttles.mutation import MutationThrottle
 
-# ----------------------------------------------------------------------------------------------------
 # Responses that are kept whole and replaced by the result of a function of `protocol`, in a gateway.
 
 
@@ -93,9 +92,7 @@ class Rewritten(Owed):
         return direction.verdict.order if rewritten is None else direction.replace(length + 4, rewritten)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The names of clients' libraries, of which connections with the same library share one string.
-
 
 LIBRARIES_MAX: Final = (
     256  # names and versions that are shared; clients choose them, so that there may be any number
@@ -111,7 +108,6 @@ def shared(library: str) -> str:
     return library
 
 
-# ----------------------------------------------------------------------------------------------------
 # Charges the topics that brokers create because of a Metadata request (KIP-204).
 #
 # Kafka does not charge the client for them (KIP-599). Here a client with a partition mutation quota is
@@ -127,12 +123,9 @@ def shared(library: str) -> str:
 #   topic, and
 #   with how many partitions. A topic that CreateTopics has created in between is no longer awaited.
 #
-# Limitations: a topic that is created without Sluice while a client awaits it is charged to that client.
-# Responses of
-# more than AUTO_CREATED_RESPONSE_BYTES_MAX are not examined; clients then request each missing topic by
-# itself. Switched
-# off by `quotas.charge_auto_created`.
-
+# Limitations: a topic that is created without Sluice while a client awaits it is charged to that client. Responses of
+# more than AUTO_CREATED_RESPONSE_BYTES_MAX are not examined; clients then request each missing topic by itself.
+# Switched off by `quotas.charge_auto_created`.
 
 # Topics examined in one turn of the loop: up to 5 us each, if one replaces another awaited topic.
 _SETTLED_AT_ONCE: Final = 500
@@ -366,16 +359,11 @@ def api_versions_request(
     return 0
 
 
-# ----------------------------------------------------------------------------------------------------
-# DescribeConfigs 0-4 and DescribeQuorum 0-2: responses that also contain addresses of brokers and
-# controllers.
+# DescribeConfigs 0-4 and DescribeQuorum 0-2: responses that also contain addresses of brokers and controllers.
 #
-# Behavior: in a gateway, broker configs that hold addresses are returned like sensitive configs, without a
-# value, and
-# voters without their listeners; otherwise a client could bypass the proxy. A sidecar's responses and those
-# that are not
-# about a broker are forwarded unchanged. Ignored: the values of all other configs.
-
+# Behavior: in a gateway, broker configs that hold addresses are returned like sensitive configs, without a value, and
+# voters without their listeners; otherwise a client could bypass the proxy. A sidecar's responses and those that are
+# not about a broker are forwarded unchanged. Ignored: the values of all other configs.
 
 _WITHOUT_ADDRESSES: Final = {
     DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, addresses.configs_without_addresses),

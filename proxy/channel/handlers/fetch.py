@@ -7,7 +7,7 @@ charged when its header arrives; the throttle time is written into the same resp
 limited Fetch is with the broker at a time: a pipelined one waits for the response, as in a broker. A Fetch that ends
 its session while over the quota is forwarded without topics. Replicas are exempt at replication listeners only
 (`proxy.channel.follower`): any client can claim to be a replica. Ignored: topics and records, except for the walk to
-NodeEndpoints at the end of a response, and to the bytes of each topic if topics have quotas (`topic_charges`).
+NodeEndpoints at the end of a response, and to the bytes of each topic if topics have quotas (`charge_fetched`).
 
 Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.

@@ -7,8 +7,8 @@ time, and the channel is muted. Policy `schedule` may hold the request first, an
 the longest hold: the channel is closed with this request and all later ones unread (docs/refusals.md), and the client
 sends it again. The announced bytes are charged as they arrive (`quotas.limiters.announced`) and have no weight before
 the first of them. acks=0 has no response but also mutes. If topics have quotas, the request is walked while it is
-forwarded, and its topics are charged at its end (`topic_charges`). Ignored: records, and errors in the response (Kafka
-charges failed requests too).
+forwarded, and its topics are charged at its end (`charge_produced`). Ignored: records, and errors in the response
+(Kafka charges failed requests too).
 
 Version notes: 9+ is flexible; 10+ may have NodeEndpoints (KIP-951) in the response, which a gateway rewrites; 1+ has
 throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).

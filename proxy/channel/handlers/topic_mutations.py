@@ -49,28 +49,21 @@ from proxy.channel.direction import (
 from proxy.channel.errors import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SIZES_RESPONSE_BYTES_MAX, PeerError
 from quotas.throttles.mutation import MutationThrottle
 
-# ----------------------------------------------------------------------------------------------------
 # Sizes of topics, requested from the client's own broker on the client's connection (KIP-599).
 #
-# A request that deletes topics or adds partitions does not contain their current number. So a Metadata
-# request is sent
-# before it, in the client's name and with the client's rights; the client never sees the response. The
-# request waits as
-# long as the broker takes: brokers respond in order, so without this response there would be none to the
-# request either,
-# and the client's own timeout ends both.
+# A request that deletes topics or adds partitions does not contain their current number. So a Metadata request is sent
+# before it, in the client's name and with the client's rights; the client never sees the response. The request waits
+# as long as the broker takes: brokers respond in order, so without this response there would be none to the request
+# either, and the client's own timeout ends both.
 #
-# A topic that is unknown to the broker, or that the client may not see, has no size and costs nothing: the
-# request will
-# fail for it.
+# A topic that is unknown to the broker, or that the client may not see, has no size and costs nothing: the request
+# will fail for it.
 #
 # Non-obvious:
 #
-# - A request may wait for a response that the client did not ask for. Deleting and growing topics first asks
-#   for
-#   their sizes on the client's own connection (`proxy/channel/handlers/topic_mutations.py`); that response is
-#   dropped, and the
-#   request is shown again.
+# - A request may wait for a response that the client did not ask for. Deleting and growing topics first asks for their
+#   sizes on the client's own connection (`proxy/channel/handlers/topic_mutations.py`); that response is dropped, and
+#   the request is shown again.
 
 
 def request_sizes(
