@@ -17,12 +17,12 @@ import secrets
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
+from msgspec.structs import replace
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Explanations, Figures, OwnFigures, Site, State, status_of

@@ -421,7 +421,7 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
         if config.replicates
         else None,
         "fleet": document(config.fleet),
-        "reassignment": {"mode": config.reassignment.mode, "journal": _text(config.reassignment.journal)},
+        "reassignment": {"mode": config.reassignment.mode, "journal": config.reassignment.journal or None},
         "capture": None
         if capture.directory is None
         else {

@@ -37,7 +37,7 @@ from proxy.commands.quota_formats import (
     write as write_quotas,
 )
 from proxy.config import Address, read_text, unenforced
-from proxy.config.readers import addresses
+from proxy.config.schema import Addresses, read_value
 from proxy.system.errors import ConfigError, ServerError, UsageError, reason
 from quotas.definitions.alterations import (
     ANY,
@@ -180,7 +180,7 @@ def run(options: argparse.Namespace) -> int:
     from proxy.commands.command_config import Security, connect_any, read_command_config
 
     security = read_command_config(options.command_config) if options.command_config else Security()
-    servers = addresses("--bootstrap-server", options.bootstrap_server)
+    servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
     work: Work = options.work
 
     async def main() -> int:

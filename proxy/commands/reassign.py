@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 from commandline import amounts
 from commandline.arguments import add_format
@@ -31,7 +31,7 @@ from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.command_config import Security, connect_any
 from proxy.commands.reassign_plan import add_file_arguments, read_reassignment
 from proxy.config import Address
-from proxy.config.readers import addresses, rate, seconds
+from proxy.config.schema import Addresses, Rate, number, read_value
 from proxy.system.errors import ServerError, UsageError, reason
 from quotas.reassignment.estimate import (
     RESPONSE_BYTES,
@@ -76,13 +76,17 @@ def run(options: argparse.Namespace) -> int:
     # Imported late: `--version` and `check` need no sockets.
     from proxy.commands.command_config import Security, read_command_config
 
-    throttle = None if options.throttle is None else rate("--throttle", options.throttle)
-    network = None if options.network is None else rate("--network", options.network)
-    duration = None if options.duration is None else seconds(1, 1e9)("--duration", options.duration)
-    sample = seconds(0, 3600)("--sample-seconds", options.sample_seconds)
+    throttle = None if options.throttle is None else read_value("--throttle", Rate, options.throttle)
+    network = None if options.network is None else read_value("--network", Rate, options.network)
+    duration = (
+        None
+        if options.duration is None
+        else read_value("--duration", Annotated[float, number(1, 1e9)], options.duration)
+    )
+    sample = read_value("--sample-seconds", Annotated[float, number(0, 3600)], options.sample_seconds)
     plan = read_reassignment(options.reassignment_json_file)
     security = read_command_config(options.command_config) if options.command_config else Security()
-    servers = addresses("--bootstrap-server", options.bootstrap_server)
+    servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
     found = asyncio.run(read_cluster(servers, security, sample))
     check_plan(plan, found.partitions, found.brokers)
     moved = estimate(found.partitions, plan, len(found.brokers))

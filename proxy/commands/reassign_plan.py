@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 
 from commandline import amounts
 from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
-from proxy.config import Address, load, read_text
-from proxy.config.readers import addresses, count
+from proxy.config import Address, load, read_text, schema
+from proxy.config.schema import Addresses, read_value
 from proxy.system.errors import ConfigError, ServerError, SluiceError
 from quotas.reassignment.batch import BatchLimits, Plan, plan_moves
 from quotas.reassignment.step import Move, Step, TopicPartition
@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> int:
     limits = _limits(options)
     targets = read_reassignment(options.reassignment_json_file)
     security = read_command_config(options.command_config) if options.command_config else Security()
-    servers = addresses("--bootstrap-server", options.bootstrap_server)
+    servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
     state, sizes = asyncio.run(read_cluster(servers, security, targets))
     check_targets(targets, state)
     moves = [Move(*key, state.partitions[key].replicas, target) for key, target in targets.items()]
@@ -202,7 +202,9 @@ def _limits(options: argparse.Namespace) -> BatchLimits:
     for name, _ in _LIMITS:
         value = getattr(options, name)
         if value is not None:
-            overrides[name] = count(1, _COUNT_MAX)(f"--{name.replace('_', '-')}", value)
+            overrides[name] = read_value(
+                f"--{name.replace('_', '-')}", Annotated[int, schema.number(1, _COUNT_MAX)], value
+            )
     return replace(limits, **overrides)
 
 

@@ -13,14 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from commandline import amounts
 from commandline.arguments import add_format
 from commandline.program import OK
 from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_document
 from proxy.config import Address
-from proxy.config.readers import addresses, seconds
+from proxy.config.schema import Addresses, number, read_value
 from proxy.system.errors import ServerError, reason
 
 _TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
@@ -67,8 +67,12 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 def run(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     if options.watch is not None:
-        pause = seconds(_WATCH_SECONDS_MIN, _WATCH_SECONDS_MAX)("--watch", options.watch)
-        wait = seconds(0, _WAIT_SECONDS_MAX)("--wait-seconds", options.wait_seconds)
+        pause = read_value(
+            "--watch", Annotated[float, number(_WATCH_SECONDS_MIN, _WATCH_SECONDS_MAX)], options.watch
+        )
+        wait = read_value(
+            "--wait-seconds", Annotated[float, number(0, _WAIT_SECONDS_MAX)], options.wait_seconds
+        )
         return watch(lambda: _document(options), options.format, pause, wait, time.sleep)
     document = _document(options)
     print(json.dumps(document, indent=2) if options.format == "json" else "\n".join(table(document)))
@@ -163,7 +167,7 @@ def _print(document: Document, form: str) -> None:
 
 def _document(options: argparse.Namespace) -> Document:
     if options.bootstrap_server:
-        servers = addresses("--bootstrap-server", options.bootstrap_server)
+        servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
         return asyncio.run(_request_status(servers, options.command_config))
     return read_document(options.admin, "/reassignments")
 

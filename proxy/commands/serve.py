@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.config import load, unwritable
 from proxy.config.parser import variables
-from proxy.config.readers import address
+from proxy.config.schema import Address, read_value
 from proxy.system import logs
 from proxy.system.errors import ConfigError, UsageError
 
@@ -54,7 +54,7 @@ def tables(options: argparse.Namespace) -> dict[str, object]:
 
 def listener(text: str, advertised_host: str | None) -> dict[str, object]:
     """Return the table of the listener of `--listen`: broker N is at PORT + 1 + N."""
-    listen = address("--listen", text)
+    listen: Address = read_value("--listen", Address, text)
     table: dict[str, object] = {
         "bind": listen.host,
         "bootstrap_port": listen.port,

@@ -1,14 +1,11 @@
 """Configuration: TOML and environment -> frozen options; an error names its key path and the value.
 
-    readers             single values; `quotas.definitions.amounts` has the units
-    keys, options, *_options  the option classes, each field with the description of its key
-    tables              one table -> its options
-    environment         variables such as SLUICE_ADMIN__BIND
-    parser, checks, effects  tables -> Config: pure
-    disk                warnings about directories that cannot be written to
-    loader              reads the file
-    changes             the changes that a reload applies
-    definitions         options and definitions of the quota engine
+    schema       how a key is declared, and how a value is read by its declaration
+    options      the tables: every key's declaration
+    principals   `ssl.principal.mapping.rules`, a value with a language of its own
+    checks       keys against each other; warnings about what is probably a mistake
+    parser       files, environment and command line -> Config
+    definitions  a configuration -> the quota engine's options and definitions; which changes apply at a reload
 
 KIP-13's static settings are keys of `[quotas]`. The effect of a setting is implemented elsewhere.
 """
@@ -33,10 +30,13 @@ from proxy.config.options import (
     AdminOptions,
     CaptureOptions,
     ClusterOptions,
+    ClusterTls,
     Config,
     FleetOptions,
+    FleetTls,
     LimitOptions,
     ListenerOptions,
+    ListenerTls,
     LogOptions,
     ProcessOptions,
     QuotaSettings,
@@ -46,8 +46,7 @@ from proxy.config.options import (
     StateOptions,
 )
 from proxy.config.parser import load, parse, read_text, reload
-from proxy.config.readers import Address, Network
-from proxy.config.tls import ClusterTls, FleetTls, ListenerTls
+from proxy.config.schema import Address, Network, decode_hook, encode_hook
 
 __all__ = [
     "AUTO",
@@ -77,6 +76,8 @@ __all__ = [
     "StateOptions",
     "command_line_quotas",
     "compare",
+    "decode_hook",
+    "encode_hook",
     "engine_options",
     "load",
     "merge_live",

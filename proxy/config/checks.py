@@ -1,75 +1,158 @@
-"""Checks of several keys together: overlapping ports, ports that do not exist, a proxy in front of itself.
+"""Checks of several keys together, and everything that is valid and probably a mistake.
 
-A configuration that cannot work is a ConfigError; one that is valid but probably a mistake is a warning, which the
-caller logs.
+A configuration that cannot work is a ConfigError. One that probably does something else than was meant has warnings,
+one line each, which the caller logs: keys without effect, names and numbers of quotas, directories that cannot be
+written to. What the keys of one table decide alone is in its `settled` (`proxy.config.options`).
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from commandline.amounts import count
 from proxy.config.options import (
+    LOOPBACK_HOSTS,
+    OLD_SCOPE,
+    SASL_NAMED,
+    SASL_WITH_SECRET,
+    WILDCARDS,
     WITHOUT_GROUPS,
+    CaptureOptions,
+    ClusterOptions,
     Config,
     ListenerOptions,
     QuotaSettings,
     ReplicationSettings,
 )
-from proxy.config.readers import PORT_MAX, Address
+from proxy.config.schema import PORT_MAX, Address
 from proxy.system.errors import ConfigError
 from quotas.definitions.alterations import text_of
+from quotas.definitions.amounts import parse_amount
 from quotas.definitions.entities import Entity, ip_name
 from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
+from quotas.replication.replication_quotas import parse_replicas
 
 EPHEMERAL_FIRST: Final = 32768  # Linux's default ip_local_port_range begins here
-_ANY: Final = ("0.0.0.0", "::")
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_POLICY_IS_OPEN: Final = (
+    'quotas.policy: is not in the file, and the default is "schedule" now; it was "kip13" in earlier releases. Write '
+    'policy = "schedule" under [quotas], or policy = "kip13" for Kafka\'s own arithmetic as before'
+)
+_PATTERN: Final = "*"
+_TYPE: Final = "User:"
+_BRACKETS: Final = "<>\"' "
+_EVERY_OTHER: Final = 'every name without an entry of its own is "<default>"'
+_BYTES_MIN: Final = 1000  # bytes/s: the headers of a client's requests alone are about as much
+_WAIT_SECONDS_MAX: Final = 300.0  # more is probably meant as milliseconds
 
 
-class PortRange(NamedTuple):
-    """Ports that one key claims on one host."""
-
-    host: str
-    first: int
-    last: int
-    path: str
-
-    def overlaps(self, other: "PortRange") -> bool:
-        """Whether both claim the same port; a wildcard address overlaps with every host."""
-        if self.host != other.host and self.host not in _ANY and other.host not in _ANY:
-            return False
-        return self.first <= other.last and other.first <= self.last
-
-    def __str__(self) -> str:
-        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
-
-
-def check(config: Config) -> list[str]:
+def check(config: Config, written: Mapping[str, object]) -> list[str]:
     """Check the keys against each other.
+
+    Args:
+        written: `[quotas]` as it was written, before defaults.
 
     Returns: warnings, one line each.
 
     Raises:
         ConfigError: the configuration cannot work.
     """
-    config.cluster.check("cluster")
+    _check_login("cluster", config.cluster)
     _check_names(config)
     for index, listener in enumerate(config.listeners):
-        _check_brokers(f"listeners[{index}]", listener)
-        _check_sources(f"listeners[{index}]", listener)
-        if listener.replicates and not listener.sidecar:
-            problem = "must be the addresses that the brokers listen on: they advertise Sluice to each other"
-            raise ConfigError(f"listeners[{index}].upstreams", problem)
-    config.fleet.check()
+        _check_listener(f"listeners[{index}]", listener)
+    _check_fleet(config)
     _check_group(config)
-    _check_burst(config)
+    _check_burst(config.quotas)
     bound = list(bound_ports(config))
     _check_overlaps(bound, "is bound")
     _check_overlaps(list(_advertised(config)), "is advertised")
     _check_loops(config, bound)
-    return [_ephemeral(ports) for ports in bound if ports.last >= EPHEMERAL_FIRST]
+    _check_store(config)
+    _check_journal(config)
+    _check_capture(config.capture)
+    return [
+        *(_ephemeral(ports) for ports in bound if ports.last >= EPHEMERAL_FIRST),
+        *_store_warnings(config, written),
+        *_replication_warnings(config.replication),
+        *_fleet_warnings(config),
+        *_without_effect(config),
+        *_quota_warnings(config.quotas),
+        *_policy_warnings(config, written),
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------
+# What cannot work
+
+
+def _check_login(path: str, cluster: ClusterOptions) -> None:
+    """Check that mechanism, user name and secret of `[cluster]` or `[fleet.cluster]` are complete."""
+    mechanism, has_secret = cluster.sasl_mechanism, bool(cluster.password or cluster.password_file)
+    if not mechanism and (cluster.username or has_secret):
+        raise ConfigError(f"{path}.sasl_mechanism", "is needed with a username and password")
+    if mechanism in SASL_NAMED and not cluster.username:
+        raise ConfigError(f"{path}.username", f"is needed with {mechanism}")
+    if mechanism in SASL_WITH_SECRET and not has_secret:
+        raise ConfigError(f"{path}.password_file", f"is needed with {mechanism}")
+    if mechanism == WITHOUT_GROUPS and cluster.tls is None:
+        raise ConfigError(f"{path}.tls", f"is needed with {WITHOUT_GROUPS}")
+
+
+def _check_names(config: Config) -> None:
+    seen: set[str] = set()
+    for index, listener in enumerate(config.listeners):
+        if listener.name in seen:
+            raise ConfigError(
+                f"listeners[{index}].name", "each listener must have its own name", listener.name
+            )
+        seen.add(listener.name)
+
+
+def _check_listener(path: str, listener: ListenerOptions) -> None:
+    """Check that its brokers have ports, and that the sources of PROXY headers, which name the client, are known."""
+    for key, first in (
+        ("first_broker_port", listener.first_broker_port),
+        ("advertised_first_broker_port", listener.advertised_first_broker_port),
+    ):
+        last = first + listener.broker_id_max
+        if last > PORT_MAX:
+            problem = (
+                f"with broker_id_max = {listener.broker_id_max} the last port is {last}, above {PORT_MAX}"
+            )
+            raise ConfigError(f"{path}.{key}", problem, first)
+    for broker_id in listener.upstreams:
+        if broker_id > listener.broker_id_max:
+            problem = f"is above broker_id_max = {listener.broker_id_max}, and has no port"
+            raise ConfigError(f"{path}.upstreams.{broker_id}", problem, broker_id)
+    if listener.proxy_protocol and not listener.proxy_protocol_sources:
+        raise ConfigError(
+            f"{path}.proxy_protocol_sources", "must be the networks whose PROXY headers are trusted"
+        )
+    if listener.proxy_protocol_sources and not listener.proxy_protocol:
+        raise ConfigError(f"{path}.proxy_protocol_sources", "has no effect without proxy_protocol = true")
+    if listener.replicates and not listener.sidecar:
+        problem = "must be the addresses that the brokers listen on: they advertise Sluice to each other"
+        raise ConfigError(f"{path}.upstreams", problem)
+
+
+def _check_fleet(config: Config) -> None:
+    fleet = config.fleet
+    if fleet.cluster is not None:
+        _check_login("fleet.cluster", fleet.cluster)
+    if not fleet.configured:
+        for name in ("name", "advertised", "tls"):  # the secret also signs records of topics
+            if getattr(fleet, name):
+                raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
+        return
+    if fleet.advertised is not None and fleet.bind is None:
+        raise ConfigError("fleet.bind", "is needed with fleet.advertised")
+    if fleet.may_hold and fleet.tls is not None and fleet.tls.cert_file is None:
+        raise ConfigError(
+            "fleet.tls.cert_file", "must name the certificate of this member's port, a PEM file"
+        )
 
 
 def _check_group(config: Config) -> None:
@@ -87,48 +170,100 @@ def _check_group(config: Config) -> None:
         raise ConfigError(config.fleet_bootstrap_key, problem, str(config.bootstrap_behind))
 
 
-def _check_names(config: Config) -> None:
-    seen: set[str] = set()
-    for index, listener in enumerate(config.listeners):
-        if listener.name in seen:
-            raise ConfigError(
-                f"listeners[{index}].name", "each listener must have its own name", listener.name
-            )
-        seen.add(listener.name)
-
-
-def _check_brokers(path: str, listener: ListenerOptions) -> None:
-    for key, first in (
-        ("first_broker_port", listener.first_broker_port),
-        ("advertised_first_broker_port", listener.advertised_first_broker_port),
-    ):
-        last = first + listener.broker_id_max
-        if last > PORT_MAX:
-            problem = (
-                f"with broker_id_max = {listener.broker_id_max} the last port is {last}, above {PORT_MAX}"
-            )
-            raise ConfigError(f"{path}.{key}", problem, first)
-    for broker_id in listener.upstreams:
-        if broker_id > listener.broker_id_max:
-            problem = f"is above broker_id_max = {listener.broker_id_max}, and has no port"
-            raise ConfigError(f"{path}.upstreams.{broker_id}", problem, broker_id)
-
-
-def _check_burst(config: Config) -> None:
-    quotas = config.quotas
+def _check_burst(quotas: QuotaSettings) -> None:
     if quotas.partition_mutations_burst is not None and quotas.partition_mutations_rate is None:
         problem = "needs partition_mutations_rate: without it nothing is limited"
         raise ConfigError("quotas.partition_mutations_burst", problem, quotas.partition_mutations_burst)
 
 
-def _check_sources(path: str, listener: ListenerOptions) -> None:
-    """The PROXY header names the client's address, so the networks that may send it must be configured."""
-    if listener.proxy_protocol and not listener.proxy_protocol_sources:
-        raise ConfigError(
-            f"{path}.proxy_protocol_sources", "must be the networks whose PROXY headers are trusted"
+def _check_capture(capture: CaptureOptions) -> None:
+    if capture.max_bytes < capture.rotate_bytes:
+        problem = f"must be at least rotate_bytes, {capture.rotate_bytes}: one file can be that large"
+        raise ConfigError("capture.max_bytes", problem, capture.max_bytes)
+
+
+def _check_store(config: Config) -> None:
+    """Check what `store = "topic"` needs."""
+    quotas = config.quotas
+    if quotas.store != "topic":
+        return
+    if quotas.file is not None:
+        problem = (
+            'quotas are in a topic (store = "topic"): leave it out, and put the file\'s quotas there once with '
+            "sluice quotas apply FILE"
         )
-    if listener.proxy_protocol_sources and not listener.proxy_protocol:
-        raise ConfigError(f"{path}.proxy_protocol_sources", "has no effect without proxy_protocol = true")
+        raise ConfigError("quotas.file", problem, str(quotas.file))
+    for key, name in (("topic", quotas.topic), ("audit_topic", quotas.audit_topic)):
+        if name:
+            _check_topic_name(f"quotas.{key}", name)
+    if quotas.topic == quotas.audit_topic:
+        raise ConfigError("quotas.audit_topic", "must be another topic than quotas.topic", quotas.audit_topic)
+    _check_topic_cluster(config, '[quotas] store = "topic"')
+
+
+def _check_topic_name(path: str, name: str) -> None:
+    if _TOPIC.fullmatch(name) is None or name in (".", ".."):
+        raise ConfigError(path, "is not a valid name of a topic", name)
+
+
+def _check_topic_cluster(config: Config, setting: str) -> None:
+    """Check that Sluice can read and write a topic of its own.
+
+    Args:
+        setting: what needs the topic, as it is written.
+    """
+    if config.fleet_cluster.sasl_mechanism == WITHOUT_GROUPS:
+        section = "fleet.cluster" if config.fleet.cluster else "cluster"
+        raise ConfigError(f"{section}.sasl_mechanism", f"{WITHOUT_GROUPS} cannot be used with {setting}")
+    if config.bootstrap_behind is not None:
+        problem = (
+            f"with {setting} it must name a listener of the brokers that is not behind Sluice: "
+            "the topic's brokers are reached at the addresses that they advertise there"
+        )
+        raise ConfigError(config.fleet_bootstrap_key, problem, str(config.bootstrap_behind))
+
+
+def _check_journal(config: Config) -> None:
+    """Check what `[reassignment] journal = "topic"` needs."""
+    settings, quotas, fleet = config.reassignment, config.quotas, config.fleet
+    if fleet.secret_file and not fleet.configured and quotas.store != "topic" and not settings.in_topic:
+        raise ConfigError("fleet.bind", "is needed with fleet.secret_file, or fleet.holder")
+    if not settings.in_topic:
+        return
+    topic, setting = settings.journal_topic, '[reassignment] journal = "topic"'
+    _check_topic_name("reassignment.journal_topic", topic)
+    others = {"fleet.group": fleet.group} if fleet.has_group else {}
+    if quotas.store == "topic":
+        others |= {"quotas.topic": quotas.topic, "quotas.audit_topic": quotas.audit_topic}
+    for path, name in others.items():
+        if topic == name:
+            raise ConfigError("reassignment.journal_topic", f"must be another topic than {path}", topic)
+    if fleet.configured and fleet.secret_file is None:
+        problem = f"is needed with {setting}: members have reassignments carried out by the holder"
+        raise ConfigError("fleet.secret_file", problem)
+    _check_topic_cluster(config, setting)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Ports
+
+
+class PortRange(NamedTuple):
+    """Ports that one key claims on one host."""
+
+    host: str
+    first: int
+    last: int
+    path: str
+
+    def overlaps(self, other: "PortRange") -> bool:
+        """Whether both claim the same port; a wildcard address overlaps with every host."""
+        if self.host != other.host and self.host not in WILDCARDS and other.host not in WILDCARDS:
+            return False
+        return self.first <= other.last and other.first <= self.last
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
 
 def bound_ports(config: Config) -> Iterator[PortRange]:
@@ -183,7 +318,7 @@ def _check_loops(config: Config, bound: list[PortRange]) -> None:
 
 
 def _reaches(host: str, bind: str) -> bool:
-    return host == bind or (host in _LOOPBACK and bind in (*_ANY, *_LOOPBACK))
+    return host == bind or (host in LOOPBACK_HOSTS and bind in (*WILDCARDS, *LOOPBACK_HOSTS))
 
 
 def _ephemeral(ports: PortRange) -> str:
@@ -194,21 +329,60 @@ def _ephemeral(ports: PortRange) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Keys that are valid and have no effect, or probably another one than intended: one warning for each. Pure.
-#
-# A configuration that cannot work is an error (`checks`); paths that cannot be written to are found by
-# `disk`.
+# What is probably a mistake: one warning for each
 
 
-_PATTERN: Final = "*"
-_TYPE: Final = "User:"
-_BRACKETS: Final = "<>\"' "
-_EVERY_OTHER: Final = 'every name without an entry of its own is "<default>"'
-_BYTES_MIN: Final = 1000  # bytes/s: the headers of a client's requests alone are about as much
-_WAIT_SECONDS_MAX: Final = 300.0  # more is probably meant as milliseconds
+def _store_warnings(config: Config, written: Mapping[str, object]) -> Iterator[str]:
+    quotas = config.quotas
+    if written.get("scope") == OLD_SCOPE:
+        yield f'quotas.scope: "{OLD_SCOPE}" is now called "cluster"'
+    if config.fleet.configured and quotas.store == "file" and quotas.alter_principals:
+        yield (
+            'quotas.alter_principals: has no effect with [fleet] and store = "file": a change through one member would '
+            'not reach the others; store = "topic" is one truth for all'
+        )
+    if quotas.store == "cluster" and written.get("file"):
+        yield 'quotas.file: has no effect with store = "cluster"'
+    if quotas.store == "cluster" and quotas.mode == "enforce":
+        yield 'quotas.mode: clients are throttled twice: with store = "cluster" the brokers enforce the same quotas too'
 
 
-def without_effect(config: Config) -> Iterator[str]:
+def _replication_warnings(settings: ReplicationSettings) -> Iterator[str]:
+    for name in ("leader_throttled_replicas", "follower_throttled_replicas"):
+        lists = getattr(settings, name)
+        for topic, text in lists.items():
+            for problem in parse_replicas(text)[1]:
+                yield f"replication.{name}.{topic}: {problem}; the rest of the list is used"
+        if lists and settings.throttled != "file":
+            yield f'replication.{name}: has no effect with throttled = "{settings.throttled}"'
+    for name in ("leader_rate", "follower_rate"):
+        rate = getattr(settings, name)
+        if rate is not None and settings.throttled in ("off", "cluster"):
+            yield f'replication.{name}: has no effect with throttled = "{settings.throttled}"'
+        if rate is not None and (problem := _value_problem("producer_byte_rate", rate)):
+            yield f"replication.{name}: {rate} {problem}"
+
+
+def _fleet_warnings(config: Config) -> Iterator[str]:
+    fleet = config.fleet
+    if fleet.configured and config.replicates and config.replication.policy == "kip73":
+        yield (
+            "fleet: with replication.policy kip73 shares hold on an average of all windows only, and a share"
+            ' that grows brings what its windows have room for; "schedule" is exact'
+        )
+    if fleet.has_group and fleet.secret_file is None:
+        yield (
+            "fleet.group: every client that may join it can be the holder, and set what all members may use; "
+            "fleet.secret_file prevents that (sluice fleet secret makes one)"
+        )
+    if not fleet.may_hold or fleet.bind is None:
+        return
+    proven = fleet.tls is not None and fleet.tls.client_auth == "required"
+    if fleet.secret_file is None and not proven and fleet.bind.host not in LOOPBACK_HOSTS:
+        yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"
+
+
+def _without_effect(config: Config) -> Iterator[str]:
     """Yield warnings about keys without effect, or with another effect than their name suggests."""
     if not config.replicates and config.replication != ReplicationSettings():
         yield 'replication: has no effect without a listener of kind "replication"'
@@ -229,12 +403,39 @@ def without_effect(config: Config) -> Iterator[str]:
         )
     if config.fleet.cluster is not None and not config.fleet.has_group and not config.keeps_topics:
         yield 'fleet.bootstrap: has no effect without a group (fleet.bind and no fleet.holder) or store = "topic"'
-    yield from _quota_warnings(config.quotas)
-    for name in ("leader_rate", "follower_rate"):
-        rate = getattr(config.replication, name)
-        problem = "" if rate is None else _value_problem("producer_byte_rate", rate)
-        if problem:
-            yield f"replication.{name}: {rate} {problem}"
+    if config.reassignment.journal and not config.reassignment.batches:
+        yield 'reassignment.journal: has no effect with mode = "pass"'
+    if config.capture.directory is None and config.capture != CaptureOptions():
+        yield "capture: nothing is captured without capture.directory"
+
+
+def _policy_warnings(config: Config, written: Mapping[str, object]) -> Iterator[str]:
+    """Yield warnings where a file leaves open by which policy clients have quotas: its default was another one."""
+    gives_quotas = bool(written or config.source.quota_text)
+    for_clients = any(not listener.replicates for listener in config.listeners)
+    if config.source.path is not None and "policy" not in written and gives_quotas and for_clients:
+        yield _POLICY_IS_OPEN
+    hold = written.get("hold_seconds_max")
+    if config.quotas.policy == "kip13" and hold is not None and parse_amount(hold):
+        yield "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"
+
+
+def _quota_warnings(quotas: QuotaSettings) -> Iterator[str]:
+    for name in ("hold_seconds_max", "mute_seconds_max"):
+        value = getattr(quotas, name)
+        if value > _WAIT_SECONDS_MAX:
+            yield f"quotas.{name}: counts seconds: {value:g} are {value / 60:.0f} minutes; no client waits so long"
+    if quotas.hold_seconds_max > quotas.mute_seconds_max:
+        yield (
+            f"quotas.hold_seconds_max: {quotas.hold_seconds_max:g} s is longer than quotas.mute_seconds_max, "
+            f"{quotas.mute_seconds_max:g} s: both have to stay below the clients' request.timeout.ms, so clients "
+            "have to bear the longer one"
+        )
+    yield from _principals("alter_principals", quotas.alter_principals)
+    yield from _principals("describe_principals", quotas.describe_principals)
+    for side in ("producer", "consumer"):
+        yield from _static(f"{side}_default", {"": getattr(quotas, f"{side}_default")})
+        yield from _static(f"{side}_override", getattr(quotas, f"{side}_override"))
 
 
 def limit_warnings(entity: Entity, values: Mapping[str, float]) -> Iterator[str]:
@@ -277,24 +478,6 @@ def _value_problem(key: str, value: float) -> str:
     if key == REQUEST_PERCENTAGE and value < 1:
         return f"is in percent, and of one thread: a share of {value:g} is {value * 100:g}"
     return ""
-
-
-def _quota_warnings(quotas: QuotaSettings) -> Iterator[str]:
-    for name in ("hold_seconds_max", "mute_seconds_max"):
-        value = getattr(quotas, name)
-        if value > _WAIT_SECONDS_MAX:
-            yield f"quotas.{name}: counts seconds: {value:g} are {value / 60:.0f} minutes; no client waits so long"
-    if quotas.hold_seconds_max > quotas.mute_seconds_max:
-        yield (
-            f"quotas.hold_seconds_max: {quotas.hold_seconds_max:g} s is longer than quotas.mute_seconds_max, "
-            f"{quotas.mute_seconds_max:g} s: both have to stay below the clients' request.timeout.ms, so clients "
-            "have to bear the longer one"
-        )
-    yield from _principals("alter_principals", quotas.alter_principals)
-    yield from _principals("describe_principals", quotas.describe_principals)
-    for side in ("producer", "consumer"):
-        yield from _static(f"{side}_default", {"": getattr(quotas, f"{side}_default")})
-        yield from _static(f"{side}_override", getattr(quotas, f"{side}_override"))
 
 
 def _principals(key: str, names: Sequence[str]) -> Iterator[str]:

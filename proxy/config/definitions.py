@@ -5,15 +5,17 @@ an entry of the command line overrides one of the file.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxy.config.checks import limit_warnings
-from proxy.config.options import Config, QuotaSettings
+from proxy.config.options import SECTIONS, Config, QuotaSettings
 from proxy.config.parser import read_quotas_text
-from proxy.config.readers import key_of
+from proxy.config.schema import Options, keys_of
 from proxy.system.errors import ConfigError
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import Entity
@@ -111,21 +113,6 @@ def _parse(where: str, text: str, static: StaticQuotas) -> Definitions:
 # The differences of two configurations, and which of them apply without a restart.
 
 
-SECTIONS: Final = (
-    "cluster",
-    "quotas",
-    "replication",
-    "fleet",
-    "reassignment",
-    "capture",
-    "limits",
-    "process",
-    "admin",
-    "state",
-    "log",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Key paths whose values differ.
@@ -143,36 +130,28 @@ def compare(old: Config, new: Config) -> Changes:
     """Return the changed keys, in the order of the documentation."""
     live: list[str] = []
     restart: list[str] = []
-    for name in SECTIONS:
-        before, after = getattr(old, name), getattr(new, name)
-        for field in fields(before):
-            if getattr(before, field.name) != getattr(after, field.name):
-                (live if _is_live(field) else restart).append(f"{name}.{field.name}")
-    return Changes(tuple(live), tuple(restart) + _listeners(old, new))
+    for section, options in SECTIONS.items():
+        keys = keys_of(options)
+        for name in _changed(getattr(old, section), getattr(new, section)):
+            (live if keys[name].live else restart).append(f"{section}.{name}")
+    if len(old.listeners) != len(new.listeners):
+        restart.append("listeners")
+    else:
+        for index, pair in enumerate(zip(old.listeners, new.listeners, strict=True)):
+            restart += [f"listeners[{index}].{name}" for name in _changed(*pair)]
+    return Changes(tuple(live), tuple(restart))
+
+
+def _changed(old: Options, new: Options) -> list[str]:
+    return [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
 
 
 def merge_live(old: Config, new: Config) -> Config:
     """Return the configuration after a reload: the new one's live keys, and the old one's other keys."""
-    merged = new
-    for name in SECTIONS:
-        before = getattr(old, name)
-        kept = {field.name: getattr(before, field.name) for field in fields(before) if not _is_live(field)}
+    merged = {}
+    for section, options in SECTIONS.items():
         # For all sections alike, so that no new key can be missed here.
-        merged = replace(merged, **{name: replace(getattr(merged, name), **kept)})
-    return replace(merged, listeners=old.listeners)
-
-
-def _listeners(old: Config, new: Config) -> tuple[str, ...]:
-    if len(old.listeners) != len(new.listeners):
-        return ("listeners",)
-    return tuple(
-        f"listeners[{index}].{field.name}"
-        for index, (before, after) in enumerate(zip(old.listeners, new.listeners, strict=True))
-        for field in fields(before)
-        if getattr(before, field.name) != getattr(after, field.name)
-    )
-
-
-def _is_live(field: Field[object]) -> bool:
-    found = key_of(field)
-    return found is not None and found.live
+        before = getattr(old, section)
+        kept = {name: getattr(before, name) for name, key in keys_of(options).items() if not key.live}
+        merged[section] = replace(getattr(new, section), **kept)
+    return replace(new, listeners=old.listeners, **merged)

@@ -1,27 +1,39 @@
-"""The frozen options of one proxy: made by `proxy.config.parser`, read by all other packages.
+"""The frozen options of one proxy, one class a table: made by `proxy.config.parser`, read by all other packages.
 
-Each field carries its key (see `proxy.config.readers`); its name is the key's name. The larger tables have modules of
-their own (`*_options`); the small ones are here, with the whole.
+Each field is a key, and its annotation the key's declaration (`proxy.config.schema`). What the keys mean is said in
+docs/configuration.md, whose types, units and defaults are tested against the declarations.
 """
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
+
+from msgspec import Meta
+from msgspec.structs import replace
 
 from protocol.capture import FRAMES
-from proxy.config import readers
-from proxy.config.readers import Address, Network, build, key
-from proxy.config.tls import (
-    ClusterTls,
-    FleetTls,
-    ListenerTls,
-    read_cluster_tls,
-    read_fleet_tls,
-    read_listener_tls,
+from proxy.config.principals import DEFAULT_RULES, MappingRules
+from proxy.config.schema import (
+    LIVE,
+    NONE,
+    PORT_MAX,
+    Address,
+    Addresses,
+    Host,
+    Key,
+    Networks,
+    Options,
+    Port,
+    Positive,
+    Rate,
+    Share,
+    keys_of,
+    number,
+    one_of,
+    parse_path,
 )
 from proxy.system.errors import ConfigError
 from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
@@ -34,54 +46,120 @@ from quotas.replication.replication_quotas import (
 )
 
 DAY_SECONDS: Final = 86400
+WILDCARDS: Final = ("0.0.0.0", "::")
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
+_EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+Topic = Annotated[str, Key(kind="topic")]
 
 
 # ----------------------------------------------------------------------------------------------------
-# `[capture]`: the recording of requests, one row each.
+# `[cluster.tls]`, `[listeners.tls]` and `[fleet.tls]`: a table, even an empty one, turns TLS on.
+# `proxy.net.tls` reads the files, again when they change.
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureOptions:
-    """`[capture]`."""
+class OwnCertificate(Options, frozen=True):
+    """What the tables of TLS have in common: the certificate of this side."""
 
-    directory: Path | None = field(
-        default=None, metadata=key(readers.optional_file_path, "path", default="none: no capture")
-    )
-    rotate_bytes: int = field(
-        default=128_000_000, metadata=key(readers.count(10_000, 10**12), "number", unit="bytes")
-    )
-    rotate_seconds: float = field(
-        default=300.0, metadata=key(readers.seconds(1, DAY_SECONDS), "number", unit="seconds")
-    )
-    max_bytes: int = field(
-        default=10_000_000_000, metadata=key(readers.count(10_000, 10**15), "number", unit="bytes")
-    )
-    frames: str = field(default="off", metadata=key(readers.choice(*FRAMES), '"off", "blank" or "keep"'))
-    sample: float = field(default=1.0, metadata=key(readers.share, "number", unit="share of connections"))
+    cert_file: Path | None = None
+    key_file: Annotated[Path | None, Key(default="`cert_file`")] = None
+    key_password: Annotated[str, Key(secret=True, default="none: the key is not encrypted")] = ""
+    key_password_file: Annotated[Path | None, Key(default="none")] = None
 
-    partition_sample: float = field(
-        default=0.05, metadata=key(readers.share, "number", unit="share of large requests and responses")
-    )
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that makes its context."""
+        found = (getattr(self, name) for name in self.__struct_fields__)
+        return tuple(value for value in found if isinstance(value, Path))
 
-    def check(self) -> None:
-        """Check that the bounds are consistent.
+    def settled(self, path: str) -> Self:
+        """Find the key in the certificate's file by default."""
+        if self.key_password and self.key_password_file:
+            raise ConfigError(f"{path}.key_password_file", "and key_password are both given: give only one")
+        if self.cert_file is None and (self.key_file or self.key_password or self.key_password_file):
+            raise ConfigError(f"{path}.cert_file", "must be given with a key")
+        return replace(self, key_file=self.key_file or self.cert_file)
 
-        Raises:
-            ConfigError: they are not.
-        """
-        if self.max_bytes < self.rotate_bytes:
-            problem = f"must be at least rotate_bytes, {self.rotate_bytes}: one file can be that large"
-            raise ConfigError("capture.max_bytes", problem, self.max_bytes)
 
-    def warnings(self) -> Iterator[str]:
-        """Yield warnings about keys without effect."""
-        if self.directory is None and self != CaptureOptions():
-            yield "capture: nothing is captured without capture.directory"
+class ServerCertificate(OwnCertificate, frozen=True):
+    """What a port's tables of TLS have in common: the certificates of its clients that are trusted."""
+
+    client_ca_file: Path | None = None
+    client_auth: Annotated[
+        str,
+        one_of("none", "requested", "required"),  # Kafka's ssl.client.auth
+        Key(default='"required" with `client_ca_file`, else "none"'),
+    ] = ""
+
+    def settled(self, path: str) -> Self:
+        """Require client certificates by default where there is an authority for them."""
+        auth = self.client_auth or ("required" if self.client_ca_file else "none")
+        if auth != "none" and self.client_ca_file is None:
+            raise ConfigError(f"{path}.client_ca_file", f"must be given with client_auth = {auth!r}")
+        return replace(super().settled(path), client_auth=auth)
+
+
+def _rules(value: object) -> object:
+    MappingRules(value if isinstance(value, str) else "")
+    return value
+
+
+class ListenerTls(ServerCertificate, frozen=True):
+    """`[listeners.tls]`: a listener's certificate, and the clients' certificates that it trusts."""
+
+    cert_file: Annotated[Path | None, Key(default="none: it must be given")] = None
+    client_ca_file: Annotated[Path | None, Key(default="none: no client certificates")] = None
+    principal_mapping_rules: Annotated[str, Key(parse=_rules, kind="rules with commas")] = DEFAULT_RULES
+
+    def settled(self, path: str) -> Self:
+        """Require the certificate."""
+        if self.cert_file is None:
+            raise ConfigError(f"{path}.cert_file", "must name the listener's certificate, a PEM file")
+        return super().settled(path)
+
+
+class ClusterTls(OwnCertificate, frozen=True):
+    """`[cluster.tls]`: the brokers' certificates that Sluice trusts, and its own."""
+
+    cert_file: Annotated[Path | None, Key(default="none: no certificate is shown")] = None
+    ca_file: Annotated[Path | None, Key(default="the system's trust")] = None
+    verify_hostname: bool = True
+
+
+class FleetTls(ServerCertificate, frozen=True):
+    """`[fleet.tls]`: this member's certificate, for its port and towards the holder, and the others that it trusts."""
+
+    cert_file: Annotated[Path | None, Key(default="none; needed with `fleet.bind`")] = None
+    client_ca_file: Annotated[Path | None, Key(default="none: no certificates of members")] = None
+    ca_file: Annotated[Path | None, Key(default="`client_ca_file`, or the system's trust")] = None
+    verify_hostname: bool = True
+
+    @property
+    def port(self) -> ListenerTls:
+        """TLS at this member's port."""
+        return ListenerTls(
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+            key_password_file=self.key_password_file,
+            client_ca_file=self.client_ca_file,
+            client_auth=self.client_auth,
+        )
+
+    @property
+    def client(self) -> ClusterTls:
+        """TLS towards the holder."""
+        return ClusterTls(
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+            key_password_file=self.key_password_file,
+            ca_file=self.ca_file or self.client_ca_file,
+            verify_hostname=self.verify_hostname,
+        )
 
 
 # ----------------------------------------------------------------------------------------------------
 # `[cluster]`: the brokers, and how Sluice logs in to them.
-
 
 SASL_NAMED: Final = (
     "PLAIN",
@@ -90,186 +168,103 @@ SASL_NAMED: Final = (
 )  # of Sluice's own login (`kafka_client.connection`)
 SASL_WITH_SECRET: Final = (*SASL_NAMED, "OAUTHBEARER")
 WITHOUT_GROUPS: Final = "AWS_MSK_IAM"  # aiokafka, which groups and topics need, does not have it
-SASL_MECHANISMS: Final = (*SASL_WITH_SECRET, "GSSAPI", WITHOUT_GROUPS)
-UNSUPPORTED_KEYS: Final[Mapping[str, str]] = {"security_protocol": "it follows from sasl_mechanism and tls"}
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class ClusterOptions(Options, frozen=True):
     """`[cluster]`: the brokers, for Sluice's own connection and for the bootstrap port."""
 
-    bootstrap: tuple[Address, ...] = field(
-        default=(),
-        metadata=key(
-            readers.addresses, "host:port, or several", default="the upstreams; needed without them"
-        ),
-    )
-    sasl_mechanism: str = field(
-        default="",
-        metadata=key(
-            readers.choice(*SASL_MECHANISMS),
-            ", ".join(f'"{name}"' for name in SASL_MECHANISMS[:-1]) + f' or "{SASL_MECHANISMS[-1]}"',
-            default="none: no SASL",
-        ),
-    )
-    username: str = field(
-        default="", metadata=key(readers.text, "text", default="none; needed with PLAIN and SCRAM")
-    )
-    password_file: Path | None = field(
-        default=None,
-        metadata=key(readers.file_path, "path", default="none; needed with PLAIN, SCRAM and OAUTHBEARER"),
-    )
-    password: str = field(
-        default="", repr=False, metadata=key(readers.secret, "text", default="what `password_file` holds")
-    )
-    tls: ClusterTls | None = field(
-        default=None, metadata=key(read_cluster_tls, "table", default="none: plaintext")
-    )
+    REFUSED: ClassVar = {"security_protocol": "it follows from sasl_mechanism and tls"}
 
-    def with_absolute_paths(self, base: Path) -> "ClusterOptions":
-        """Make its paths absolute."""
-        return replace(
-            self,
-            password_file=None if self.password_file is None else base / self.password_file,
-            tls=self.tls.with_absolute_paths(base) if self.tls else None,
-        )
-
-    def check(self, path: str) -> None:
-        """Check that mechanism, user name and secret are complete.
-
-        Raises:
-            ConfigError: the login cannot work.
-        """
-        mechanism, has_secret = self.sasl_mechanism, bool(self.password or self.password_file)
-        if not mechanism and (self.username or has_secret):
-            raise ConfigError(f"{path}.sasl_mechanism", "is needed with a username and password")
-        if mechanism in SASL_NAMED and not self.username:
-            raise ConfigError(f"{path}.username", f"is needed with {mechanism}")
-        if mechanism in SASL_WITH_SECRET and not has_secret:
-            raise ConfigError(f"{path}.password_file", f"is needed with {mechanism}")
-        if mechanism == WITHOUT_GROUPS and self.tls is None:
-            raise ConfigError(f"{path}.tls", f"is needed with {WITHOUT_GROUPS}")
-
-
-def read_login(path: str, value: object) -> ClusterOptions:
-    """Read a table with the keys of `[cluster]`, whose brokers are named elsewhere."""
-    if not isinstance(value, dict):
-        raise ConfigError(path, f"must be a table: [{path}]", value)
-    refused = {**UNSUPPORTED_KEYS, "bootstrap": f"it is the key {path.rpartition('.')[0]}.bootstrap"}
-    known = [one for one in fields(ClusterOptions) if one.name != "bootstrap"]
-    return build(ClusterOptions, known, path, value, refused)
+    bootstrap: Annotated[Addresses, Key(default="the upstreams; needed without them")] = ()
+    sasl_mechanism: Annotated[
+        str, one_of(*SASL_WITH_SECRET, "GSSAPI", WITHOUT_GROUPS), Key(default="none: no SASL")
+    ] = ""
+    username: Annotated[str, Key(default="none; needed with PLAIN and SCRAM")] = ""
+    password_file: Annotated[Path | None, Key(default="none; needed with PLAIN, SCRAM and OAUTHBEARER")] = (
+        None
+    )
+    password: Annotated[str, Key(secret=True, default="what `password_file` holds")] = ""
+    tls: Annotated[ClusterTls | None, Key(default="none: plaintext")] = None
 
 
 # ----------------------------------------------------------------------------------------------------
 # `[limits]`: the named maximum of everything a client can make grow.
 
 
-@dataclass(frozen=True, slots=True)
-class LimitOptions:
+class LimitOptions(Options, frozen=True):
     """`[limits]`: the named maximum of everything a client can make grow."""
 
-    connections_max: int = field(
-        default=20_000, metadata=key(readers.count(1, 1_000_000), "number", unit="connections")
-    )
-    connections_per_address_max: int | None = field(
-        default=None,
-        metadata=key(
-            readers.count(1, 1_000_000),
-            "number",
-            unit="connections",
-            default="none: a share, once it is full",
-        ),
-    )
-    frame_bytes_max: int = field(
-        default=100 * 1024**2, metadata=key(readers.count(1024, 2**31 - 1), "number", unit="bytes")
-    )
-    response_bytes_max: int = field(
-        default=1024**3, metadata=key(readers.count(1024, 2**31 - 1), "number", unit="bytes")
-    )
-    client_ids_max: int = field(
-        default=200_000, metadata=key(readers.count(1, 10_000_000), "number", unit="client ids")
-    )
-    sessions_max: int = field(
-        default=20_000, metadata=key(readers.count(0, 1_000_000), "number", unit="fetch sessions")
-    )
-    kept_bytes_max: int = field(
-        default=256 * 1024**2, metadata=key(readers.count(1024**2, 1024**5), "number", unit="bytes")
-    )
-    kept_bytes_per_connection_max: int = field(
-        default=64 * 1024**2, metadata=key(readers.count(64 * 1024, 1024**5), "number", unit="bytes")
-    )
-    kept_bytes_per_address_max: int = field(
-        default=0, metadata=key(readers.count(0, 1024**5), "number", unit="bytes", default="0: none")
-    )
-    pipes_max: int = field(default=64, metadata=key(readers.count(0, 65_536), "number", unit="pipes"))
-    metric_series_max: int = field(
-        default=2_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")
-    )
-    handshakes_max: int = field(
-        default=1_000, metadata=key(readers.count(1, 1_000_000), "number", unit="connections")
-    )
-    handshake_seconds: float = field(
-        default=10.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
-    )
-    connect_seconds: float = field(
-        default=10.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
-    )
-    frame_seconds: float = field(
-        default=60.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
-    )
-    idle_seconds: float = field(
-        default=600.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
-    )
-    drain_seconds: float = field(
-        default=20.0, metadata=key(readers.seconds(0, DAY_SECONDS), "number", unit="seconds")
-    )
+    connections_max: Annotated[int, number(1, 1_000_000, "connections")] = 20_000
+    connections_per_address_max: Annotated[
+        int | None, number(1, 1_000_000, "connections", default="none: a share, once it is full")
+    ] = None
+    frame_bytes_max: Annotated[int, number(1024, 2**31 - 1, "bytes")] = 100 * 1024**2
+    response_bytes_max: Annotated[int, number(1024, 2**31 - 1, "bytes")] = 1024**3
+    client_ids_max: Annotated[int, number(1, 10_000_000, "client ids")] = 200_000
+    sessions_max: Annotated[int, number(0, 1_000_000, "fetch sessions")] = 20_000
+    kept_bytes_max: Annotated[int, number(1024**2, 1024**5, "bytes")] = 256 * 1024**2
+    kept_bytes_per_connection_max: Annotated[int, number(64 * 1024, 1024**5, "bytes")] = 64 * 1024**2
+    kept_bytes_per_address_max: Annotated[int, number(0, 1024**5, "bytes", default="0: none")] = 0
+    pipes_max: Annotated[int, number(0, 65_536, "pipes")] = 64
+    metric_series_max: Annotated[int, number(0, 1_000_000, "series")] = 2_000
+    handshakes_max: Annotated[int, number(1, 1_000_000, "connections")] = 1_000
+    handshake_seconds: Annotated[float, number(0.001, DAY_SECONDS, "seconds")] = 10.0
+    connect_seconds: Annotated[float, number(0.001, DAY_SECONDS, "seconds")] = 10.0
+    frame_seconds: Annotated[float, number(0.001, DAY_SECONDS, "seconds")] = 60.0
+    idle_seconds: Annotated[float, number(0.001, DAY_SECONDS, "seconds")] = 600.0
+    drain_seconds: Annotated[float, number(0, DAY_SECONDS, "seconds")] = 20.0
 
 
 # ----------------------------------------------------------------------------------------------------
 # `[[listeners]]`: the ports that clients and followers connect to.
 
-
 BROKERS_NAMED_MAX: Final = 10  # in one message
+_BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
+_SASL_OF_CLIENTS: Final = "clients authenticate with the brokers, through Sluice"
 
 
-def _no_upstreams() -> Mapping[int, Address]:
-    return MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerOptions:
+class ListenerOptions(Options, frozen=True):
     """`[[listeners]]`: the ports clients connect to, one for each broker and one that reaches any."""
 
-    name: str = field(default="clients", metadata=key(readers.text, "text"))
-    kind: str = field(
-        default="clients",
-        metadata=key(readers.choice("clients", "replication"), '"clients" or "replication"'),
+    REFUSED: ClassVar = dict.fromkeys(
+        ("security_protocol", "sasl_mechanism", "username", "password_file", "password"), _SASL_OF_CLIENTS
     )
-    bind: str = field(default="127.0.0.1", metadata=key(readers.host, "host"))
-    advertised_host: str = field(default="", metadata=key(readers.host, "host", default="`bind`"))
-    bootstrap_port: int = field(default=19090, metadata=key(readers.port, "port"))
-    first_broker_port: int = field(default=19100, metadata=key(readers.port, "port"))
-    broker_id_max: int = field(default=63, metadata=key(readers.count(0, 65534), "number", unit="broker id"))
-    advertised_bootstrap_port: int = field(
-        default=0, metadata=key(readers.port, "port", default="`bootstrap_port`")
-    )
-    advertised_first_broker_port: int = field(
-        default=0, metadata=key(readers.port, "port", default="`first_broker_port`")
-    )
-    upstreams: Mapping[int, Address] = field(
-        default_factory=_no_upstreams,
-        metadata=key(readers.upstreams, "table of broker id = host:port", default="none: a gateway"),
-    )
-    reuse_port: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
-    oauth_claim: str = field(default="sub", metadata=key(readers.text, "text"))
-    proxy_protocol: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
-    proxy_protocol_sources: tuple[Network, ...] = field(
-        default=(),
-        metadata=key(readers.networks, "network, or several", default="none; needed with `proxy_protocol`"),
-    )
-    tls: ListenerTls | None = field(
-        default=None, metadata=key(read_listener_tls, "table", default="none: plaintext")
-    )
+
+    name: str = "clients"
+    kind: Literal["clients", "replication"] = "clients"
+    bind: Host = "127.0.0.1"
+    advertised_host: Annotated[Host, Key(default="`bind`")] = ""
+    bootstrap_port: Port = 19090
+    first_broker_port: Port = 19100
+    broker_id_max: Annotated[int, number(0, 65534, "broker id")] = 63
+    advertised_bootstrap_port: Annotated[Port, Key(default="`bootstrap_port`")] = 0
+    advertised_first_broker_port: Annotated[Port, Key(default="`first_broker_port`")] = 0
+    upstreams: Annotated[
+        Mapping[Annotated[int, number(0, _BROKER_ID_MAX)], Address],
+        Key(
+            must='must be a table of broker ids: { 1 = "127.0.0.1:29391" }',
+            kind="table of broker id = host:port",
+            default="none: a gateway",
+        ),
+    ] = _EMPTY
+    reuse_port: bool = False
+    oauth_claim: str = "sub"
+    proxy_protocol: bool = False
+    proxy_protocol_sources: Annotated[Networks, Key(default="none; needed with `proxy_protocol`")] = ()
+    tls: Annotated[ListenerTls | None, Key(default="none: plaintext")] = None
+
+    def settled(self, path: str) -> Self:
+        """Fill in the addresses that clients see."""
+        host = self.advertised_host or self.bind
+        if host in WILDCARDS and not self.sidecar:
+            problem = "must name the host that clients connect to, since the port is bound on every address"
+            raise ConfigError(f"{path}.advertised_host", problem, host)
+        return replace(
+            self,
+            advertised_host=host,
+            advertised_bootstrap_port=self.advertised_bootstrap_port or self.bootstrap_port,
+            advertised_first_broker_port=self.advertised_first_broker_port or self.first_broker_port,
+        )
 
     @property
     def replicates(self) -> bool:
@@ -320,8 +315,10 @@ class ListenerOptions:
         highest = missing[-1]
         last = max(self.first_broker_port, self.advertised_first_broker_port) + highest
         remedy = f"write broker_id_max = {highest} (now {self.broker_id_max}) and restart"
-        if last > readers.PORT_MAX:
-            remedy = f"there are ports for ids up to {readers.PORT_MAX - last + highest} alone; give it a lower node.id"
+        if last > PORT_MAX:
+            remedy = (
+                f"there are ports for ids up to {PORT_MAX - last + highest} alone; give it a lower node.id"
+            )
         return (
             f'listener "{self.name}" has no port for broker {names}{f" and {more} more" if more > 0 else ""}, so '
             f"clients do not learn of it: {remedy}"
@@ -329,310 +326,120 @@ class ListenerOptions:
 
 
 # ----------------------------------------------------------------------------------------------------
-# `[process]`: how many processes relay. One per core relays what one per core can; the rest is in
-# `proxy.process`.
-
-
-AUTO: Final = 0  # `workers = "auto"`
-WORKERS_MAX: Final = 64
-_read_count: Final = readers.count(1, WORKERS_MAX)
-
-
-def _workers(path: str, value: object) -> int:
-    return AUTO if value == "auto" else _read_count(path, value)
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessOptions:
-    """`[process]`."""
-
-    workers: int = field(default=1, metadata=key(_workers, 'number or "auto"', unit="processes"))
-
-
-# ----------------------------------------------------------------------------------------------------
 # `[quotas]`: how client quotas are measured and enforced, and where they are defined.
 
-
 OLD_SCOPE: Final = "gateway"  # how scope "cluster" was called
+_CLIENT_ID_CHARACTERS_MAX: Final = 32767  # a STRING's length is an INT16
 
 
-def _scope(path: str, value: object) -> str:
-    return readers.choice("broker", "cluster")(path, "cluster" if value == OLD_SCOPE else value)
+def _client_rates(value: object) -> dict[str, object]:
+    """Split KIP-13's static overrides, `clientA:4M,clientB:10M`, into client ids and rates.
+
+    The last colon divides, so a client id may hold colons. It cannot hold a comma here: the quotas file can.
+    """
+    if not isinstance(value, str):
+        raise ValueError('must be a string of client ids and rates: "clientA:4M,clientB:10M"')
+    found: dict[str, object] = {}
+    for part in value.split(",") if value.strip() else ():
+        client_id, colon, digits = part.strip().rpartition(":")
+        if not colon or not client_id or len(client_id) > _CLIENT_ID_CHARACTERS_MAX:
+            raise ValueError(f"{part.strip()!r} is not client id, colon and rate, as clientA:4M")
+        if client_id in found:
+            raise ValueError(f"client id {client_id!r} is given twice")
+        found[client_id] = digits
+    return found
 
 
-def _no_rates() -> Mapping[str, int]:
-    return MappingProxyType({})
+_Principals = Annotated[
+    tuple[str, ...],
+    Key(words={"": ()}, must="must be a list of principals' names", kind="name, or several"),
+]
+_Overrides = Annotated[
+    Mapping[Annotated[str, Key(parse=str)], Rate],
+    Key(parse=_client_rates, unit="bytes/s", kind="client:rate, …", default="none"),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaSettings:
+class QuotaSettings(Options, frozen=True):
     """`[quotas]`: how client quotas are measured and enforced, and where they are defined."""
 
-    file: Path | None = field(
-        default=None,
-        metadata=key(
-            readers.optional_file_path, "path", live=True, default="none: nothing but static settings"
-        ),
-    )
-    store: str = field(
-        default="file",
-        metadata=key(readers.choice("file", "topic", "cluster"), '"file", "topic" or "cluster"'),
-    )
-    topic: str = field(default="__sluice-quotas", metadata=key(readers.text, "topic"))
-    audit_topic: str = field(
-        default="__sluice-audit", metadata=key(readers.optional_text, 'topic, or "" for none')
-    )
-    audit_retention_seconds: int | None = field(
-        default=None,
-        metadata=key(readers.count(60, 2**31), "number", unit="seconds", default="the brokers' default"),
-    )
-    alter_principals: tuple[str, ...] = field(
-        default=(), metadata=key(readers.principals, "name, or several", live=True, default="none")
-    )
-    describe_principals: tuple[str, ...] = field(
-        default=("*",),
-        metadata=key(readers.principals, "name, or several", live=True, default='"*": every principal'),
-    )
-    policy: Policy = field(
-        default="schedule",
-        metadata=key(readers.choice("schedule", "kip13"), '"schedule" or "kip13"', live=True),
-    )
-    mode: Mode = field(
-        default="enforce",
-        metadata=key(
-            readers.choice("enforce", "observe"),
-            '"enforce" or "observe"',
-            live=True,
-            default='`"enforce"`; `"observe"` with `store = "cluster"`',
-        ),
-    )
-    scope: Scope = field(
-        default="broker",
-        metadata=key(
-            _scope,
-            '"broker" or "cluster"',
+    file: Annotated[Path | None, NONE, LIVE, Key(default="none: nothing but static settings")] = None
+    store: Literal["file", "topic", "cluster"] = "file"
+    topic: Topic = "__sluice-quotas"
+    audit_topic: Annotated[Topic, Key(words={"": ""}, kind='topic, or "" for none')] = "__sluice-audit"
+    audit_retention_seconds: Annotated[
+        int | None, number(60, 2**31, "seconds", default="the brokers' default")
+    ] = None
+    alter_principals: Annotated[_Principals, LIVE, Key(default="none")] = ()
+    describe_principals: Annotated[_Principals, LIVE, Key(default='"*": every principal')] = ("*",)
+    policy: Annotated[Policy, LIVE] = "schedule"
+    mode: Annotated[Mode, LIVE, Key(default='`"enforce"`; `"observe"` with `store = "cluster"`')] = "enforce"
+    scope: Annotated[
+        Scope,
+        Key(
+            words={OLD_SCOPE: "cluster"},
             default='`"cluster"` of a gateway; `"broker"` of sidecars, and with `store = "cluster"`',
         ),
-    )
-    window_samples: int = field(
-        default=11, metadata=key(readers.count(2, 3600), "number", unit="windows", live=True)
-    )
-    window_seconds: int = field(
-        default=1, metadata=key(readers.count(1, 3600), "number", unit="seconds", live=True)
-    )
-    burst_seconds: float = field(
-        default=1.0, metadata=key(readers.seconds(0, 3600), "number", unit="seconds of quota", live=True)
-    )
-    hold_seconds_max: float = field(
-        default=15.0,  # below the request timeouts that clients come with
-        metadata=key(
-            readers.seconds(0, 3600),
-            "number",
-            unit="seconds",
-            live=True,
-            default="15 in `schedule`; always 0 in `kip13`",
-        ),
-    )
-    mute_seconds_max: float = field(
-        default=20.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds", live=True)
-    )
-    new_connections: NewConnections = field(
-        default="held",
-        metadata=key(readers.choice("held", "as-kafka"), '"held" or "as-kafka"', live=True),
-    )
-    partition_mutations_rate: float | None = field(
-        default=None,
-        metadata=key(readers.positive, "number", unit="partitions/s", live=True, default="unlimited"),
-    )
-    partition_mutations_burst: float | None = field(
-        default=None,
-        metadata=key(
-            readers.positive, "number", unit="partitions", live=True, default="the rate times all windows"
-        ),
-    )
-    charge_validate_only: bool = field(
-        default=True, metadata=key(readers.boolean, "true or false", live=True)
-    )
-    charge_auto_created: bool = field(default=True, metadata=key(readers.boolean, "true or false", live=True))
-    unknown_users: UnknownUsers = field(
-        default="none",
-        metadata=key(readers.choice("none", "default", "refuse"), '"none", "default" or "refuse"', live=True),
-    )
-    producer_default: int | None = field(
-        default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
-    )
-    producer_override: Mapping[str, int] = field(
-        default_factory=_no_rates,
-        metadata=key(readers.client_rates, "client:rate, …", unit="bytes/s", live=True, default="none"),
-    )
-    consumer_default: int | None = field(
-        default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
-    )
-    consumer_override: Mapping[str, int] = field(
-        default_factory=_no_rates,
-        metadata=key(readers.client_rates, "client:rate, …", unit="bytes/s", live=True, default="none"),
-    )
+    ] = "broker"
+    window_samples: Annotated[int, LIVE, number(2, 3600, "windows")] = 11
+    window_seconds: Annotated[int, LIVE, number(1, 3600, "seconds")] = 1
+    burst_seconds: Annotated[float, LIVE, number(0, 3600, "seconds of quota")] = 1.0
+    hold_seconds_max: Annotated[  # below the request timeouts that clients come with
+        float, LIVE, number(0, 3600, "seconds", default="15 in `schedule`; always 0 in `kip13`")
+    ] = 15.0
+    mute_seconds_max: Annotated[float, LIVE, number(0.001, DAY_SECONDS, "seconds")] = 20.0
+    new_connections: Annotated[NewConnections, LIVE] = "held"
+    partition_mutations_rate: Annotated[
+        Positive | None, LIVE, Key(unit="partitions/s", default="unlimited")
+    ] = None
+    partition_mutations_burst: Annotated[
+        Positive | None, LIVE, Key(unit="partitions", default="the rate times all windows")
+    ] = None
+    charge_validate_only: Annotated[bool, LIVE] = True
+    charge_auto_created: Annotated[bool, LIVE] = True
+    unknown_users: Annotated[UnknownUsers, LIVE] = "none"
+    producer_default: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    producer_override: Annotated[_Overrides, LIVE] = _EMPTY
+    consumer_default: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    consumer_override: Annotated[_Overrides, LIVE] = _EMPTY
 
 
 # ----------------------------------------------------------------------------------------------------
-# `[reassignment]`: whether reassignments are executed in small batches, and the limits (KIP-435).
-#
-# The limits have the names of the proposal's configs. They apply from the next step on, not to a step under
-# way.
-
-
-_COUNT_MAX: Final = 1_000_000
-_DAY_SECONDS: Final = 86400
-TOPIC: Final = "topic"
-_FILE: Final = "file"
-
-
-def _limit(default: int, unit: str) -> int:
-    found: int = field(
-        default=default, metadata=key(readers.count(1, _COUNT_MAX), "number", unit=unit, live=True)
-    )
-    return found
-
-
-def _cap() -> int | None:
-    found: int | None = field(
-        default=None,
-        metadata=key(readers.count(1, _COUNT_MAX), "number", unit="replicas", live=True, default="unlimited"),
-    )
-    return found
-
-
-def _journal(path: str, value: object) -> Path | str | None:
-    """Read where the journal is; "file" is the default directory, and a directory called topic is "./topic"."""
-    if value == TOPIC:
-        return TOPIC
-    return None if value == _FILE else readers.optional_file_path(path, value)
-
-
-@dataclass(frozen=True, slots=True)
-class ReassignmentSettings:
-    """`[reassignment]`."""
-
-    mode: str = field(default="pass", metadata=key(readers.choice("pass", "batch"), '"pass" or "batch"'))
-    journal: Path | str | None = field(
-        default=None,
-        metadata=key(
-            _journal,
-            'path, "file" or "topic"',
-            default='`reassignment` in `[state] directory`; needed with `mode = "batch"`',
-        ),
-    )
-    journal_topic: str = field(default="__sluice-reassignments", metadata=key(readers.text, "topic"))
-    parallel_replica_count: int = _limit(1, "replicas")
-    parallel_partition_count: int = _limit(10, "partitions")
-    parallel_leader_movements: int = _limit(2, "partitions")
-    max_concurrent_replica_movements: int = _limit(20, "replicas")
-    max_movements_in_per_broker: int | None = _cap()
-    max_movements_out_per_broker: int | None = _cap()
-    dead_target_seconds: float = field(
-        default=300.0, metadata=key(readers.seconds(0, 7 * _DAY_SECONDS), "number", unit="seconds", live=True)
-    )
-    moves_max: int = field(
-        default=20_000, metadata=key(readers.count(1, _COUNT_MAX), "number", unit="partitions", live=True)
-    )
-
-    @property
-    def batches(self) -> bool:
-        """Whether reassignments are executed in batches."""
-        return self.mode == "batch"
-
-    @property
-    def in_topic(self) -> bool:
-        """Whether there is a journal, and it is in a topic."""
-        return self.batches and self.journal == TOPIC
-
-    @property
-    def directory(self) -> Path | None:
-        """The directory of a journal on files."""
-        return self.journal if isinstance(self.journal, Path) else None
-
-    @property
-    def limits(self) -> BatchLimits:
-        """The planner's limits."""
-        return BatchLimits(
-            parallel_replica_count=self.parallel_replica_count,
-            parallel_partition_count=self.parallel_partition_count,
-            parallel_leader_movements=self.parallel_leader_movements,
-            max_concurrent_replica_movements=self.max_concurrent_replica_movements,
-            max_movements_in_per_broker=self.max_movements_in_per_broker,
-            max_movements_out_per_broker=self.max_movements_out_per_broker,
-        )
-
-    def warnings(self) -> Iterator[str]:
-        """Yield warnings about keys without effect."""
-        if self.journal is not None and not self.batches:
-            yield 'reassignment.journal: has no effect with mode = "pass"'
-
-
-# ----------------------------------------------------------------------------------------------------
-# `[replication]`: the throttle of replication between brokers, and the source of its settings (KIP-73).
-#
-# The keys have the names of Kafka's dynamic configs. A malformed entry of a list is a warning and not an
-# error; the other
-# entries apply.
-
+# `[replication]`: the throttle of replication between brokers, and the source of its settings (KIP-73). The keys have
+# the names of Kafka's dynamic configs. A malformed entry of a list is a warning and not an error; the others apply.
 
 TOPICS_MAX: Final = 100_000
 
 
-def _lists(path: str, value: object) -> Mapping[str, str]:
-    if not isinstance(value, dict):
-        raise ConfigError(
-            path, 'must be a table of topics: { "topic-a" = "0:1,1:2", "topic-b" = "*" }', value
-        )
-    if len(value) > TOPICS_MAX:
-        raise ConfigError(path, f"there may be at most {TOPICS_MAX} topics", len(value))
-    for topic, text in value.items():
-        if not isinstance(text, str):
-            raise ConfigError(f"{path}.{topic}", 'must be a string: "0:1,1:2" or "*"', text)
-    return MappingProxyType(dict(value))
+def _replicas(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError('must be a string: "0:1,1:2" or "*"')
+    return value
 
 
-def _no_lists() -> Mapping[str, str]:
-    return MappingProxyType({})
+_ReplicaLists = Annotated[
+    Mapping[str, Annotated[str, Key(parse=_replicas)]],
+    LIVE,
+    Key(
+        range=Meta(max_length=TOPICS_MAX),
+        must=f'must be a table of at most {TOPICS_MAX} topics: {{ "topic-a" = "0:1,1:2", "topic-b" = "*" }}',
+        kind="table of topic = replicas",
+        default="none",
+    ),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationSettings:
+class ReplicationSettings(Options, frozen=True):
     """`[replication]`."""
 
-    throttled: str = field(
-        default="cluster",
-        metadata=key(
-            readers.choice("off", "cluster", "file", "reassignments"),
-            '"off", "cluster", "file" or "reassignments"',
-            live=True,
-        ),
-    )
-    policy: ReplicationPolicy = field(
-        default="schedule",
-        metadata=key(readers.choice("kip73", "schedule"), '"kip73" or "schedule"', live=True),
-    )
-    window_samples: int = field(
-        default=11, metadata=key(readers.count(2, 3600), "number", unit="windows", live=True)
-    )
-    window_seconds: int = field(
-        default=1, metadata=key(readers.count(1, 3600), "number", unit="seconds", live=True)
-    )
-    leader_rate: int | None = field(
-        default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
-    )
-    follower_rate: int | None = field(
-        default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
-    )
-    leader_throttled_replicas: Mapping[str, str] = field(
-        default_factory=_no_lists,
-        metadata=key(_lists, "table of topic = replicas", live=True, default="none"),
-    )
-    follower_throttled_replicas: Mapping[str, str] = field(
-        default_factory=_no_lists,
-        metadata=key(_lists, "table of topic = replicas", live=True, default="none"),
-    )
+    throttled: Annotated[Literal["off", "cluster", "file", "reassignments"], LIVE] = "cluster"
+    policy: Annotated[ReplicationPolicy, LIVE, one_of("kip73", "schedule")] = "schedule"
+    window_samples: Annotated[int, LIVE, number(2, 3600, "windows")] = 11
+    window_seconds: Annotated[int, LIVE, number(1, 3600, "seconds")] = 1
+    leader_rate: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    follower_rate: Annotated[Rate | None, LIVE, Key(default="unlimited")] = None
+    leader_throttled_replicas: _ReplicaLists = _EMPTY
+    follower_throttled_replicas: _ReplicaLists = _EMPTY
 
     @property
     def options(self) -> ReplicationOptions:
@@ -649,84 +456,49 @@ class ReplicationSettings:
             {topic: parse_replicas(text)[0] for topic, text in followers.items()},
         )
 
-    def warnings(self) -> Iterator[str]:
-        """Yield warnings about invalid entries of the lists, and about keys without effect."""
-        for name in ("leader_throttled_replicas", "follower_throttled_replicas"):
-            for topic, text in getattr(self, name).items():
-                for problem in parse_replicas(text)[1]:
-                    yield f"replication.{name}.{topic}: {problem}; the rest of the list is used"
-            if getattr(self, name) and self.throttled != "file":
-                yield f'replication.{name}: has no effect with throttled = "{self.throttled}"'
-        for name in ("leader_rate", "follower_rate"):
-            if getattr(self, name) is not None and self.throttled in ("off", "cluster"):
-                yield f'replication.{name}: has no effect with throttled = "{self.throttled}"'
-
 
 # ----------------------------------------------------------------------------------------------------
-# `[fleet]`: the processes that share every client's budget, and how the one is found that leases the shares.
-#
-# Without `bind` and `holder` the section has no effect, and this process uses the whole of each quota. Shares
-# are
-# computed in `quotas.sharing`.
-
+# `[fleet]`: the processes that share every client's budget, and how the one is found that leases the shares. Without
+# `bind` and `holder` the section has no effect, and this process uses the whole of each quota. Shares are computed in
+# `quotas.sharing`.
 
 MEMBERS_MAX: Final = 256
 _NAME_CHARACTERS_MAX: Final = 64
-WILDCARDS: Final = ("0.0.0.0", "::")
-LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
-def member_name(path: str, value: object) -> str:
-    """Read the name of a member."""
+def _member_name(value: object) -> str:
     if not isinstance(value, str) or not (value.isascii() and value.isprintable() and value.strip() == value):
-        raise ConfigError(path, "must be a name of printable ASCII", value)
+        raise ValueError("must be a name of printable ASCII")
     if not 1 <= len(value) <= _NAME_CHARACTERS_MAX:
-        raise ConfigError(path, f"must have 1 to {_NAME_CHARACTERS_MAX} characters", value)
+        raise ValueError(f"must have 1 to {_NAME_CHARACTERS_MAX} characters")
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class FleetOptions:
+MemberName = Annotated[str, Key(parse=_member_name, kind="name")]
+
+
+class FleetOptions(Options, frozen=True):
     """`[fleet]`."""
 
-    name: str = field(default="", metadata=key(member_name, "name", default="the host's name"))
-    members_max: int = field(
-        default=8, metadata=key(readers.count(1, MEMBERS_MAX), "number", unit="members", live=True)
-    )
-    bind: Address | None = field(
-        default=None,
-        metadata=key(
-            readers.optional_address,
-            'host:port, or "" for none',
-            default="none; needed without `holder`",
+    name: Annotated[MemberName, Key(default="the host's name")] = ""
+    members_max: Annotated[int, LIVE, number(1, MEMBERS_MAX, "members")] = 8
+    bind: Annotated[Address | None, NONE, Key(default="none; needed without `holder`")] = None
+    advertised: Annotated[
+        Address | None, Key(default="`bind`; `name` and its port where it is a wildcard")
+    ] = None
+    group: str = "__sluice"
+    bootstrap: Annotated[Addresses, Key(default="`cluster.bootstrap`")] = ()
+    cluster: Annotated[
+        ClusterOptions | None,
+        Key(
+            refused={"bootstrap": "it is the key fleet.bootstrap"},
+            default="with `bootstrap`: no SASL, plaintext",
         ),
-    )
-    advertised: Address | None = field(
-        default=None,
-        metadata=key(
-            readers.address, "host:port", default="`bind`; `name` and its port where it is a wildcard"
-        ),
-    )
-    group: str = field(default="__sluice", metadata=key(readers.text, "text"))
-    bootstrap: tuple[Address, ...] = field(
-        default=(), metadata=key(readers.addresses, "host:port, or several", default="`cluster.bootstrap`")
-    )
-    cluster: ClusterOptions | None = field(
-        default=None, metadata=key(read_login, "table", default="with `bootstrap`: no SASL, plaintext")
-    )
-    holder: Address | None = field(
-        default=None,
-        metadata=key(readers.address, "host:port", default="none: the group chooses it"),
-    )
-    secret_file: Path | None = field(
-        default=None, metadata=key(readers.file_path, "path", default="none: nothing is signed")
-    )
-    tls: FleetTls | None = field(
-        default=None, metadata=key(read_fleet_tls, "table", default="none: plaintext")
-    )
-    cut_off: str = field(
-        default="share", metadata=key(readers.choice("share", "least"), '"share" or "least"')
-    )
+    ] = None
+    holder: Annotated[Address | None, Key(default="none: the group chooses it")] = None
+    secret_file: Annotated[Path | None, Key(default="none: nothing is signed")] = None
+    tls: Annotated[FleetTls | None, Key(default="none: plaintext")] = None
+    cut_off: Literal["share", "least"] = "share"
 
     @property
     def configured(self) -> bool:
@@ -760,116 +532,151 @@ class FleetOptions:
         """Whether this member joins a group that chooses the holder."""
         return self.bind is not None and self.holder is None
 
-    def settled(self, base: Path) -> "FleetOptions":
-        """Make paths absolute, and complete `cluster`: None, or all that is known of the fleet's own cluster.
-
-        Raises:
-            ConfigError: there is a login and no cluster.
-        """
-        cluster = self.cluster
+    def settled(self, path: str) -> Self:
+        """Complete `cluster`: None, or all that is known of the fleet's own cluster."""
         if self.bootstrap:
-            cluster = replace(cluster or ClusterOptions(), bootstrap=self.bootstrap).with_absolute_paths(base)
-        elif cluster is not None:
-            raise ConfigError("fleet.bootstrap", "must name the brokers for which [fleet.cluster] is")
-        secret = None if self.secret_file is None else base / self.secret_file
-        tls = None if self.tls is None else self.tls.with_absolute_paths(base)
-        return replace(self, cluster=cluster, secret_file=secret, tls=tls)
-
-    def check(self) -> None:
-        """Check the keys against each other.
-
-        Raises:
-            ConfigError: the configuration cannot work.
-        """
+            return replace(self, cluster=replace(self.cluster or ClusterOptions(), bootstrap=self.bootstrap))
         if self.cluster is not None:
-            self.cluster.check("fleet.cluster")
-        if not self.configured:
-            for name in ("name", "advertised", "tls"):  # the secret also signs records of topics
-                if getattr(self, name):
-                    raise ConfigError("fleet.bind", f"is needed with fleet.{name}, or fleet.holder")
-            return
-        if self.advertised is not None and self.bind is None:
-            raise ConfigError("fleet.bind", "is needed with fleet.advertised")
-        if self.may_hold and self.tls is not None and self.tls.cert_file is None:
-            raise ConfigError(
-                "fleet.tls.cert_file", "must name the certificate of this member's port, a PEM file"
-            )
-
-    def warnings(self, *, windows: bool) -> Iterator[str]:
-        """Yield warnings about valid keys that are probably mistakes.
-
-        Args:
-            windows: whether followers' quotas are measured in windows (`kip73`).
-        """
-        if self.configured and windows:
-            yield (
-                "fleet: with replication.policy kip73 shares hold on an average of all windows only, and a share"
-                ' that grows brings what its windows have room for; "schedule" is exact'
-            )
-        if self.has_group and self.secret_file is None:
-            yield (
-                "fleet.group: every client that may join it can be the holder, and set what all members may use; "
-                "fleet.secret_file prevents that (sluice fleet secret makes one)"
-            )
-        if not self.may_hold or self.bind is None:
-            return
-        proven = self.tls is not None and self.tls.client_auth == "required"
-        if self.secret_file is None and not proven and self.bind.host not in LOOPBACK_HOSTS:
-            yield "fleet.bind: every host that reaches it may take shares; fleet.secret_file prevents that"
+            raise ConfigError(f"{path}.bootstrap", "must name the brokers for which [fleet.cluster] is")
+        return self
 
 
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-LOG_FORMATS: Final = ("text", "json")
-LOOPBACK: Final[tuple[Network, ...]] = (ip_network("127.0.0.0/8"), ip_network("::1"))
+# ----------------------------------------------------------------------------------------------------
+# `[reassignment]`: whether reassignments are executed in small batches, and the limits (KIP-435). The limits have the
+# names of the proposal's configs. They apply from the next step on, not to a step under way.
+
+TOPIC: Final = "topic"
+_COUNT_MAX: Final = 1_000_000
+_Cap = Annotated[int | None, LIVE, number(1, _COUNT_MAX, "replicas", default="unlimited")]
 
 
-@dataclass(frozen=True, slots=True)
-class AdminOptions:
+def _journal(value: object) -> str:
+    """Return a directory as a text; one called topic is "./topic"."""
+    found = str(parse_path(value))
+    return f"./{found}" if found == TOPIC else found
+
+
+class ReassignmentSettings(Options, frozen=True):
+    """`[reassignment]`; `journal` is a directory, "topic", or empty for the default directory."""
+
+    mode: Literal["pass", "batch"] = "pass"
+    journal: Annotated[
+        str,
+        Key(
+            parse=_journal,
+            words={TOPIC: TOPIC, "file": "", "": ""},
+            kind='path, "file" or "topic"',
+            default='`reassignment` in `[state] directory`; needed with `mode = "batch"`',
+        ),
+    ] = ""
+    journal_topic: Topic = "__sluice-reassignments"
+    parallel_replica_count: Annotated[int, LIVE, number(1, _COUNT_MAX, "replicas")] = 1
+    parallel_partition_count: Annotated[int, LIVE, number(1, _COUNT_MAX, "partitions")] = 10
+    parallel_leader_movements: Annotated[int, LIVE, number(1, _COUNT_MAX, "partitions")] = 2
+    max_concurrent_replica_movements: Annotated[int, LIVE, number(1, _COUNT_MAX, "replicas")] = 20
+    max_movements_in_per_broker: _Cap = None
+    max_movements_out_per_broker: _Cap = None
+    dead_target_seconds: Annotated[float, LIVE, number(0, 7 * DAY_SECONDS, "seconds")] = 300.0
+    moves_max: Annotated[int, LIVE, number(1, _COUNT_MAX, "partitions")] = 20_000
+
+    @property
+    def batches(self) -> bool:
+        """Whether reassignments are executed in batches."""
+        return self.mode == "batch"
+
+    @property
+    def in_topic(self) -> bool:
+        """Whether there is a journal, and it is in a topic."""
+        return self.batches and self.journal == TOPIC
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a journal on files."""
+        return Path(self.journal) if self.journal and self.journal != TOPIC else None
+
+    @property
+    def limits(self) -> BatchLimits:
+        """The planner's limits."""
+        return BatchLimits(
+            parallel_replica_count=self.parallel_replica_count,
+            parallel_partition_count=self.parallel_partition_count,
+            parallel_leader_movements=self.parallel_leader_movements,
+            max_concurrent_replica_movements=self.max_concurrent_replica_movements,
+            max_movements_in_per_broker=self.max_movements_in_per_broker,
+            max_movements_out_per_broker=self.max_movements_out_per_broker,
+        )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The small tables
+
+
+class CaptureOptions(Options, frozen=True):
+    """`[capture]`: the recording of requests, one row each."""
+
+    directory: Annotated[Path | None, NONE, Key(default="none: no capture")] = None
+    rotate_bytes: Annotated[int, number(10_000, 10**12, "bytes")] = 128_000_000
+    rotate_seconds: Annotated[float, number(1, DAY_SECONDS, "seconds")] = 300.0
+    max_bytes: Annotated[int, number(10_000, 10**15, "bytes")] = 10_000_000_000
+    frames: Annotated[str, one_of(*FRAMES)] = "off"
+    sample: Annotated[Share, Key(unit="share of connections")] = 1.0
+    partition_sample: Annotated[Share, Key(unit="share of large requests and responses")] = 0.05
+
+
+AUTO: Final = 0  # `workers = "auto"`
+WORKERS_MAX: Final = 64
+
+
+class ProcessOptions(Options, frozen=True):
+    """`[process]`: how many processes relay. One per core relays what one per core can."""
+
+    workers: Annotated[
+        int, number(1, WORKERS_MAX, "processes"), Key(words={"auto": AUTO}, kind='number or "auto"')
+    ] = 1
+
+
+class AdminOptions(Options, frozen=True):
     """`[admin]`: the HTTP port for operators."""
 
-    bind: Address | None = field(
-        default=Address("127.0.0.1", 19080),
-        metadata=key(readers.optional_address, 'host:port, or "" for none'),
-    )
-    hosts: tuple[str, ...] = field(
-        default=(), metadata=key(readers.hosts, "host, or several", default="none but `bind`'s own")
-    )
-    actions_from: tuple[Network, ...] = field(
-        default=LOOPBACK,
-        metadata=key(
-            readers.optional_networks,
-            'network, or several, or "" for none',
+    bind: Annotated[Address | None, NONE] = Address("127.0.0.1", 19080)
+    hosts: Annotated[
+        tuple[Host, ...],
+        Key(words={"": ()}, must="must be a list of host names", default="none but `bind`'s own"),
+    ] = ()
+    actions_from: Annotated[
+        Networks,
+        Key(
+            words={"": ()},
+            kind='network, or several, or "" for none',
             default="loopback: `127.0.0.0/8`, `::1`",
         ),
-    )
+    ] = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
-@dataclass(frozen=True, slots=True)
-class StateOptions:
+class StateOptions(Options, frozen=True):
     """`[state]`: where the broker map survives a restart."""
 
-    directory: Path | None = field(
-        default=None, metadata=key(readers.optional_file_path, "path", default="none: nothing is kept")
-    )
+    directory: Annotated[Path | None, NONE, Key(default="none: nothing is kept")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+LOG_LEVELS: Final = get_args(LogLevel)
+LOG_FORMATS: Final = get_args(LogFormat)
+
+
+class LogOptions(Options, frozen=True):
     """`[log]`: structured lines on standard error."""
 
-    level: str = field(
-        default="info",
-        metadata=key(
-            readers.choice(*LOG_LEVELS),
-            '"debug", "info", "warning" or "error"',
-            live=True,
-        ),
-    )
-    format: str = field(default="text", metadata=key(readers.choice(*LOG_FORMATS), '"text" or "json"'))
+    level: Annotated[LogLevel, LIVE] = "info"
+    format: LogFormat = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+# ----------------------------------------------------------------------------------------------------
+# The whole
+
+
+class Source(Options, frozen=True):
     """The sources of a configuration, so that it can be read again.
 
     Args:
@@ -880,29 +687,28 @@ class Source:
     """
 
     path: Path | None = None
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    overrides: Mapping[str, object] = field(default_factory=dict)
+    environ: Mapping[str, str] = _EMPTY
+    overrides: Mapping[str, Any] = _EMPTY
     quota_text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Options, frozen=True):
     """The whole configuration. `warnings` are logged at start: valid settings that are probably mistakes."""
 
-    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    cluster: ClusterOptions = ClusterOptions()
     listeners: tuple[ListenerOptions, ...] = ()
-    quotas: QuotaSettings = field(default_factory=QuotaSettings)
-    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
-    fleet: FleetOptions = field(default_factory=FleetOptions)
-    reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
-    capture: CaptureOptions = field(default_factory=CaptureOptions)
-    limits: LimitOptions = field(default_factory=LimitOptions)
-    process: ProcessOptions = field(default_factory=ProcessOptions)
-    admin: AdminOptions = field(default_factory=AdminOptions)
-    state: StateOptions = field(default_factory=StateOptions)
-    log: LogOptions = field(default_factory=LogOptions)
-    source: Source = field(default_factory=Source, compare=False, repr=False)
-    warnings: tuple[str, ...] = field(default=(), compare=False)
+    quotas: QuotaSettings = QuotaSettings()
+    replication: ReplicationSettings = ReplicationSettings()
+    fleet: FleetOptions = FleetOptions()
+    reassignment: ReassignmentSettings = ReassignmentSettings()
+    capture: CaptureOptions = CaptureOptions()
+    limits: LimitOptions = LimitOptions()
+    process: ProcessOptions = ProcessOptions()
+    admin: AdminOptions = AdminOptions()
+    state: StateOptions = StateOptions()
+    log: LogOptions = LogOptions()
+    source: Source = Source()
+    warnings: tuple[str, ...] = ()
 
     @property
     def fleet_cluster(self) -> ClusterOptions:
@@ -948,41 +754,38 @@ class Config:
         return listener.loopback and not listener.proxy_protocol and not self.cluster.sasl_mechanism
 
 
-# ----------------------------------------------------------------------------------------------------
-# `[leases]`: what `[fleet]` was called while processes shared followers' quotas only (KIP-73). Pure.
-#
-# The section is still read. Its keys become those of `[fleet]`, with a warning that names them; a process
-# that cannot be
-# told to be the holder is none, since two holders would each lease the whole of a quota.
+TABLES: Final = tuple(name for name in keys_of(Config) if name not in ("source", "warnings"))
+SECTIONS: Final[Mapping[str, type[Options]]] = {
+    name: keys_of(Config)[name].type for name in TABLES if name != "listeners"
+}
 
+
+# ----------------------------------------------------------------------------------------------------
+# `[leases]`: what `[fleet]` was called while processes shared followers' quotas only (KIP-73). It is still read: its
+# keys become those of `[fleet]`, with a warning that names them. A process that cannot be told to be the holder is
+# none, since two holders would each lease the whole of a quota.
 
 PEERS_MAX: Final = 64
 
 
-def _names(path: str, value: object) -> tuple[str, ...]:
-    parts: list[object] = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
-    if isinstance(value, list):
-        parts = value
-    if not 2 <= len(parts) <= PEERS_MAX:
-        raise ConfigError(path, f"must be 2 to {PEERS_MAX} names", value)
-    names = tuple(member_name(f"{path}[{index}]", part) for index, part in enumerate(parts))
-    if len(set(names)) < len(names):
-        raise ConfigError(path, "each peer must have its own name", value)
-    return names
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseOptions:
+class LeaseOptions(Options, frozen=True):
     """`[leases]`; `seconds` and the names in `peers` have no equivalent in `[fleet]`."""
 
-    peers: tuple[str, ...] = field(default=(), metadata=key(_names, "name, or several"))
-    name: str = field(default="", metadata=key(member_name, "name"))
-    holder: Address | None = field(default=None, metadata=key(readers.address, "host:port"))
-    bind: Address | None = field(
-        default=None, metadata=key(readers.optional_address, 'host:port, or "" for none')
-    )
-    seconds: float | None = field(default=None, metadata=key(readers.seconds(1, 60), "number"))
-    secret_file: Path | None = field(default=None, metadata=key(readers.file_path, "path"))
+    peers: Annotated[
+        tuple[MemberName, ...],
+        Key(range=Meta(min_length=2, max_length=PEERS_MAX), must=f"must be 2 to {PEERS_MAX} names"),
+    ] = ()
+    name: MemberName = ""
+    holder: Address | None = None
+    bind: Annotated[Address | None, NONE] = None
+    seconds: Annotated[float | None, number(1, 60)] = None
+    secret_file: Path | None = None
+
+    def settled(self, path: str) -> Self:
+        """Check that no name is given twice."""
+        if len(set(self.peers)) < len(self.peers):
+            raise ConfigError(f"{path}.peers", "each peer must have its own name", list(self.peers))
+        return self
 
     def as_fleet(self, fleet: FleetOptions, *, replicates: bool) -> tuple[FleetOptions, list[str]]:
         """Return the options of the fleet that this section stands for, and warnings.

@@ -13,13 +13,13 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakSet
 
 import uvloop
+from msgspec.structs import replace
 
 from proxy.channel import Forward, OngoingMoves, PeerError, Question, SharedResponse
 from proxy.config import Address, static_quotas

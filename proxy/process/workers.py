@@ -10,11 +10,12 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import monotonic
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from proxy.channel import OngoingMoves
 from proxy.config import Config, FleetOptions, Source

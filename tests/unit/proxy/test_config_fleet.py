@@ -133,7 +133,7 @@ def test_one_certificate_is_for_the_port_and_towards_the_holder() -> None:
         base / "own.pem", base / "own.pem", client_ca_file=base / "ca.pem", client_auth="required"
     )
     assert found.client == ClusterTls(
-        base / "ca.pem", base / "own.pem", base / "own.pem", verify_hostname=False
+        base / "own.pem", base / "own.pem", ca_file=base / "ca.pem", verify_hostname=False
     )
 
 

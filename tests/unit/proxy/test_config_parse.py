@@ -1,7 +1,6 @@
 """Tables -> Config: defaults, unknown keys, what is not built, what several keys make of each other."""
 
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -51,10 +50,10 @@ def test_every_option_has_the_type_it_declares() -> None:
     )
     for section in (config.quotas, config.limits, config.log, config.listeners[0]):
         hints = get_type_hints(type(section))
-        for field in fields(section):
-            value = getattr(section, field.name)
-            if hints[field.name] in (int, float, bool, str):
-                assert type(value) is hints[field.name], field.name
+        for name in section.__struct_fields__:
+            value = getattr(section, name)
+            if hints[name] in (int, float, bool, str):
+                assert type(value) is hints[name], name
 
 
 def test_paths_are_relative_to_the_file() -> None:

@@ -21,12 +21,12 @@ def test_reassignments_pass_by_default() -> None:
 
 def test_journal_lies_in_the_state_directory() -> None:
     config = configured(reassignment={"mode": "batch"}, state={"directory": "state"})
-    assert config.reassignment.journal == BASE / "state" / "reassignment"
+    assert config.reassignment.directory == BASE / "state" / "reassignment"
 
 
 def test_journal_may_lie_elsewhere() -> None:
     config = configured(reassignment={"mode": "batch", "journal": "/shared"})
-    assert config.reassignment.journal == Path("/shared")
+    assert config.reassignment.directory == Path("/shared")
 
 
 def test_batches_without_a_place_on_disk_are_refused() -> None:

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from proxy.channel import ChannelSettings, OngoingMoves
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
@@ -115,7 +117,7 @@ class Rig:
     def limit(self, **values: float) -> None:
         """Set limits."""
         assert self._shared is None, "limits are set before the first connection"
-        self.limits = replace(self.limits, **values)  # type: ignore[arg-type]  # ints and floats by name
+        self.limits = structs.replace(self.limits, **values)
 
     def quota(
         self, *, producer: float | None = None, consumer: float | None = None, **options: object

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config import ClusterTls, ListenerTls
 from proxy.config.options import LimitOptions
-from proxy.config.readers import networks
+from proxy.config.schema import Networks, read_value
 from proxy.net import upstream
 from proxy.net.sockets import Stream
 from proxy.net.tls import ServerTls
@@ -25,8 +25,8 @@ from tests.support.playbook import user_of
 ASKED = request(LIST_OFFSETS, 7, size=100)
 V1 = b"PROXY TCP4 192.0.2.1 127.0.0.1 1234 9092\r\n"
 V2 = bytes.fromhex("0d0a0d0a000d0a515549540a2111000cc00002077f000001162e2384")
-LOOPBACK = networks("sources", "127.0.0.0/8")
-ELSEWHERE = networks("sources", "192.0.2.0/24,2001:db8::/32")
+LOOPBACK = read_value("sources", Networks, "127.0.0.0/8")
+ELSEWHERE = read_value("sources", Networks, "192.0.2.0/24,2001:db8::/32")
 
 
 async def closed(client: Streams) -> bytes:

@@ -6,9 +6,9 @@ import os
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.channel import ChannelSettings
 from proxy.channel.settings import ANY_BROKER

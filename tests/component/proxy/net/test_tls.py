@@ -1,10 +1,10 @@
 """Contexts from files: what is refused, under which key, and that no password is asked for at a terminal."""
 
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.config import ClusterTls, ListenerTls
 from proxy.net.tls import BrokerTls, ServerTls

@@ -3,11 +3,10 @@
 import argparse
 import json
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from proxy import cli
 from proxy.commands import check_text, fleet
@@ -85,7 +84,7 @@ def test_member_that_has_just_begun_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "code"), [(VIEW, 3), (structs.replace(VIEW, members=VIEW.members[:1], shares=()), 0)]
+    ("view", "code"), [(VIEW, 3), (replace(VIEW, members=VIEW.members[:1], shares=()), 0)]
 )
 def test_exit_code_says_whether_members_differ(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], view: View, code: int

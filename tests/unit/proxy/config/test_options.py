@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proxy.commands.check_text import capture
-from proxy.config import CaptureOptions, Config, Source, parse
+from proxy.config import CaptureOptions, Config, LimitOptions, Source, decode_hook, encode_hook, parse
 from proxy.system.errors import ConfigError
 
 
@@ -60,3 +61,34 @@ def test_check_shows_the_capture_options() -> None:
         "  files of 128M bytes or 300 s",
         "  at most 10G bytes in all",
     ]
+
+
+def test_configuration_is_encoded_and_decoded() -> None:
+    tables: dict[str, Any] = {
+        "cluster": {"bootstrap": "h:1", "tls": {"ca_file": "ca.pem"}},
+        "listeners": [{"upstreams": {"2": "[::1]:2"}, "tls": {"cert_file": "own.pem"}}],
+        "quotas": {"producer_override": "a:1", "file": "q.toml"},
+        "admin": {"actions_from": "10.0.0.0/8, ::1"},
+        "replication": {"leader_throttled_replicas": {"t": "0:1"}},
+    }
+    config = parse(tables, Source(Path("/c"), {"SLUICE_LOG__LEVEL": "debug"}), Path("/etc/sluice"))
+    data = msgspec.msgpack.encode(config, enc_hook=encode_hook)
+    found = msgspec.msgpack.decode(data, type=Config, dec_hook=decode_hook)
+    assert found == config
+    assert found.source == config.source
+
+
+@pytest.mark.parametrize("workers", [1, 64])
+def test_part_of_a_limit_below_its_range_is_decoded(workers: int) -> None:
+    limits = LimitOptions(kept_bytes_max=1024**2 // workers, pipes_max=0)
+    data = msgspec.msgpack.encode(limits)
+    assert msgspec.msgpack.decode(data, type=LimitOptions) == limits
+
+
+def test_secrets_are_not_shown() -> None:
+    login = {"bootstrap": "h:1", "sasl_mechanism": "PLAIN", "username": "u", "password": "hush"}
+    source = Source(environ={"SLUICE_LISTENERS__0__TLS__KEY_PASSWORD": "secret"})
+    config = parse({"cluster": login, "listeners": [{"tls": {"cert_file": "c"}}]}, source, Path("/etc"))
+    assert "hush" not in repr(config)
+    assert "secret" not in repr(source)
+    assert "'u'" in repr(config)

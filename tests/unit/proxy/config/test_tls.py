@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import ListenerTls
-from proxy.config.tls import ClusterTls
+from proxy.config import ClusterTls, ListenerTls
 from proxy.system.errors import ConfigError
 from tests.support.configurations import BASE, parsed
 
@@ -102,7 +101,7 @@ def test_networks_are_a_list_or_a_text_with_commas() -> None:
         (LISTENER + "proxy_protocol = true", "listeners[0].proxy_protocol_sources: must be the networks"),
         (LISTENER + 'proxy_protocol_sources = "10.0.0.1"', "listeners[0].proxy_protocol_sources: has no effect"),
         (LISTENER + 'proxy_protocol_sources = "10.0.0.1/8"', "listeners[0].proxy_protocol_sources: is not a network"),
-        (LISTENER + "proxy_protocol_sources = [7]", "listeners[0].proxy_protocol_sources: must be a network"),
+        (LISTENER + "proxy_protocol_sources = [7]", "listeners[0].proxy_protocol_sources[0]: must be a network"),
         (LISTENER + "proxy_protocol_sources = []", "listeners[0].proxy_protocol_sources: must be 1 to 1000"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proxy.config import QuotaSettings, ReassignmentSettings
 from proxy.fleet.facts import (
@@ -50,7 +51,7 @@ def test_all_facts_can_be_sent() -> None:
         (facts(rate=6), "the quotas differ"),
         (facts(members_max=9), "members_max differs: 8 at a; 9 at b"),
         (
-            facts(replace(SETTINGS, store="topic")),
+            facts(structs.replace(SETTINGS, store="topic")),
             "the store of quotas differs: file at a; topic __sluice-quotas at b",
         ),
         (

@@ -1,10 +1,11 @@
 """Who has set a limit: an alteration that was seen, else the place where quotas are kept."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.config import Config, QuotaSettings
 from proxy.config.options import Source
@@ -46,7 +47,7 @@ def test_file_is_named_with_its_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "by"), [("cluster", "the brokers' own quotas"), ("topic", "topic __sluice-quotas")]
 )
-def test_other_stores_are_named(store: str, by: str) -> None:
+def test_other_stores_are_named(store: Literal["cluster", "topic"], by: str) -> None:
     assert origins(replace(QuotaSettings(), store=store))(ANN, "") == Origin(by, "")
 
 
