@@ -42,19 +42,6 @@ EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows 
 _EVICTION_CHECKS_MAX: Final = 16  # clients that one new client may displace
 
 
-__all__ = [
-    "CLIENT_ID_CHARACTERS_MAX",
-    "EXPIRE_MS",
-    "EXPIRE_SOON_MS",
-    "GATEWAY",
-    "OTHER",
-    "ClientQuota",
-    "Engine",
-    "EngineOptions",
-    "QuotaView",
-]
-
-
 class Engine:
     """All quotas of one process.
 

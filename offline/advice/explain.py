@@ -11,6 +11,7 @@ from commandline.amounts import duration, rate
 from offline.advice.limits import Client, Limits, Override, client_name
 from offline.advice.mutations import MutationQuota, ReplicationThrottle
 from offline.options import Goal
+from quotas.definitions.kinds import FETCH, PRODUCE
 
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
@@ -65,7 +66,7 @@ def lowest(confidences: Sequence[str]) -> str:
     return max(confidences, key=lambda text: _GRADES.index(text.partition(":")[0]), default="")
 
 
-KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+KEYS: Final = {kind.name: kind.key for kind in (PRODUCE, FETCH)}
 DEFAULT_NAME: Final = "<default>"
 _NAMED_MAX: Final = 3  # clients in one sentence
 

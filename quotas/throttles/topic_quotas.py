@@ -186,7 +186,8 @@ class TopicQuotas:
 
         >>> from quotas.definitions.definitions import Definitions
         >>> from quotas.definitions.kinds import PRODUCER_BYTE_RATE as KEY
-        >>> from quotas.engine import Engine, EngineOptions
+        >>> from quotas.engine import Engine
+        >>> from quotas.options import EngineOptions
         >>> from quotas.definitions.entities import Entity
         >>> limits = {Entity(topic=topic): {KEY: rate} for topic, rate in (("a", 1_000_000), ("b", 500_000))}
         >>> topics = Engine(EngineOptions(), Definitions(limits)).topics
