@@ -22,8 +22,8 @@ from proxy.fleet.facts import ENDED, LISTENS, state_of
 from proxy.fleet.messages import NAME_BYTES_MAX, Facts, cut
 from proxy.fleet.port import HolderPort
 from proxy.fleet.secret import FleetSecret, secret_problem
+from proxy.metrics.families import Family
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
-from proxy.metrics.replication import Family
 from proxy.system.clock import now_ms
 from proxy.system.errors import StartError
 from proxy.system.hosts import PLAINTEXT, FleetContexts

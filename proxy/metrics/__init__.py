@@ -1,16 +1,11 @@
 """Metrics: what the process and the quota engine have counted, in Prometheus' text format.
 
-    exposition          all families of /metrics
-    series              which clients get series of their own; the rest is summed
-    quota_series        the rows of all kinds of quotas
-    merging             the figures of several processes as one
-    worker_families     families of worker processes
-    client_families     families of clients and topics
-    process_families    families of the process and of capture
-    replication         what is shown of replication (KIP-73)
-    leases              what is shown of leases
+    families        the type of all families, and those of the process, its captures and its workers
+    series          which clients get series of their own, with the rest summed; their families
+    replication     the families of replication (KIP-73)
+    fleet           the families of a fleet's member
+    exposition      all families of one process as /metrics
+    merging         the figures of several processes as one
 
 The counters themselves are `proxy.system.stats` and the throttles'; docs/metrics.md lists every name.
 """
-
-__all__: list[str] = []

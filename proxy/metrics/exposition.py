@@ -3,30 +3,22 @@
 KIP-13's byte rate and throttle time per client id are there, with further figures; docs/metrics.md maps each name to
 Kafka's MBean, and a test compares that document with this module. A scrape has three steps, so that it does not delay
 traffic: `ClientSeries` iterates over the clients in portions, a snapshot of the counters is taken, and `render` writes
-the text, possibly in a thread. The families of clients and topics are in `client_families`, those of the process in
-`process_families`. The registry is separate from the default one, which other imported packages may use.
+the text, possibly in a thread. The registry is separate from the default one, which other imported packages may use.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from proxy.metrics.families import of_captures, of_proxy
-from proxy.metrics.replication import Family, ReplicationMetrics
+from proxy.metrics.families import Family, metric, of_captures, of_proxy, single
+from proxy.metrics.replication import ReplicationMetrics
 from proxy.metrics.series import Quotas, QuotaSeries, families_of, no_waits
 from proxy.system.stats import Stats
 from quotas.throttles.figures import QuotaView
-
-
-class Snapshot(NamedTuple):
-    """All figures of one scrape, taken at one time; immutable."""
-
-    families: tuple[Metric, ...]
 
 
 class Metrics:
@@ -77,18 +69,17 @@ class Metrics:
         self._now_ms = now_ms
         self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> tuple[Metric, ...]:
         """Take a snapshot of the counters, with the clients that `portions` has visited."""
-        return Snapshot((*families_of(self._series.rows(), self._cluster_tokens), *self.families()))
+        return *families_of(self._series.rows(), self._cluster_tokens), *self.families()
 
     def families(self) -> Iterator[Metric]:
         """The families of the process, without those of clients."""
         yield from of_proxy(self._stats)
         yield from of_captures(self._stats.captures)
         yield from self._of_families()
-        yield from self._of_program()
 
-    def render(self, snapshot: Snapshot, accept: str, *, process: bool = True) -> tuple[bytes, str]:
+    def render(self, snapshot: Sequence[Metric], accept: str, *, process: bool = True) -> tuple[bytes, str]:
         """Render a snapshot in a format that the scraper accepts.
 
         Args:
@@ -98,7 +89,7 @@ class Metrics:
         """
         encode, content_type = choose_encoder(accept)
         registry = CollectorRegistry()
-        registry.register(_Fixed(snapshot.families))
+        registry.register(_Fixed(snapshot))
         if process:
             # OpenMetrics ends with a line of its own, so both parts must be written by one registry.
             registry.register(_Fixed(tuple(self._process.collect())))
@@ -107,31 +98,16 @@ class Metrics:
     def _of_families(self) -> Iterator[Metric]:
         families = [] if self._replication is None else self._replication.families(self._now_ms)
         families.extend(family for give in self._others for family in give())
-        for name, kind, text, labels, rows in families:
-            family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
-                name, text, labels=labels
-            )
-            for values, value in rows:
-                family.add_metric(values, value)
-            yield family
-
-    def _of_program(self) -> Iterator[Metric]:
-        gauge = GaugeMetricFamily(
-            "sluice_enforcing", "1 when quotas are enforced, 0 when they are only observed or off"
-        )
-        gauge.add_metric((), float(self._quotas.enforcing))
-        yield gauge
-        yield GaugeMetricFamily(
-            "sluice_enforcement_off",
-            "1 when all enforcement was switched off, whatever the mode",
-            value=self._stats.enforcement_off,
-        )
-        yield GaugeMetricFamily("sluice_workers", "Processes that relay, as configured", value=self._workers)
-        info = GaugeMetricFamily(
-            "sluice_build_info", "Always 1; the labels are the versions", labels=("version", "python")
-        )
-        info.add_metric((self._version, ".".join(map(str, sys.version_info[:3]))), 1.0)
-        yield info
+        text = "1 when quotas are enforced, 0 when they are only observed or off"
+        families.append(single("sluice_enforcing", "gauge", text, self._quotas.enforcing))
+        text = "1 when all enforcement was switched off, whatever the mode"
+        families.append(single("sluice_enforcement_off", "gauge", text, self._stats.enforcement_off))
+        text = "Processes that relay, as configured"
+        families.append(single("sluice_workers", "gauge", text, self._workers))
+        versions = self._version, ".".join(map(str, sys.version_info[:3]))
+        text = "Always 1; the labels are the versions"
+        families.append(Family("sluice_build_info", "gauge", text, ("version", "python"), [(versions, 1.0)]))
+        return map(metric, families)
 
 
 class _Fixed(Collector):

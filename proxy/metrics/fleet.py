@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family, by_label, single
 from quotas.sharing.lease_values import DEFAULT_KEY
 from quotas.sharing.lessee import Lessee
 
@@ -58,6 +58,9 @@ class FleetMetrics:
     def families(self) -> Iterator[Family]:
         """Return the metrics."""
         figures, lessee, now_ms = self._figures, self._lessee, self._now_ms()
+        keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
+        leased = lessee.leased(now_ms)
+        left_seconds = max(0, lessee.until_ms - now_ms) / 1000 if leased else 0
         for name, text, value in (
             (
                 "holder",
@@ -69,18 +72,14 @@ class FleetMetrics:
                 "Members that the holder has heard from within one lease; at the holder",
                 figures.members,
             ),
-            ("leased", "1 while this member has a lease from the holder", lessee.leased(now_ms)),
+            ("leased", "1 while this member has a lease from the holder", leased),
             (
                 "cut_off",
                 "1 while this member has had no lease for so long that others use what it had",
                 lessee.cut_off(now_ms),
             ),
-            (
-                "lease_left_seconds",
-                "Remaining time of the lease; 0 without one",
-                max(0, lessee.until_ms - now_ms) / 1000 if lessee.leased(now_ms) else 0,
-            ),
-            ("keys", "Quotas with shares of their own, by demand", len(self._keys())),
+            ("lease_left_seconds", "Remaining time of the lease; 0 without one", left_seconds),
+            ("keys", "Quotas with shares of their own, by demand", len(keys)),
             ("default_share", "Share of each other quota, 0 to 1", lessee.share(DEFAULT_KEY, now_ms)),
             (
                 "disagreements",
@@ -88,50 +87,53 @@ class FleetMetrics:
                 figures.disagreements,
             ),
         ):
-            yield Family(f"sluice_fleet_{name}", "gauge", text, (), [((), float(value))])
-        yield Family(
-            "sluice_fleet_share",
-            "gauge",
-            "Share of a quota that this member may use, 0 to 1; of the first quotas by name",
-            ("key",),
-            [((key,), lessee.share(key, now_ms)) for key in self._keys()[:SHARES_SHOWN_MAX]],
-        )
-        yield Family(
-            "sluice_fleet_group_problem",
-            "gauge",
-            "1 while the group that chooses the holder cannot be used, by cause",
-            ("cause",),
-            [((cause,), float(cause == figures.group_problem)) for cause in GROUP_CAUSES],
-        )
-        yield Family(
-            "sluice_fleet_unsigned",
-            "counter",
-            "What was ignored in the group that chooses the holder, since it is not signed with the fleet's secret",
-            ("what",),
-            [((what,), float(figures.unsigned[what])) for what in UNSIGNED],
-        )
-        yield _counter(
-            "sluice_fleet_reports", "Reports of this member to the holder, by result", figures.reports
-        )
-        yield _counter(
-            "sluice_fleet_received_reports",
-            "Reports and connections of members at the holder, by result",
-            figures.received,
-        )
-
-        yield Family(
-            "sluice_fleet_ended",
-            "counter",
-            "Processes of the fleet that this member has found to have ended without a word, by sign",
-            ("sign",),
-            [((sign,), figures.ended[sign]) for sign in ("refused", "replaced", "holder")],
-        )
-
-    def _keys(self) -> list[str]:
-        return sorted(key for key in self._lessee.named if key != DEFAULT_KEY)
-
-
-def _counter(name: str, text: str, counts: Counter[str]) -> Family:
-    return Family(
-        name, "counter", text, ("result",), [((result,), count) for result, count in sorted(counts.items())]
-    )
+            yield single(f"sluice_fleet_{name}", "gauge", text, float(value))
+        shares = {key: lessee.share(key, now_ms) for key in keys[:SHARES_SHOWN_MAX]}
+        problems = {cause: float(cause == figures.group_problem) for cause in GROUP_CAUSES}
+        unsigned = {what: figures.unsigned[what] for what in UNSIGNED}
+        ended = {sign: figures.ended[sign] for sign in ("refused", "replaced", "holder")}
+        for name, kind, text, label, counts in (
+            (
+                "share",
+                "gauge",
+                "Share of a quota that this member may use, 0 to 1; of the first quotas by name",
+                "key",
+                shares,
+            ),
+            (
+                "group_problem",
+                "gauge",
+                "1 while the group that chooses the holder cannot be used, by cause",
+                "cause",
+                problems,
+            ),
+            (
+                "unsigned",
+                "counter",
+                "What was ignored in the group that chooses the holder, since it is not signed with the fleet's secret",
+                "what",
+                unsigned,
+            ),
+            (
+                "reports",
+                "counter",
+                "Reports of this member to the holder, by result",
+                "result",
+                figures.reports,
+            ),
+            (
+                "received_reports",
+                "counter",
+                "Reports and connections of members at the holder, by result",
+                "result",
+                figures.received,
+            ),
+            (
+                "ended",
+                "counter",
+                "Processes of the fleet that this member has found to have ended without a word, by sign",
+                "sign",
+                ended,
+            ),
+        ):
+            yield by_label(f"sluice_fleet_{name}", kind, text, label, counts)

@@ -7,9 +7,10 @@ decrease: the throttle is below the write rate (the proposal's SumReplicaLag tha
 `proxy.metrics.exposition` writes the text.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
+from proxy.metrics.families import Family, Labels, by_label, single
 from proxy.metrics.series import OTHER, label
 from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import ReplicationQuotas
@@ -19,18 +20,7 @@ _PORTION: Final = 2000
 _BASE_MS_MAX: Final = 30_000
 _BASE_MS_MIN: Final = 500
 
-Labels = tuple[str, ...]
 _Key = tuple[int, bytes, int]  # follower, topic, partition
-
-
-class Family(NamedTuple):
-    """One metric; `kind` is "counter" or "gauge"."""
-
-    name: str
-    kind: str
-    text: str
-    labels: Labels
-    rows: Sequence[tuple[Labels, float]]
 
 
 class ReplicationMetrics:
@@ -156,15 +146,10 @@ class ReplicationMetrics:
                 self._quotas.failed_polls,
             ),
         ):
-            yield Family(name, "counter", text, (), [((), value)])
-        versions = sorted(stats.replication_unknown_versions.items())
-        yield Family(
-            "sluice_replication_unknown_versions",
-            "counter",
-            "Fetches that passed unthrottled: of an unsupported version",
-            ("version",),
-            [((version,), count) for version, count in versions],
-        )
+            yield single(name, "counter", text, value)
+        text = "Fetches that passed unthrottled: of an unsupported version"
+        versions = stats.replication_unknown_versions
+        yield by_label("sluice_replication_unknown_versions", "counter", text, "version", versions)
 
     def _labels(self, key: _Key) -> Labels:
         follower, topic, partition = key

@@ -20,7 +20,7 @@ from proxy.admin import NoWorkersError, count_clients
 from proxy.admin.clients import ClientTable
 from proxy.explain.documents import Missing
 from proxy.explain.report import NOTHING, Query, Seen, SeenSum
-from proxy.metrics.exposition import Metrics, Snapshot
+from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.series import Quotas, QuotaSeries, no_waits
@@ -224,7 +224,7 @@ class MergedFigures:
         own = (*flat(self._metrics.families()), *of_process())
         parts[_OWN] = Part(self._series.rows(), None, own)
         families = self._merging.merge(parts)
-        return lambda accept: self._metrics.render(Snapshot(families), accept, process=False)
+        return lambda accept: self._metrics.render(families, accept, process=False)
 
     def ended(self, run: int) -> None:
         """Note that a life of a worker has ended."""

@@ -25,8 +25,7 @@ from proxy.events.kinds import worker_ended
 from proxy.explain.documents import Missing
 from proxy.explain.report import Query, Seen
 from proxy.metrics.exposition import Metrics
-from proxy.metrics.families import of_workers
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family, of_workers
 from proxy.metrics.series import Quotas
 from proxy.net import Ask, refuse_taken_ports
 from proxy.process import messages

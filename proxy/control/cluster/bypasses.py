@@ -15,7 +15,7 @@ from kafka_client import ASKING_FAILS, metadata
 from kafka_client.metadata import SECURITY_DISABLED, describe_cluster_acls
 from proxy.config import Address, Config, ListenerOptions
 from proxy.control.cluster.client import BrokerClient
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family
 from proxy.system.errors import reason
 from proxy.system.logs import event
 

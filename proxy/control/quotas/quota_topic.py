@@ -16,7 +16,7 @@ from proxy.control.cluster.client import login_of, secret_of
 from proxy.control.quotas.service import QuotaService
 from proxy.control.quotas.store import with_pauses
 from proxy.control.quotas.topic_store import Snapshot, TopicStore
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family
 from proxy.system.errors import StartError, reason
 from proxy.system.files import read_secret
 from proxy.topics.records import CAUSES, Problem, ReadLog, Seal

@@ -33,7 +33,7 @@ from proxy.control.reassign.journal import (
     read_line,
     write_line,
 )
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family
 from proxy.system.files import lock, open_file, try_lock
 
 _NAME: Final = "journal"

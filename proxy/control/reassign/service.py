@@ -14,7 +14,7 @@ from proxy.control.reassign.executor import Executor
 from proxy.control.reassign.file_journal import FilePlace
 from proxy.control.reassign.journal import AsyncJournal
 from proxy.events import Tell, untold
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family
 from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 

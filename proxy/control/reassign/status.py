@@ -15,7 +15,7 @@ from proxy.config import ReassignmentSettings
 from proxy.control.reassign.cluster import Sizes
 from proxy.control.reassign.journal import EndedTotals, Entry
 from proxy.control.reassign.reconcile import Decision
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family
 from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState, Step, TopicPartition
 

@@ -23,7 +23,7 @@ from proxy.control.reassign.journal import AsyncJournal, Journal, JournalError, 
 from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.fleet.calls import BUSY, Respond, UnansweredError
 from proxy.fleet.messages import cut
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family
 from proxy.system.threads import run_in_thread
 from proxy.topics.log import TopicLog
 from proxy.topics.records import CAUSES, Problem, Seal

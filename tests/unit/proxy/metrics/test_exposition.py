@@ -17,9 +17,9 @@ from proxy.control.quotas.topic_store import TopicStore
 from proxy.control.reassign import status, topic_place
 from proxy.control.reassign.reconcile import Decision
 from proxy.metrics.exposition import Metrics
-from proxy.metrics.families import of_workers
+from proxy.metrics.families import Family, of_workers
 from proxy.metrics.fleet import FleetFigures, FleetMetrics
-from proxy.metrics.replication import Family, ReplicationMetrics
+from proxy.metrics.replication import ReplicationMetrics
 from proxy.system.stats import CaptureStats, Stats
 from proxy.topics.log import Inbox
 from proxy.topics.records import Problem, Record

@@ -11,8 +11,7 @@ from proxy.explain.documents import Missing
 from proxy.explain.parts import MINUTE
 from proxy.explain.report import NOTHING, Query, Seen
 from proxy.metrics.exposition import Metrics
-from proxy.metrics.families import of_workers
-from proxy.metrics.replication import Family
+from proxy.metrics.families import Family, of_workers
 from proxy.process.figures import MergedFigures, Responses, WorkerFigures
 from proxy.process.messages import Counted, Figures, Look, Looked, Message, Scrape
 from proxy.system.stats import Stats
