@@ -477,13 +477,13 @@ class App:
 
     def _join_fleet(self) -> "Fleet":
         """Have this process use its shares in the fleet."""
-        from proxy.process.membership import join
+        from proxy.process.shares import join
 
         return join(self._config, self.relay, self._access, self._certificates.between_members)
 
     def _make_workers(self, workers: int, definitions: Definitions, moves: OngoingMoves | None) -> "Workers":
         """Create the workers, which are not started yet."""
-        from proxy.process.membership import join_with_workers
+        from proxy.process.shares import join_with_workers
         from proxy.process.workers import Workers
 
         run, tls = secrets.randbits(62), self._certificates.between_members

@@ -1,4 +1,8 @@
-"""The shares of budgets between control and its workers: how much of each quota a worker may use.
+"""The shares of budgets: how much of each quota a worker may use, and in a fleet (`[fleet]`) this process.
+
+A process by itself uses the shares that the fleet's holder leases to it. A control process leases its workers the whole
+of each budget, or what the holder has leased to it; brokers replicate through control itself, so in a fleet it is one
+more lessee of its own, beside the workers.
 
 Each worker is a lessee, whose engine has the demands (`quotas.sharing.budgets`); control leases the whole of each
 budget, or this member's share of it. Both send what is due every STEP_SECONDS. A worker whose lease has ended uses the
@@ -10,19 +14,34 @@ stopped keeps its part until its lease ends, or it does; the other workers only 
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from proxy.config import Config
+from proxy.system.clock import now_ms
+from proxy.system.hosts import FleetContexts
 from quotas.sharing.budgets import Budgets
+from quotas.sharing.followers import FollowerShares
 from quotas.sharing.lease_values import Grants, LeaseTerms, LesseeId, Report
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import LeaseRefusedError, Lessor, SessionLostError
 from quotas.sharing.member import Member
 
+if TYPE_CHECKING:
+    from proxy.fleet.client import Leasing
+    from proxy.fleet.fleet import Fleet
+    from proxy.process.relay import Relay
+    from proxy.topics.topic import Access
+
 STEP_SECONDS: Final = 0.05
+IDLE_STEP_SECONDS: Final = 0.15
 _LEASE_MS: Final = 15_000
 _PERIOD_MS: Final = 100
+_CONTROL: Final = 0  # the control process's number among the workers
+_EARLY_PART: Final = (
+    4  # what is due within this part of a step is not due again: a timer may fire a little too early
+)
 
 
 def terms_of(workers: int) -> LeaseTerms:
@@ -98,25 +117,97 @@ def _all(_key: str) -> float:
     return 1.0
 
 
-# ----------------------------------------------------------------------------------------------------
-# How often control and workers step: often while shares move, seldom otherwise, at once when something
-# begins.
-#
-# Each step wakes the process, which is nearly all that a worker costs without requests. Its lease is renewed
-# at each
-# step, so a long pause must be a small part of a lease. Steps are due at the same times in all processes of
-# the host: the
-# reports of all workers then wake control once.
+def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts) -> "Fleet":
+    """Have this process use the shares that are leased to it; returns its membership.
+
+    Args:
+        relay: before its first client.
+        access: returns the way to the cluster whose group chooses the holder.
+        tls: what is between members.
+    """
+    from proxy.fleet.fleet import new_lessee
+
+    began_ms = now_ms()
+    lessee = new_lessee(config.fleet, began_ms)
+    budgets = _budgets(config, relay, lessee, began_ms)
+    relay.engine.share(budgets)
+    return _fleet(config, relay, lessee, budgets, access, tls)
 
 
-IDLE_STEP_SECONDS: Final = 0.15
-_EARLY_PART: Final = (
-    4  # a timer may fire a little too early: what is due within this part of a step is not due again
-)
+def join_with_workers(
+    config: Config, workers: int, run: int, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts
+) -> "tuple[ControlShares, Fleet | None]":
+    """Return what the workers' shares come from, and this process's membership; None without `[fleet]`.
+
+    Args:
+        run: identifies this life of the control process.
+        relay: control's own, for replication.
+        access: returns the way to the cluster whose group chooses the holder.
+        tls: what is between members.
+    """
+    began_ms = now_ms()
+    if not config.fleet.configured:
+        return ControlShares(terms_of(workers), run, began_ms), None
+    from proxy.fleet.fleet import new_lessee
+
+    terms = terms_of(workers + config.replicates)
+    lessee = new_lessee(config.fleet, began_ms)
+    member = Member(lessee, terms, began_ms)
+    shares = ControlShares(terms, run, began_ms, member)
+    if config.replicates:
+        own = lessee_of(terms, _CONTROL, run, began_ms)
+        shares.use(own, _budgets(config, relay, own, began_ms))
+    return shares, _fleet(config, relay, lessee, member, access, tls)
+
+
+def _budgets(config: Config, relay: "Relay", lessee: Lessee, began_ms: int) -> Budgets:
+    """Return the budgets of a process that uses shares; followers' too if brokers replicate through it."""
+    budgets = Budgets(relay.engine, lessee, began_ms)
+    if config.replicates:
+        budgets.add(FollowerShares(relay.replication, lessee, relay.reconsider))
+    return budgets
+
+
+def _fleet(
+    config: Config,
+    relay: "Relay",
+    lessee: Lessee,
+    leasing: "Leasing",
+    access: "Callable[[], Access]",
+    tls: FleetContexts,
+) -> "Fleet":
+    from proxy.fleet.facts import addresses_of, facts_of
+    from proxy.fleet.fleet import Fleet
+
+    engine = relay.engine
+    engine.definitions.keep_digest()
+    addresses = addresses_of(config.fleet, config.admin.bind)
+    return Fleet(
+        config.fleet,
+        lessee,
+        leasing,
+        lambda: {
+            **facts_of(
+                config.quotas,
+                config.reassignment,
+                lessee.terms.lessees_max,
+                engine.options,
+                engine.definitions,
+            ),
+            **addresses,
+        },
+        access() if config.fleet.holder is None else None,
+        tls,
+    )
 
 
 class Pace:
-    """The pauses between steps."""
+    """How often control and workers step: often while shares move, seldom otherwise, at once when something begins.
+
+    Each step wakes the process, which is nearly all that a worker costs without requests. Its lease is renewed at each
+    step, so a long pause must be a small part of a lease. Steps are due at the same times in all processes of the host:
+    the reports of all workers then wake control once.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -14,8 +14,10 @@ from proxy.process.shares import (
     lessee_of,
     terms_of,
 )
-from quotas.sharing.lease_values import LIVE_MS, Wish
+from quotas.sharing.lease_values import LIVE_MS, LeaseTerms, LesseeId, Wish
 from quotas.sharing.lessee import Lessee
+from quotas.sharing.lessor import Lessor
+from quotas.sharing.member import Member
 
 KEY = "producer_byte_rate@-1 -=:a"
 
@@ -23,19 +25,25 @@ KEY = "producer_byte_rate@-1 -=:a"
 class Rig:
     """Control and two workers, whose messages take no time."""
 
-    def __init__(self) -> None:
+    def __init__(self, member: Member | None = None) -> None:
         self.terms = terms_of(2)
-        self.control = ControlShares(self.terms, 1, 0)
+        self.control = ControlShares(self.terms, 1, 0, member)
         self.workers = {run: lessee_of(self.terms, run, run, 0) for run in (1, 2)}
 
-    def run(self, until_ms: int, wishes: Mapping[int, Mapping[str, Wish]]) -> None:
-        """Step every 50 ms, as processes do."""
+    def run(
+        self,
+        until_ms: int,
+        wishes: Mapping[int, Mapping[str, Wish]],
+        between: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """Step every 50 ms, as processes do; `between` is called after each step's reports."""
         for now_ms in range(0, until_ms, 50):
             for run, worker in self.workers.items():
                 worker.expire(now_ms)
                 worker.wish(wishes.get(run, {}))
                 if worker.due(now_ms):
                     assert self.control.report(worker.report(now_ms), now_ms)
+            between(now_ms)
             for lessee, grants in self.control.grants(now_ms):
                 if lessee.run in self.workers and self.workers[lessee.run].take(grants, now_ms):
                     self.workers[lessee.run].confirm()
@@ -208,3 +216,22 @@ def test_waking_without_a_pause_does_not_end_the_next_one() -> None:
         task.cancel()
 
     asyncio.run(run())
+
+
+def test_workers_have_their_members_share_together() -> None:
+    fleet_terms = LeaseTerms(15_000, 1000, 4)
+    holder = Lessor(fleet_terms, 1, lambda _: 1.0, 0, 0)
+    member = Member(Lessee(fleet_terms, LesseeId("gw-1", 1), 0), terms_of(2), 0)
+    rig = Rig(member)
+
+    def exchange(now_ms: int) -> None:
+        report = member.report(now_ms)
+        if report is not None:
+            holder.report(report, now_ms)
+        for _, grants in holder.grants(now_ms):
+            member.take(grants, now_ms)
+
+    rig.run(5000, {run: {KEY: Wish(1.0, 1)} for run in (1, 2)}, exchange)
+    shares = [share(worker, 4990) for worker in rig.workers.values()]
+    assert 0.95 < sum(shares) <= member.lessee.share(KEY, 4990) <= 1
+    assert 0.45 < shares[0] < 0.55
