@@ -14,9 +14,9 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from proxy.metrics.families import Family, metric, of_captures, of_proxy, single
+from proxy.metrics.families import Family, metric, of_captures, of_proxy, of_rows, single
 from proxy.metrics.replication import ReplicationMetrics
-from proxy.metrics.series import Quotas, QuotaSeries, families_of, no_waits
+from proxy.metrics.series import Quotas, QuotaSeries, no_waits
 from proxy.system.stats import Stats
 from quotas.throttles.figures import QuotaView
 
@@ -71,7 +71,7 @@ class Metrics:
 
     def snapshot(self) -> tuple[Metric, ...]:
         """Take a snapshot of the counters, with the clients that `portions` has visited."""
-        return *families_of(self._series.rows(), self._cluster_tokens), *self.families()
+        return *of_rows(self._series.rows(), self._cluster_tokens), *self.families()
 
     def families(self) -> Iterator[Metric]:
         """The families of the process, without those of clients."""

@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from protocol.api import API_NAMES
+from proxy.metrics.series import OTHER, WAITS, Row, Rows
 from proxy.system.stats import LATENCY_BOUNDS_US, CaptureStats, Stats
+from quotas.definitions.kinds import MUTATION, PRODUCE, REQUEST, TOPIC
 
 UNKNOWN_API: Final = "unknown"
 
@@ -255,3 +257,180 @@ def of_workers(
         yield Family(name, kind, text, ("worker",), rows)
     text = "Worker processes that ended although they should not have, by cause"
     yield by_label("sluice_worker_exits", "counter", text, "cause", exits)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Clients and topics, from the rows that `series` has chosen (KIP-13).
+
+CLIENT_LABELS: Final = ("type", "user", "client_id")
+_USER_LABELS: Final = ("user", "client_id")
+_TOPIC_LABELS: Final = ("type", "topic")
+
+# Name, kind, text, and the value of a row; None for no series.
+_Columns = Sequence[tuple[str, str, str, Callable[[Row], float | None]]]
+
+
+def _per(parts: int, total: str) -> Callable[[Row], float]:
+    """Return a total of a row, which is counted in parts of the metric's unit."""
+    return lambda row: getattr(row.totals, total) / parts
+
+
+_OF_CLIENTS: Final[_Columns] = (
+    (
+        "sluice_client_bytes",
+        "counter",
+        "Bytes of requests (Produce) or responses (Fetch) that the quota counts",
+        attrgetter("totals.bytes"),
+    ),
+    ("sluice_client_byte_rate", "gauge", "Bytes/s over the quota's windows", attrgetter("byte_rate")),
+    ("sluice_client_quota_byte_rate", "gauge", "The quota in bytes/s; absent: none", attrgetter("quota")),
+    (
+        "sluice_client_debt_bytes",
+        "gauge",
+        "Bytes above the quota that are not paid for yet",
+        attrgetter("debt_bytes"),
+    ),
+)
+_OF_THROTTLES: Final[_Columns] = (
+    (
+        "sluice_client_throttled_requests",
+        "counter",
+        "Requests that were throttled",
+        attrgetter("totals.throttled"),
+    ),
+    (
+        "sluice_client_would_throttled_requests",
+        "counter",
+        "Requests that would have been throttled if quotas were enforced",
+        attrgetter("totals.would_throttled"),
+    ),
+    (
+        "sluice_client_throttle_seconds",
+        "counter",
+        "Time the client was throttled for",
+        _per(1000, "throttle_ms"),
+    ),
+    (
+        "sluice_client_would_throttle_seconds",
+        "counter",
+        "Time the client would have been throttled for if quotas were enforced",
+        _per(1000, "would_throttle_ms"),
+    ),
+)
+_OF_MUTATIONS: Final[_Columns] = (
+    (
+        "sluice_client_mutations",
+        "counter",
+        "Partitions created, added and deleted",
+        attrgetter("totals.bytes"),
+    ),
+    (
+        "sluice_client_mutation_tokens",
+        "gauge",
+        "Partition mutations left in the client's bucket; below 0: throttled",
+        lambda row: None if row.quota is None else row.tokens,
+    ),
+    (
+        "sluice_client_quota_mutation_rate",
+        "gauge",
+        "The quota in partition mutations/s; absent: none",
+        lambda row: None if row.tokens is None else row.quota,
+    ),
+)
+_OF_REQUESTS: Final[_Columns] = (
+    (
+        "sluice_client_request_seconds",
+        "counter",
+        "Time that requests kept brokers busy",
+        _per(1_000_000, "bytes"),
+    ),
+    (
+        "sluice_client_request_percentage",
+        "gauge",
+        "Time that requests kept brokers busy, in percent of a second",
+        attrgetter("byte_rate"),
+    ),
+    (
+        "sluice_client_quota_request_percentage",
+        "gauge",
+        "The quota in percent of a second; absent: none",
+        attrgetter("quota"),
+    ),
+)
+_OF_TOPICS: Final[_Columns] = (
+    (
+        "sluice_topic_bytes",
+        "counter",
+        "Bytes of topics that have a quota, in requests (Produce) and responses (Fetch)",
+        attrgetter("totals.bytes"),
+    ),
+    (
+        "sluice_topic_throttled_requests",
+        "counter",
+        "Frames whose channel was muted for the topic",
+        attrgetter("totals.throttled"),
+    ),
+    (
+        "sluice_topic_would_throttled_requests",
+        "counter",
+        "Frames whose channel would have been muted if quotas were enforced",
+        attrgetter("totals.would_throttled"),
+    ),
+    (
+        "sluice_topic_throttle_seconds",
+        "counter",
+        "Time channels were muted for the topic",
+        _per(1000, "throttle_ms"),
+    ),
+    (
+        "sluice_topic_would_throttle_seconds",
+        "counter",
+        "Time channels would have been muted if quotas were enforced",
+        _per(1000, "would_throttle_ms"),
+    ),
+    ("sluice_topic_quota_byte_rate", "gauge", "The quota in bytes/s", attrgetter("quota")),
+    ("sluice_topic_debt_bytes", "gauge", "Bytes not yet paid for", attrgetter("debt_bytes")),
+)
+_OF_WAITS: Final[_Columns] = (
+    (
+        "sluice_client_waited_seconds",
+        "counter",
+        "Time the client's connections were held or muted, of all of them together",
+        _per(1000, "bytes"),
+    ),
+    (
+        "sluice_client_longest_wait_seconds",
+        "counter",
+        "Time the client's connection that waited longest in each minute was held or muted",
+        # The rest of the clients has no connection that waits longest: their sum may grow by more than 1 s per second.
+        lambda row: None if row.client_id == OTHER else row.totals.longest_wait_ms / 1000,
+    ),
+)
+
+
+def of_rows(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
+    """The families of clients and topics.
+
+    Args:
+        cluster_tokens: the partition mutations left for all clients together; None if they are unlimited.
+    """
+    clients, mutations, requests = rows[PRODUCE.series], rows[MUTATION.series], rows[REQUEST.series]
+    of_client, of_user = attrgetter(*CLIENT_LABELS), attrgetter(*_USER_LABELS)
+    throttled = (*clients, *mutations, *requests)
+    tables: tuple[tuple[_Columns, Sequence[Row], Labels, Callable[[Row], Labels]], ...] = (
+        (_OF_CLIENTS, clients, CLIENT_LABELS, of_client),
+        (_OF_THROTTLES, throttled, CLIENT_LABELS, of_client),
+        (_OF_MUTATIONS, mutations, _USER_LABELS, of_user),
+        (_OF_TOPICS, rows[TOPIC.series], _TOPIC_LABELS, attrgetter("type", "client_id")),
+        (_OF_REQUESTS, requests, _USER_LABELS, of_user),
+        (_OF_WAITS, rows[WAITS], CLIENT_LABELS, of_client),
+    )
+    for columns, some, names, labels in tables:
+        for name, kind, text, value in columns:
+            values = ((labels(row), value(row)) for row in some)
+            yield metric(
+                Family(name, kind, text, names, [(key, one) for key, one in values if one is not None])
+            )
+    text = "Partition mutations left for all clients together; absent: unlimited"
+    left: list[tuple[Labels, float]] = [] if cluster_tokens is None else [((), cluster_tokens)]
+    yield metric(Family("sluice_mutation_tokens", "gauge", text, (), left))

@@ -16,18 +16,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
-from proxy.metrics.series import (
-    OTHER,
-    SERIES,
-    TOTALS,
-    Chosen,
-    Identity,
-    Row,
-    Rows,
-    Weights,
-    families_of,
-    rows_max,
-)
+from proxy.metrics.families import of_rows
+from proxy.metrics.series import OTHER, SERIES, TOTALS, Chosen, Identity, Row, Rows, Weights, rows_max
 
 K = TypeVar("K")
 
@@ -220,7 +210,7 @@ class Merging:
         """
         rows = self._rows(parts)
         tokens = [part.cluster_tokens for part in parts.values() if part.cluster_tokens is not None]
-        return (*families_of(rows, sum(tokens) if tokens else None), *self._families(parts))
+        return (*of_rows(rows, sum(tokens) if tokens else None), *self._families(parts))
 
     def end(self, source: int) -> None:
         """Note that a process has ended."""

@@ -120,11 +120,7 @@ class ReplicationMetrics:
     def _counts(self) -> Iterator[Family]:
         stats = self._stats
         for name, text, value in (
-            (
-                "sluice_replicas_left_out",
-                "Throttled replicas left out of a Fetch",
-                stats.replicas_left_out,
-            ),
+            ("sluice_replicas_left_out", "Throttled replicas left out of a Fetch", stats.replicas_left_out),
             (
                 "sluice_replica_fetches_answered",
                 "Fetches of followers with an empty response of Sluice, because nothing was left to ask for",

@@ -3,19 +3,17 @@
 import random
 from collections.abc import Iterable
 
+from proxy.metrics.families import of_rows
 from proxy.metrics.series import (
     LABEL_CHARACTERS_MAX,
     OTHER,
     PORTION,
+    SERIES,
     SERIES_PER_ROW,
     ClientSeries,
     Row,
     Totals,
     label,
-    of_clients,
-    of_mutations,
-    of_requests,
-    of_topics,
     portions,
     rows_of,
 )
@@ -171,32 +169,40 @@ def row(kind: str, quota: float | None = None) -> Row:
     return Row(kind, "u", "c", 25.0, quota, 7.0, totals)
 
 
+def values(cluster_tokens: float | None = None, **rows: Row) -> dict[str, list[tuple[str, float]]]:
+    """The samples by family: type, and value."""
+    families = of_rows(
+        {series: [rows[series]] if series in rows else [] for series in SERIES}, cluster_tokens
+    )
+    return {
+        family.name: [(sample.labels.get("type", ""), sample.value) for sample in family.samples]
+        for family in families
+    }
+
+
 def test_time_of_requests_is_in_seconds_and_percent() -> None:
-    spent, percentage, quota = of_requests([row("Request", 12.5)])
-    assert [sample.value for family in (spent, percentage, quota) for sample in family.samples] == [
-        2.5,
-        25,
-        12.5,
-    ]
+    found = values(requests=row("Request", 12.5))
+    assert found["sluice_client_request_seconds"] == [("", 2.5)]
+    assert found["sluice_client_request_percentage"] == [("", 25)]
+    assert found["sluice_client_quota_request_percentage"] == [("", 12.5)]
 
 
 def test_unlimited_client_has_no_quota() -> None:
-    families = [*of_clients([row("Fetch")], []), *of_requests([row("Request")]), *of_topics([row("Fetch")])]
-    named = {family.name for family in families if family.samples}
+    found = values(
+        clients=row("Fetch"), requests=row("Request"), topics=row("Fetch"), mutations=row("Produce")
+    )
+    named = {name for name, samples in found.items() if samples}
     assert not {name for name in named if "quota" in name}
     assert {"sluice_client_bytes", "sluice_client_request_seconds", "sluice_topic_bytes"} <= named
 
 
 def test_throttles_of_every_kind_are_in_one_family() -> None:
-    families = {
-        family.name: family for family in of_clients([row("Fetch")], [row("Request"), row("Produce")])
-    }
-    kinds = [sample.labels["type"] for sample in families["sluice_client_throttle_seconds"].samples]
-    assert kinds == ["Fetch", "Request", "Produce"]
-    assert [sample.labels["type"] for sample in families["sluice_client_bytes"].samples] == ["Fetch"]
+    found = values(clients=row("Fetch"), mutations=row("Produce"), requests=row("Request"))
+    kinds = [kind for kind, _ in found["sluice_client_throttle_seconds"]]
+    assert kinds == ["Fetch", "Produce", "Request"]
+    assert [kind for kind, _ in found["sluice_client_bytes"]] == ["Fetch"]
 
 
 def test_tokens_of_the_cluster_are_absent_where_nothing_limits_it() -> None:
-    for tokens, expected in ((None, []), (3.5, [3.5])):
-        whole = list(of_mutations([], tokens))[-1]
-        assert [sample.value for sample in whole.samples] == expected
+    assert values(None)["sluice_mutation_tokens"] == []
+    assert values(3.5)["sluice_mutation_tokens"] == [("", 3.5)]
