@@ -41,18 +41,16 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import entity_of
 from quotas.sharing.budgets import Budgets
 
-# ----------------------------------------------------------------------------------------------------
-# Responses that are in a worker's memory once, although many clients wait to read them.
-#
-# A description of 50,000 quotas is 6 MB, for a request of 20 bytes. Control makes it once for equal requests
-# (`proxy.control.quotas.responses`), but each crosses the link by itself: so one that equals a response that is
-# not yet
-# read is replaced by that one.
-
-
 _SHARED_BYTES_MIN: Final = 64 * 1024
 _COMPARED_MAX: Final = 8
 _HEAD_BYTES: Final = 8  # length and correlation id
+_BEAT_SECONDS: Final = 1.0
+_END_SECONDS_MAX: Final = 5.0  # for the last messages
+_RECONSIDER_SECONDS: Final = 0.01  # many batches of quotas are one change
+_OVERLOADED: Final = PeerError("quota_requests_max", "too much waits for the control process")
+_CONTROL_GONE: Final = PeerError("control_ended", "the control process has ended")
+
+logger = logging.getLogger(__name__)
 
 
 class _Rest(bytearray):
@@ -62,7 +60,12 @@ class _Rest(bytearray):
 
 
 class SharedResponses:
-    """The large responses that clients have yet to read."""
+    """The large responses that clients have yet to read, each in this process's memory once.
+
+    A description of 50,000 quotas is 6 MB, for a request of 20 bytes. Control makes it once for equal requests
+    (`proxy.control.quotas.responses`), but each crosses the link by itself: so one that equals a response that is not
+    yet read is replaced by that one.
+    """
 
     def __init__(self) -> None:
         self._rests: WeakSet[_Rest] = WeakSet()
@@ -80,44 +83,67 @@ class SharedResponses:
         return SharedResponse(frame[:_HEAD_BYTES], memoryview(rest).toreadonly())
 
 
-_BEAT_SECONDS: Final = 1.0
-_END_SECONDS_MAX: Final = 5.0  # for the last messages
-_RECONSIDER_SECONDS: Final = 0.01  # many batches of quotas are one change
-_OVERLOADED: Final = PeerError("quota_requests_max", "too much waits for the control process")
-_CONTROL_GONE: Final = PeerError("control_ended", "the control process has ended")
-
-logger = logging.getLogger(__name__)
-
-
 class Worker:
     """One worker.
 
     Args:
-        loop: the loop it runs on.
+        link: to the control process.
+        start: its first message.
+
+    Raises:
+        SluiceError: the worker cannot start.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, link: Link, start: messages.Start) -> None:
         self._loop = loop
-        self._stats = Stats()
-        self._supervisor = Supervisor(loop, self._stats)
-        self._link: Link | None = None
-        self._relay: Relay | None = None
+        self._link = link
+        self._config = config = messages.config_of(start.config)
+        logs.set_up(config.log.level, config.log.format)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_Numbered(start.number))
         self._definitions = Definitions()
+        self._definitions.static = static_quotas(config.quotas)
         self._moves = OngoingMoves()
         self._known: Mapping[int, Address] = {}  # brokers' addresses, as control has sent them
         self._questions: dict[int, OutcomeCallback] = {}
         self._asked = 0
         self._responses = SharedResponses()
         self._reconsidering = False
-        self._pace = Pace(loop)
         self._wants_topics = False
         self._has_quotas = asyncio.Event()
         self._leased = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._started = asyncio.Event()
         self._hurried = False
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            messages.Start: self._start,
+        self._pace = Pace(loop)
+        stats = Stats()
+        self._supervisor = Supervisor(loop, stats)
+        self._supervisor.watch_callbacks(end_owner)
+        self._certificates = Certificates(
+            config, Stats()
+        )  # control counts reloads, and the ends of certificates
+        self._relay = relay = Relay(
+            config, self._definitions, loop, stats, self._supervisor, self._certificates, self._ask
+        )
+        relay.enforce(start.enforcing)
+        self._brokers = BrokerMap(config.cluster.bootstrap, stats)
+        moves = self._moves if config.reassignment.batches else None
+        quota_api = config.quotas.store != "cluster"
+        for options in config.listeners:
+            relay.listen(replace(options, reuse_port=True), self._brokers, moves, quota_api=quota_api)
+        relay.engine.topics.names.wake = self._want_topics
+        began_ms = now_ms()
+        self._lessee = lessee_of(start.terms, start.number, start.run, began_ms)
+        self._budgets = Budgets(relay.engine, self._lessee, began_ms)
+        self._budgets.begins = self._pace.wake
+        relay.engine.share(self._budgets)
+        watching, series_max = relay.watching, config.limits.metric_series_max
+        self._figures = WorkerFigures(
+            stats, relay.engine, series_max, link.send_all, now_ms, watching.portions, watching.waits
+        )
+        once = self._supervisor.run_once
+        watching.judged = lambda seen: once("judged", link.send_all(messages.Judged(seen)))
+        relay.shared.dials.report = lambda *found: link.send(messages.Dialled(*found))
+        self._handlers: dict[type[Message], Callable[[Any], None]] = {
             messages.Configure: self._configure,
             messages.QuotaBatch: self._quotas,
             messages.Brokers: self._take_brokers,
@@ -137,107 +163,38 @@ class Worker:
             messages.Drain: self._drain,
         }
 
-    async def serve(self, sock: socket.socket) -> int:
+    async def serve(self) -> int:
         """Serve until control asks to drain, or is gone; returns the exit code."""
-        self._supervisor.watch_callbacks(end_owner)
-        self._link = link = Link(self._loop, self._received, self._lost)
-        await link.open(sock)
-        await _either(self._started, self._stopping)
-        if self._relay is None:
-            return await self._end(1)
-        self._supervisor.run_forever("step", self._step)
-        self._supervisor.run_forever("beat", self._beat)
-        try:
-            await _either(self._has_quotas, self._stopping)
-            await _either(self._leased, self._stopping)
-            if not self._stopping.is_set():
-                self._relay.open()
-        except SluiceError as error:
-            await link.send_all(messages.Failed(str(error)))
-            return await self._end(1)
-        self._relay.start()
-        self._supervisor.run_forever("certificates", self._certificates.run)
+        relay, link, run_forever = self._relay, self._link, self._supervisor.run_forever
+        run_forever("step", self._step)
+        run_forever("beat", self._beat)
+        await _either(self._has_quotas, self._stopping)
+        await _either(self._leased, self._stopping)
+        if not self._stopping.is_set():
+            try:
+                relay.open()
+            except SluiceError as error:
+                await link.send_all(messages.Failed(str(error)))
+                return 1
+        relay.start()
+        run_forever("certificates", self._certificates.run)
         gc.freeze()  # what is here now stays: no collection needs to look at it again
         await link.send_all(messages.Ready())
         await self._stopping.wait()
-        await self._relay.drain(lambda: self._hurried)
-        await self._relay.end_capture(lambda: self._hurried)
+        await relay.drain(lambda: self._hurried)
+        await relay.end_capture(lambda: self._hurried)
         await self._supervisor.end()
-        self._relay.close()
-        return await self._end(0)
-
-    async def _end(self, code: int) -> int:
-        """Close the link, when everything was sent; returns the exit code."""
-        assert self._link is not None, "it was connected"
-        self._link.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS_MAX):
-                await self._link.wait_closed()
-        return code
-
-    def _start(self, start: messages.Start) -> None:
-        """Build everything for a configuration."""
-        config = messages.config_of(start.config)
-        assert self._link is not None, "it has sent this"
-        logs.set_up(config.log.level, config.log.format)
-        for handler in logging.getLogger().handlers:
-            handler.addFilter(_Numbered(start.number))
-        self._config = config
-        self._definitions.static = static_quotas(config.quotas)
-        try:
-            # Control counts reloads, and the ends of certificates.
-            self._certificates = Certificates(config, Stats())
-            relay = Relay(
-                config,
-                self._definitions,
-                self._loop,
-                self._stats,
-                self._supervisor,
-                self._certificates,
-                self._ask,
-            )
-        except SluiceError as error:
-            self._link.send(messages.Failed(str(error)))
-            self._stopping.set()
-            return
-        relay.enforce(start.enforcing)
-        self._brokers = BrokerMap(config.cluster.bootstrap, self._stats)
-        moves = self._moves if config.reassignment.batches else None
-        for options in config.listeners:
-            relay.listen(
-                replace(options, reuse_port=True),
-                self._brokers,
-                moves,
-                quota_api=config.quotas.store != "cluster",
-            )
-        relay.engine.topics.names.wake = self._want_topics
-        began_ms = now_ms()
-        self._lessee = lessee_of(start.terms, start.number, start.run, began_ms)
-        self._budgets = Budgets(relay.engine, self._lessee, began_ms)
-        self._budgets.begins = self._pace.wake
-        relay.engine.share(self._budgets)
-        self._figures = WorkerFigures(
-            self._stats,
-            relay.engine,
-            config.limits.metric_series_max,
-            self._send_all,
-            now_ms,
-            relay.watching.portions,
-            relay.watching.waits,
-        )
-        once = self._supervisor.run_once
-        relay.watching.judged = lambda seen: once("judged", self._send_all(messages.Judged(seen)))
-        relay.shared.dials.report = lambda *found: self._send(messages.Dialled(*found))
-        self._relay = relay
-        self._started.set()
+        relay.close()
+        return 0
 
     # What control sends.
 
-    def _received(self, message: Message) -> None:
+    def received(self, message: Message) -> None:
+        """Handle a message."""
         self._handlers[type(message)](message)
 
-    def _lost(self) -> None:
-        """Control is gone."""
+    def lost(self) -> None:
+        """Note that control is gone, and drain."""
         questions, self._questions = self._questions, {}
         for respond in questions.values():
             respond(_CONTROL_GONE)
@@ -265,7 +222,6 @@ class Worker:
         self._brokers.replace(message.known)
 
     def _topics_named(self, message: messages.TopicsNamed) -> None:
-        assert self._relay is not None, "it has started"
         for topic_id, name in message.names.items():
             self._relay.engine.topics.names.learn(topic_id, name)
 
@@ -279,7 +235,6 @@ class Worker:
         self._moves.moves = MappingProxyType(moves)
 
     def _enforce(self, message: messages.Enforce) -> None:
-        assert self._relay is not None, "it has started"
         self._relay.enforce(message.on)
         self._relay.reconsider()
 
@@ -311,7 +266,7 @@ class Worker:
         self._asked += 1
         plan = question.plan  # of a `Forwarded`, as control has sent it
         assert plan is None or isinstance(plan, bytes), "only control reads plans"
-        if not self._send(messages.Ask(self._asked, question._replace(plan=None), plan)):
+        if not self._link.send(messages.Ask(self._asked, question._replace(plan=None), plan)):
             self._loop.call_soon(respond, _OVERLOADED)
             return _nothing
         self._questions[self._asked] = respond
@@ -319,7 +274,7 @@ class Worker:
 
     def _withdraw(self, number: int) -> None:
         if self._questions.pop(number, None) is not None:
-            self._send(messages.Withdraw(number))
+            self._link.send(messages.Withdraw(number))
 
     def _want_topics(self) -> None:
         self._wants_topics = True
@@ -327,21 +282,18 @@ class Worker:
 
     async def _step(self) -> None:
         """Exchange shares, and report what was learned from traffic."""
-        assert self._relay is not None, "it has started"
-        link = self._link
-        assert link is not None, "it was connected"
         while True:
             seen_ms = now_ms()  # before the look: what it shows may be as old as that
-            if link.other_side_runs():
+            if self._link.other_side_runs():
                 self._budgets.live(seen_ms)
             report = self._budgets.report(now_ms())
             if report is not None:
-                self._send(messages.Reported(report))
+                self._link.send(messages.Reported(report))
             if self._wants_topics:
                 self._wants_topics = False
                 wanted = self._relay.engine.topics.names.take_wanted(now_ms())
                 if wanted:
-                    await self._send_all(messages.TopicsWanted(tuple(wanted)))
+                    await self._link.send_all(messages.TopicsWanted(tuple(wanted)))
             self._tell_brokers()
             await self._pace.pause(busy=self._budgets.busy)
 
@@ -350,7 +302,7 @@ class Worker:
         if self._brokers.changed:
             self._brokers.changed = False
             seen = dict(self._brokers.addresses())
-            self._send(
+            self._link.send(
                 messages.BrokersSeen(
                     {
                         broker: address
@@ -362,27 +314,18 @@ class Worker:
 
     async def _beat(self) -> None:
         """Tell control that this process runs."""
-        assert self._relay is not None, "it has started"
         while True:
-            self._send(messages.Beat(len(self._relay.connections), self._relay.not_accepting()))
+            self._link.send(messages.Beat(len(self._relay.connections), self._relay.not_accepting()))
             await asyncio.sleep(_BEAT_SECONDS)
-
-    def _send(self, message: Message) -> bool:
-        return self._link is not None and self._link.send(message)
-
-    async def _send_all(self, message: Message) -> bool:
-        return self._link is not None and await self._link.send_all(message)
 
     def _apply(self) -> None:
         """Put quotas and configuration in force."""
-        assert self._relay is not None, "it has started"
         self._relay.apply(self._config, self._definitions)
         if not self._reconsidering:
             self._reconsidering = True
             self._loop.call_later(_RECONSIDER_SECONDS, self._reconsider)
 
     def _reconsider(self) -> None:
-        assert self._relay is not None, "it has started"
         self._reconsidering = False
         self._relay.reconsider()
 
@@ -413,6 +356,40 @@ def _nothing() -> None:
     """Withdraw nothing."""
 
 
+async def serve(sock: socket.socket) -> int:
+    """Run a worker at its end of the link; returns the exit code."""
+    loop = asyncio.get_running_loop()
+    begun: asyncio.Future[Worker | None] = loop.create_future()  # None: it cannot start
+
+    def received(message: Message) -> None:
+        worker = begun.result() if begun.done() else None
+        if worker is not None:
+            worker.received(message)
+        elif isinstance(message, messages.Start):
+            try:
+                begun.set_result(Worker(loop, link, message))
+            except SluiceError as error:
+                link.send(messages.Failed(str(error)))
+                begun.set_result(None)
+
+    def lost() -> None:
+        worker = begun.result() if begun.done() else None
+        if worker is not None:
+            worker.lost()
+        elif not begun.done():
+            begun.set_result(None)
+
+    link = Link(loop, received, lost)
+    await link.open(sock)
+    worker = await begun
+    code = 1 if worker is None else await worker.serve()
+    link.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS_MAX):
+            await link.wait_closed()  # everything was sent
+    return code
+
+
 def main(descriptor: int, version: str) -> int:
     """Run a worker; returns the exit code.
 
@@ -427,12 +404,7 @@ def main(descriptor: int, version: str) -> int:
         return 1
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-    sock = socket.socket(fileno=descriptor)
-
-    async def serve() -> int:
-        return await Worker(asyncio.get_running_loop()).serve(sock)
-
-    return uvloop.run(serve())
+    return uvloop.run(serve(socket.socket(fileno=descriptor)))
 
 
 if __name__ == "__main__":
