@@ -66,13 +66,17 @@ if TYPE_CHECKING:
     from proxy.process.workers import Workers
     from proxy.topics.topic import Access
 
+_OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+_WANTED: Final = 65_536  # open descriptors: each connection needs two
+# A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.
+_FIRST_RESPONSE_SECONDS_MAX: Final = 1.0
 
-# ----------------------------------------------------------------------------------------------------
-# The fields of the log line at start: ports, policy, scope, mode, store. Pure.
+logger = logging.getLogger(__name__)
 
 
 def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, Field]:
-    """Return the fields for a configuration.
+    """Return the fields of the log line at start: ports, policy, scope, mode, store.
 
     Args:
         config: the configuration in force.
@@ -104,13 +108,6 @@ def _ports(listener: ListenerOptions) -> str:
     return f"{listener.name} {listener.bind}: {', '.join(ports)}"
 
 
-# ----------------------------------------------------------------------------------------------------
-# Connects the parts of a process to its events.
-
-
-_OWN: Final = 0  # the source of the process itself; workers' are the numbers of their lives
-
-
 def wire_events(
     tell: Tell,
     config: Config,
@@ -130,15 +127,11 @@ def wire_events(
         fleet.tell = tell
 
 
-# ----------------------------------------------------------------------------------------------------
-# How many workers `[process] workers` stands for: "auto" is one per core that this process may use.
-
-
-_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-
-
 def workers_of(config: Config) -> int:
-    """Return the number of processes that relay. Without a listener for clients there is nothing to divide."""
+    """Return the number of processes that relay; "auto" is one for each core that this process may use.
+
+    Without a listener for clients there is nothing to divide.
+    """
     if not any(not listener.replicates for listener in config.listeners):
         return 1
     if config.process.workers != AUTO:
@@ -161,15 +154,8 @@ def cores_of_quota(text: str) -> int:
     return max(1, int(quota) // int(period))
 
 
-# ----------------------------------------------------------------------------------------------------
-# The limit of open descriptors: each connection needs two; the soft limit is often 1024. Workers inherit it.
-
-
-_WANTED: Final = 65_536
-
-
 def raise_limit() -> None:
-    """Raise the soft limit as far as the hard limit allows.
+    """Raise the soft limit of open descriptors, often 1024, as far as the hard limit allows; workers inherit it.
 
     Raises:
         StartError: the system refuses it.
@@ -181,12 +167,6 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError) as error:
             raise StartError(f"descriptor limit: {soft} cannot be raised to {wanted}: {error}") from error
-
-
-# A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.
-_FIRST_RESPONSE_SECONDS_MAX: Final = 1.0
-
-logger = logging.getLogger(__name__)
 
 
 class App:

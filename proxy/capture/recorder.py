@@ -21,18 +21,6 @@ from proxy.system.clock import clock_ns
 from proxy.system.stats import CaptureStats
 from quotas.definitions.kinds import CLIENT_KINDS
 
-# ----------------------------------------------------------------------------------------------------
-# Finished rows as fixed-size records: what the event loop keeps of a row until the writer makes columns of
-# it.
-#
-# A record is 13 numbers in one reused buffer, and each of its partitions is four in another, so a row leaves
-# no object
-# behind for the garbage collector and the writer to visit. What rows share is interned for a batch and named
-# by a number:
-# origins, and topics by name or id. A batch is a copy of both buffers; columns are made of it without a loop
-# over rows
-# (`tables`).
-
 
 class Column:
     """The numbers of a record, by position. ORIGIN and QUOTA are indices; PARTITIONS is how many it has."""
@@ -136,6 +124,11 @@ class Batch(NamedTuple):
 
 class Records:
     """The records of the current batch.
+
+    A record is 13 numbers in one reused buffer, and each of its partitions is four in another, so a row leaves no
+    object behind for the garbage collector and the writer to visit. What rows share is interned for a batch and named
+    by a number: origins, and topics by name or id. A batch is a copy of both buffers; columns are made of it without a
+    loop over rows (`tables`).
 
     Attributes:
         frame_bytes: the bytes reserved for the frames of its rows.

@@ -157,18 +157,6 @@ def _text(value: object) -> object:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
-# ----------------------------------------------------------------------------------------------------
-# Resolves topic ids to names before rows are written (KIP-516), with a bounded wait.
-#
-# Every batch asks for its ids without a name, since a topic may be new, or the cluster may have been
-# unreachable;
-# `quotas.throttles.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has
-# not waited
-# for lately, only while no rows pile up, and not again for a while after a wait without a result. So requests
-# for topics
-# that do not exist cost other clients at most the names in their rows.
-
-
 SECONDS_MAX: Final = 2.0
 STEP_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 30.0
@@ -189,6 +177,11 @@ class Topics(Protocol):
 
 class Naming:
     """Resolves topic ids.
+
+    Every batch asks for its ids without a name, since a topic may be new, or the cluster may have been unreachable;
+    `quotas.throttles.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has not
+    waited for lately, only while no rows pile up, and not again for a while after a wait without a result. So requests
+    for topics that do not exist cost other clients at most the names in their rows.
 
     Args:
         waiting: returns the number of batches that wait to be written.

@@ -28,24 +28,6 @@ from proxy.system.stats import CaptureStats
 logger = logging.getLogger(__name__)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The directory of captures: names of files, locks on unfinished ones, and the bound of their total size.
-#
-# A file is written under a temporary name, and renamed when it is complete and on the disk. Its writer holds
-# a lock on
-# it meanwhile, so that another process can distinguish a file in use from one that a killed process has left
-# behind,
-# which is removed at start. Several processes may share a directory; each keeps the sum of all finished files
-# within
-# `bytes_max` by removing the oldest first; the newest file always stays.
-#
-# A file's age is its time of modification, and clocks may be set back: a file with a later time than the one
-# that was
-# just finished counts as the oldest. Only regular files belong to captures; one that cannot be removed stays
-# and counts,
-# and does not prevent others from being removed.
-
-
 _MODE: Final = 0o640  # captures have principals and addresses
 # Files that other processes finish meanwhile may be later by this time.
 _LATER_NS_MAX: Final = 5_000_000_000
@@ -61,6 +43,15 @@ class Finished(NamedTuple):
 
 class Directory:
     """One kind of files in one directory.
+
+    A file is written under a temporary name, and renamed when it is complete and on the disk. Its writer holds a lock
+    on it meanwhile, so that another process can distinguish a file in use from one that a killed process has left
+    behind, which is removed at start. Several processes may share a directory; each keeps the sum of all finished files
+    within `bytes_max` by removing the oldest first; the newest file always stays.
+
+    A file's age is its time of modification, and clocks may be set back: a file with a later time than the one that was
+    just finished counts as the oldest. Only regular files belong to captures; one that cannot be removed stays and
+    counts, and does not prevent others from being removed.
 
     Args:
         prefix, suffix: how the names of these files begin and end.

@@ -170,18 +170,12 @@ class Reloader:
             await asyncio.wait_for(self._requested.wait(), seconds)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Loads certificates, and loads them again when their files change; new connections use the new ones.
-#
-# As with the configuration, a file is taken once it has come to rest, and a name is followed through symbolic
-# links,
-# which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use
-# until one of
-# the files changes again; a counter and a log line report it.
-
-
 class Certificates:
     """The TLS contexts of a configuration, and the watch over their files.
+
+    As with the configuration, a file is taken once it has come to rest, and a name is followed through symbolic links,
+    which Kubernetes swaps. Certificate and key are two files: if they do not match, the old ones stay in use until one
+    of the files changes again; a counter and a log line report it.
 
     Args:
         config: names the files.

@@ -26,10 +26,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.replication.replication_quotas import ReplicationQuotas
 
-# ----------------------------------------------------------------------------------------------------
-# What is Sluice's own in the cluster, as the configuration says, and the log lines of what is refused for it.
-
-
 AGAIN_MS: Final = 600_000
 KNOWN_MAX: Final = 256
 

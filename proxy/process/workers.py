@@ -42,16 +42,6 @@ from quotas.definitions.definitions import Definitions
 from quotas.throttles.figures import QuotaView
 from quotas.throttles.topic_names import NAMES_MAX, TopicNames
 
-# ----------------------------------------------------------------------------------------------------
-# When a worker that has ended is started again: pure arithmetic, the shell is `workers`.
-#
-#     it was ready, and ran for STEADY_MS     at once
-#     otherwise                               after a pause that doubles from PAUSE_MS_MIN to PAUSE_MS_MAX
-#
-# So one that is killed now and then is replaced at once, and one that cannot start does not occupy a
-# processor.
-
-
 PAUSE_MS_MIN: Final = 100
 PAUSE_MS_MAX: Final = 30_000
 STEADY_MS: Final = 10_000
@@ -62,6 +52,11 @@ SILENT_TICKS_MAX: Final = 30
 
 class Restarts:
     """The lives of one worker.
+
+        it was ready, and ran for STEADY_MS     at once
+        otherwise                               after a pause that doubles from PAUSE_MS_MIN to PAUSE_MS_MAX
+
+    So one that is killed now and then is replaced at once, and one that cannot start does not occupy a processor.
 
     >>> restarts = Restarts()
     >>> [restarts.ended(ran_ms=50, was_ready=False) for _ in range(4)]
@@ -98,10 +93,6 @@ class Restarts:
         return self._silent_ticks >= SILENT_TICKS_MAX
 
 
-# ----------------------------------------------------------------------------------------------------
-# The part of a configuration that one worker has.
-
-
 def part_of(config: Config, workers: int) -> Config:
     """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.
 
@@ -125,10 +116,6 @@ def part_of(config: Config, workers: int) -> Config:
         source=Source(),
         warnings=(),
     )
-
-
-# ----------------------------------------------------------------------------------------------------
-# The names of topics for all workers: each name is learned once, and sent to every worker.
 
 
 class SharedTopicNames(TopicNames):

@@ -88,10 +88,6 @@ def system_reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The version of the installed distribution, for `sluice --version` and `sluice_build_info`.
-
-
 DISTRIBUTION: Final = "kafka-sluice"  # on the package index; the command is `sluice`
 NOT_INSTALLED: Final = "0+checkout"
 

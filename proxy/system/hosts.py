@@ -45,11 +45,6 @@ def is_host(host: str) -> bool:
     return is_ip(host) or (len(host) <= _NAME_CHARACTERS_MAX + 1 and _NAME.fullmatch(host) is not None)
 
 
-# ----------------------------------------------------------------------------------------------------
-# What all sides of TLS have in common: contexts that are asked for at each connection, and why a handshake
-# failed.
-
-
 Context = Callable[[], ssl.SSLContext]
 """Returns the context in force."""
 

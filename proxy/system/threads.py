@@ -1,23 +1,20 @@
-"""A thread beside the event loop that parses peers' large frames, which would block the loop for too long.
+"""What the event loop does not do at once: work in a thread beside it, and long work of its own in turns.
+
+    Worker           one thread that parses peers' large frames, which would block the loop for too long
+    run_in_thread    the same for Sluice's own work, in any thread
+    in_turns         long work on the loop, where traffic goes first
 
 Python's threads take turns. While a job runs, they are shorter (`sys.setswitchinterval`), so that the loop, which gives
-the interpreter away at every system call, has it back within TURN_SECONDS; and after each job the thread rests for as
-long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause by
-themselves, as loops of ours do (`proxy.control.quotas.store`): they are functions of packages that know no clock.
+the interpreter away at every system call, has it back within TURN_SECONDS; and after each job the worker's thread rests
+for as long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause
+by themselves, as loops of ours do (`proxy.control.quotas.store`): they are functions of packages that know no clock.
 
 The garbage collector is off meanwhile: a job makes up to a million objects, and each full collection visits all of
-them without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).
+them, and frees nothing, without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).
 
 Jobs wait in an `AddressQueue`: a large one of one address waits for the small ones of others, and above the maximum the
 last one of the address with the most is dropped. A job that has begun is not interrupted: so another address's job
 waits for at most one job and the rest after it.
-
-Non-obvious:
-
-- The switch interval is short only while a frame is read in the thread. A function of `protocol` cannot pause,
-  since it knows no clock; so the loop gets the interpreter back after 0.2 ms, and after each job the thread rests
-  for as long as it has worked. The garbage collector is off meanwhile: a full collection frees nothing before it
-  has visited every object that the job has made.
 """
 
 import asyncio
@@ -35,28 +32,19 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 
-# ----------------------------------------------------------------------------------------------------
-# A queue of work for one thread, by client address: bounded, and fair between addresses.
-#
-# Every item has a weight: its bytes, but at least a minimum, so that small items count too. All rules use the
-# weight:
-#
-#     bound      of all items, and of one address's where that is asked for
-#     overload   the newest item of the address with most weight is dropped; of equal ones that of the
-#     newcomer
-#     order      self-clocked fair queueing: an item's tag is the tag of the item served last, or of the
-#     address's own
-#                item before it, whichever is higher, and its weight; the lowest tag is next
-#
-# So addresses with a permanent backlog are served equal weights: a small item precedes the large ones of
-# other addresses,
-# and a large one waits for at most its own weight of each of them. An address without items needs no memory.
-# The queue is
-# pure; threads are the caller's.
-
-
 class AddressQueue(Generic[T]):
     """Items by address. They are distinguished by hash and equality, and each is in the queue once.
+
+    Every item has a weight: its bytes, but at least a minimum, so that small items count too. All rules use the weight:
+
+        bound      of all items, and of one address's where that is asked for
+        overload   the newest item of the address with most weight is dropped; of equal ones that of the newcomer
+        order      self-clocked fair queueing: an item's tag is the tag of the item served last, or of the address's
+                   own item before it, whichever is higher, and its weight; the lowest tag is next
+
+    So addresses with a permanent backlog are served equal weights: a small item precedes the large ones of other
+    addresses, and a large one waits for at most its own weight of each of them. An address without items needs no
+    memory. The queue is pure; threads are the caller's.
 
     Args:
         bytes_max: the bound of the weight of all items.
@@ -381,14 +369,6 @@ def _with_short_interval(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Long work on the event loop, in turns: traffic goes first.
-#
-# A thread would not do: it keeps the interpreter for 5 ms at a time (`sys.getswitchinterval`), and for the
-# whole of one
-# call into C, such as that of `json.dumps` for 10,000 clients.
-
-
 TURN_NS: Final = 1_000_000
 _LONG_TURN_NS: Final = 3_000_000
 _PART: Final = 8  # of the time that everything else has just taken
@@ -396,6 +376,9 @@ _PART: Final = 8  # of the time that everything else has just taken
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     """Yield the items; after each turn the loop does everything else that is due.
+
+    A thread would not do: it keeps the interpreter for 5 ms at a time (`sys.getswitchinterval`), and for the whole of
+    one call into C, such as that of `json.dumps` for 10,000 clients.
 
     A turn is TURN_NS. Where traffic occupies the loop, everything else takes tens of milliseconds, and work of 100 ms
     would take seconds: there a turn is an eighth of what the rest has just taken, and _LONG_TURN_NS at most.
