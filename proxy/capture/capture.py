@@ -116,7 +116,7 @@ def start(
         process,
         options.rotate_bytes,
         options.rotate_seconds,
-        names,
+        names.known,
         ask,
     )
     sys.setswitchinterval(_TURN_SECONDS)

@@ -8,7 +8,7 @@ release it.
 import time
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
 from protocol.walks.walk import OTHER_TOPICS
@@ -168,13 +168,6 @@ Ask = Callable[[Collection[bytes]], None]
 """Requests the names of topic ids; runs on the event loop."""
 
 
-class Topics(Protocol):
-    """The known names of topic ids."""
-
-    def known(self, topic_id: bytes) -> str | None:
-        """A topic's name."""
-
-
 class Naming:
     """Resolves topic ids.
 
@@ -184,11 +177,12 @@ class Naming:
     for topics that do not exist cost other clients at most the names in their rows.
 
     Args:
+        known: the known names.
         waiting: returns the number of batches that wait to be written.
     """
 
-    def __init__(self, topics: Topics, ask: Ask, waiting: Callable[[], int]) -> None:
-        self._topics = topics
+    def __init__(self, known: Names, ask: Ask, waiting: Callable[[], int]) -> None:
+        self._known = known
         self._ask = ask
         self._waiting = waiting
         self._awaited: dict[bytes, None] = {}  # ids waited for recently; the oldest is removed first
@@ -196,7 +190,7 @@ class Naming:
 
     def resolve(self, batch: Batch) -> None:
         """Ask for unknown names, and wait a moment for the result if that is worthwhile."""
-        missing = ids_without_name(batch, self._topics.known)
+        missing = ids_without_name(batch, self._known)
         if not missing:
             return
         self._ask(list(islice(missing, ASKED_AT_ONCE_MAX)))
@@ -207,7 +201,7 @@ class Naming:
         until = now + SECONDS_MAX
         while new and now < until and self._waiting() <= BACKLOG_MAX:
             time.sleep(STEP_SECONDS)
-            new = {topic_id for topic_id in new if self._topics.known(topic_id) is None}
+            new = {topic_id for topic_id in new if self._known(topic_id) is None}
             now = time.monotonic()
         if new:
             self._next_wait_at = now + RETRY_SECONDS

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, UNFINISHED_SUFFIX
 from proxy.capture.recorder import Batch, Recorder
-from proxy.capture.tables import Ask, Naming, Tables, Topics
+from proxy.capture.tables import Ask, Names, Naming, Tables
 from proxy.system.errors import StartError
 from proxy.system.files import try_lock
 from proxy.system.logs import event
@@ -217,7 +217,8 @@ class Writer:
     """Writes a recorder's batches, in a separate thread.
 
     Args:
-        ask: requests the names of topics.
+        known: the known names of topics.
+        ask: requests further ones.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class Writer:
         name: str,
         rotate_bytes: int,
         rotate_seconds: float,
-        topics: Topics,
+        known: Names,
         ask: Ask,
     ) -> None:
         self._recorder = recorder
@@ -239,7 +240,7 @@ class Writer:
         self._name = name
         self._rotate_bytes = rotate_bytes
         self._rotate_seconds = rotate_seconds
-        self._naming = Naming(topics, ask, recorder.queue.qsize)
+        self._naming = Naming(known, ask, recorder.queue.qsize)
         self._file: OpenFile | None = None
         self._files = 0
         self._unwritten_rows = 0  # rows that are neither queued, nor of a file, nor dropped

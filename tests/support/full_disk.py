@@ -103,7 +103,7 @@ def capture(directory: Path) -> Answer:
     kept = Directory(directory / "capture", 10**9)
     kept.prepare()
     # Of 1 byte: each batch is a file.
-    writer = Writer(recorder, kept, Tables("p", _nameless), stats, "p", 1, 3600.0, _Nameless(), _ask)
+    writer = Writer(recorder, kept, Tables("p", _nameless), stats, "p", 1, 3600.0, _nameless, _ask)
     writer.start()
 
     def record(count: int) -> None:
@@ -122,11 +122,6 @@ def capture(directory: Path) -> Answer:
     recorder.queue.put(None)
     writer.thread.join(_SECONDS_MAX)
     return {"dropped": dropped, "rows": stats.rows, "later": stats.files == 1}
-
-
-class _Nameless:
-    def known(self, topic_id: bytes) -> str | None:
-        return _nameless(topic_id)
 
 
 def _nameless(_: bytes) -> str | None:

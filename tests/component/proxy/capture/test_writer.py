@@ -84,7 +84,7 @@ class Rig:
             "p",
             rotate_bytes,
             rotate_seconds,
-            topics,
+            topics.known,
             topics.ask,
         )
         self.writer.start()

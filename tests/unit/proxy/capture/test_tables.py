@@ -131,7 +131,7 @@ class World:
         self.asked: list[set[bytes]] = []
         self.waiting = 0
         self.later: Callable[[], None] = lambda: None
-        self.naming = Naming(self, self.ask, lambda: self.waiting)
+        self.naming = Naming(self.known, self.ask, lambda: self.waiting)
 
     def known(self, topic_id: bytes) -> str | None:
         return self.names.get(topic_id)
