@@ -138,7 +138,7 @@ class Feed:
     async def _send_settings(self) -> None:
         if self._config is not self._state.config:
             self._config = self._state.config
-            await self._send(messages.Configure(messages.config_bytes(self._config)))
+            await self._send(messages.Configure(self._config))
         if self._enforcing != self._state.enforcing:
             self._enforcing = self._state.enforcing
             await self._send(messages.Enforce(self._enforcing))
@@ -275,11 +275,7 @@ class Life:
             self._link = Link(loop, self._received, self._link_lost)
             await self._link.open(ours)
             state = self._state
-            self._link.send(
-                messages.Start(
-                    self.number, messages.config_bytes(state.config), self.run, terms, state.enforcing
-                )
-            )
+            self._link.send(messages.Start(self.number, state.config, self.run, terms, state.enforcing))
         except BaseException:
             self.kill()
             self.code = -1

@@ -18,23 +18,19 @@ What must not be lost is sent with `send_all`, which waits until the other side 
 
 import asyncio
 import logging
-import pickle
 import select
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from copyreg import dispatch_table
-from io import BytesIO
 from time import monotonic_ns
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias, Union, cast
+from typing import Final, TypeAlias, Union, cast
 
 import msgspec
 
 from protocol.messages.replica_session import Partition
 from proxy.admin.clients import ClientPart
 from proxy.channel import Question, ShownMove
-from proxy.config import Address, Config
+from proxy.config import Address, Config, decode_hook, encode_hook
 from proxy.control.cluster import KnownBrokers
 from proxy.explain.report import Query, Seen
 from proxy.explain.waiting import Judgement
@@ -43,26 +39,6 @@ from proxy.metrics.series import Chosen, Weights
 from quotas.sharing.lease_values import Grants, LeaseTerms, Report
 
 PORTION: Final = 500  # entities, names, or moves in one message
-
-
-def config_bytes(config: Config) -> bytes:
-    """Return a configuration as bytes."""
-    out = BytesIO()
-    pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
-    pickler.dispatch_table = {**dispatch_table, MappingProxyType: lambda view: (_read_only, (dict(view),))}
-    pickler.dump(config)
-    return out.getvalue()
-
-
-def _read_only(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    return MappingProxyType(content)
-
-
-def config_of(data: bytes) -> Config:
-    """Return the configuration of `config_bytes`."""
-    config = pickle.loads(data)
-    assert isinstance(config, Config), "control has sent it"
-    return config
 
 
 class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -83,7 +59,7 @@ class Start(Message):
     """
 
     number: int
-    config: bytes
+    config: Config
     run: int
     terms: LeaseTerms
     enforcing: bool
@@ -92,7 +68,7 @@ class Start(Message):
 class Configure(Message):
     """A reload has changed the configuration."""
 
-    config: bytes
+    config: Config
 
 
 class QuotaBatch(Message):
@@ -316,8 +292,16 @@ class FrameError(Exception):
     """Bytes that are no message, or a message that is too long."""
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Union[tuple(Message.__subclasses__())])  # noqa: UP007 - computed
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=encode_hook)
+
+
+def _hooked(kind: type, value: object) -> object:
+    """Return a value of a type that is not msgspec's own; `Question.plan` may be anything, and is None here."""
+    return value if kind is object else decode_hook(kind, value)
+
+
+_CLOSED_SET: Final = Union[tuple(Message.__subclasses__())]  # noqa: UP007 - computed
+_DECODER: Final = msgspec.msgpack.Decoder(_CLOSED_SET, dec_hook=_hooked)
 
 
 def frame_of(message: Message) -> bytearray:

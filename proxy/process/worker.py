@@ -97,7 +97,7 @@ class Worker:
     def __init__(self, loop: asyncio.AbstractEventLoop, link: Link, start: messages.Start) -> None:
         self._loop = loop
         self._link = link
-        self._config = config = messages.config_of(start.config)
+        self._config = config = start.config
         logs.set_up(config.log.level, config.log.format)
         for handler in logging.getLogger().handlers:
             handler.addFilter(_Numbered(start.number))
@@ -203,7 +203,7 @@ class Worker:
             self._stopping.set()
 
     def _configure(self, message: messages.Configure) -> None:
-        self._config = config = messages.config_of(message.config)
+        self._config = config = message.config
         logs.set_level(config.log.level)
         self._definitions.static = static_quotas(config.quotas)
         self._apply()

@@ -9,7 +9,6 @@ from proxy.channel import Forward, OngoingMoves, PeerError, ShownMove
 from proxy.config import Address, Config
 from proxy.control.cluster import BrokerMap
 from proxy.control.reassign.api import Planned, plan_of
-from proxy.process import messages
 from proxy.process.life import Feed, State
 from proxy.process.messages import (
     PORTION,
@@ -140,7 +139,7 @@ async def test_settings_are_sent_when_they_have_changed() -> None:
         rig.state.enforcing = False
         rig.feed.read_certificates()
         assert await rig.turn() == [
-            Configure(messages.config_bytes(config)),
+            Configure(config),
             Enforce(on=False),
             ReadCertificates(),
         ]
