@@ -170,8 +170,8 @@ class Workers:
 
     Attributes:
         names: the names of topics that traffic has asked for, for all workers.
-        tell: takes events; set before `start`, as `process_events`.
-        process_events: takes what workers have seen of clients and brokers.
+        tell: takes events.
+        process_events: takes what workers have seen of clients and brokers; set before `start`.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Workers:
         self._shares = shares
         self._lives: dict[int, Life] = {}
         self.tell: Tell = untold
-        self.process_events: ProcessEvents | None = None
+        self.process_events: ProcessEvents
         self._restarts = {number: Restarts() for number in range(1, workers + 1)}
         self._exits: Counter[str] = Counter()
         self._doomed: dict[int, str] = {}  # why a life was killed, by its run
@@ -210,7 +210,7 @@ class Workers:
         self._first = asyncio.Event()  # all are ready, or one cannot start
         self._numbers = count(1)
         self._missed: Counter[int] = Counter()  # by worker
-        self._figures: MergedFigures | None = None
+        self._figures: MergedFigures
         self._handlers: dict[type[Message], Callable[[Life, Any], None]] = {
             messages.Ready: self._ready,
             messages.Reported: self._reported,
@@ -352,7 +352,7 @@ class Workers:
         seen: Callable[[Query], Awaitable[Seen]],
         waits: Callable[[], Iterable[QuotaView]],
     ) -> MergedFigures:
-        """Return the figures of all processes; the arguments are control's own."""
+        """Return the figures of all processes; the arguments are control's own. Called once, before `start`."""
         self._figures = figures = MergedFigures(
             self.scrape, self.missing, metrics, quotas, series_max, now_ms, seen, waits
         )
@@ -360,7 +360,7 @@ class Workers:
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of the workers themselves."""
-        missing = () if self._figures is None else self._figures.missing_in_metrics
+        missing = self._figures.missing_in_metrics
         up = dict.fromkeys(self._restarts, True) | {one.worker: False for one in missing}
         connections = {number: life.connections for number, life in self._lives.items() if life.code is None}
         missed = {number: self._missed[number] for number in self._restarts}
@@ -415,10 +415,8 @@ class Workers:
         finally:
             feeding.cancel()
             self._shares.ended(life.number, life.run)
-            if self._figures is not None:
-                self._figures.ended(life.run)
-            if self.process_events is not None:
-                self.process_events.ended(life.run)
+            self._figures.ended(life.run)
+            self.process_events.ended(life.run)
         cause = self._doomed.pop(life.run, _KILLED if code < 0 else "failed")
         if self._draining and code == 0:
             return
@@ -451,12 +449,10 @@ class Workers:
             self._first.set()
 
     def _judged(self, life: Life, message: messages.Judged) -> None:
-        if self.process_events is not None:
-            self.process_events.judged(life.run, message.judgement)
+        self.process_events.judged(life.run, message.judgement)
 
     def _dialled(self, life: Life, message: messages.Dialled) -> None:
-        if self.process_events is not None:
-            self.process_events.dialled(life.run, message.broker, message.problem)
+        self.process_events.dialled(life.run, message.broker, message.problem)
 
     def _brokers_seen(self, _: Life, message: messages.BrokersSeen) -> None:
         for broker, address in message.addresses.items():
