@@ -1,14 +1,10 @@
 """The events that there are, each with its sentence and fields (docs/api.md)."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from commandline.amounts import rate
 from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
-
-# ----------------------------------------------------------------------------------------------------
-# One event: its kind, one sentence for people, and fields for programs.
-
 
 Field = str | int | float | bool | None
 
@@ -37,29 +33,6 @@ Tell = Callable[[Event], None]
 
 def untold(_: Event) -> None:
     """Keep nothing: for components that run without events."""
-
-
-KINDS: Final = frozenset(
-    (
-        "broker_back",
-        "broker_lost",
-        "brokers_without_port",
-        "client_waits",
-        "client_waits_ended",
-        "clients_wait",
-        "cluster_back",
-        "cluster_lost",
-        "config_reloaded",
-        "enforcement_switched",
-        "holder_moved",
-        "mode_changed",
-        "quota_changed",
-        "reassignment_ended",
-        "reassignment_step",
-        "started",
-        "worker_ended",
-    )
-)
 
 
 class By(NamedTuple):
