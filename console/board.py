@@ -38,9 +38,8 @@ from proxy.explain.parts import NAMES
 # ----------------------------------------------------------------------------------------------------
 # What each client's time was in the last quarter of an hour, in slots of a few seconds. Pure; bounded.
 #
-# A slot of a client is one byte for each part of its time, in two hundredths, and one that says whether it
-# was seen: 8
-# bytes, 1,440 for 180 slots, 14 MB for 10,000 clients.
+# A slot of a client is one byte for each part of its time, in two hundredths, and one that says whether it was seen:
+# 8 bytes, 1,440 for 180 slots, 14 MB for 10,000 clients.
 
 
 SECONDS: Final = 900

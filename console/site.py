@@ -42,11 +42,9 @@ LOG: Final = logging.getLogger(__name__)
 # ----------------------------------------------------------------------------------------------------
 # What every request passes, and what every response carries: Host, origin, method, token; headers.
 #
-# The Host must be an address, localhost, the host that is bound, or a name that the operator gave: a page
-# elsewhere whose
-# name was pointed at this machine (DNS rebinding) is refused. Responses allow scripts and styles of the
-# console's own
-# files and nothing else.
+# The Host must be an address, localhost, the host that is bound, or a name that the operator gave: a page elsewhere
+# whose name was pointed at this machine (DNS rebinding) is refused. Responses allow scripts and styles of the
+# console's own files and nothing else.
 
 
 COOKIE: Final = "sluice_console"

@@ -19,8 +19,7 @@ from proxy.explain.documents import SLOW_MS, BrokerTimes, ClientDocument, Client
 # ----------------------------------------------------------------------------------------------------
 # Lists of clients: filtered, sorted, and one page of them. Pure.
 #
-# The list is sorted here and not in the browser: a page has ROWS_PER_PAGE rows, whatever the number of
-# clients.
+# The list is sorted here and not in the browser: a page has ROWS_PER_PAGE rows, whatever the number of clients.
 
 
 ROWS_PER_PAGE: Final = 50

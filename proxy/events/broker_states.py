@@ -16,8 +16,7 @@ from proxy.events.kinds import Event, broker_back, broker_lost
 # ----------------------------------------------------------------------------------------------------
 # Which brokers are lost, and back, by the cluster's metadata; pure.
 #
-# A broker is lost, or back, when ROUNDS successive rounds agree on it: one broker's stale response is no
-# event, and a
+# A broker is lost, or back, when ROUNDS successive rounds agree on it: one broker's stale response is no event, and a
 # broker that flaps makes at most one event in ROUNDS rounds.
 
 

@@ -134,20 +134,18 @@ def _upper_us(index: int) -> float:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Sluice's own CPU time and delays: how busy its loop is, how long bytes wait for it, and the cost of a
-# request.
+# Sluice's own CPU time and delays: how busy its loop is, how long bytes wait for it, and the cost of a request.
 #
-# A visit cannot see the microseconds that relaying takes. Figures of the whole process, taken at each tick,
-# show whether
-# Sluice is the cause of a delay: its CPU time, the number of its requests, and the length of a full turn of
-# its loop,
-# which is the time that newly arrived bytes wait. It is waited for twice: by a request, and by its response.
+# A visit cannot see the microseconds that relaying takes. Figures of the whole process, taken at each tick, show
+# whether Sluice is the cause of a delay: its CPU time, the number of its requests, and the length of a full turn of
+# its loop, which is the time that newly arrived bytes wait. It is waited for twice: by a request, and by its
+# response.
 
 
 _TURNS: Final = CLASSES
 _CPU_MS: Final = CLASSES
 _REQUESTS: Final = CLASSES + 1
-_MS_OWN_TIME: Final = CLASSES + 2
+_ELAPSED_MS: Final = CLASSES + 2
 
 
 class OwnReport(msgspec.Struct, frozen=True, array_like=True):
@@ -199,12 +197,12 @@ class OwnTime:
         if last is not None:
             windows.add(_CPU_MS, (cpu_ns - last[0]) / _NS_PER_MS, now_ms)
             windows.add(_REQUESTS, requests - last[1], now_ms)
-            windows.add(_MS_OWN_TIME, now_ms - last[2], now_ms)
+            windows.add(_ELAPSED_MS, now_ms - last[2], now_ms)
 
     def report(self, window: int, now_ms: int) -> OwnReport:
         """Return the figures over a window."""
         sums = self._windows.sums(window, now_ms)
-        cpu_ms, ms = sums[_CPU_MS], sums[_MS_OWN_TIME]
+        cpu_ms, ms = sums[_CPU_MS], sums[_ELAPSED_MS]
         return OwnReport(tuple(sums[:_TURNS]), cpu_ms, sums[_REQUESTS], cpu_ms / ms if ms else 0.0)
 
 
@@ -224,8 +222,7 @@ def merge_own(reports: Iterable[OwnReport | None]) -> OwnReport | None:
 # ----------------------------------------------------------------------------------------------------
 # The waits of connections with enforcement, over the last 10 s, minute and quarter of an hour.
 #
-# `quotas.limiters.virtual_time` counts the waits in virtual time, which is real time plus the lag. The part
-# of a
+# `quotas.limiters.virtual_time` counts the waits in virtual time, which is real time plus the lag. The part of a
 # connection's time that it would wait is the waits divided by the virtual time that has passed.
 
 
@@ -345,10 +342,8 @@ def open_loop(rate: float, limit: float, total: float, backlog: float) -> tuple[
 # ----------------------------------------------------------------------------------------------------
 # The time that a client has waited for quotas since it was first seen: sums that never decrease, for metrics.
 #
-# There are two sums for each kind of quota. One adds up all connections of the client: ten connections that
-# wait for a
-# second at once have waited ten seconds. The other adds up, for each minute, the wait of the connection that
-# waited
+# There are two sums for each kind of quota. One adds up all connections of the client: ten connections that wait for
+# a second at once have waited ten seconds. The other adds up, for each minute, the wait of the connection that waited
 # longest in it; it grows by at most a second per second, so its growth is a share of time.
 
 

@@ -30,24 +30,17 @@ from quotas.definitions.kinds import CLIENT_KEYS, CONSUMER_BYTE_RATE
 # ----------------------------------------------------------------------------------------------------
 # What a client takes, and the most that it would take without a limit, as far as that can be known.
 #
-# A client that sends the next request when it has the response to the last one takes what it takes in the
-# time that it
-# does not wait, and without a limit it would take as much in each such time: `taken / (span - waited)`.
-# Amounts and waits
-# are of the same span, so this holds over any one, whatever the limit was meanwhile. Of several connections,
-# the one with
-# the least time beside its waits makes the bound of all.
+# A client that sends the next request when it has the response to the last one takes what it takes in the time that
+# it does not wait, and without a limit it would take as much in each such time: `taken / (span - waited)`. Amounts
+# and waits are of the same span, so this holds over any one, whatever the limit was meanwhile. Of several
+# connections, the one with the least time beside its waits makes the bound of all.
 #
-# A Fetch above its quota is responded to without records, to tell the throttle time, and asked again after
-# it. The way
-# of that response and of the next Fetch brings nothing, so its time counts as a wait
-# (`ConnectionTime.told_ms`).
+# A Fetch above its quota is responded to without records, to tell the throttle time, and asked again after it. The
+# way of that response and of the next Fetch brings nothing, so its time counts as a wait (`ConnectionTime.told_ms`).
 #
-# The span begins anew when the client begins to wait: with enforcement, with another limit, or when it asks
-# for more than
-# before. Until the span is long enough, and of a client that waits nearly all of its time, the most is not
-# known. What it
-# was seen to take is a lower bound in any case.
+# The span begins anew when the client begins to wait: with enforcement, with another limit, or when it asks for more
+# than before. Until the span is long enough, and of a client that waits nearly all of its time, the most is not
+# known. What it was seen to take is a lower bound in any case.
 
 
 _KNOWN_MS_MIN: Final = 5_000
@@ -457,8 +450,7 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The response of one process to a query about clients and brokers, and the sum of several processes'
-# responses.
+# The response of one process to a query about clients and brokers, and the sum of several processes' responses.
 
 
 class Query(msgspec.Struct, frozen=True, array_like=True):

@@ -60,8 +60,7 @@ class Facts(NamedTuple):
 
 
 # ----------------------------------------------------------------------------------------------------
-# The clauses about time that is not spent waiting for a quota: at the broker, in the client, in a poll, in
-# Sluice.
+# The clauses about time that is not spent waiting for a quota: at the broker, in the client, in a poll, in Sluice.
 
 
 _NAMED_MIN: Final = 0.2  # a smaller part is not worth a clause, unless nothing is larger

@@ -104,11 +104,9 @@ def acks_all(before: bool, probes: Iterable[Probe]) -> bool:
 # ----------------------------------------------------------------------------------------------------
 # Requests that brokers have had for longer than the time between visits: all are counted, timed or not.
 #
-# Only few requests are timed, and a request without a response never ends. So each visit notes a request that
-# is older
-# than the time between visits. While it is under way, its age counts among the response times; when it has
-# ended, it
-# counts as one request, and not again among the timed ones.
+# Only few requests are timed, and a request without a response never ends. So each visit notes a request that is
+# older than the time between visits. While it is under way, its age counts among the response times; when it has
+# ended, it counts as one request, and not again among the timed ones.
 
 
 class Ended(NamedTuple):

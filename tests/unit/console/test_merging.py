@@ -136,7 +136,7 @@ def connection(peer: str, seconds: float, **parts: float) -> Document:
     return {**own, **FREE, "in_flight_max": 0, "acks_all": False}
 
 
-def client_of_v1_members(
+def client_document(
     connections: list[Document], of_all: Document | None = None, total: int | None = None, **fields: Any
 ) -> Document:
     """Return a /v1/client document; its time is that of the first connection."""
@@ -180,7 +180,7 @@ def lines_of(found: Document) -> list[str]:
 
 
 def test_document_of_one_member_is_as_it_was() -> None:
-    one = client_of_v1_members([connection("a", 60, muted=0.5)])
+    one = client_document([connection("a", 60, muted=0.5)])
     found = merged(one, missing=("gw-2",))
     assert found == {
         **one,
@@ -193,8 +193,8 @@ def test_document_of_one_member_is_as_it_was() -> None:
 
 def test_missing_workers_are_those_of_all_members_with_their_member() -> None:
     late = {"worker": 2, "problem": "no response within 4 s"}
-    one = client_of_v1_members([connection("a", 60, muted=0.5)]) | {"missing": [late]}
-    other = client_of_v1_members([connection("b", 60)]) | {
+    one = client_document([connection("a", 60, muted=0.5)]) | {"missing": [late]}
+    other = client_document([connection("b", 60)]) | {
         "missing": [{"worker": 1, "problem": "it does not run"}]
     }
     assert merged(one, other)["missing"] == [
@@ -207,8 +207,8 @@ def test_client_is_shown_by_the_member_where_it_waits_longest() -> None:
     limit = rule()
     del limit["name"]
     found = merged(
-        client_of_v1_members([connection("a", 60, muted=0.03)], sentence="Here it waits little."),
-        client_of_v1_members([connection("b", 60, held=0.62)] * 12, sentence="Here it waits.", rule=limit),
+        client_document([connection("a", 60, muted=0.03)], sentence="Here it waits little."),
+        client_document([connection("b", 60, held=0.62)] * 12, sentence="Here it waits.", rule=limit),
     )
     assert found["time"] == times(held=0.62)
     assert found["rule"] == limit
@@ -222,11 +222,9 @@ def test_client_is_shown_by_the_member_where_it_waits_longest() -> None:
 def test_members_count_with_the_seconds_of_their_connections() -> None:
     found = merged(
         # 2 connections of 60 s in the window: 120 s, of which 0.5 are muted
-        client_of_v1_members(
-            [connection("a", 60, muted=0.5), connection("b", 3600, muted=0.5)], times(muted=0.5)
-        ),
+        client_document([connection("a", 60, muted=0.5), connection("b", 3600, muted=0.5)], times(muted=0.5)),
         # one is listed of 4, of 10 s each: 40 s, of which 0.1 are muted
-        client_of_v1_members([connection("c", 10, muted=0.1)], times(muted=0.1), total=4),
+        client_document([connection("c", 10, muted=0.1)], times(muted=0.1), total=4),
     )
     # 120 s and 40 s: three quarters of 0.5, and a quarter of 0.1
     assert found["time_of_all_connections"] == times(muted=0.4)
@@ -236,8 +234,8 @@ def test_waits_are_parts_of_all_members_time() -> None:
     wait = {"kind": "produce", "key": "producer_byte_rate", "name": "", "part": 0.4}
     other = {"kind": "request", "key": "request_percentage", "name": "", "part": 0.6}
     found = merged(
-        client_of_v1_members([connection("a", 60, muted=0.4)], waits=[wait]),
-        client_of_v1_members([connection("b", 20, muted=0.8)], waits=[{**wait, "part": 0.2}, other]),
+        client_document([connection("a", 60, muted=0.4)], waits=[wait]),
+        client_document([connection("b", 20, muted=0.8)], waits=[{**wait, "part": 0.2}, other]),
     )
     # 60 s and 20 s: 0.75 * 0.4 + 0.25 * 0.2, and 0.25 * 0.6
     assert found["waits"] == [{**wait, "part": 0.35}, {**other, "part": 0.15}]
@@ -246,7 +244,7 @@ def test_waits_are_parts_of_all_members_time() -> None:
 def test_neighbours_of_the_same_rule_are_added_up_and_others_left_out() -> None:
     def at(muted: float, key: str, **rates: float) -> Document:
         rows = [{"user": "", "client_id": name, "rate": rate} for name, rate in rates.items()]
-        return client_of_v1_members([connection("a", 60, muted=muted)], rule=rule(key), neighbours=rows)
+        return client_document([connection("a", 60, muted=muted)], rule=rule(key), neighbours=rows)
 
     found = merged(
         at(0.6, "producer_byte_rate", web=3.0, batch=1.0),
@@ -259,7 +257,7 @@ def test_neighbours_of_the_same_rule_are_added_up_and_others_left_out() -> None:
 def test_brokers_are_weighted_by_connections() -> None:
     def at(connections: int, waited: float, ms: float | None) -> Document:
         one = {"broker": 2, "connections": connections, "waited": waited, "at_broker": 0.2}
-        return client_of_v1_members([connection("a", 60)], brokers=[{**one, "ms_per_request": ms}])
+        return client_document([connection("a", 60)], brokers=[{**one, "ms_per_request": ms}])
 
     found = merged(at(3, 0.4, 10.0), at(1, 0.8, 2.0), at(4, 0.5, None))
     # (3 * 0.4 + 1 * 0.8) / 4 = 0.5; (3 * 10 + 1 * 2) / 4 = 8
@@ -270,8 +268,8 @@ def test_brokers_are_weighted_by_connections() -> None:
 def test_connections_are_the_longest_waiting_of_all_members() -> None:
     rows = [connection(f"a{number}", 60, muted=number / 1000) for number in range(99, -1, -1)]
     found = merged(
-        client_of_v1_members(rows),
-        client_of_v1_members([connection("b", 60, muted=0.0505), connection("c", 60)]),
+        client_document(rows),
+        client_document([connection("b", 60, muted=0.0505), connection("c", 60)]),
     )
     assert found["connections_total"] == 102
     assert len(found["connections"]) == 100
@@ -280,7 +278,7 @@ def test_connections_are_the_longest_waiting_of_all_members() -> None:
 
 
 def test_sentence_names_five_members() -> None:
-    many = [client_of_v1_members([connection("a", 60, muted=(9 - number) / 10)]) for number in range(7)]
+    many = [client_document([connection("a", 60, muted=(9 - number) / 10)]) for number in range(7)]
     assert merged(*many)["sentence"].endswith(
         "It has connections at 7 members: 1 at gw-1 (90% waited), 1 at gw-2 (80%), 1 at gw-3 (70%), "
         "1 at gw-4 (60%), 1 at gw-5 (50%), 2 at 2 others."
@@ -288,7 +286,7 @@ def test_sentence_names_five_members() -> None:
 
 
 def test_client_whose_connections_have_ended_is_merged() -> None:
-    found = merged(client_of_v1_members([], times(muted=0.2)), client_of_v1_members([], times(muted=0.4)))
+    found = merged(client_document([], times(muted=0.2)), client_document([], times(muted=0.4)))
     assert found["time_of_all_connections"] == times(muted=0.3)
     assert found["connections"] == []
 
@@ -296,8 +294,8 @@ def test_client_whose_connections_have_ended_is_merged() -> None:
 def test_lines_for_people_name_the_member_of_each_connection() -> None:
     lines = lines_of(
         merged(
-            client_of_v1_members([connection("a", 60, muted=0.5)]),
-            client_of_v1_members([connection("b\x1b", 60)]),
+            client_document([connection("a", 60, muted=0.5)]),
+            client_document([connection("b\x1b", 60)]),
         )
     )
     assert lines[-3:] == [
@@ -310,7 +308,7 @@ def test_lines_for_people_name_the_member_of_each_connection() -> None:
 def test_connection_keeps_its_particulars() -> None:
     one = {**connection("a", 60, muted=0.5), **MUTED}
     other = {**connection("b", 60), **FREE}
-    found = merged(client_of_v1_members([one]), client_of_v1_members([other]))
+    found = merged(client_document([one]), client_document([other]))
     assert found["connections"] == [{**one, "member": "gw-1"}, {**other, "member": "gw-2"}]
     assert lines_of(found)[-2:] == [
         "  a  broker 1  muted 50%  librdkafka 2.3.0  at gw-1",
@@ -331,9 +329,9 @@ def test_connection_keeps_its_particulars() -> None:
         {"connections_total": "many"},
     ],
 )
-def test_document_that_is_none_is_refused_of_v1_members(fields: Document) -> None:
+def test_client_document_that_is_none_is_refused(fields: Document) -> None:
     with pytest.raises(DocumentError):
-        read(ClientDocument, {**client_of_v1_members([]), **fields})
+        read(ClientDocument, {**client_document([]), **fields})
 
 
 def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Document:
@@ -344,7 +342,7 @@ def asking(muted: float, taken: float, most: float | None, **fields: Any) -> Doc
         waits = {"1": round(60 * muted, 1), "2": 0.0}
         wants = {"rate": most, "at_least": False, "assumed": "it waits", "wait_seconds_per_minute": waits}
     own: Document = {"rule": rule() if muted else None, "wants": wants if muted else None, "demand": demand}
-    return client_of_v1_members([connection("a", 60, muted=muted)], **own, **fields)
+    return client_document([connection("a", 60, muted=muted)], **own, **fields)
 
 
 def test_what_a_client_asks_for_is_added_up() -> None:
