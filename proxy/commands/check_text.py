@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commandline.amounts import count
-from proxy.commands.admin_page import Document, read_document
 from proxy.commands.quota_formats import as_table
+from proxy.commands.servers import Document, read_document
 from proxy.config import Address, Config, FleetOptions, ListenerOptions, engine_options
 from proxy.system.errors import ConfigError, ServerError
 from proxy.system.files import read_secret

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from commandline.arguments import not_installed
 from commandline.program import OK
-from proxy.commands.admin_page import ADMIN
+from proxy.commands.servers import ADMIN
 from proxy.system.errors import StartError, UsageError
 from proxy.system.hosts import is_host, is_ip
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from commandline.amounts import printable
 from commandline.arguments import add_format
 from commandline.program import FAILED, NEGATIVE, OK
-from proxy.commands.admin_page import ADMIN, Document, read_document, send_action
+from proxy.commands.servers import ADMIN, Document, read_document, send_action
 from proxy.system.errors import ServerError, UsageError
 
 DESCRIPTION: Final = "Switch all enforcement of quotas off or on, or say whether it is off."

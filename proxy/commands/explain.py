@@ -30,7 +30,7 @@ from console.merging import (
     worst,
 )
 from console.verdict import verdict
-from proxy.commands.admin_page import ADMIN, SECONDS_MAX, read_all
+from proxy.commands.servers import ADMIN, SECONDS_MAX, read_all
 from proxy.explain.documents import (
     LIST_BYTES_MAX,
     MEMBERS_MAX,

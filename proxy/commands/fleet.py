@@ -15,7 +15,7 @@ from typing import Final
 
 from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
-from proxy.commands.admin_page import ADMIN, Document, read_document
+from proxy.commands.servers import ADMIN, Document, read_document
 from proxy.system.errors import ServerError, SluiceError, system_reason
 from proxy.system.files import SECRET_BYTES_MIN, write_secret
 

@@ -177,7 +177,7 @@ def run(options: argparse.Namespace) -> int:
     """Run one command; return its exit code."""
     # Imported late: `--version` and `check` need no sockets.
     from kafka_client import QuotaClient
-    from proxy.commands.command_config import Security, connect_any, read_command_config
+    from proxy.commands.servers import Security, connect_any, read_command_config
 
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)

@@ -28,8 +28,8 @@ from kafka_client import (
     metadata as replicas,
 )
 from proxy.commands import reassign_plan, reassign_status
-from proxy.commands.command_config import Security, connect_any
 from proxy.commands.reassign_plan import add_file_arguments, read_reassignment
+from proxy.commands.servers import Security, connect_any
 from proxy.config import Address
 from proxy.config.schema import Addresses, Rate, number, read_value
 from proxy.system.errors import ServerError, UsageError, reason
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run `estimate`; return its exit code."""
     # Imported late: `--version` and `check` need no sockets.
-    from proxy.commands.command_config import Security, read_command_config
+    from proxy.commands.servers import Security, read_command_config
 
     throttle = None if options.throttle is None else read_value("--throttle", Rate, options.throttle)
     network = None if options.network is None else read_value("--network", Rate, options.network)

@@ -25,7 +25,7 @@ from quotas.reassignment.batch import BatchLimits, Plan, plan_moves
 from quotas.reassignment.step import Move, Step, TopicPartition
 
 if TYPE_CHECKING:
-    from proxy.commands.command_config import Security
+    from proxy.commands.servers import Security
     from proxy.control.reassign.cluster import ClusterState
 
 
@@ -179,7 +179,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 def run(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     # Imported late: `--version` and `check` need no sockets.
-    from proxy.commands.command_config import Security, read_command_config
+    from proxy.commands.servers import Security, read_command_config
 
     limits = _limits(options)
     targets = read_reassignment(options.reassignment_json_file)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 from commandline import amounts
 from commandline.arguments import add_format
 from commandline.program import OK
-from proxy.commands.admin_page import ADMIN, SECONDS_MAX, Document, read_document
+from proxy.commands.servers import ADMIN, SECONDS_MAX, Document, read_document
 from proxy.config import Address
 from proxy.config.schema import Addresses, number, read_value
 from proxy.system.errors import ServerError, reason
@@ -284,7 +284,7 @@ async def _request_status(servers: Sequence[Address], command_config: Path | Non
     """Request the list of reassignments from a Sluice, as a Kafka client."""
     # Imported late: the admin port needs none of it.
     from kafka_client import ASKING_FAILS, ClosedError, Connection, metadata
-    from proxy.commands.command_config import Security, read_command_config
+    from proxy.commands.servers import Security, read_command_config
 
     security = read_command_config(command_config) if command_config else Security()
     problems = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
 from console.top import COLUMNS, SECONDS_MAX, WINDOWS, Members, choose, document, lines, rows
-from proxy.commands.admin_page import ADMIN, read_all, read_present
+from proxy.commands.servers import ADMIN, read_all, read_present
 from proxy.explain.documents import RESPONSE_BYTES_MAX
 from proxy.system.errors import ServerError, UsageError
 

@@ -14,8 +14,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Final
 
-from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_plan import read_reassignment
+from proxy.commands.servers import read_command_config
 from proxy.config import QuotaSettings, Source, compare, read_definitions, reload
 from proxy.control.cluster.brokers import BrokerMap, MapFile
 from proxy.control.quotas.file_store import FileStore

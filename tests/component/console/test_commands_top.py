@@ -14,7 +14,7 @@ import pytest
 
 from console.top import Members, warnings
 from proxy import cli
-from proxy.commands.admin_page import read_all, read_present
+from proxy.commands.servers import read_all, read_present
 from tests.cluster import free_ports
 from tests.support.scripted_member import HOST, ScriptedMember, row, rule, times
 

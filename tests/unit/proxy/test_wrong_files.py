@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafka_client import LoginError
-from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_plan import read_reassignment
+from proxy.commands.servers import read_command_config
 from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.control.cluster import MapFile
 from proxy.control.cluster.client import password_of

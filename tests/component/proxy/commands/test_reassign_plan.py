@@ -8,7 +8,7 @@ import pytest
 
 from proxy.cli import main
 from proxy.commands import reassign_plan
-from proxy.commands.command_config import Security
+from proxy.commands.servers import Security
 from proxy.config import Address
 from proxy.control.reassign.cluster import ClusterState
 from quotas.reassignment.step import PartitionState, TopicPartition

@@ -11,9 +11,9 @@ import pytest
 
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from proxy.cli import main
-from proxy.commands import admin_page, reassign_status
-from proxy.commands.admin_page import Document
+from proxy.commands import reassign_status, servers
 from proxy.commands.reassign_status import document_of_list, table, watch
+from proxy.commands.servers import Document
 from proxy.system.errors import ServerError
 
 STATUS: dict[str, object] = {
@@ -261,7 +261,7 @@ def test_status_is_read_from_the_admin_port(capsys: pytest.CaptureFixture[str]) 
 def test_server_that_never_responds_is_left(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in (admin_page, reassign_status):
+    for module in (servers, reassign_status):
         monkeypatch.setattr(module, "SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nothing reads
         where = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.commands import check_text
-from proxy.commands.admin_page import Document
 from proxy.commands.check_text import Members, ask_members, compared, members_document
+from proxy.commands.servers import Document
 from proxy.config import Config, engine_options
 from proxy.fleet.facts import facts_of
 from proxy.fleet.messages import Facts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.command_config import read_command_config
+from proxy.commands.servers import read_command_config
 from proxy.system.errors import ConfigError
 from tests.support.certificates import Authority
 
