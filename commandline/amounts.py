@@ -1,5 +1,6 @@
-"""Formats bytes, times and counts for reading. JSON has base units: bytes, bytes/s, seconds."""
+"""Formats bytes, times, counts and tables for reading. JSON has base units: bytes, bytes/s, seconds."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB")
@@ -56,6 +57,17 @@ def duration(seconds: float) -> str:
         if whole >= length:
             return f"{whole // length} {unit} {whole % length // part} {part_unit}"
     return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table whose columns are as wide as their widest cells.
+
+    >>> list(aligned([("member", "version"), ("a", "1")]))
+    ['member  version', 'a       1']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """Arguments that behave alike in every command: help shows defaults, and an old spelling works with a warning."""
 
 import argparse
+import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -106,6 +107,14 @@ def add_format(parser: argparse.ArgumentParser, *, json_was: bool = False) -> No
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="format of the output")
     if json_was:
         add_old_json(parser)
+
+
+def print_result(form: str, document: Mapping[str, Any], lines: Iterable[str]) -> None:
+    """Print a command's result in the format of `--format`: the document, or lines for people."""
+    if form == "json":
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(lines))
 
 
 def add_old_json(parser: argparse.ArgumentParser) -> None:

@@ -14,13 +14,13 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from commandline.amounts import count
+from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
 from proxy.commands import check_text
-from proxy.commands import check_text as check_fleet
-from proxy.commands import check_text as check_json
 from proxy.config import (
     Address,
     Config,
@@ -49,8 +49,142 @@ if TYPE_CHECKING:
     from proxy.control.reload import Certificates
 
 
+DESCRIPTION: Final = (
+    "Validate a configuration and its quotas file, connect to the cluster, compare the members of its fleet, and show "
+    "what `sluice serve` would do. Exit code 0 if all is well, 1 if something is wrong, 3 if members of the fleet "
+    "differ."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.set_defaults(command=run)
+    parser.add_argument("--config", type=Path, metavar="FILE", required=True, help="the configuration, TOML")
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="judge the files alone: do not connect to the cluster or the fleet, resolve names, or try ports",
+    )
+    parser.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        help="the admin port of a member of the fleet, or its URL (default: admin.bind of the configuration)",
+    )
+    add_format(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    logs.set_up("error", "text")  # what is found is printed, not logged
+    if options.format == "json":
+        return _print_document(options)
+    config, definitions = _read(options)
+    lines = [
+        *check_text.listeners(config),
+        *check_text.quotas(config, definitions),
+        *check_text.replication(config),
+        *check_text.lines(config.fleet),
+        *check_text.reassignment(config),
+        *check_text.capture(config),
+    ]
+    lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
+    warned = _say(lines + [f"warning: {warning}" for warning in _warnings(config, definitions)])
+    if options.offline:
+        print(f"{_verdict(options, warned)}; the cluster was not asked.")
+        return OK
+    warned += _say([f"warning: {warning}" for warning in machine_warnings(config)])
+    found, problem = ask_cluster(config)
+    if problem:
+        raise SluiceError(problem)
+    topics = check_topics(config, tls(config).fleet_tls)
+    unguarded = [f"warning: {one}" for one in unguarded_warnings(config, tls(config).fleet_tls)]
+    warned += _say([*cluster(found), *topics, *unguarded])
+    problem = port_problem(config.listeners, found)
+    if problem:
+        raise SluiceError(problem)
+    unknown, problem = ask_advertised(config)
+    lacks = "did not report what it advertises"
+    warned += _say([f"warning: broker {broker} {lacks}: {why}" for broker, why in unknown.items()])
+    if problem:
+        raise SluiceError(problem)
+    members = check_text.ask_members(config, definitions, options.admin, str(options.config))
+    warned += _say([*check_text.compared(members)])
+    if members is not None and members.differences:
+        print(f"{options.config} is right, but members of the fleet differ.")
+        return NEGATIVE
+    print(f"{_verdict(options, warned)}.")
+    return OK
+
+
+def _say(lines: Sequence[str]) -> int:
+    """Print lines; return how many of them are warnings."""
+    for line in lines:
+        print(line)
+    return sum(line.startswith("warning: ") for line in lines)
+
+
+def _verdict(options: argparse.Namespace, warned: int) -> str:
+    more = f", with {count(warned, 'warning')}" if warned else ""
+    return f"{options.config} is right{more}"
+
+
+def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
+    config = load(options.config, os.environ)
+    definitions = read_definitions(config.quotas, config.source.quota_text)
+    tls(config)
+    check_text.check_secret(config.fleet, may_be_missing=options.offline)
+    require_topic_library(config)
+    return config, definitions
+
+
+def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
+    return (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
+
+
+def _print_document(options: argparse.Namespace) -> int:
+    """Check, and print one JSON document, also after an error."""
+    document: dict[str, object] = {"config": str(options.config), "problem": "", "warnings": []}
+    try:
+        config, definitions = _read(options)
+        list(check_text.capture(config))  # is pyarrow there?
+        document |= check_text.describe(config, check_text.limits_of(definitions))
+        warnings = document["warnings"] = [*_warnings(config, definitions)]
+        if options.offline:
+            return OK
+        warnings += machine_warnings(config)
+        document["cluster"], problem = _cluster(config)
+        if problem:
+            raise SluiceError(problem)
+        warnings += unguarded_warnings(config, tls(config).fleet_tls)
+        members = check_text.ask_members(config, definitions, options.admin, str(options.config))
+        if members is None:
+            return OK
+        document["members"] = check_text.members_document(members)
+        return NEGATIVE if members.differences else OK
+    except SluiceError as error:
+        document["problem"] = str(error)
+        raise
+    finally:
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _cluster(config: Config) -> tuple[dict[str, object], str]:
+    """Return the document's part on the cluster, and which of its brokers have no port; "" if all have one."""
+    found, problem = ask_cluster(config)
+    if problem:
+        raise SluiceError(problem)
+    unknown, problem = ask_advertised(config)
+    if problem:
+        raise SluiceError(problem)
+    missing = {listener.name: listener.without_port(found) for listener in config.listeners}
+    described = check_text.describe_cluster(
+        found, unknown, {name: ids for name, ids in missing.items() if ids}
+    )
+    return described, port_problem(config.listeners, found)
+
+
 # ----------------------------------------------------------------------------------------------------
-# The part of `sluice check` on the cluster: its requests to the brokers, and the lines about them.
+# The cluster
 
 
 def tls(config: Config) -> "Certificates":
@@ -131,12 +265,8 @@ def port_problem(listeners: Sequence[ListenerOptions], brokers: Iterable[int]) -
 
 
 # ----------------------------------------------------------------------------------------------------
-# The checks of `sluice check` on this machine: host names that do not resolve, and ports that cannot be
-# bound.
-#
-# Warnings, not errors: clients may resolve names that this machine does not, and while Sluice runs here its
-# own ports are
-# taken. Each port is bound for a moment and never listens.
+# This machine: host names that do not resolve, and ports that cannot be bound. Warnings, not errors: clients may
+# resolve names that this machine does not, and while Sluice runs here its own ports are taken.
 
 
 _PORTS_TRIED_MAX: Final = 5000  # of one key
@@ -198,7 +328,7 @@ def _bind_error(host: str, port: int, reuse: bool) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The part of `sluice check` on Sluice's own topics: whether they can be used now. It creates nothing.
+# Sluice's own topics: whether they can be used now
 
 
 def require_topic_library(config: Config) -> None:
@@ -279,120 +409,3 @@ async def _state(access: Access, spec: TopicSpec) -> str:
     if found.write_problem is not None:
         return f"can be read only: {found.write_problem.text}"
     return "; ".join(("can be read and written", *found.differences))
-
-
-DESCRIPTION: Final = (
-    "Validate a configuration and its quotas file, connect to the cluster, compare the members of its fleet, and show "
-    "what `sluice serve` would do. Exit code 0 if all is well, 1 if something is wrong, 3 if members of the fleet "
-    "differ."
-)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
-    logs.set_up("error", "text")  # what is found is printed, not logged
-    if options.format == "json":
-        return _print_document(options)
-    config, definitions = _read(options)
-    lines = [
-        *check_text.listeners(config),
-        *check_text.quotas(config, definitions),
-        *check_text.replication(config),
-        *check_fleet.lines(config.fleet),
-        *check_text.reassignment(config),
-        *check_text.capture(config),
-    ]
-    lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
-    warned = _say(lines + [f"warning: {warning}" for warning in _warnings(config, definitions)])
-    if options.offline:
-        print(f"{_verdict(options, warned)}; the cluster was not asked.")
-        return OK
-    warned += _say([f"warning: {warning}" for warning in machine_warnings(config)])
-    found, problem = ask_cluster(config)
-    if problem:
-        raise SluiceError(problem)
-    topics = check_topics(config, tls(config).fleet_tls)
-    unguarded = [f"warning: {one}" for one in unguarded_warnings(config, tls(config).fleet_tls)]
-    warned += _say([*cluster(found), *topics, *unguarded])
-    problem = port_problem(config.listeners, found)
-    if problem:
-        raise SluiceError(problem)
-    unknown, problem = ask_advertised(config)
-    lacks = "did not report what it advertises"
-    warned += _say([f"warning: broker {broker} {lacks}: {why}" for broker, why in unknown.items()])
-    if problem:
-        raise SluiceError(problem)
-    members = check_fleet.ask_members(config, definitions, options.admin, str(options.config))
-    warned += _say([*check_fleet.compared(members)])
-    if members is not None and members.differences:
-        print(f"{options.config} is right, but members of the fleet differ.")
-        return NEGATIVE
-    print(f"{_verdict(options, warned)}.")
-    return OK
-
-
-def _say(lines: Sequence[str]) -> int:
-    """Print lines; return how many of them are warnings."""
-    for line in lines:
-        print(line)
-    return sum(line.startswith("warning: ") for line in lines)
-
-
-def _verdict(options: argparse.Namespace, warned: int) -> str:
-    more = f", with {count(warned, 'warning')}" if warned else ""
-    return f"{options.config} is right{more}"
-
-
-def _read(options: argparse.Namespace) -> tuple[Config, Definitions]:
-    config = load(options.config, os.environ)
-    definitions = read_definitions(config.quotas, config.source.quota_text)
-    tls(config)
-    check_fleet.check_secret(config.fleet, may_be_missing=options.offline)
-    require_topic_library(config)
-    return config, definitions
-
-
-def _warnings(config: Config, definitions: Definitions) -> Sequence[str]:
-    return (*config.warnings, *unwritable(config), *unenforced(definitions.entries(), config.quotas.file))
-
-
-def _print_document(options: argparse.Namespace) -> int:
-    """Check, and print one JSON document, also after an error."""
-    document: dict[str, object] = {"config": str(options.config), "problem": "", "warnings": []}
-    try:
-        config, definitions = _read(options)
-        list(check_text.capture(config))  # is pyarrow there?
-        document |= check_json.describe(config, check_text.limits_of(definitions))
-        warnings = document["warnings"] = [*_warnings(config, definitions)]
-        if options.offline:
-            return OK
-        warnings += machine_warnings(config)
-        document["cluster"], problem = _cluster(config)
-        if problem:
-            raise SluiceError(problem)
-        warnings += unguarded_warnings(config, tls(config).fleet_tls)
-        members = check_fleet.ask_members(config, definitions, options.admin, str(options.config))
-        if members is None:
-            return OK
-        document["members"] = check_fleet.members_document(members)
-        return NEGATIVE if members.differences else OK
-    except SluiceError as error:
-        document["problem"] = str(error)
-        raise
-    finally:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def _cluster(config: Config) -> tuple[dict[str, object], str]:
-    """Return the document's part on the cluster, and which of its brokers have no port; "" if all have one."""
-    found, problem = ask_cluster(config)
-    if problem:
-        raise SluiceError(problem)
-    unknown, problem = ask_advertised(config)
-    if problem:
-        raise SluiceError(problem)
-    missing = {listener.name: listener.without_port(found) for listener in config.listeners}
-    described = check_json.describe_cluster(
-        found, unknown, {name: ids for name, ids in missing.items() if ids}
-    )
-    return described, port_problem(config.listeners, found)

@@ -7,6 +7,7 @@ from commandline.amounts import count
 from proxy.commands.quota_formats import as_table
 from proxy.commands.servers import Document, read_document
 from proxy.config import Address, Config, FleetOptions, ListenerOptions, engine_options
+from proxy.config.schema import Options
 from proxy.system.errors import ConfigError, ServerError
 from proxy.system.files import read_secret
 from quotas.definitions.amounts import write_bytes
@@ -236,11 +237,8 @@ def _limit(key: str, value: float) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The part of `sluice check` on `[fleet]`, and on the fleet's members if one of them runs.
-#
-# One member is asked, by default the one that this configuration is for. It reports the differences between
-# members that
-# it has seen for 5 s; the configuration itself is compared with this member.
+# `[fleet]`, and its members if one of them runs. One member is asked, by default the one that this configuration is
+# for. It reports the differences between members that it has seen for 5 s; the configuration is compared with it.
 
 
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -382,16 +380,25 @@ def _differences(config: Config, definitions: Definitions, own_name: str, page: 
 
 
 # ----------------------------------------------------------------------------------------------------
-# The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
-#
-# Its keys are config, problem ("" without an error), warnings, listeners, quotas, replication, fleet,
-# reassignment,
-# capture and admin, and without `--offline` also cluster and the members of a fleet. If the configuration
-# cannot be read,
-# it has the first two only.
+# `--format json`: one document, with names and units of the configuration. Its keys are config, problem ("" without an
+# error), warnings, listeners, quotas, replication, fleet, reassignment, capture and admin, and without `--offline` also
+# cluster and the members of a fleet. If the configuration cannot be read, it has the first two only.
 
 
 ENTITIES_SHOWN_MAX: Final = 10_000
+_LISTENER_KEYS: Final = (
+    "name",
+    "kind",
+    "bind",
+    "bootstrap_port",
+    "first_broker_port",
+    "broker_id_max",
+    "advertised_host",
+    "advertised_bootstrap_port",
+    "advertised_first_broker_port",
+)
+_REPLICATION_KEYS: Final = ("policy", "throttled", "leader_rate", "follower_rate")
+_CAPTURE_KEYS: Final = ("sample", "frames", "rotate_bytes", "rotate_seconds", "max_bytes")
 
 
 def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> dict[str, object]:
@@ -400,10 +407,7 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
     return {
         "listeners": [_listener(listener) for listener in config.listeners],
         "quotas": {
-            "policy": settings.policy,
-            "mode": settings.mode,
-            "scope": settings.scope,
-            "store": settings.store,
+            **_picked(settings, ("policy", "mode", "scope", "store")),
             "source": settings.store,  # its old name
             "file": None if settings.file is None else str(settings.file),
             "entities": len(limits),
@@ -412,26 +416,12 @@ def describe(config: Config, limits: Mapping[Entity, Mapping[str, float]]) -> di
                 for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]
             ],
         },
-        "replication": {
-            "policy": config.replication.policy,
-            "throttled": config.replication.throttled,
-            "leader_rate": config.replication.leader_rate,
-            "follower_rate": config.replication.follower_rate,
-        }
-        if config.replicates
-        else None,
+        "replication": _picked(config.replication, _REPLICATION_KEYS) if config.replicates else None,
         "fleet": document(config.fleet),
         "reassignment": {"mode": config.reassignment.mode, "journal": config.reassignment.journal or None},
         "capture": None
         if capture.directory is None
-        else {
-            "directory": str(capture.directory),
-            "sample": capture.sample,
-            "frames": capture.frames,
-            "rotate_bytes": capture.rotate_bytes,
-            "rotate_seconds": capture.rotate_seconds,
-            "max_bytes": capture.max_bytes,
-        },
+        else {"directory": str(capture.directory), **_picked(capture, _CAPTURE_KEYS)},
         "admin": _text(config.admin.bind),
     }
 
@@ -455,19 +445,16 @@ def describe_cluster(
 
 def _listener(listener: ListenerOptions) -> dict[str, object]:
     return {
-        "name": listener.name,
-        "kind": listener.kind,
-        "bind": listener.bind,
+        **_picked(listener, _LISTENER_KEYS),
         "bootstrap_port": None if listener.replicates else listener.bootstrap_port,
-        "first_broker_port": listener.first_broker_port,
-        "broker_id_max": listener.broker_id_max,
-        "advertised_host": listener.advertised_host,
-        "advertised_bootstrap_port": listener.advertised_bootstrap_port,
-        "advertised_first_broker_port": listener.advertised_first_broker_port,
         "upstreams": {str(broker): str(address) for broker, address in listener.upstreams.items()},
         "tls": None if listener.tls is None else {"client_auth": listener.tls.client_auth},
         "proxy_protocol_sources": list(map(str, listener.proxy_protocol_sources)),
     }
+
+
+def _picked(options: Options, keys: Sequence[str]) -> dict[str, object]:
+    return {key: getattr(options, key) for key in keys}
 
 
 def _text(value: object) -> str | None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from commandline.arguments import not_installed
 from commandline.program import OK
-from proxy.commands.servers import ADMIN
+from proxy.commands.servers import ADMIN, add_admin
 from proxy.system.errors import StartError, UsageError
 from proxy.system.hosts import is_host, is_ip
 
@@ -26,13 +26,7 @@ _REFRESH_SECONDS: Final = (0.5, 60.0)
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.set_defaults(command=run)
-    command.add_argument(
-        "--admin",
-        metavar="HOST:PORT",
-        action="append",
-        help="the admin port of a member, or its URL; may be repeated, and members that a fleet names are added "
-        f"(default: {ADMIN})",
-    )
+    add_admin(command, more=", and members that a fleet names are added")
     command.add_argument(
         "--bind", metavar="HOST:PORT", default=_BIND, help="where the page is served (default: %(default)s)"
     )

@@ -6,16 +6,15 @@ Exit codes: 1 if one of them could not be asked or switched; else 3 if `status` 
 
 import argparse
 import getpass
-import json
 import sys
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlencode
 
 from commandline.amounts import printable
-from commandline.arguments import add_format
+from commandline.arguments import add_format, print_result
 from commandline.program import FAILED, NEGATIVE, OK
-from proxy.commands.servers import ADMIN, Document, read_document, send_action
+from proxy.commands.servers import ADMIN, Document, add_admin, read_document, send_action
 from proxy.system.errors import ServerError, UsageError
 
 DESCRIPTION: Final = "Switch all enforcement of quotas off or on, or say whether it is off."
@@ -28,12 +27,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.set_defaults(command=run)
     command.add_argument("state", choices=_STATES, help="on, off, or status: say which it is")
-    command.add_argument(
-        "--admin",
-        metavar="HOST:PORT",
-        action="append",
-        help=f"the admin port of a process, or its URL; may be repeated (default: {ADMIN})",
-    )
+    add_admin(command)
     command.add_argument("--reason", metavar="TEXT", default="", help="why; kept, logged and shown")
     add_format(command)
 
@@ -53,13 +47,9 @@ def run(options: argparse.Namespace) -> int:
             failed = True
             found[admin] = {"error": str(error)}
             print(f"sluice: {error}", file=sys.stderr)
-    if options.format == "json":
-        json.dump(
-            {"members": [{"admin": admin, **one} for admin, one in found.items()]}, sys.stdout, indent=2
-        )
-        print()
-    else:
-        print("\n".join(text for admin, one in found.items() for text in _lines(admin, one)))
+    document = {"members": [{"admin": admin, **one} for admin, one in found.items()]}
+    lines = (text for admin, one in found.items() for text in _lines(admin, one))
+    print_result(options.format, document, lines)
     if failed:
         return FAILED
     negative = options.state == "status" and not all(one["enforcing"] for one in found.values())

@@ -11,11 +11,11 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from commandline.amounts import printable
-from commandline.arguments import add_format
+from commandline.arguments import add_format, print_result
 from commandline.program import FAILED, NEGATIVE, OK
 from console.causes import lacks, missing_workers
 from console.merging import (
@@ -30,7 +30,7 @@ from console.merging import (
     worst,
 )
 from console.verdict import verdict
-from proxy.commands.servers import ADMIN, SECONDS_MAX, read_all
+from proxy.commands.servers import ADMIN, SECONDS_MAX, add_admin, read_all
 from proxy.explain.documents import (
     LIST_BYTES_MAX,
     MEMBERS_MAX,
@@ -71,12 +71,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default=60,
         help=f"the last {', '.join(map(str, SECONDS[:-1]))} or {SECONDS[-1]} seconds (default: %(default)s)",
     )
-    command.add_argument(
-        "--admin",
-        metavar="HOST:PORT",
-        action="append",
-        help=f"the admin port of a member, or its URL; may be repeated (default: {ADMIN})",
-    )
+    add_admin(command)
     add_format(command)
 
 
@@ -94,10 +89,7 @@ def run(options: argparse.Namespace) -> int:
         return _unknown(asked, admins, options)
     _say_missing(asked.problems, asked.found)
     document = merge_client(list(asked.found.values()), list(asked.problems))
-    if options.format == "json":
-        _print_json(json.loads(encode(document)))
-    else:
-        print("\n".join(verdict(document)))
+    print_result(options.format, json.loads(encode(document)), verdict(document))
     return OK
 
 
@@ -197,10 +189,7 @@ def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
     found = lists.together(shared=_shared(list(lists.found)))
     if found.clients:
         document = user_document(options.user, found, list(lists.found), list(lists.problems))
-        if options.format == "json":
-            _print_json(json.loads(encode(document)))
-        else:
-            print("\n".join(user_lines(document, found)))
+        print_result(options.format, json.loads(encode(document)), user_lines(document, found))
         return OK
     if not lists.found:
         return FAILED
@@ -236,7 +225,8 @@ def _print_unknown(
     )
     if options.format == "json":
         members = {"members": [], "members_missing": list(missing)}
-        _print_json({"error": said.error, "guesses": [one._asdict() for one in near], **members})
+        document = {"error": said.error, "guesses": [one._asdict() for one in near], **members}
+        print_result(options.format, document, ())
         return
     words = "; did you mean " + " or ".join(map(_arguments, near)) + "?" if near else ""
     print(f"sluice: {printable(said.error)}{words}", file=sys.stderr)
@@ -274,8 +264,3 @@ def _say_missing(problems: Mapping[str, str], documents: Mapping[str, Document])
         if document.missing:
             missing = missing_workers(document.missing)
             print(f"sluice: {printable(lacks(admin, missing))}", file=sys.stderr)
-
-
-def _print_json(document: Mapping[str, Any]) -> None:
-    json.dump(document, sys.stdout, indent=2)
-    print()

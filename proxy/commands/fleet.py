@@ -6,14 +6,14 @@ differ, or if this member has no lease.
 """
 
 import argparse
-import json
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from commandline.arguments import add_format
+from commandline.amounts import aligned
+from commandline.arguments import add_format, print_result
 from commandline.program import NEGATIVE, OK
 from proxy.commands.servers import ADMIN, Document, read_document
 from proxy.system.errors import ServerError, SluiceError, system_reason
@@ -69,11 +69,8 @@ def make_secret(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     document = read_document(options.admin, "/fleet")
-    if options.format == "json":
-        json.dump(document, sys.stdout, indent=2)
-        print()
-    elif document.get("member"):
-        print("\n".join(table(document)))
+    if options.format == "json" or document.get("member"):
+        print_result(options.format, document, table(document))
     if not document.get("member"):
         raise ServerError(f"{options.admin}: is no member of a fleet: it has no [fleet]")
     return OK if document["leased"] and not document["disagreements"] else NEGATIVE
@@ -100,12 +97,12 @@ def table(document: Document) -> Iterator[str]:
         )
         for member in members
     ]
-    yield from _aligned(rows)
+    yield from aligned(rows)
     shares = list(document["member_shares"].items())
     if shares:
         yield ""
         heads = [("quota", *(member["name"] for member in members))]
-        yield from _aligned(
+        yield from aligned(
             [*heads, *((_shown(key), *map(_percent, parts)) for key, parts in shares[:_KEYS_SHOWN])]
         )
         if len(shares) > _KEYS_SHOWN:
@@ -131,9 +128,3 @@ def _percent(share: float) -> str:
 
 def _shown(key: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in key)
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

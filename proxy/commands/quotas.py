@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from commandline.arguments import (
     FORMATS as OUTPUT_FORMATS,
@@ -20,9 +20,11 @@ from commandline.arguments import (
 from commandline.arguments import (
     add_format,
     add_old_json,
+    print_result,
     warn_old_spelling,
 )
 from commandline.program import NEGATIVE, OK
+from kafka_client import ClosedError, QuotaClient, RefusedError
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
 from proxy.commands.quota_formats import (
@@ -36,8 +38,8 @@ from proxy.commands.quota_formats import (
 from proxy.commands.quota_formats import (
     write as write_quotas,
 )
+from proxy.commands.servers import add_brokers, brokers_of, connect_any
 from proxy.config import Address, read_text, unenforced
-from proxy.config.schema import Addresses, read_value
 from proxy.system.errors import ConfigError, ServerError, UsageError, reason
 from quotas.definitions.alterations import (
     ANY,
@@ -57,10 +59,6 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.kinds import CLIENT_KEYS
 from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError, hint
-
-if TYPE_CHECKING:
-    from kafka_client import QuotaClient
-
 
 # ----------------------------------------------------------------------------------------------------
 # `sluice quotas explain`: which entities could limit a client, which one does, and why (Kafka's precedence).
@@ -99,11 +97,6 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {entity['precedence']}  {entity['entity']}: {value}  {why}"
 
 
-def write(found: Mapping[str, Any]) -> str:
-    """Return the document as JSON."""
-    return json.dumps(found, indent=2)
-
-
 def _entities(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Mapping[str, Any]]:
     applies = True  # the first one that has a limit
     for precedence, found in enumerate(candidates(definitions, key, user, client_id), start=1):
@@ -140,7 +133,7 @@ _NOT_COMBINED: Final = {
     "--topic": "a topic's quota is shared by all clients",
 }
 
-Work = Callable[[argparse.Namespace, "QuotaClient"], Awaitable[int]]
+Work = Callable[[argparse.Namespace, QuotaClient], Awaitable[int]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,12 +168,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one command; return its exit code."""
-    # Imported late: `--version` and `check` need no sockets.
-    from kafka_client import QuotaClient
-    from proxy.commands.servers import Security, connect_any, read_command_config
-
-    security = read_command_config(options.command_config) if options.command_config else Security()
-    servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
+    servers, security = brokers_of(options)
     work: Work = options.work
 
     async def main() -> int:
@@ -193,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
     return asyncio.run(main())
 
 
-async def _show(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _show(options: argparse.Namespace, client: QuotaClient) -> int:
     found = await _all_quotas(client, _components(options), strict=options.strict)
     if options.format == "json":
         print(write_quotas(found, "json"), end="")
@@ -206,7 +194,7 @@ async def _show(options: argparse.Namespace, client: "QuotaClient") -> int:
     return OK
 
 
-async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _set(options: argparse.Namespace, client: QuotaClient) -> int:
     entity = _entity(options)
     values: dict[str, float] = {}
     for text in options.quotas:
@@ -224,7 +212,7 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
     return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
 
 
-async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _remove(options: argparse.Namespace, client: QuotaClient) -> int:
     entity = _entity(options)
     before = await _quotas_of(client, entity)
     for key in options.keys:
@@ -234,19 +222,19 @@ async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
     return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
 
 
-async def _apply(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _apply(options: argparse.Namespace, client: QuotaClient) -> int:
     wanted = _read(options)
     _warn(wanted, options.file)
     return await _alter(options, client, differences(await _all_quotas(client), wanted, prune=options.prune))
 
 
-async def _diff(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _diff(options: argparse.Namespace, client: QuotaClient) -> int:
     found = differences(await _all_quotas(client), _read(options), prune=options.prune)
     _print_differences(options, found)
     return NEGATIVE if found else OK
 
 
-async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _export(options: argparse.Namespace, client: QuotaClient) -> int:
     found = await _all_quotas(client)
     if options.format == "jikkou":
         for loss in jikkou_omits(found):
@@ -255,17 +243,15 @@ async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
     return OK
 
 
-async def _explain(options: argparse.Namespace, client: "QuotaClient") -> int:
+async def _explain(options: argparse.Namespace, client: QuotaClient) -> int:
     found = document(await _all_quotas(client), options.user, options.client_id)
-    print(write(found) if options.format == "json" else "\n".join(lines(found)))
+    print_result(options.format, found, lines(found))
     return OK
 
 
 @contextmanager
-def _server_errors(client: "QuotaClient", api: str) -> Iterator[None]:
+def _server_errors(client: QuotaClient, api: str) -> Iterator[None]:
     """Convert connection and protocol errors to ServerError."""
-    from kafka_client import ClosedError, RefusedError
-
     server = Address(*client.address)
     try:
         yield
@@ -282,7 +268,7 @@ def _server_errors(client: "QuotaClient", api: str) -> Iterator[None]:
         raise ServerError(f"{server}: no response: {reason(error)}") from error
 
 
-async def _alter(options: argparse.Namespace, client: "QuotaClient", found: list[Difference]) -> int:
+async def _alter(options: argparse.Namespace, client: QuotaClient, found: list[Difference]) -> int:
     with _server_errors(client, "AlterClientQuotas"):
         refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
@@ -316,7 +302,7 @@ def _warn(wanted: Quotas, file: Path | None = None) -> None:
         print(f"sluice: warning: {warning}", file=sys.stderr)
 
 
-async def _quotas_of(client: "QuotaClient", entity: Entity) -> dict[str, float]:
+async def _quotas_of(client: QuotaClient, entity: Entity) -> dict[str, float]:
     components: list[Component] = [
         (kind, DEFAULT_NAME if name is None else EXACT, name) for kind, name in parts_of(entity)
     ]
@@ -325,7 +311,7 @@ async def _quotas_of(client: "QuotaClient", entity: Entity) -> dict[str, float]:
 
 
 async def _all_quotas(
-    client: "QuotaClient", components: Sequence[Component] = (), *, strict: bool = False
+    client: QuotaClient, components: Sequence[Component] = (), *, strict: bool = False
 ) -> Quotas:
     found = {}
     with _server_errors(client, "DescribeClientQuotas"):
@@ -400,10 +386,7 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
     parser.set_defaults(command=run, work=work)
-    parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Sluice, or brokers"
-    )
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+    add_brokers(parser, "Sluice, or brokers")
     if entity:
         for option, part in zip(("--user", "--client-id", "--ip", "--topic"), PARTS, strict=True):
             text = _FILTER_PART if name == "show" else _ENTITY_PART

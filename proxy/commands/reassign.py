@@ -6,32 +6,20 @@ says so, which `--format json` has under `warnings`. The other commands of `slui
 
 import argparse
 import asyncio
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, NamedTuple, TypeVar
 
 from commandline import amounts
-from commandline.arguments import add_format
+from commandline.arguments import add_format, print_result
 from commandline.program import OK
-from kafka_client import (
-    ASKING_FAILS,
-    Connection,
-    Request,
-    metadata,
-)
-from kafka_client import (
-    metadata as configs,
-)
-from kafka_client import (
-    metadata as replicas,
-)
+from kafka_client import ASKING_FAILS, Connection, Request, metadata
 from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_plan import add_file_arguments, read_reassignment
-from proxy.commands.servers import Security, connect_any
+from proxy.commands.servers import Security, brokers_of, connect_any
 from proxy.config import Address
-from proxy.config.schema import Addresses, Rate, number, read_value
+from proxy.config.schema import Rate, number, read_value
 from proxy.system.errors import ServerError, UsageError, reason
 from quotas.reassignment.estimate import (
     RESPONSE_BYTES,
@@ -73,9 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run `estimate`; return its exit code."""
-    # Imported late: `--version` and `check` need no sockets.
-    from proxy.commands.servers import Security, read_command_config
-
     throttle = None if options.throttle is None else read_value("--throttle", Rate, options.throttle)
     network = None if options.network is None else read_value("--network", Rate, options.network)
     duration = (
@@ -85,13 +70,12 @@ def run(options: argparse.Namespace) -> int:
     )
     sample = read_value("--sample-seconds", Annotated[float, number(0, 3600)], options.sample_seconds)
     plan = read_reassignment(options.reassignment_json_file)
-    security = read_command_config(options.command_config) if options.command_config else Security()
-    servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
+    servers, security = brokers_of(options)
     found = asyncio.run(read_cluster(servers, security, sample))
     check_plan(plan, found.partitions, found.brokers)
     moved = estimate(found.partitions, plan, len(found.brokers))
     report = describe(moved, throttle, duration, network, found.response_bytes)
-    print(json.dumps(report, indent=2) if options.format == "json" else "\n".join(table(report)))
+    print_result(options.format, report, table(report))
     return OK
 
 
@@ -285,7 +269,7 @@ async def read_cluster(
 
 async def _sizes(connections: Mapping[int, Connection]) -> dict[int, dict[Partition, int]]:
     return {
-        broker: await _send(connection, replicas.replica_sizes())
+        broker: await _send(connection, metadata.replica_sizes())
         for broker, connection in connections.items()
     }
 
@@ -294,7 +278,7 @@ async def _response_bytes(connections: Mapping[int, Connection]) -> int:
     """Return the largest Fetch response that a follower asks for."""
     largest = 0
     for broker, connection in connections.items():
-        request = configs.describe_brokers((broker,), (_RESPONSE_BYTES_KEY,))
+        request = metadata.describe_brokers((broker,), (_RESPONSE_BYTES_KEY,))
         for described in await _send(connection, request):
             value = described.configs.get(_RESPONSE_BYTES_KEY, "")
             largest = max(largest, int(value) if value.isdecimal() else 0)

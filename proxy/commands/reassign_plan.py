@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 
 from commandline import amounts
-from commandline.arguments import add_format
+from commandline.arguments import add_format, print_result
 from commandline.program import NEGATIVE, OK
+from proxy.commands.servers import Security, add_brokers, brokers_of
 from proxy.config import Address, load, read_text, schema
-from proxy.config.schema import Addresses, read_value
+from proxy.config.schema import read_value
 from proxy.system.errors import ConfigError, ServerError, SluiceError
 from quotas.reassignment.batch import BatchLimits, Plan, plan_moves
 from quotas.reassignment.step import Move, Step, TopicPartition
 
 if TYPE_CHECKING:
-    from proxy.commands.servers import Security
     from proxy.control.reassign.cluster import ClusterState
 
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 #     {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any",
 #     "any"]}]}
 #
-# `version` and `log_dirs` are optional; other fields are ignored, as in Kafka. Log directories are validated
-# and then
+# `version` and `log_dirs` are optional; other fields are ignored, as in Kafka. Log directories are validated and then
 # dropped: Sluice does not choose a broker's disks.
 
 
@@ -47,7 +46,7 @@ _Item = TypeVar("_Item")
 
 def add_file_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of the commands that check a reassignment file against a cluster."""
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
+    add_brokers(command)
     command.add_argument(
         "--reassignment-json-file",
         required=True,
@@ -55,7 +54,6 @@ def add_file_arguments(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the reassignment, as kafka-reassign-partitions takes it",
     )
-    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
 
 
 def read_reassignment(path: Path) -> Targets:
@@ -115,8 +113,8 @@ def _entry(path: str, entry: object) -> tuple[tuple[str, int], tuple[int, ...]]:
             f"Size of replicas list {replicas} is different from size of log dirs list {directories} "
             f"for partition {topic}-{partition}",
         )
-    brokers = tuple(_number_reassign_file(f"{path}.replicas", broker) for broker in replicas)
-    return (topic, _number_reassign_file(f"{path}.partition", partition)), brokers
+    brokers = tuple(_whole(f"{path}.replicas", broker) for broker in replicas)
+    return (topic, _whole(f"{path}.partition", partition)), brokers
 
 
 def _field(path: str, entry: Mapping[str, object], name: str) -> object:
@@ -125,7 +123,7 @@ def _field(path: str, entry: Mapping[str, object], name: str) -> object:
     return entry[name]
 
 
-def _number_reassign_file(path: str, value: object) -> int:
+def _whole(path: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(path, "must be a whole number", value)
     return value
@@ -178,21 +176,14 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    # Imported late: `--version` and `check` need no sockets.
-    from proxy.commands.servers import Security, read_command_config
-
     limits = _limits(options)
     targets = read_reassignment(options.reassignment_json_file)
-    security = read_command_config(options.command_config) if options.command_config else Security()
-    servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
+    servers, security = brokers_of(options)
     state, sizes = asyncio.run(read_cluster(servers, security, targets))
     check_targets(targets, state)
     moves = [Move(*key, state.partitions[key].replicas, target) for key, target in targets.items()]
     plan = plan_moves(moves, state.partitions, state.live, limits)
-    if options.format == "json":
-        print(json.dumps(describe(plan, limits, sizes), indent=2))
-    else:
-        print("\n".join(table(plan, sizes)))
+    print_result(options.format, describe(plan, limits, sizes), table(plan, sizes))
     return NEGATIVE if plan.waiting else OK
 
 
@@ -209,7 +200,7 @@ def _limits(options: argparse.Namespace) -> BatchLimits:
 
 
 async def read_cluster(
-    servers: Sequence[Address], security: "Security", targets: Mapping[TopicPartition, object]
+    servers: Sequence[Address], security: Security, targets: Mapping[TopicPartition, object]
 ) -> ClusterWithSizes:
     """Read the cluster's state and the sizes of these partitions.
 
@@ -316,8 +307,8 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
     """Yield the lines of the report as text."""
     for number, batch in enumerate(plan.batches, start=1):
         sums = _totals(batch, sizes)
-        added, size = _number(sums["replicas_added"], "replica"), amounts.size(sums["bytes"])
-        yield f"batch {number}: {_number(len(batch), 'partition')}, {added} added, {size}"
+        added, size = amounts.count(sums["replicas_added"], "replica"), amounts.size(sums["bytes"])
+        yield f"batch {number}: {amounts.count(len(batch), 'partition')}, {added} added, {size}"
         rows = [("partition", "replicas", "add", "drop", "leader", "bytes")]
         rows += [_row(step, sizes) for step in batch]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -327,10 +318,11 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
         yield ""
     steps = [step for batch in plan.batches for step in batch]
     sums = _totals(steps, sizes)
+    batches = "1 batch" if len(plan.batches) == 1 else f"{len(plan.batches)} batches"
     yield (
-        f"in all: {_number(len(steps), 'step')} in {_number(len(plan.batches), 'batch', 'batches')}, "
-        f"{_number(sums['replicas_added'], 'replica')} added, at most {_replicas_at_once_max(plan)} at once, "
-        f"{_number(sums['leaders_moved'], 'leader movement')}, {amounts.size(sums['bytes'])}"
+        f"in all: {amounts.count(len(steps), 'step')} in {batches}, "
+        f"{amounts.count(sums['replicas_added'], 'replica')} added, at most {_replicas_at_once_max(plan)} at once, "
+        f"{amounts.count(sums['leaders_moved'], 'leader movement')}, {amounts.size(sums['bytes'])}"
     )
     waiting = sorted(plan.waiting.items())
     for (topic, partition), why in waiting[:_SHOWN_MAX]:
@@ -355,7 +347,3 @@ def _row(step: Step, sizes: Sizes) -> tuple[str, str, str, str, str, str]:
 
 def _list(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers)) or "-"
-
-
-def _number(amount: int, one: str, many: str = "") -> str:
-    return f"{amount} {one}" if amount == 1 else f"{amount} {many or one + 's'}"

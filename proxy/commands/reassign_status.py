@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from commandline import amounts
-from commandline.arguments import add_format
+from commandline.arguments import add_format, print_result
 from commandline.program import OK
-from proxy.commands.servers import ADMIN, SECONDS_MAX, Document, read_document
+from kafka_client import ASKING_FAILS, ClosedError, Connection, metadata
+from proxy.commands.servers import ADMIN, SECONDS_MAX, Document, Security, brokers_of, read_document
 from proxy.config import Address
-from proxy.config.schema import Addresses, number, read_value
+from proxy.config.schema import number, read_value
 from proxy.system.errors import ServerError, reason
 
 _TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         )
         return watch(lambda: _document(options), options.format, pause, wait, time.sleep)
     document = _document(options)
-    print(json.dumps(document, indent=2) if options.format == "json" else "\n".join(table(document)))
+    print_result(options.format, document, table(document))
     return OK
 
 
@@ -167,8 +168,7 @@ def _print(document: Document, form: str) -> None:
 
 def _document(options: argparse.Namespace) -> Document:
     if options.bootstrap_server:
-        servers = read_value("--bootstrap-server", Addresses, options.bootstrap_server)
-        return asyncio.run(_request_status(servers, options.command_config))
+        return asyncio.run(_request_status(*brokers_of(options)))
     return read_document(options.admin, "/reassignments")
 
 
@@ -280,13 +280,8 @@ def _brokers(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-async def _request_status(servers: Sequence[Address], command_config: Path | None) -> Document:
+async def _request_status(servers: Sequence[Address], security: Security) -> Document:
     """Request the list of reassignments from a Sluice, as a Kafka client."""
-    # Imported late: the admin port needs none of it.
-    from kafka_client import ASKING_FAILS, ClosedError, Connection, metadata
-    from proxy.commands.servers import Security, read_command_config
-
-    security = read_command_config(command_config) if command_config else Security()
     problems = []
     for server in servers:
         try:

@@ -1,5 +1,10 @@
-"""Reads JSON documents from a Sluice's admin port, and sends it actions."""
+"""The servers that commands ask: admin ports of Sluices, read and sent actions over HTTP, and brokers.
 
+`--command-config` is a properties file of Kafka's Java clients, as for Kafka's own tools. Supported are the keys of
+SASL PLAIN and SCRAM and of PEM stores; other security keys are refused, and all other keys are ignored.
+"""
+
+import argparse
 import asyncio
 import http.client
 import json
@@ -17,9 +22,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from commandline.amounts import printable
 from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, Login
 from proxy.config import Address, read_text
+from proxy.config.schema import Addresses, read_value
 from proxy.explain.documents import RESPONSE_BYTES_MAX, DocumentError, Refused, decode
 from proxy.system.errors import ConfigError, ServerError, SluiceError, UsageError, reason
-from proxy.system.files import read as read_command_config
+from proxy.system.files import read as read_bytes
 
 ADMIN: Final = "127.0.0.1:19080"
 SECONDS_MAX: Final = 10.0
@@ -29,6 +35,20 @@ _FAILURES: Final = (OSError, ValueError, RecursionError, http.client.HTTPExcepti
 
 Document = Mapping[str, Any]
 _Document = TypeVar("_Document")
+
+
+def add_admin(command: "argparse._ActionsContainer", *, more: str = "") -> None:
+    """Add `--admin`, which may be repeated.
+
+    Args:
+        more: what the help says beside that.
+    """
+    command.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        action="append",
+        help=f"the admin port of a member, or its URL; may be repeated{more} (default: {ADMIN})",
+    )
 
 
 class _Readable(Protocol):
@@ -196,10 +216,6 @@ def _unwrapped(error: Exception) -> BaseException:
     return wrapped if isinstance(wrapped, OSError) else error
 
 
-# ----------------------------------------------------------------------------------------------------
-# Reads one page from several members at once; a member that does not respond delays no other.
-
-
 _GRACE_SECONDS: Final = 0.5  # of the whole, for a member's own error, which says more
 
 
@@ -233,11 +249,7 @@ def read_all(
 
 
 # ----------------------------------------------------------------------------------------------------
-# `--command-config`: a properties file of Kafka's Java clients, as for Kafka's own tools.
-#
-# Supported are the keys of SASL PLAIN and SCRAM and of PEM stores; other security keys are refused, and all
-# other keys
-# are ignored.
+# Brokers
 
 
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -259,6 +271,22 @@ class Security(NamedTuple):
 
     login: Login | None = None
     tls: ssl.SSLContext | None = None
+
+
+def add_brokers(command: argparse.ArgumentParser, who: str = "the brokers") -> None:
+    """Add the options that name brokers, and how to log in to them."""
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help=who)
+    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+
+
+def brokers_of(options: argparse.Namespace) -> tuple[tuple[Address, ...], Security]:
+    """Return the brokers that the options name, and how connections to them are secured.
+
+    Raises:
+        ConfigError: an address or the properties are wrong.
+    """
+    security = read_command_config(options.command_config) if options.command_config else Security()
+    return read_value("--bootstrap-server", Addresses, options.bootstrap_server), security
 
 
 async def connect_any(
@@ -333,7 +361,7 @@ def _pem(path: Path, values: Mapping[str, str], store: str) -> str | None:
     if not location:
         return None
     try:
-        read_command_config(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait forever for a FIFO
+        read_bytes(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait forever for a FIFO
     except OSError as error:
         raise ConfigError(
             f"{path}: {store}.location", f"cannot be read: {error.strerror or error}", location

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from commandline.arguments import add_format, not_installed
 from commandline.program import OK
 from console.top import COLUMNS, SECONDS_MAX, WINDOWS, Members, choose, document, lines, rows
-from proxy.commands.servers import ADMIN, read_all, read_present
+from proxy.commands.servers import ADMIN, add_admin, read_all, read_present
 from proxy.explain.documents import RESPONSE_BYTES_MAX
 from proxy.system.errors import ServerError, UsageError
 
@@ -31,12 +31,7 @@ _SILENCE_SECONDS_MAX: Final = 5.0  # a member waits 4 s for its workers
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.set_defaults(command=run)
-    command.add_argument(
-        "--admin",
-        metavar="HOST:PORT",
-        action="append",
-        help=f"the admin port of a member, or its URL; may be repeated (default: {ADMIN})",
-    )
+    add_admin(command)
     command.add_argument(
         "--window",
         metavar="SECONDS",
