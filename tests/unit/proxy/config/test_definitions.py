@@ -65,11 +65,11 @@ def test_merge_takes_live_keys_and_keeps_the_others() -> None:
     assert compare(merged, new).live == ()
 
 
-SMALL_CONFIG_DEFINITIONS = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
+GATEWAY = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 
 
-def made_of_config_definitions(base: Path, text: str) -> Config:
-    return parsed(SMALL_CONFIG_DEFINITIONS + text, base)
+def made_in(base: Path, text: str) -> Config:
+    return parsed(GATEWAY + text, base)
 
 
 def producer_rate(config: Config, client_id: str, quota_text: str = "") -> float | None:
@@ -78,7 +78,7 @@ def producer_rate(config: Config, client_id: str, quota_text: str = "") -> float
 
 def test_engine_options_are_the_settings(tmp_path: Path) -> None:
     options = engine_options(
-        made_of_config_definitions(
+        made_in(
             tmp_path,
             '[quotas]\npolicy = "schedule"\nmode = "observe"\nscope = "cluster"\nwindow_samples = 5\n'
             "window_seconds = 2\n"
@@ -91,14 +91,12 @@ def test_engine_options_are_the_settings(tmp_path: Path) -> None:
 
 
 def test_partition_mutations_are_the_settings(tmp_path: Path) -> None:
-    options = engine_options(made_of_config_definitions(tmp_path, ""))
+    options = engine_options(made_in(tmp_path, ""))
     assert (options.partition_mutations_rate, options.partition_mutations_burst) == (None, None)
     assert (options.charge_validate_only, options.charge_auto_created) == (True, True)
     text = "[quotas]\npartition_mutations_rate = 0.5\npartition_mutations_burst = 100\n"
     options = engine_options(
-        made_of_config_definitions(
-            tmp_path, text + "charge_validate_only = false\ncharge_auto_created = false"
-        )
+        made_in(tmp_path, text + "charge_validate_only = false\ncharge_auto_created = false")
     )
     assert (options.partition_mutations_rate, options.partition_mutations_burst) == (0.5, 100)
     assert (options.charge_validate_only, options.charge_auto_created) == (False, False)
@@ -106,26 +104,21 @@ def test_partition_mutations_are_the_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["none", "default", "refuse"])
 def test_unknown_users_is_the_setting(tmp_path: Path, value: str) -> None:
-    assert engine_options(made_of_config_definitions(tmp_path, "")).unknown_users == "none"
-    assert (
-        engine_options(
-            made_of_config_definitions(tmp_path, f'[quotas]\nunknown_users = "{value}"')
-        ).unknown_users
-        == value
-    )
+    assert engine_options(made_in(tmp_path, "")).unknown_users == "none"
+    assert engine_options(made_in(tmp_path, f'[quotas]\nunknown_users = "{value}"')).unknown_users == value
 
 
 @pytest.mark.parametrize("value", ["0", "-1", '"x"', "nan", "inf", "true"])
 def test_mutation_rate_that_cannot_be_is_named(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match=r"^quotas\.partition_mutations_rate: "):
-        made_of_config_definitions(tmp_path, f"[quotas]\npartition_mutations_rate = {value}")
+        made_in(tmp_path, f"[quotas]\npartition_mutations_rate = {value}")
 
 
 def test_file_beats_static_and_arguments_beat_both(tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_text(
         '[[quota]]\nclient_id = "b"\nproducer_byte_rate = "2k"\n[[quota]]\nclient_id = "c"\nproducer_byte_rate = "3k"\n'
     )
-    config = made_of_config_definitions(
+    config = made_in(
         tmp_path, '[quotas]\nfile = "q.toml"\nproducer_default = 1000\nproducer_override = "a:1,b:2"\n'
     )
     given = '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 7\n'
@@ -134,7 +127,7 @@ def test_file_beats_static_and_arguments_beat_both(tmp_path: Path) -> None:
 
 
 def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
-    assert producer_rate(made_of_config_definitions(tmp_path, ""), "a") is None
+    assert producer_rate(made_in(tmp_path, ""), "a") is None
 
 
 @pytest.mark.parametrize(
@@ -163,18 +156,18 @@ def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
 def test_wrong_quotas_file_names_file_key_and_value(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "q.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
-        read_definitions(made_of_config_definitions(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
+        read_definitions(made_in(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
     assert str(caught.value).startswith(f"{tmp_path / 'q.toml'}{message}")
 
 
 def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"q\.toml: cannot be read: No such file.*: touch /\S+/q\.toml"):
-        read_definitions(made_of_config_definitions(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
+        read_definitions(made_in(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
 
 
 def test_wrong_argument_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--quota: quota\[0\]: names no user, client_id, ip or topic"):
-        producer_rate(made_of_config_definitions(tmp_path, ""), "a", "[[quota]]\nproducer_byte_rate = 1\n")
+        producer_rate(made_in(tmp_path, ""), "a", "[[quota]]\nproducer_byte_rate = 1\n")
 
 
 def test_limits_without_effect_are_named(tmp_path: Path) -> None:
@@ -187,7 +180,7 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
         '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 5000\nrequest_percentage = 5\n'
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'
     )
-    found = unenforced(read_definitions(made_of_config_definitions(tmp_path, "").quotas, text).entries())
+    found = unenforced(read_definitions(made_in(tmp_path, "").quotas, text).entries())
     assert [warning.split(" has no effect")[0] for warning in found] == [
         "quota of ip 'kafka.example.org'",
     ]
@@ -261,10 +254,7 @@ def test_default_entities_are_no_patterns() -> None:
 
 def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:
     text = "".join(f'[[quota]]\nip = "host{index}"\nconnection_creation_rate = 1\n' for index in range(100))
-    assert (
-        len(unenforced(read_definitions(made_of_config_definitions(tmp_path, "").quotas, text).entries()))
-        == 20
-    )
+    assert len(unenforced(read_definitions(made_in(tmp_path, "").quotas, text).entries())) == 20
 
 
 def test_gateway_has_one_budget_over_all_brokers_unless_the_file_says_otherwise() -> None:

@@ -8,12 +8,11 @@ import pytest
 
 from proxy.commands.check_text import capture
 from proxy.config import CaptureOptions, Config, LimitOptions, Source, decode_hook, encode_hook, parse
-from proxy.system.errors import ConfigError
+from tests.support.configurations import made, made_refused
 
 
 def parsed(**keys: object) -> Config:
-    tables: dict[str, Any] = {"cluster": {"bootstrap": "h:1"}, "listeners": [{}], "capture": keys}
-    return parse(tables, Source(), Path("/etc/sluice"))
+    return made(capture=keys)
 
 
 def test_directory_is_relative_to_the_file() -> None:
@@ -44,9 +43,7 @@ def test_absent_section_is_no_capture() -> None:
     ],
 )
 def test_invalid_capture_option_is_named(keys: dict[str, object], problem: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        parsed(directory="c", **keys)
-    assert problem in str(raised.value)
+    assert problem in made_refused(capture={"directory": "c", **keys})
 
 
 def test_keys_without_a_directory_are_warned_of() -> None:

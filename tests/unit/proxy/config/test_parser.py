@@ -1,9 +1,317 @@
-"""Environment variables as overrides of keys."""
+"""Files, environment and tables -> Config: what overrides what, defaults, unknown keys, and what a file must be."""
+
+import tomllib
+from pathlib import Path
+from types import MappingProxyType
+from typing import get_type_hints
 
 import pytest
 
+from proxy.config import Address, QuotaSettings, Source, load, parse, read_text, reload
 from proxy.config.parser import key_path, merge, override, steps, variables
 from proxy.system.errors import ConfigError
+from tests.support.configurations import BASE, parsed, refused
+
+SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
+REPLICATES = SMALL + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+
+
+def test_the_smallest_file_takes_every_default() -> None:
+    config = parsed(SMALL)
+    listener = config.listeners[0]
+    assert config.cluster.bootstrap == (Address("127.0.0.1", 9092),)
+    assert (listener.name, listener.bind, listener.advertised_host) == ("clients", "127.0.0.1", "127.0.0.1")
+    assert (listener.bootstrap_port, listener.first_broker_port, listener.broker_id_max) == (19090, 19100, 63)
+    assert (listener.advertised_bootstrap_port, listener.advertised_first_broker_port) == (19090, 19100)
+    assert not listener.sidecar
+    assert config.quotas == QuotaSettings(scope="cluster")  # it is a gateway
+    assert config.limits.frame_bytes_max == 100 * 1024 * 1024
+    assert config.admin.bind == Address("127.0.0.1", 19080)
+    assert config.warnings == ()
+
+
+def test_every_option_has_the_type_it_declares() -> None:
+    config = parsed(
+        SMALL + '[quotas]\nfile = "q"\nproducer_default = "2M"\nproducer_override = "a:1"\n'
+        '[state]\ndirectory = "s"\n[limits]\nidle_seconds = 5\n'
+    )
+    for section in (config.quotas, config.limits, config.log, config.listeners[0]):
+        hints = get_type_hints(type(section))
+        for name in section.__struct_fields__:
+            value = getattr(section, name)
+            if hints[name] in (int, float, bool, str):
+                assert type(value) is hints[name], name
+
+
+def test_paths_are_relative_to_the_file() -> None:
+    config = parsed(SMALL + '[quotas]\nfile = "q.toml"\n[state]\ndirectory = "/var/lib/sluice"')
+    assert config.quotas.file == BASE / "q.toml"
+    assert config.state.directory == Path("/var/lib/sluice")
+
+
+def test_broker_ports_and_advertised_addresses() -> None:
+    listener = parsed(SMALL + "broker_id_max = 2\nadvertised_first_broker_port = 30000").listeners[0]
+    assert listener.broker_ids == (0, 1, 2)
+    assert listener.broker_port(2) == 19102
+    assert listener.advertised_broker(2) == Address("127.0.0.1", 30002)
+    assert listener.advertised_broker(3) is None
+    assert listener.advertised_broker(-1) is None
+
+
+def test_sidecar_needs_no_bootstrap_and_binds_its_brokers_only() -> None:
+    config = parsed('[[listeners]]\nbind = "0.0.0.0"\nupstreams = { 7 = "127.0.0.1:29391", 2 = "b:1" }')
+    assert config.listeners[0].sidecar
+    assert config.listeners[0].broker_ids == (2, 7)
+    assert config.cluster.bootstrap == (Address("b", 1), Address("127.0.0.1", 29391))
+
+
+def test_options_cannot_be_changed() -> None:
+    config = parsed(SMALL + '[quotas]\nproducer_override = "a:1"')
+    assert isinstance(config.quotas.producer_override, MappingProxyType)
+    with pytest.raises(AttributeError):
+        config.quotas.mode = "observe"  # type: ignore[misc]  # that it is refused is what is tested
+
+
+@pytest.mark.parametrize(
+    ("policy", "hold", "meant"),
+    [("kip13", "", 0.0), ("schedule", "", 15.0), ("schedule", "hold_seconds_max = 3", 3.0),
+     ("schedule", "hold_seconds_max = 0", 0.0), ("kip13", "hold_seconds_max = 3", 0.0)],
+)  # fmt: skip
+def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> None:
+    config = parsed(SMALL + f'[quotas]\npolicy = "{policy}"\n{hold}')
+    assert config.quotas.hold_seconds_max == meant
+    warned = any("hold_seconds_max" in warning for warning in config.warnings)
+    assert warned == (policy == "kip13" and hold != "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SMALL + "bootstrap_prot = 1", "listeners[0].bootstrap_prot: unknown key; did you mean 'bootstrap_port'?"),
+        (SMALL + "[quotaz]\nmode = 1\n", "quotaz: unknown table; did you mean 'quotas'?"),
+        (SMALL + "[limits]\nx = [1]\n", "limits.x: unknown key; known keys: connections_max, "),
+        (SMALL + "[[zzz]]\nmode = 1\n", "zzz: unknown table; known tables: cluster, listeners, quotas, "),
+        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known keys: bind, hosts, actions_from (got 1)"),
+        (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must be between 1 and 1000000 (got -1)"),
+        (SMALL + 'bind = "0.0.0.0"', "listeners[0].advertised_host: must name the host"),
+        (SMALL + 'advertised_host = "::"', "listeners[0].advertised_host: must name the host"),
+        (SMALL + "[[listeners]]\nbootstrap_port = 0", "listeners[1].bootstrap_port: must be between 1 and 65535"),
+        ("cluster = 1\n[[listeners]]", "cluster: must be a table: [cluster] (got 1)"),
+        ("listeners = 1", "listeners: must be a list of tables: [[listeners]] (got 1)"),
+        ("listeners = [1]", "listeners[0]: must be a table: [[listeners]] (got 1)"),
+        ("listeners = []", "listeners: there must be at least one: [[listeners]]"),
+        ("", "listeners: there must be at least one: [[listeners]]"),
+        ("[[listeners]]", "cluster.bootstrap: must name one or more brokers, as host:port"),
+        (SMALL + "[[listeners]]\n" * 64, "listeners: there may be at most 64 (got 65)"),
+    ],
+)  # fmt: skip
+def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> None:
+    assert refused(text).startswith(message)
+
+
+def test_quotas_file_in_place_of_the_configuration_is_recognized() -> None:
+    message = refused('[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2M"\n')
+    assert message == (
+        "quota: this is a table of a quotas file: the configuration names that file with `file` under [quotas], "
+        "and a command with --quotas-file"
+    )
+
+
+def test_unknown_table_is_named_without_its_content() -> None:
+    assert refused(SMALL + '[quotaz]\nx = "y"\n') == "quotaz: unknown table; did you mean 'quotas'?"
+
+
+def test_security_protocol_follows_from_tls_and_sasl() -> None:
+    message = refused('[cluster]\nbootstrap = "a:1"\nsecurity_protocol = "SASL_SSL"\n[[listeners]]')
+    assert message.startswith("cluster.security_protocol: it follows from sasl_mechanism and tls")
+
+
+def test_arguments_beat_environment_beats_file() -> None:
+    tables = tomllib.loads(SMALL + '[quotas]\npolicy = "kip13"\nmode = "enforce"\nscope = "broker"')
+    source = Source(
+        environ={"SLUICE_QUOTAS__MODE": "observe", "SLUICE_QUOTAS__SCOPE": "cluster"},
+        overrides={"quotas": {"scope": "broker"}},
+    )
+    quotas = parse(tables, source, BASE).quotas
+    assert (quotas.policy, quotas.mode, quotas.scope) == ("kip13", "observe", "broker")
+
+
+def test_error_names_the_variable_that_set_the_value() -> None:
+    environ = {"SLUICE_ADMIN__BIND": "nowhere"}
+    with pytest.raises(ConfigError, match=r"^admin\.bind \(from SLUICE_ADMIN__BIND\): .* \(got 'nowhere'\)$"):
+        parsed(SMALL, environ=environ)
+
+
+def test_parsing_changes_nothing_it_was_given() -> None:
+    tables = tomllib.loads(SMALL)
+    parse(tables, Source(environ={"SLUICE_LISTENERS__0__NAME": "x"}), BASE)
+    assert tables == tomllib.loads(SMALL)
+
+
+def test_brokers_own_quotas_are_observed_and_need_no_file() -> None:
+    quotas = parsed(SMALL + '[quotas]\nstore = "cluster"\nfile = "q.toml"')
+    assert (quotas.quotas.mode, quotas.quotas.file) == ("observe", None)
+    assert quotas.warnings == ('quotas.file: has no effect with store = "cluster"',)
+
+
+def test_brokers_own_quotas_enforced_here_too_throttle_twice() -> None:
+    config = parsed(SMALL + '[quotas]\nstore = "cluster"\nmode = "enforce"')
+    assert config.quotas.mode == "enforce"
+    assert ["throttled twice" in warning for warning in config.warnings] == [True]
+    assert parsed(SMALL + '[quotas]\nstore = "cluster"\nmode = "observe"').warnings == ()
+
+
+def test_replication_listener_needs_upstreams_and_binds_no_bootstrap_port() -> None:
+    message = refused(SMALL + 'kind = "replication"')
+    assert message.startswith("listeners[0].upstreams: must be the addresses that the brokers listen on")
+    text = SMALL + 'kind = "replication"\nbootstrap_port = 19101\nupstreams = { 1 = "127.0.0.1:29391" }'
+    (listener,) = parsed(text).listeners
+    assert listener.replicates
+    assert listener.sidecar
+
+
+def test_malformed_replica_list_is_a_warning_and_the_rest_holds() -> None:
+    text = (
+        '[replication]\nthrottled = "file"\nleader_throttled_replicas = { a = "0:1,0-2" }\nleader_rate = "4M"'
+    )
+    config = parsed(REPLICATES + text)
+    (warning,) = config.warnings
+    expected = "replication.leader_throttled_replicas.a: entry 2, '0-2': not [partition]:[replica]; did you mean '0:2'?"
+    assert warning == expected + "; the rest of the list is used"
+    leaders, _ = config.replication.lists()
+    assert leaders["a"].holds(0, 1)
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", '"x"'])
+def test_replication_rate_that_is_none_is_refused(rate: str) -> None:
+    assert refused(SMALL + f"[replication]\nleader_rate = {rate}").startswith("replication.leader_rate")
+
+
+def test_key_without_effect_on_replication_is_reported() -> None:
+    text = '[replication]\nfollower_rate = "4M"\nfollower_throttled_replicas = { a = "*" }'
+    assert [warning.partition(":")[0] for warning in parsed(REPLICATES + text).warnings] == [
+        "replication.follower_throttled_replicas",
+        "replication.follower_rate",
+    ]
+
+
+# Files
+
+
+def test_file_environment_and_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_text(SMALL + '[quotas]\nfile = "q.toml"\nmode = "enforce"')
+    config = load(path, {"SLUICE_QUOTAS__MODE": "observe", "HOME": "/"}, {"log": {"level": "debug"}}, "text")
+    assert config.quotas.file == tmp_path / "q.toml"
+    assert (config.quotas.mode, config.log.level) == ("observe", "debug")
+    assert config.source.environ == {"SLUICE_QUOTAS__MODE": "observe"}
+    assert config.source.quota_text == "text"
+
+
+def test_no_file_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{"name": "n"}], "quotas": {"file": "q.toml"}}
+    config = load(None, {}, overrides)
+    assert config.listeners[0].name == "n"
+    assert config.quotas.file == tmp_path / "q.toml"
+    assert config.source.path is None
+
+
+def test_reload_reads_the_same_sources_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sluice.toml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    config = load(Path("sluice.toml"), {"SLUICE_LOG__LEVEL": "error"})
+    monkeypatch.chdir("/")
+    (tmp_path / "sluice.toml").write_text(SMALL + '[quotas]\nmode = "observe"')
+    again = reload(config.source)
+    assert (again.quotas.mode, again.log.level) == ("observe", "error")
+
+
+@pytest.mark.parametrize(
+    ("quotas", "environ", "overrides", "warned"),
+    [
+        ('file = "q.toml"', {}, {}, True),
+        ('mode = "observe"', {}, {}, True),
+        ('store = "cluster"', {}, {}, True),
+        ('policy = "schedule"', {}, {}, False),
+        ('policy = "kip13"', {}, {}, False),
+        ('file = "q.toml"', {"SLUICE_QUOTAS__POLICY": "kip13"}, {}, False),
+        ('file = "q.toml"', {}, {"quotas": {"policy": "kip13"}}, False),
+        ("", {}, {}, False),  # nothing has a quota
+    ],
+)
+def test_file_that_leaves_the_policy_open_is_warned_of(
+    tmp_path: Path,
+    quotas: str,
+    environ: dict[str, str],
+    overrides: dict[str, dict[str, str]],
+    warned: bool,
+) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_text(f"{SMALL}[quotas]\n{quotas}\n")
+    found = [
+        text for text in load(path, environ, overrides).warnings if text.startswith("quotas.policy: is not")
+    ]
+    assert len(found) == warned
+    for text in found:
+        assert 'Write policy = "schedule"' in text
+        assert 'or policy = "kip13"' in text
+
+
+def test_quota_of_the_command_line_with_a_file_that_leaves_the_policy_open_is_warned_of(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_text(SMALL)
+    quota = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 2000000\n'
+    assert [text.partition(":")[0] for text in load(path, {}, {}, quota).warnings] == ["quotas.policy"]
+
+
+def test_command_line_without_a_file_is_not_warned_of_the_policy() -> None:
+    overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{"name": "n"}], "quotas": {"file": "q.toml"}}
+    config = load(None, {}, overrides)
+    assert (config.quotas.policy, config.quotas.hold_seconds_max, config.warnings) == ("schedule", 15.0, ())
+
+
+def test_replication_alone_has_no_policy_of_quotas(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.toml"
+    listener = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+    path.write_text(f'{SMALL}{listener}[quotas]\nmode = "observe"\n')
+    assert load(path, {}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a = ", "is not TOML: Invalid value (at end of document)"),
+        (b"\xff\xfe", "is not UTF-8: byte 0"),
+        (b"[cluster]\n[cluster]\n", "is not TOML: Cannot declare"),
+    ],
+)
+def test_file_that_is_no_configuration(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{path}: {problem}")
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        load(tmp_path / "none.toml", {})
+    with pytest.raises(ConfigError, match="cannot be read: is a directory"):
+        load(tmp_path, {})
+
+
+def test_file_too_large(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x" * 11)
+    with pytest.raises(ConfigError, match="is larger than 10 bytes"):
+        read_text(tmp_path / "f", 10)
+    (tmp_path / "f").write_text("x" * 10)
+    assert read_text(tmp_path / "f", 10) == "x" * 10
+
+
+# The environment
 
 
 def test_only_variables_with_two_underscores_are_ours() -> None:

@@ -6,18 +6,11 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ClusterTls, ListenerTls
-from proxy.system.errors import ConfigError
-from tests.support.configurations import BASE, parsed
+from tests.support.configurations import BASE, parsed, refused
 
 CLUSTER = '[cluster]\nbootstrap = "127.0.0.1:9092"\n'
 LISTENER = "[[listeners]]\n"
 TLS = '[listeners.tls]\ncert_file = "own.pem"\n'
-
-
-def refused(text: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parsed(text)
-    return str(caught.value)
 
 
 def listener_tls(text: str) -> ListenerTls:

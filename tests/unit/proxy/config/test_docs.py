@@ -13,7 +13,7 @@ from proxy.config.schema import Key, Options, is_table, keys_of
 from quotas.definitions.amounts import write_bytes
 from tests.support.configurations import parsed
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def tables() -> dict[str, type[Options]]:

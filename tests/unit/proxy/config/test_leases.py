@@ -1,21 +1,13 @@
-"""proxy.config.options: `[leases]` of earlier releases is read as `[fleet]`."""
-
-from pathlib import Path
+"""`[leases]` of earlier releases is read as `[fleet]`."""
 
 import pytest
 
 from proxy.config import Address, Config
-from proxy.system.errors import ConfigError
-from tests.support import configurations
+from tests.support.configurations import BASE, parsed, refused
 
-BASE = Path("/etc/sluice")
 CLUSTER = '[cluster]\nbootstrap = "b:9092"\n[[listeners]]\n'
 REPLICATES = CLUSTER + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
 PEERS = '[leases]\npeers = "a, b,c"\nname = "b"\n'
-
-
-def parsed(text: str) -> Config:
-    return configurations.parsed(text, BASE)
 
 
 def of_leases(config: Config) -> list[str]:
@@ -116,6 +108,4 @@ def test_process_that_brokers_do_not_replicate_through_stays_alone() -> None:
     ],
 )
 def test_keys_that_could_not_be_before_are_an_error(keys: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parsed(f"{REPLICATES}[leases]\n{keys}")
-    assert str(caught.value).startswith(message)
+    assert refused(f"{REPLICATES}[leases]\n{keys}").startswith(message)

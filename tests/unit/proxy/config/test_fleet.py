@@ -1,4 +1,4 @@
-"""proxy.config.options."""
+"""`[fleet]`: who holds, the group and its cluster, TLS, and what the keys must agree on."""
 
 import pytest
 
