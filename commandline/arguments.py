@@ -123,10 +123,8 @@ def add_old_json(parser: argparse.ArgumentParser) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The message about a missing package of one of Sluice's extras, with the command that installs it.
-#
-# Each extra of pyproject.toml has a lock file of its name under requirements/, which holds what the proxy
-# needs too.
+# The message about a missing package of one of Sluice's extras. Each extra of pyproject.toml has a lock file of its
+# name under requirements/, which holds what the proxy needs too.
 
 
 def not_installed(package: str, extra: str) -> str:
@@ -144,12 +142,9 @@ def not_installed(package: str, extra: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# `completion SHELL`: make a script with which a shell completes the commands and options of a parser.
-#
-# shtab makes the script, which is static: completing a word starts no Python. shtab is Sluice's extra
-# `completion`.
-# With `--output` the file is written only when there is a script; a shell's `>` leaves an empty file where
-# there is none.
+# `completion SHELL`: make a script with which a shell completes the commands and options of a parser. shtab, which is
+# Sluice's extra `completion`, makes the script, which is static: completing a word starts no Python. With `--output`
+# the file is written only when there is a script; a shell's `>` leaves an empty file where there is none.
 
 
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")

@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from commandline.arguments import (
-    FORMATS as OUTPUT_FORMATS,
-)
+from commandline.arguments import FORMATS as OUTPUT_FORMATS
 from commandline.arguments import (
     add_format,
     add_old_json,
@@ -59,56 +57,6 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.definitions.kinds import CLIENT_KEYS
 from quotas.definitions.toml_file import parse_limit, render_value
 from quotas.errors import DefinitionError, hint
-
-# ----------------------------------------------------------------------------------------------------
-# `sluice quotas explain`: which entities could limit a client, which one does, and why (Kafka's precedence).
-
-
-def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id: str) -> dict[str, Any]:
-    """Return the entities of each quota key, the one with the highest precedence first."""
-    known = {
-        entity: {key: value for key, value in values.items() if key in keys_of(entity)}
-        for entity, values in quotas.items()
-    }
-    definitions = Definitions(known)
-    return {
-        "user": user,
-        "client_id": client_id,
-        "keys": {key: list(_entities(definitions, key, user, client_id)) for key in CLIENT_KEYS},
-    }
-
-
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines for people: all entities that have a limit, and whether one applies."""
-    for key, entities in found["keys"].items():
-        limits = [entity for entity in entities if entity["value"] is not None]
-        if not limits:
-            yield f"{key}: unlimited; none of {len(entities)} entities has a limit"
-            continue
-        yield f"{key}: {render_value(key, limits[0]['value'])}"
-        for entity in entities:
-            if entity["applies"]:
-                why = "applies: the highest precedence of those that have a limit"
-            elif entity["value"] is None:
-                why = "has no limit"
-            else:
-                why = "has a lower precedence"
-            value = "–" if entity["value"] is None else render_value(key, entity["value"])
-            yield f"  {entity['precedence']}  {entity['entity']}: {value}  {why}"
-
-
-def _entities(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Mapping[str, Any]]:
-    applies = True  # the first one that has a limit
-    for precedence, found in enumerate(candidates(definitions, key, user, client_id), start=1):
-        has = found.value is not None
-        yield {
-            "precedence": precedence,
-            "entity": text_of(found.entity),
-            "value": found.value,
-            "applies": applies and has,
-        }
-        applies = applies and not has
-
 
 DESCRIPTION: Final = (
     "Show and change quotas through Kafka's quota API: of Sluice, or of brokers. An entity is named with --user, "
@@ -434,3 +382,53 @@ class _OutputFormat(argparse.Action):
             namespace.file_format = values
         else:
             namespace.format = values
+
+
+# ----------------------------------------------------------------------------------------------------
+# `sluice quotas explain`: which entities could limit a client, which one does, and why (Kafka's precedence).
+
+
+def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id: str) -> dict[str, Any]:
+    """Return the entities of each quota key, the one with the highest precedence first."""
+    known = {
+        entity: {key: value for key, value in values.items() if key in keys_of(entity)}
+        for entity, values in quotas.items()
+    }
+    definitions = Definitions(known)
+    return {
+        "user": user,
+        "client_id": client_id,
+        "keys": {key: list(_entities(definitions, key, user, client_id)) for key in CLIENT_KEYS},
+    }
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines for people: all entities that have a limit, and whether one applies."""
+    for key, entities in found["keys"].items():
+        limits = [entity for entity in entities if entity["value"] is not None]
+        if not limits:
+            yield f"{key}: unlimited; none of {len(entities)} entities has a limit"
+            continue
+        yield f"{key}: {render_value(key, limits[0]['value'])}"
+        for entity in entities:
+            if entity["applies"]:
+                why = "applies: the highest precedence of those that have a limit"
+            elif entity["value"] is None:
+                why = "has no limit"
+            else:
+                why = "has a lower precedence"
+            value = "–" if entity["value"] is None else render_value(key, entity["value"])
+            yield f"  {entity['precedence']}  {entity['entity']}: {value}  {why}"
+
+
+def _entities(definitions: Definitions, key: str, user: str, client_id: str) -> Iterator[Mapping[str, Any]]:
+    applies = True  # the first one that has a limit
+    for precedence, found in enumerate(candidates(definitions, key, user, client_id), start=1):
+        has = found.value is not None
+        yield {
+            "precedence": precedence,
+            "entity": text_of(found.entity),
+            "value": found.value,
+            "applies": applies and has,
+        }
+        applies = applies and not has

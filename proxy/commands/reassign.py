@@ -211,10 +211,8 @@ def _finite(value: float) -> float | str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The requests of `sluice reassign` to a cluster: replicas, sizes and growth of partitions.
-#
-# One connection per broker, one request at a time. Growth is measured: log sizes are read twice, some seconds
-# apart.
+# The requests to the cluster: one connection per broker, one request at a time. Growth is measured: log sizes are read
+# twice, some seconds apart.
 
 
 T = TypeVar("T")

@@ -147,7 +147,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
                 return self._mapping(path, plain, value)
             if is_table(self.type):
                 return read_table(self.type, path, plain, self.refused)
-            return convert(plain, Annotated[self.type, self.range])
+            return convert(plain, _within(self))
         except ValidationError:
             problem = self.allowed
         except ValueError as error:
@@ -266,6 +266,12 @@ def key_of(annotation: Any) -> Key:
 
 
 _UNSAID: Final = Key()
+
+
+@cache
+def _within(key: Key) -> Any:
+    """Return the type of a key with its range, for msgspec."""
+    return Annotated[key.type, key.range]
 
 
 @cache
