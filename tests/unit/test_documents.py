@@ -63,7 +63,7 @@ def test_architecture_names_functions_that_exist() -> None:
     methods = re.findall(r"`(_?[A-Z]\w*)\.(\w+)`", text)
     assert len(methods) > 40, "the document names its functions otherwise than this test thinks"
     assert [f"{name}.{attribute}" for name, attribute in methods if not has(classes, name, attribute)] == []
-    steps = text.partition("## Three requests, function by function")[2].partition("\n## ")[0]
+    steps = text.partition("## Four requests, function by function")[2].partition("\n## ")[0]
     called = re.findall(r"`([a-z]\w*\.(?!py)\w+)`", steps)
     assert called
     assert set(called) - functions == set()
