@@ -35,7 +35,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser of all commands."""
+    """Create the parser of `sluice`, with all of its commands and their arguments."""
     program = Parser(prog="sluice", description="A Kafka proxy that throttles clients to their quotas.")
     program.add_argument("--version", action="version", version=f"sluice {sluice_version()}")
     commands = program.add_subparsers(required=True, metavar="COMMAND")

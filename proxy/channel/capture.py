@@ -108,7 +108,7 @@ ROW_BYTES: Final = 1024
 
 
 class Row:
-    """The indices of a row's list."""
+    """Where each value of a captured request is in its row, which is a list for speed."""
 
     (
         HEAD,  # of the request, as `RequestDirection` unpacks it: see `Head`
@@ -128,7 +128,7 @@ class Row:
 
 
 class Head:
-    """The indices of a request's head."""
+    """Where each value of a request's header is in the tuple that `RequestDirection` unpacks."""
 
     REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
 
@@ -311,7 +311,8 @@ class CapturedWalks:
     def fetch(
         self, buf: Buffer, pos: int, end: int, frame_bytes: int, version: int, *, gateway: bool
     ) -> CapturedFetchWalk | None:
-        """Return a walk through a Fetch response, unless all partitions are in the buffer.
+        """Return a walk through a Fetch response; None if all of its partitions could already be read from
+        `buf`.
 
         Args:
             gateway: whether addresses at its end are rewritten.
@@ -543,7 +544,10 @@ class Capture(Observer):
     # Walks.
 
     def produce_walk(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
-        """Return a walk through a Produce; all bytes before it have been forwarded."""
+        """Return a walk through a Produce; None if its only partition could be read at once.
+
+        All bytes before the request have been forwarded.
+        """
         if self._incomplete is not None:
             self._note_sent(self._incomplete)
         walks = self._walks
@@ -557,7 +561,9 @@ class Capture(Observer):
     def fetch_walk(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, version: int
     ) -> Walk | None:
-        """Return a walk through a Fetch response, unless its partitions are read at once."""
+        """Return a walk through a Fetch response; None if all of its partitions could already be read from
+        `buf`.
+        """
         gateway = self._state.settings.address_map is not None
         return self._walks.fetch(buf, pos, end, direction.frame_bytes, version, gateway=gateway)
 

@@ -85,7 +85,7 @@ Work = Callable[[argparse.Namespace, QuotaClient], Awaitable[int]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands and their arguments."""
+    """Add `sluice quotas`, its subcommands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     showing = _add(commands, "show", _show, "list entities and their quotas", entity=True)
     showing.add_argument(
@@ -245,7 +245,9 @@ def _print_differences(
 
 
 def _warn(wanted: Quotas, file: Path | None = None) -> None:
-    """Print a warning for each name without effect: a pattern, a principal with its type, not an IP address."""
+    """Print a warning for each entity name that can match no client: a pattern, a principal with its type,
+    not an IP address.
+    """
     for warning in unenforced(wanted.items(), file):
         print(f"sluice: warning: {warning}", file=sys.stderr)
 
@@ -295,7 +297,7 @@ def _entity(options: argparse.Namespace) -> Entity:
 
 
 def _refuse_combined(options: argparse.Namespace) -> None:
-    """Check that no option that excludes others is combined with one.
+    """Check that an option that must stand alone (`_NOT_COMBINED`) is the only one that names an entity.
 
     Raises:
         UsageError: the options exclude each other; the message says why.

@@ -58,7 +58,8 @@ def encode(document: msgspec.Struct | msgspec.Raw) -> bytes:
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
-    """Read a document whose bytes are bounded.
+    """Decode the JSON of a `/v1` document into `kind`; unknown fields are ignored. The caller has bounded its
+    bytes.
 
     >>> decode(b'{"worker": 2, "problem": "it has ended", "new": 1}', Missing)
     Missing(worker=2, problem='it has ended', member=UNSET)

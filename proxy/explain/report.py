@@ -371,7 +371,7 @@ def waited_ms(times: Sequence[float]) -> float:
 
 
 def waited_part(times: Sequence[float]) -> float:
-    """The part of the time that holds and mutes take."""
+    """Return the share of the time that holds and mutes take, 0 to 1."""
     return part_of(times, parts.HELD) + part_of(times, parts.MUTED)
 
 
@@ -454,14 +454,14 @@ def _connection(meter: Meter, window: int, now_ms: int) -> ConnectionReport:
 
 
 class Query(msgspec.Struct, frozen=True, array_like=True):
-    """A query.
+    """A query to one process about clients and brokers.
 
     Args:
         window: TEN_SECONDS, MINUTE or QUARTER.
         client: a user and client id; None for all clients, each with its worst connection only.
         brokers_only: whether only brokers' response times are wanted.
         address: for one client, the address whose connections are wanted; "" for all.
-        client_id: of all clients those with this client id, without rates; None for all with their rates.
+        client_id: only clients with this client id, then without rates; None: all clients, with rates.
     """
 
     window: int

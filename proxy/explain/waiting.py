@@ -59,7 +59,7 @@ class Judgement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waiting:
-    """The clients of one process that wait."""
+    """The clients of one process that wait, and the changes since `take`."""
 
     def __init__(self) -> None:
         self._waiting: dict[_Key, tuple[Client, bool]] = {}  # and whether the client was named
@@ -67,7 +67,9 @@ class Waiting:
         self._ended: list[Waiter] = []
 
     def judge(self, watch: Watch, now_ms: int) -> Iterator[None]:
-        """Judge clients; iterate over the result in portions, then `take` what has changed."""
+        """Find which clients have begun or ended waiting; iterate over the result, which works in portions,
+        then `take`.
+        """
         looked = 0
         candidates = {key: client for key, (client, _) in self._waiting.items()}
         candidates.update(watch.take_throttled(_CLIENTS_MAX))
@@ -104,7 +106,11 @@ class Waiting:
 
 
 def part_waited(client: Client, now_ms: int) -> float:
-    """Return the part of the last minute that a client has waited: of its worst connection, or of all together."""
+    """Return the share of the last minute (0 to 1) for which a client was held or muted.
+
+    It is the largest of its connections' shares and of the share of all together. Waits below WAITED_MS_MIN
+    in the minute count as 0.
+    """
     meters = islice(client.meters, _CONNECTIONS_MAX)
     windows = (client.windows, *(meter.windows for meter in meters if meter.windows is not None))
     found = (one.sums(MINUTE, now_ms) for one in windows)

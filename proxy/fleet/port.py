@@ -526,7 +526,7 @@ class HolderPort:
             writer.close()
 
     def _closed_by_peer(self, writer: asyncio.StreamWriter, error: Exception) -> None:
-        """Look whether a member has ended, if its side has closed its connection."""
+        """Report a member that may have ended: its own side has closed its connection."""
         link = self._links.get(writer)
         if link is None or link.closed or link.lessee is None or not isinstance(error, ENDED_BY_PEER):
             return
@@ -534,7 +534,10 @@ class HolderPort:
             self._ends.closed(link.lessee)
 
     def _has_ended(self, lessee: LesseeId, sign: Sign) -> None:
-        """Have a member's shares free as soon as none of its workers can use them."""
+        """Register that a member's process has ended: its shares become free GONE_MS later.
+
+        By then none of its workers can use them. Counts `sign`, how the end was noticed, and logs an event.
+        """
         if self._lessor is None:
             return
         self._lessor.ended(lessee.run, self._now_ms())

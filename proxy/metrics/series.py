@@ -148,7 +148,11 @@ class ClientSeries:
                 self._sum(row, had_series=identity in self._before)
 
     def rows(self) -> list[Row]:
-        """End the scrape: the heaviest first, then one row for the rest of each type that ever had a rest."""
+        """Return the scrape's rows, and begin the next scrape.
+
+        First the named clients, those with the most bytes first; then for each type one row `<other>` with
+        the sum of all other clients, if it ever had one.
+        """
         rows = sorted(self._rows.values(), key=lambda row: row.totals.bytes, reverse=True)
         for kind in sorted({*self._rest, *self._reported}):
             row = self._rest.get(kind) or Row(kind, "", OTHER, 0.0, None, 0.0, Totals())

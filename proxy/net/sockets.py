@@ -26,7 +26,7 @@ class Stream(Protocol):
         """Set an option of the socket."""
 
     def shutdown(self, how: int, /) -> None:
-        """Shut down one direction."""
+        """End the receiving (SHUT_RD) or sending (SHUT_WR) direction; the other one stays open."""
 
     def detach(self) -> int:
         """Return the descriptor and give up ownership: the caller closes it."""

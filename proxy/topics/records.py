@@ -77,7 +77,7 @@ class AppendError(Exception):
 
 
 class Inbox(Protocol):
-    """The portions that were read and not taken yet."""
+    """A queue of the portions that were read and not yet taken."""
 
     def take(self, seconds: float = 0) -> Portion | None:
         """Remove and return the oldest portion; None if none comes within `seconds`."""
@@ -92,7 +92,7 @@ class ReadLog(Protocol):
 
     @property
     def inbox(self) -> Inbox:
-        """The portions that were read."""
+        """The queue of portions that were read and not yet taken."""
 
     @property
     def problem(self) -> Problem | None:

@@ -366,7 +366,9 @@ def _settle(
     results: Sequence[responses.TopicResult | None],
     now_ms: int,
 ) -> bool:
-    """Compare the charges with the broker's results; returns whether all are compared, in this turn or before."""
+    """Correct the charges of the next `_SETTLED_AT_ONCE` topics by the broker's results; returns whether all
+    are settled.
+    """
     key, throttle, asked = charged.key, charged.throttle, charged.asked
     first, charged.settled = charged.settled, charged.settled + _SETTLED_AT_ONCE
     for index in range(first, min(charged.settled, len(asked.topics))):
@@ -397,7 +399,7 @@ def _store_sizes(
     actual: int,
     now_ms: int,
 ) -> None:
-    """Store a topic's new size before brokers know it."""
+    """Store a topic's new number of partitions, which not all brokers may know yet."""
     quotas = state.engine.mutations
     known: list[str | bytes] = [] if result.name is None else [result.name]
     if result.topic_id != requests.NO_TOPIC_ID:

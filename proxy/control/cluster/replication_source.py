@@ -91,7 +91,11 @@ class ReplicationSource:
         self.problem = ""
 
     def configure(self, settings: ReplicationSettings) -> None:
-        """Apply settings; the lists and rates of the file are in force at once."""
+        """Apply settings.
+
+        With `throttled = "file"` the file's lists of throttled replicas and its rates are in force when this
+        returns; with `off` all limits have ended. Other lists follow at the next poll.
+        """
         before, self._settings = self._settings, settings
         if settings.throttled != before.throttled:
             self._quotas.last_completed_poll = None
@@ -119,7 +123,7 @@ class ReplicationSource:
             self._connections.clear()
 
     async def poll(self) -> None:
-        """Run one round."""
+        """Read the throttled replicas and rates from the cluster, as the settings say, and apply them."""
         settings, quotas = self._settings, self._quotas
         quotas.poll_requested = False
         if settings.throttled == "off":

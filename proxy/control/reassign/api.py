@@ -235,7 +235,7 @@ class ReassignmentApi:
     Args:
         decisions: who validates and journals requests.
         run: starts a background task.
-        read: has callers' frames parsed.
+        read: parses a caller's frame, in a thread if it is large.
     """
 
     def __init__(

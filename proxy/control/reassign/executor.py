@@ -298,7 +298,9 @@ class Executor:
             self._tell(reassignment_ended(record.topic, record.partition, record.how, str(entry.wanted)))
 
     def _refresh_sizes(self, cluster: ClusterState) -> None:
-        """Have replica sizes read now and then, for the status; no decision or step depends on them."""
+        """Start to read replica sizes, at most every _SIZES_SECONDS: for the status only, no step depends on
+        them.
+        """
         loop = asyncio.get_running_loop()
         is_under_way = self._size_task is not None and not self._size_task.done()
         if not self.leads or is_under_way or loop.time() - self._sizes_read_at < _SIZES_SECONDS:
@@ -335,7 +337,11 @@ class Executor:
         self._release_leadership()
 
     def _round_failed(self) -> None:
-        """Handle a failed round: perhaps only this process cannot reach the brokers."""
+        """Note a failed round; if rounds have failed for _FAILING_MS_MAX, let another process execute for
+        _STANDBY_MS.
+
+        Perhaps only this process cannot reach the brokers.
+        """
         now_ms = self._now_ms()
         if self._failing_ms is None:
             self._failing_ms = now_ms

@@ -318,7 +318,7 @@ class LeaderLock:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lock."""
+        """Whether this process holds the lock, so that it may execute reassignments."""
         return self._descriptor >= 0
 
     def take(self) -> bool:

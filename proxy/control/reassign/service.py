@@ -32,8 +32,8 @@ class Reassignments:
     Args:
         place: where the journal is.
         start: starts a background task.
-        now_ms: the time, monotonic.
-        read: has callers' frames parsed.
+        now_ms: the monotonic clock, in ms.
+        read: parses a caller's frame, in a thread if it is large.
         tell: takes events.
     """
 
