@@ -46,7 +46,7 @@ from proxy.control.reassign import make_reassignments
 from proxy.control.reload import Certificates, Reloader
 from proxy.events import Events, Tell
 from proxy.events.broker_states import BrokerStates
-from proxy.events.kinds import started
+from proxy.events.kinds import Started
 from proxy.explain.documents import StatusDocument
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
@@ -311,7 +311,7 @@ class App:
             "serving",
             **summary(self._config, len(self.relay.engine.definitions), self.poller.problem),
         )
-        self._events.tell(started(sluice_version(), enforcing=self.relay.engine.enforcing))
+        self._events.tell(Started(sluice_version(), self.relay.engine.enforcing))
         self._start_background_tasks()
         await self._stopping.wait()
         await self._drain()

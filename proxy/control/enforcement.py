@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder, encode
 
 from proxy.events import Tell
-from proxy.events.kinds import By, enforcement_switched
+from proxy.events.kinds import By, EnforcementSwitched
 from proxy.events.ring import iso_ms
 from proxy.system.errors import reason
 from proxy.system.files import read, store
@@ -204,7 +204,7 @@ class Enforcement:
     def _switch(self, switched: Switched) -> None:
         self.switched = switched
         self._set(switched.enforcing)
-        self._tell(enforcement_switched(enforcing=switched.enforcing, by=switched.by, reason=switched.reason))
+        self._tell(EnforcementSwitched(switched.enforcing, *switched.by, switched.reason))
 
     def _set(self, on: bool) -> None:
         self.on = on

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from proxy.config import Config, QuotaSettings, compare, merge_live, reload
 from proxy.events import Tell, untold
-from proxy.events.kinds import config_reloaded, mode_changed
+from proxy.events.kinds import ConfigReloaded, ModeChanged
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
 from proxy.system import logs
 from proxy.system.errors import ConfigError
@@ -137,7 +137,7 @@ class Reloader:
                 key=error.path,
                 problem=str(error),
             )
-            self._tell(config_reloaded(cause, "", 0, str(error)))
+            self._tell(ConfigReloaded(ok=False, cause=cause, problem=str(error)))
             return False
         changes, mode = compare(self.config, new), self.config.quotas.mode
         self.config = merge_live(self.config, new)
@@ -153,9 +153,10 @@ class Reloader:
             quotas_changed=differ,
             quota_entries=len(definitions),
         )
-        self._tell(config_reloaded(cause, " ".join(changes.live), differ))
+        keys = " ".join(changes.live)
+        self._tell(ConfigReloaded(ok=True, cause=cause, keys=keys, quotas_changed=differ))
         if self.config.quotas.mode != mode:
-            self._tell(mode_changed(mode, self.config.quotas.mode))
+            self._tell(ModeChanged(mode, self.config.quotas.mode))
         if changes.restart:
             logs.event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))
         for warning in (*new.warnings, *idle):

@@ -11,7 +11,7 @@ flaps makes at most six events in a minute; `settle` tells what was put off.
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from proxy.events.kinds import Event, broker_back, broker_lost
+from proxy.events.kinds import BrokerBack, BrokerLost, Event
 
 # ----------------------------------------------------------------------------------------------------
 # Which brokers are lost, and back, by the cluster's metadata; pure.
@@ -133,7 +133,7 @@ class BrokerStates:
         self._told_ms[broker] = now_ms
         if lost:
             self._lost.add(broker)
-            self._tell(broker_lost(broker, next(iter(reports.values()))[1] if reports else ""))
+            self._tell(BrokerLost(broker, next(iter(reports.values()))[1] if reports else ""))
         else:
             self._lost.discard(broker)
-            self._tell(broker_back(broker))
+            self._tell(BrokerBack(broker))

@@ -1,30 +1,63 @@
-"""The events that there are, each with its sentence and fields (docs/api.md)."""
+"""The events that there are: one struct each, with its fields and its sentence (docs/api.md).
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+The ring's JSON and the log line are made from the same struct. A kind's name on the wire is its struct's in snake case.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
 
 from commandline.amounts import rate
 from quotas.definitions.kinds import BYTE_RATES, REQUEST_PERCENTAGE
 
-Field = str | int | float | bool | None
+_WORD: Final = re.compile("(?<!^)(?=[A-Z])")
 
 
-class Event(NamedTuple):
+def _wire_name(struct: str) -> str:
+    """Return the name of a kind.
+
+    >>> _wire_name("BrokersWithoutPort")
+    'brokers_without_port'
+    """
+    return _WORD.sub("_", struct).lower()
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="kind", tag=_wire_name):
     """One event.
 
-    Args:
-        text: one sentence.
-        line: the constant message of its log line; "" if another line already says it.
+    Attributes:
+        message: the constant message of its log line; "" if another line already says it.
         warning: whether the line is a warning.
         audit: whether the line belongs to the audit log.
     """
 
-    kind: str
-    text: str
-    fields: Mapping[str, Field]
-    line: str = ""
-    warning: bool = False
-    audit: bool = False
+    message: ClassVar[str] = ""
+    warning: ClassVar[bool] = False
+    audit: ClassVar[bool] = False
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        raise NotImplementedError
+
+    @property
+    def line(self) -> str:
+        """The message of its log line; "" for none."""
+        return self.message
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What JSON and the log line have of it, by name."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        del fields["kind"]
+        return fields
 
 
 Tell = Callable[[Event], None]
@@ -53,21 +86,268 @@ class By(NamedTuple):
         return f"{by} from {self.address}" if self.address else by
 
 
-class Waiting(NamedTuple):
-    """A client that waits.
+class Started(Event, frozen=True):
+    """The process serves."""
+
+    version: str
+    enforcing: bool
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        effect = "quotas are enforced" if self.enforcing else "quotas are not enforced"
+        return f"Sluice {self.version} serves; {effect}."
+
+
+class QuotaChanged(Event, frozen=True):
+    """One limit of an entity has changed.
 
     Args:
-        part: of its time.
-        key: the quota key it waits for most; "" if it is not known.
-        limit: the limit and its entity, for people.
+        old, new: None: there is none.
+        by, from_: as in `By`.
+    """
+
+    message: ClassVar[str] = "quota changed"
+
+    entity: str
+    key: str
+    old: float | None
+    new: float | None
+    by: str
+    from_: str = msgspec.field(name="from")
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        limit, by = f"{self.key} of {self.entity}", By(self.by, self.from_).text
+        old, new = _limit(self.key, self.old), _limit(self.key, self.new)
+        if self.new is None:
+            return f"{limit} was removed{by}; it was {old}."
+        if self.old is None:
+            return f"{limit} was set to {new}{by}."
+        return f"{limit} was changed from {old} to {new}{by}."
+
+
+class AuditedQuotaChanged(QuotaChanged, frozen=True, tag="quota_changed"):
+    """One limit of an entity has changed, and the audit log has a line for it."""
+
+    message: ClassVar[str] = ""
+
+
+class ConfigReloaded(Event, frozen=True, kw_only=True):
+    """The configuration was read again, and is in force; or it was rejected.
+
+    Args:
+        keys: those that have changed, with spaces.
+        quotas_changed: how many.
+        problem: why it was rejected.
+    """
+
+    ok: bool
+    cause: str
+    keys: str = ""
+    quotas_changed: int = 0
+    problem: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        if not self.ok:
+            return f"The changed configuration was rejected, the old one stays in use: {self.problem}"
+        keys = self.keys or "no key"
+        return f"The configuration was reloaded: {keys} changed, and {self.quotas_changed} quotas."
+
+
+class EnforcementSwitched(Event, frozen=True):
+    """All enforcement was switched off, or on; `by` and `from_` as in `By`."""
+
+    message: ClassVar[str] = "enforcement switched"
+    warning: ClassVar[bool] = True
+    audit: ClassVar[bool] = True
+
+    enforcing: bool
+    by: str
+    from_: str = msgspec.field(name="from")
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        why = f": {self.reason}" if self.reason else ""
+        by = By(self.by, self.from_).text
+        return f"Enforcement was switched {'on' if self.enforcing else 'off'}{by}{why}."
+
+
+class ModeChanged(Event, frozen=True):
+    """`quotas.mode` has changed."""
+
+    old: str
+    new: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"The mode was changed from {self.old} to {self.new}."
+
+
+class BrokerLost(Event, frozen=True):
+    """A broker cannot be connected to, or the cluster's metadata has it no more.
+
+    Args:
+        problem: why connections to it fail; "" if it is the metadata.
+    """
+
+    message: ClassVar[str] = "broker lost"
+    warning: ClassVar[bool] = True
+
+    broker: int
+    problem: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        if self.problem:
+            return f"Broker {self.broker} is lost: connections to it fail: {self.problem}."
+        return f"Broker {self.broker} is lost: the cluster's metadata does not list it."
+
+
+class BrokerBack(Event, frozen=True):
+    """The cluster's metadata has a lost broker again, and connections to it do not fail."""
+
+    message: ClassVar[str] = "broker back"
+
+    broker: int
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"Broker {self.broker} is back."
+
+
+class BrokersWithoutPort(Event, frozen=True):
+    """Brokers have joined whose ids are above a listener's `broker_id_max`.
+
+    Args:
+        brokers: their ids, with commas.
+        problem: what that means, and what to write.
+    """
+
+    message: ClassVar[str] = "brokers without a port"
+    warning: ClassVar[bool] = True
+
+    listener: str
+    brokers: str
+    problem: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"{self.problem[:1].upper()}{self.problem[1:]}."
+
+
+class ClusterLost(Event, frozen=True):
+    """No broker responds."""
+
+    problem: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"No broker responds: {self.problem}"
+
+
+class ClusterBack(Event, frozen=True):
+    """A broker responds again.
+
+    Args:
+        brokers: how many the cluster has.
+    """
+
+    brokers: int
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"The cluster responds again, with {self.brokers} brokers."
+
+
+class HolderMoved(Event, frozen=True):
+    """The fleet has another holder, or none."""
+
+    message: ClassVar[str] = "holder moved"
+
+    old: str
+    new: str
+    address: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        what = f"{self.new} is the fleet's holder now" if self.new else "The fleet has no holder"
+        return f"{what}{f', after {self.old}' if self.old else ''}."
+
+
+class ReassignmentStep(Event, frozen=True):
+    """A step was submitted, or refused; `problem` says why."""
+
+    topic: str
+    partition: int
+    replicas: str
+    problem: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        what = f"refused: {self.problem}" if self.problem else "submitted"
+        return f"The step of {self.topic}-{self.partition} to replicas {self.replicas} was {what}."
+
+    @property
+    def line(self) -> str:
+        """The message of its log line; the line of a refusal is another."""
+        return "" if self.problem else "a step was submitted"
+
+
+class ReassignmentEnded(Event, frozen=True):
+    """A move has ended.
+
+    Args:
+        how: done, cancelled, refused, gone, or lost.
+    """
+
+    topic: str
+    partition: int
+    how: str
+    target: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"The reassignment of {self.topic}-{self.partition} to {self.target} has ended: {self.how}."
+
+
+class WorkerEnded(Event, frozen=True):
+    """A worker has ended, and is started again."""
+
+    worker: int
+    cause: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        what = f"Worker {self.worker} has ended ({self.cause})"
+        return f"{what}; its connections were closed, and it is started again."
+
+
+class _Client(Event, frozen=True):
+    """A client.
+
+    Args:
+        part: of its time, that it waits.
     """
 
     user: str
     client_id: str
     part: float
-    key: str = ""
-    entity: str = ""
-    value: float | None = None
 
     @property
     def name(self) -> str:
@@ -75,159 +355,58 @@ class Waiting(NamedTuple):
         name = self.client_id or "(no client id)"
         return name if self.user in ("", "ANONYMOUS") else f"{name} of {self.user}"
 
-
-def started(version: str, *, enforcing: bool) -> Event:
-    """The process serves."""
-    effect = "quotas are enforced" if enforcing else "quotas are not enforced"
-    return Event(
-        "started", f"Sluice {version} serves; {effect}.", {"version": version, "enforcing": enforcing}
-    )
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What JSON and the log line have of it, by name."""
+        return {**super().fields, "part": round(self.part, 3)}
 
 
-def quota_changed(
-    entity: str, key: str, old: float | None, new: float | None, by: By, *, audited: bool = False
-) -> Event:
-    """One limit of an entity has changed.
+class ClientWaits(_Client, frozen=True):
+    """A client has begun to wait for more than half of its time.
 
     Args:
-        audited: whether the audit log has a line for it.
+        key: the quota key it waits for most; "" if it is not known.
+        entity, value: of the limit, for people; "" and None if it is gone.
     """
-    if new is None:
-        change = f"{key} of {entity} was removed{by.text}; it was {_limit(key, old)}"
-    elif old is None:
-        change = f"{key} of {entity} was set to {_limit(key, new)}{by.text}"
-    else:
-        change = f"{key} of {entity} was changed from {_limit(key, old)} to {_limit(key, new)}{by.text}"
-    fields = {"entity": entity, "key": key, "old": old, "new": new, **_by(by)}
-    return Event("quota_changed", f"{change}.", fields, "" if audited else "quota changed")
+
+    message: ClassVar[str] = "client waits"
+
+    key: str = ""
+    entity: str = ""
+    value: float | None = None
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        limit = ""
+        if self.key:
+            value = "" if self.value is None else f" {_limit(self.key, self.value)} of {self.entity}"
+            limit = f" for {self.key}{value}"
+        return f"{self.name} waits {self.part:.0%} of its time{limit}."
 
 
-def config_reloaded(cause: str, keys: str, quotas_changed: int, problem: str = "") -> Event:
-    """The configuration was read again, and is in force; or it was rejected."""
-    if problem:
-        text = f"The changed configuration was rejected, the old one stays in use: {problem}"
-    else:
-        text = f"The configuration was reloaded: {keys or 'no key'} changed, and {quotas_changed} quotas."
-    fields: dict[str, Field] = {"ok": not problem, "cause": cause, "keys": keys}
-    return Event("config_reloaded", text, {**fields, "quotas_changed": quotas_changed, "problem": problem})
-
-
-def enforcement_switched(*, enforcing: bool, by: By, reason: str) -> Event:
-    """All enforcement was switched off, or on."""
-    why = f": {reason}" if reason else ""
-    text = f"Enforcement was switched {'on' if enforcing else 'off'}{by.text}{why}."
-    fields = {"enforcing": enforcing, **_by(by), "reason": reason}
-    return Event("enforcement_switched", text, fields, "enforcement switched", warning=True, audit=True)
-
-
-def mode_changed(old: str, new: str) -> Event:
-    """`quotas.mode` has changed."""
-    return Event("mode_changed", f"The mode was changed from {old} to {new}.", {"old": old, "new": new})
-
-
-def broker_lost(broker: int, problem: str = "") -> Event:
-    """A broker cannot be connected to, or the cluster's metadata has it no more.
-
-    Args:
-        problem: why connections to it fail; "" if it is the metadata.
-    """
-    why = f"connections to it fail: {problem}" if problem else "the cluster's metadata does not list it"
-    fields: dict[str, Field] = {"broker": broker, "problem": problem}
-    return Event("broker_lost", f"Broker {broker} is lost: {why}.", fields, "broker lost", warning=True)
-
-
-def broker_back(broker: int) -> Event:
-    """The cluster's metadata has a lost broker again, and connections to it do not fail."""
-    return Event("broker_back", f"Broker {broker} is back.", {"broker": broker}, "broker back")
-
-
-def brokers_without_port(listener: str, brokers: str, problem: str) -> Event:
-    """Brokers have joined whose ids are above a listener's `broker_id_max`.
-
-    Args:
-        brokers: their ids, with commas.
-        problem: what that means, and what to write.
-    """
-    fields: dict[str, Field] = {"listener": listener, "brokers": brokers, "problem": problem}
-    text = f"{problem[:1].upper()}{problem[1:]}."
-    return Event("brokers_without_port", text, fields, "brokers without a port", warning=True)
-
-
-def cluster_lost(problem: str) -> Event:
-    """No broker responds."""
-    return Event("cluster_lost", f"No broker responds: {problem}", {"problem": problem})
-
-
-def cluster_back(brokers: int) -> Event:
-    """A broker responds again."""
-    return Event("cluster_back", f"The cluster responds again, with {brokers} brokers.", {"brokers": brokers})
-
-
-def holder_moved(old: str, new: str, address: str) -> Event:
-    """The fleet has another holder, or none."""
-    text = f"{new} is the fleet's holder now" if new else "The fleet has no holder"
-    fields = {"old": old, "new": new, "address": address}
-    return Event("holder_moved", f"{text}{f', after {old}' if old else ''}.", fields, "holder moved")
-
-
-def reassignment_step(topic: str, partition: int, replicas: str, problem: str = "") -> Event:
-    """A step was submitted, or refused."""
-    what = f"refused: {problem}" if problem else "submitted"
-    text = f"The step of {topic}-{partition} to replicas {replicas} was {what}."
-    fields: dict[str, Field] = {
-        "topic": topic,
-        "partition": partition,
-        "replicas": replicas,
-        "problem": problem,
-    }
-    return Event("reassignment_step", text, fields, "" if problem else "a step was submitted")
-
-
-def reassignment_ended(topic: str, partition: int, how: str, target: str) -> Event:
-    """A move has ended: done, cancelled, refused, gone, or lost."""
-    text = f"The reassignment of {topic}-{partition} to {target} has ended: {how}."
-    return Event(
-        "reassignment_ended", text, {"topic": topic, "partition": partition, "how": how, "target": target}
-    )
-
-
-def worker_ended(worker: int, cause: str) -> Event:
-    """A worker has ended, and is started again."""
-    text = f"Worker {worker} has ended ({cause}); its connections were closed, and it is started again."
-    return Event("worker_ended", text, {"worker": worker, "cause": cause})
-
-
-def client_waits(client: Waiting) -> Event:
-    """A client has begun to wait for more than half of its time."""
-    limit = ""
-    if client.key:
-        value = "" if client.value is None else f" {_limit(client.key, client.value)} of {client.entity}"
-        limit = f" for {client.key}{value}"
-    text = f"{client.name} waits {client.part:.0%} of its time{limit}."
-    fields: dict[str, Field] = {"user": client.user, "client_id": client.client_id}
-    rule: dict[str, Field] = {"key": client.key, "entity": client.entity, "value": client.value}
-    return Event("client_waits", text, {**fields, "part": round(client.part, 3), **rule}, "client waits")
-
-
-def client_waits_ended(client: Waiting) -> Event:
+class ClientWaitsEnded(_Client, frozen=True):
     """A client waits for less than a quarter of its time again, or is gone."""
-    fields: dict[str, Field] = {
-        "user": client.user,
-        "client_id": client.client_id,
-        "part": round(client.part, 3),
-    }
-    text = f"{client.name} no longer waits for more than half of its time."
-    return Event("client_waits_ended", text, fields, "client waits no longer")
+
+    message: ClassVar[str] = "client waits no longer"
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"{self.name} no longer waits for more than half of its time."
 
 
-def clients_wait(clients: int) -> Event:
+class ClientsWait(Event, frozen=True):
     """More clients have begun to wait than are named."""
-    text = f"{clients} more clients wait for more than half of their time."
-    return Event("clients_wait", text, {"clients": clients}, "more clients wait")
 
+    message: ClassVar[str] = "more clients wait"
 
-def _by(by: By) -> dict[str, Field]:
-    return {"by": by.name, "from": by.address}
+    clients: int
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        return f"{self.clients} more clients wait for more than half of their time."
 
 
 def _limit(key: str, value: float | None) -> str:

@@ -15,7 +15,7 @@ from itertools import chain, islice, takewhile
 from threading import Lock
 from typing import Final, NamedTuple
 
-from proxy.events.kinds import Event, Field
+from proxy.events.kinds import Event
 from proxy.system.clock import now_ms
 from proxy.system.logs import AUDIT, event
 
@@ -103,7 +103,7 @@ class Ring:
             self._left_out[event.kind] += 1
             return False
         self.last += 1
-        document: dict[str, Field] = {
+        document = {
             "id": self.last,
             "at": iso_ms(at),
             "kind": event.kind,

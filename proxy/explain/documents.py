@@ -638,7 +638,7 @@ class EnforcementDocument(StatusDocument, kw_only=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """An event; it also has the fields of its kind (`proxy.events.kinds`).
+    """An event; it also has the fields of its kind (a struct of `proxy.events.kinds`).
 
     Args:
         at: ISO 8601, UTC.

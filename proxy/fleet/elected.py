@@ -23,7 +23,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from proxy.config import Address, FleetOptions
 from proxy.events import Tell, untold
-from proxy.events.kinds import holder_moved
+from proxy.events.kinds import HolderMoved
 from proxy.fleet.election import (
     NO_TERM,
     Claim,
@@ -678,7 +678,7 @@ class Elected:
         self.address = ruling.address
         before, self._holder = self._holder, ruling.name
         if before is not None and before != ruling.name:
-            self._tell(holder_moved(before, ruling.name, str(ruling.address or "")))
+            self._tell(HolderMoved(before, ruling.name, str(ruling.address or "")))
         if not mine:
             self._port.retire(
                 f"{ruling.name} is the holder, at {ruling.address}" if ruling.name else NO_HOLDER

@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.events import Tell, kinds
+from proxy.events import Tell
 from proxy.events.broker_states import BrokerStates
-from proxy.events.kinds import client_waits, client_waits_ended, clients_wait
+from proxy.events.kinds import ClientsWait, ClientWaits, ClientWaitsEnded
 from proxy.explain.latencies import OwnTime
 from proxy.explain.report import (
     NOTHING,
@@ -251,12 +251,12 @@ class ProcessEvents:
         for waiter in judgement.begun:
             sources = self._sources.setdefault((waiter.user, waiter.client_id), set())
             if not sources:
-                self._tell(client_waits(self._described(waiter)))
+                self._tell(self._begun(waiter))
             sources.add(source)
         for waiter in judgement.ended:
             self._end(source, waiter.user, waiter.client_id, waiter.part)
         if judgement.others:
-            self._tell(clients_wait(judgement.others))
+            self._tell(ClientsWait(judgement.others))
 
     def dialled(self, source: int, broker: int, problem: str) -> None:
         """Note that connections to a broker fail in one process; without a problem, they do not any more."""
@@ -272,13 +272,13 @@ class ProcessEvents:
         sources = self._sources.get((user, client_id), set())
         sources.discard(source)
         if not sources and self._sources.pop((user, client_id), None) is not None:
-            self._tell(client_waits_ended(kinds.Waiting(user, client_id, part)))
+            self._tell(ClientWaitsEnded(user, client_id, part))
 
-    def _described(self, waiter: Waiter) -> kinds.Waiting:
+    def _begun(self, waiter: Waiter) -> ClientWaits:
         user, client_id, part, rule = waiter.user, waiter.client_id, waiter.part, waiter.rule
         if rule is None:
-            return kinds.Waiting(user, client_id, part)
+            return ClientWaits(user, client_id, part)
         found = in_force(rule, self._definitions, user, client_id, self._mutations_rate)
         if found is None:
-            return kinds.Waiting(user, client_id, part, rule.key)
-        return kinds.Waiting(user, client_id, part, rule.key, entity_text(found), found.value)
+            return ClientWaits(user, client_id, part, rule.key)
+        return ClientWaits(user, client_id, part, rule.key, entity_text(found), found.value)

@@ -21,7 +21,7 @@ from proxy.channel import OngoingMoves
 from proxy.config import Config, FleetOptions, Source
 from proxy.control.cluster import BrokerMap
 from proxy.events import Tell, untold
-from proxy.events.kinds import worker_ended
+from proxy.events.kinds import WorkerEnded
 from proxy.explain.documents import Missing
 from proxy.explain.report import Query, Seen
 from proxy.metrics.exposition import Metrics
@@ -421,7 +421,7 @@ class Workers:
         if self._draining and code == 0:
             return
         self._exits[cause] += 1
-        self.tell(worker_ended(life.number, cause))
+        self.tell(WorkerEnded(life.number, cause))
         if not self._first.is_set() and cause == "failed":
             life.problem = life.problem or f"worker {life.number} ended with {code} before it was ready"
             self._first.set()

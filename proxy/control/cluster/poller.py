@@ -17,7 +17,7 @@ from proxy.control.cluster.brokers import BrokerMap, MapFile
 from proxy.control.cluster.client import BrokerClient, Target, first_response
 from proxy.events import Tell, untold
 from proxy.events.broker_states import BrokerStates
-from proxy.events.kinds import brokers_without_port, cluster_back, cluster_lost
+from proxy.events.kinds import BrokersWithoutPort, ClusterBack, ClusterLost
 from proxy.system.clock import now_ms
 from proxy.system.logs import event
 
@@ -104,7 +104,7 @@ class Poller:
         if self.problem:
             event(logger, logging.INFO, "cluster found", brokers=len(found))
             if self._failures:
-                self._tell(cluster_back(len(found)))
+                self._tell(ClusterBack(len(found)))
         self.problem = ""
         self._failures = 0
         if self._follow:
@@ -130,13 +130,13 @@ class Poller:
             new = [broker for broker in missing if (listener.name, broker) not in self._without_port]
             if new:
                 names = ",".join(map(str, new[:BROKERS_NAMED_MAX]))
-                self._tell(brokers_without_port(listener.name, names, listener.port_problem(new)))
+                self._tell(BrokersWithoutPort(listener.name, names, listener.port_problem(new)))
         self._without_port = found
 
     def _failed(self, problem: str) -> None:
         if not self._failures:
             event(logger, logging.WARNING, "cluster unreachable", detail=problem)
-            self._tell(cluster_lost(problem))
+            self._tell(ClusterLost(problem))
         self.problem = f"cluster unreachable: {problem}"
 
     async def resolve(self) -> None:

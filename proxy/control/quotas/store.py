@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from proxy.channel import ANONYMOUS
 from proxy.config import QuotaSettings, command_line_quotas, static_quotas
 from proxy.events import Event, Tell, untold
-from proxy.events.kinds import By, quota_changed
+from proxy.events.kinds import AuditedQuotaChanged, By, QuotaChanged
 from proxy.system.files import Signature
 from quotas.definitions.alterations import Alteration, Outcome, entity_of_parts, text_of
 from quotas.definitions.definitions import Definitions
@@ -117,12 +117,10 @@ def changes_of(
     entity: Entity, before: Mapping[str, float], after: Mapping[str, float], changer: Changer
 ) -> Iterator[Event]:
     """Yield an event for each limit that differs."""
-    name = text_of(entity)
+    name, changed = text_of(entity), AuditedQuotaChanged if changer.audited else QuotaChanged
     for key in {**before, **after}:
         if before.get(key) != after.get(key):
-            yield quota_changed(
-                name, key, before.get(key), after.get(key), changer.by, audited=changer.audited
-            )
+            yield changed(name, key, before.get(key), after.get(key), *changer.by)
 
 
 class Changers:

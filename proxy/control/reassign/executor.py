@@ -39,7 +39,7 @@ from proxy.control.reassign.journal import (
 )
 from proxy.control.reassign.reconcile import Decision, Memory, reconcile
 from proxy.events import Tell, untold
-from proxy.events.kinds import reassignment_ended, reassignment_step
+from proxy.events.kinds import ReassignmentEnded, ReassignmentStep
 from proxy.system.logs import event
 from proxy.system.stats import Stats
 from quotas.reassignment.step import Step, TopicPartition
@@ -256,10 +256,10 @@ class Executor:
                     replicas=str(targets[key]),
                     problem=problem,
                 )
-                self._tell(reassignment_step(*key, str(targets[key]), problem))
+                self._tell(ReassignmentStep(*key, str(targets[key]), problem))
             else:
                 if targets[key] is not None:
-                    self._tell(reassignment_step(*key, str(targets[key])))
+                    self._tell(ReassignmentStep(*key, str(targets[key])))
                 counts["cancelled" if targets[key] is None else "submitted"] += 1
                 self._memory.failures.pop(key, None)
 
@@ -295,7 +295,7 @@ class Executor:
                 original=str(entry.original),
                 target=str(entry.wanted),
             )
-            self._tell(reassignment_ended(record.topic, record.partition, record.how, str(entry.wanted)))
+            self._tell(ReassignmentEnded(record.topic, record.partition, record.how, str(entry.wanted)))
 
     def _refresh_sizes(self, cluster: ClusterState) -> None:
         """Start to read replica sizes, at most every _SIZES_SECONDS: for the status only, no step depends on

@@ -13,7 +13,7 @@ from proxy.admin.http import RefusedError, parse
 from proxy.config import AdminOptions, Network
 from proxy.control.enforcement import Switched
 from proxy.events import Events
-from proxy.events.kinds import By, broker_lost
+from proxy.events.kinds import BrokerLost, By
 from proxy.explain.documents import EVENTS_MAX, Missing, StatusDocument
 
 MISSING = (Missing(2, "it does not run"),)
@@ -88,7 +88,7 @@ def test_events_are_paged_by_id() -> None:
     rig = Rig()
     assert rig.get("/v1/events")["events"] == []
     for broker in range(5):
-        rig.events.tell(broker_lost(broker))
+        rig.events.tell(BrokerLost(broker))
     found = rig.get("/v1/events?after=2&limit=2")
     assert [one["broker"] for one in found["events"]] == [2, 3]
     assert (found["last"], found["lost"], found["left_out"]) == (5, 0, {})

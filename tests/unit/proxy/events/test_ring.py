@@ -9,20 +9,21 @@ import pytest
 
 from proxy.events import Event, Events
 from proxy.events.kinds import (
+    AuditedQuotaChanged,
+    BrokerBack,
+    BrokerLost,
     By,
-    broker_lost,
-    config_reloaded,
-    enforcement_switched,
-    quota_changed,
+    ClientWaits,
+    ClusterBack,
+    ConfigReloaded,
+    EnforcementSwitched,
+    QuotaChanged,
 )
 from proxy.events.ring import BURST, KIND_BYTES_MAX, KIND_EVENTS_MAX, PER_SECOND, Portion, Ring
 from proxy.system.logs import AUDIT
 
 SECOND_MS = 1000
-
-
-def event(kind: str = "broker_lost", **fields: str | int | None) -> Event:
-    return Event(kind, f"{kind}.", fields)
+OPS = By("User:ops", "10.0.0.4")
 
 
 def read(portion: Portion) -> list[dict[str, Any]]:
@@ -33,32 +34,26 @@ def ids(portion: Portion) -> list[int]:
     return [found["id"] for found in read(portion)]
 
 
-def filled(ring: Ring, kind: str, count: int, now_ms: int = 0) -> int:
+def filled(ring: Ring, event: Event, count: int, now_ms: int = 0) -> int:
     """Add events as slowly as the ring takes them; returns the time of the last."""
     for _ in range(count):
         now_ms += SECOND_MS // PER_SECOND
-        assert ring.add(event(kind), now_ms / SECOND_MS, now_ms)
+        assert ring.add(event, now_ms / SECOND_MS, now_ms)
     return now_ms
 
 
 def test_event_has_id_time_kind_text_and_its_fields() -> None:
     ring = Ring()
-    ring.add(event(broker=2), 1.25, 0)
-    assert read(ring.after(0, 10)) == [
-        {
-            "id": 1,
-            "at": "1970-01-01T00:00:01.250Z",
-            "kind": "broker_lost",
-            "text": "broker_lost.",
-            "broker": 2,
-        }
+    ring.add(BrokerBack(2), 1.25, 0)
+    assert ring.after(0, 10).events == [
+        '{"id": 1, "at": "1970-01-01T00:00:01.250Z", "kind": "broker_back", "text": "Broker 2 is back.", "broker": 2}'
     ]
 
 
 def test_events_of_all_kinds_come_in_the_order_of_their_ids() -> None:
     ring = Ring()
     for number in range(9):
-        ring.add(event(("a", "b", "c")[number % 3]), 0.0, 0)
+        ring.add((BrokerLost(number), BrokerBack(number), ClusterBack(number))[number % 3], 0.0, 0)
     assert ids(ring.after(4, 3)) == [5, 6, 7]
     assert ids(ring.after(0, 100)) == list(range(1, 10))
     assert ids(ring.after(9, 100)) == []
@@ -67,7 +62,7 @@ def test_events_of_all_kinds_come_in_the_order_of_their_ids() -> None:
 def test_without_an_id_the_latest_come() -> None:
     ring = Ring()
     for _ in range(9):
-        ring.add(event(), 0.0, 0)
+        ring.add(BrokerLost(1), 0.0, 0)
     portion = ring.after(None, 2)
     assert ids(portion) == [8, 9]
     assert portion.last == 9
@@ -75,13 +70,13 @@ def test_without_an_id_the_latest_come() -> None:
 
 def test_id_of_an_earlier_start_counts_as_none() -> None:
     ring = Ring()
-    ring.add(event(), 0.0, 0)
+    ring.add(BrokerLost(1), 0.0, 0)
     assert ids(ring.after(7000, 10)) == [1]
 
 
 def test_kind_keeps_its_last_events_and_the_reader_is_told_what_it_has_lost() -> None:
     ring = Ring()
-    filled(ring, "a", KIND_EVENTS_MAX + 7)
+    filled(ring, BrokerLost(1), KIND_EVENTS_MAX + 7)
     portion = ring.after(3, 10)
     assert portion.lost == 4
     assert ids(portion)[0] == 8
@@ -89,27 +84,27 @@ def test_kind_keeps_its_last_events_and_the_reader_is_told_what_it_has_lost() ->
 
 def test_noisy_kind_pushes_out_no_other() -> None:
     ring = Ring()
-    ring.add(event("quiet"), 0.0, 0)
+    ring.add(BrokerBack(1), 0.0, 0)
     for _ in range(10_000):
-        ring.add(event("noisy"), 0.0, 0)
+        ring.add(BrokerLost(1), 0.0, 0)
     portion = ring.after(0, 10_000)
-    assert read(portion)[0]["kind"] == "quiet"
+    assert read(portion)[0]["kind"] == "broker_back"
     assert len(portion.events) == 1 + BURST
-    assert portion.left_out == {"noisy": 10_000 - BURST}
+    assert portion.left_out == {"broker_lost": 10_000 - BURST}
     assert portion.lost == 0  # what was left out never had an id
 
 
 def test_kind_that_was_left_out_is_taken_again_later() -> None:
     ring = Ring()
-    assert sum(ring.add(event(), 0.0, 0) for _ in range(BURST + 50)) == BURST
-    assert sum(ring.add(event(), 0.0, SECOND_MS) for _ in range(50)) == PER_SECOND
+    assert sum(ring.add(BrokerLost(1), 0.0, 0) for _ in range(BURST + 50)) == BURST
+    assert sum(ring.add(BrokerLost(1), 0.0, SECOND_MS) for _ in range(50)) == PER_SECOND
 
 
 def test_large_events_are_bounded_in_bytes() -> None:
     ring = Ring()
     for number in range(BURST):
         name = "\ud800" * 32_767  # as long as a client id may be, and escaped to six times that
-        ring.add(Event("client_waits", "\0" * 100_000, {"client_id": name}), 0.0, number)
+        ring.add(ClientWaits("\0" * 100_000, name, 0.6), 0.0, number)
     portion = ring.after(0, 1000)
     assert 0 < sum(map(len, portion.events)) <= KIND_BYTES_MAX
     assert portion.lost == BURST - len(portion.events)
@@ -118,7 +113,7 @@ def test_large_events_are_bounded_in_bytes() -> None:
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "\x1b[2J", '"}]', "\ud800", "ü\n"])
 def test_names_are_kept_as_they_are(name: str) -> None:
     ring = Ring()
-    ring.add(event(client_id=name), 0.0, 0)
+    ring.add(ClientWaits("ann", name, 0.6), 0.0, 0)
     assert read(ring.after(0, 1))[0]["client_id"] == name
     assert ring.after(0, 1).events[0].isascii()
 
@@ -127,9 +122,11 @@ def test_each_event_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     counts: Counter[str] = Counter()
     events = Events(counts, lambda: 0.0)
-    events.tell(broker_lost(2))
-    events.tell(config_reloaded("signal", "quotas.mode", 0))  # `proxy.control.reload` has logged it
-    events.tell(enforcement_switched(enforcing=False, by=By("ops", "10.0.0.4"), reason="fire"))
+    events.tell(BrokerLost(2))
+    events.tell(
+        ConfigReloaded(ok=True, cause="signal", keys="quotas.mode")
+    )  # `proxy.control.reload` has logged it
+    events.tell(EnforcementSwitched(False, "ops", "10.0.0.4", "fire"))
     assert [(record.name, record.message) for record in caplog.records] == [
         ("proxy.events.ring", "broker lost"),
         (AUDIT, "enforcement switched"),
@@ -141,7 +138,7 @@ def test_each_event_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
 def test_what_the_audit_log_says_has_no_second_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     events = Events(Counter())
-    events.tell(quota_changed("client-id 'a'", "producer_byte_rate", 1.0, 2.0, By("User:ops"), audited=True))
+    events.tell(AuditedQuotaChanged("client-id 'a'", "producer_byte_rate", 1.0, 2.0, *OPS))
     assert not caplog.records
 
 
@@ -150,7 +147,7 @@ def test_left_out_events_are_counted_and_not_logged(caplog: pytest.LogCaptureFix
     counts: Counter[str] = Counter()
     events = Events(counts)
     for _ in range(BURST * 3):
-        events.tell(broker_lost(1))
+        events.tell(BrokerLost(1))
     assert counts["broker_lost"] == BURST * 3
     assert len(caplog.records) < BURST * 2
 
@@ -176,6 +173,6 @@ def test_each_start_has_an_id_of_its_own() -> None:
     ],
 )
 def test_quota_change_says_what_it_was_and_is(old: float | None, new: float | None, text: str) -> None:
-    found = quota_changed("client-id 'a'", "producer_byte_rate", old, new, By("User:ops", "10.0.0.4"))
+    found = QuotaChanged("client-id 'a'", "producer_byte_rate", old, new, *OPS)
     assert found.text == text
     assert (found.fields["old"], found.fields["new"]) == (old, new)
