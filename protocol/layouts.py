@@ -530,9 +530,9 @@ def _parse(text: str, pos: int) -> tuple[tuple[_Field, ...], int]:
 def _read_table() -> dict[int, _Layout]:
     table = {}
     lines = definitions().splitlines()
-    for head, asked, answered in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+    for head, request_line, response_line in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
         key, _, oldest = head.split()
-        request, response = (_parse(line.strip()[2:], 0)[0] for line in (asked, answered))
+        request, response = (_parse(line.strip()[2:], 0)[0] for line in (request_line, response_line))
         table[int(key)] = _Layout(int(oldest), request, response)
     return table
 

@@ -532,9 +532,9 @@ class SeenSum:
         return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)
 
 
-def merge_seen(answers: Iterable[Seen]) -> Seen:
+def merge_seen(responses: Iterable[Seen]) -> Seen:
     """Add up the responses of several processes."""
-    found = list(answers)
+    found = list(responses)
     if len(found) < 2:
         return found[0] if found else NOTHING
     whole = SeenSum()

@@ -1,6 +1,6 @@
 """Requests of members to the holder that are not about shares, over the members' connections to it.
 
-A request is a `Question`, its response an `Answer`. There may be no response: the connection has ended, the holder has
+A request is a `Question`, its response a `Response`. There may be no response: the connection has ended, the holder has
 changed, or the time is over. The request may have been carried out then; the caller must allow for that. The holder
 responds to members that have reported, to at most QUESTIONS_MAX requests at a time; further ones are refused with BUSY.
 """
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Final
 
-from proxy.fleet.messages import Answer, Question
+from proxy.fleet.messages import Question, Response
 
 QUESTIONS_MAX: Final = 100
 BUSY: Final = b""  # the response if too many requests are being handled
@@ -21,7 +21,7 @@ Respond = Callable[[bytes], Awaitable[bytes]]
 logger = logging.getLogger(__name__)
 
 
-class UnansweredError(Exception):
+class NoResponseError(Exception):
     """There is no response.
 
     Args:
@@ -44,36 +44,36 @@ class Asking:
         """Send a request, and return the content of its response.
 
         Raises:
-            UnansweredError: there is no response within `seconds`, or too many requests wait already.
+            NoResponseError: there is no response within `seconds`, or too many requests wait already.
         """
         if len(self._waiting) >= QUESTIONS_MAX:
-            raise UnansweredError("too many questions wait for the holder already", sent=False)
+            raise NoResponseError("too many questions wait for the holder already", sent=False)
         number = next(self._numbers)
-        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answered
+        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = response
         try:
             send(Question(number, content))
             async with asyncio.timeout(seconds):
-                return await answered
+                return await response
         except TimeoutError:
-            raise UnansweredError(f"the holder has not answered within {seconds:g} s", sent=True) from None
+            raise NoResponseError(f"the holder has not answered within {seconds:g} s", sent=True) from None
         finally:
             del self._waiting[number]
 
-    def take(self, answer: Answer) -> None:
+    def take(self, response: Response) -> None:
         """Take a response; it is dropped if its request does not wait any more."""
-        waiting = self._waiting.get(answer.number)
+        waiting = self._waiting.get(response.number)
         if waiting is not None and not waiting.done():
-            waiting.set_result(answer.content)
+            waiting.set_result(response.content)
 
     def lose(self) -> None:
         """End all waiting requests with an error: the connection has ended."""
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(UnansweredError("the connection to the holder has ended", sent=True))
+                waiting.set_exception(NoResponseError("the connection to the holder has ended", sent=True))
 
 
-class Answering:
+class Responding:
     """The holder's responses.
 
     Attributes:
@@ -89,12 +89,12 @@ class Answering:
         """The number of requests being handled."""
         return len(self._running)
 
-    def take(self, question: Question, send: Callable[[Answer], None]) -> None:
+    def take(self, question: Question, send: Callable[[Response], None]) -> None:
         """Begin to handle a request; the response is sent later, or BUSY at once."""
         if self.respond is None or len(self._running) >= QUESTIONS_MAX:
-            send(Answer(question.number, BUSY))
+            send(Response(question.number, BUSY))
             return
-        task = asyncio.get_running_loop().create_task(self._answer(self.respond, question, send))
+        task = asyncio.get_running_loop().create_task(self._respond(self.respond, question, send))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -104,10 +104,10 @@ class Answering:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _answer(self, respond: Respond, question: Question, send: Callable[[Answer], None]) -> None:
+    async def _respond(self, respond: Respond, question: Question, send: Callable[[Response], None]) -> None:
         try:
             content = await respond(question.content)
         except Exception as error:
             logger.error("internal error: a member's question was not answered", exc_info=error)
             content = BUSY
-        send(Answer(question.number, content))
+        send(Response(question.number, content))

@@ -15,17 +15,17 @@ from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from proxy.config import Address
-from proxy.fleet.calls import Asking, UnansweredError
+from proxy.fleet.calls import Asking, NoResponseError
 from proxy.fleet.ends import ENDED_BY_PEER, PAUSES_SECONDS, Place, refuses
 from proxy.fleet.facts import Disagreements
 from proxy.fleet.messages import (
-    Answer,
     Facts,
     Frames,
     Leave,
     Lost,
     MessageError,
     Refusal,
+    Response,
     View,
     read,
     sendable,
@@ -165,12 +165,12 @@ class FleetClient:
         """Send the holder a request that is not about shares; return the content of the response.
 
         Raises:
-            UnansweredError: there is no response.
+            NoResponseError: there is no response.
         """
         link = self._link
         if link is None or self._told is None or link[0].is_closing():
             problem = self.problem or "the connection to the holder is being opened"
-            raise UnansweredError(problem, sent=False)
+            raise NoResponseError(problem, sent=False)
         writer, frames = link
         return await self._asking.ask(
             content, lambda question: writer.write(frames.write(write(question))), seconds
@@ -187,15 +187,15 @@ class FleetClient:
     async def _connect_forever(self) -> None:
         pause = PAUSE_SECONDS_MIN
         while not self._left:
-            holder, answered = self._holder(), False
+            holder, granted = self._holder(), False
             end: _End | None = _End("no_holder", NO_HOLDER)
             if holder is not None:
                 before = self._figures.reports["granted"]
                 end = await self._attempt(holder)
-                answered = self._figures.reports["granted"] > before
+                granted = self._figures.reports["granted"] > before
             if end is not None and not self._left:
                 self._log_lost(holder, end)
-            pause = PAUSE_SECONDS_MIN if answered or end is None else min(2 * pause, PAUSE_SECONDS_MAX)
+            pause = PAUSE_SECONDS_MIN if granted or end is None else min(2 * pause, PAUSE_SECONDS_MAX)
             if await self._pause(holder, pause * random.uniform(0.5, 1)):  # not all members at once
                 pause = PAUSE_SECONDS_MIN
 
@@ -323,7 +323,7 @@ class FleetClient:
             elif isinstance(found, Lost):
                 self._figures.reports["lost"] += 1
                 self._lessee.lose()
-            elif isinstance(found, Answer):
+            elif isinstance(found, Response):
                 self._asking.take(found)
             elif isinstance(found, Refusal):
                 raise RefusedError(found)

@@ -115,16 +115,16 @@ class Fleet:
         return self._port.tenure
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Send the holder a request that is not about shares; return what the function set by `answer` returns there.
+        """Send the holder a request that is not about shares; return the response of the function in `respond_with`.
 
         Raises:
-            UnansweredError: there is no response.
+            NoResponseError: there is no response.
         """
         return await self._client.ask(content, seconds)
 
-    def answer(self, respond: Respond) -> None:
+    def respond_with(self, respond: Respond) -> None:
         """Set the function that responds to other members' requests while this member is the holder."""
-        self._port.answering.respond = respond
+        self._port.responding.respond = respond
 
     async def start(self) -> None:
         """Join the group, and bind the port if this member may be the holder.

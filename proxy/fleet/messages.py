@@ -124,7 +124,7 @@ class Question(_Message, frozen=True):
     content: bytes
 
 
-class Answer(_Message, frozen=True):
+class Response(_Message, frozen=True, tag="answer"):  # the tag of version 3 of the protocol
     """The holder's response to the question of this number."""
 
     number: _U32
@@ -193,9 +193,9 @@ class _Grants(_Message, frozen=True, tag="grants"):
     lessees_max: _Lessees
 
 
-Message = Report | Grants | Refusal | Lost | Told | View | Leave | Question | Answer
+Message = Report | Grants | Refusal | Lost | Told | View | Leave | Question | Response
 
-_Wire = _Report | _Grants | Refusal | Lost | Told | View | Leave | Question | Answer
+_Wire = _Report | _Grants | Refusal | Lost | Told | View | Leave | Question | Response
 
 _ENCODER: Final = Encoder()
 _DECODER: Final = Decoder(_Wire)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from proxy.config import Address
-from proxy.fleet.calls import Answering
+from proxy.fleet.calls import Responding
 from proxy.fleet.ends import ENDED_BY_PEER, Ends, Place, Sign, place_of
 from proxy.fleet.facts import ENDED, LISTENS
 from proxy.fleet.messages import (
@@ -363,7 +363,7 @@ class HolderPort:
         tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
-        answering: handles members' requests that are not about shares.
+        responding: handles members' requests that are not about shares.
         enlists: called with each roster of the lessor; None where no successor reads it.
     """
 
@@ -379,7 +379,7 @@ class HolderPort:
         self._secret = secret
         self._now_ms = now_ms
         self._figures = figures
-        self.answering = Answering()
+        self.responding = Responding()
         self._lessor: Lessor | None = None
         self._tenures = 0
         self.enlists: Callable[[int, frozenset[int] | None], object] | None = None
@@ -481,7 +481,7 @@ class HolderPort:
         if self._flush_handle is not None:
             self._flush_handle.cancel()
         await self._acceptor.stop()
-        await self.answering.close()
+        await self.responding.close()
         await asyncio.sleep(0)  # refusals leave first
         for writer in list(self._links):
             writer.transport.abort()
@@ -604,7 +604,7 @@ class HolderPort:
         elif isinstance(message, Question):
             if link.lessee is None or self._leading() is None:
                 raise _RefusedError("not_holder", "this process is not the holder of the fleet")
-            self.answering.take(message, lambda answer: link.send(write(answer)))
+            self.responding.take(message, lambda response: link.send(write(response)))
         elif isinstance(message, Leave):
             if link.lessee is not None and self._lessor is not None:
                 self._ends.forget(link.lessee)

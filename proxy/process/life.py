@@ -34,7 +34,7 @@ from quotas.sharing.lease_values import Grants, LeaseTerms
 K = TypeVar("K")
 V = TypeVar("V")
 
-ANSWERS_MAX: Final = 10_000  # more than questions may wait
+RESPONSES_MAX: Final = 10_000  # more than questions may wait
 
 
 class State:
@@ -75,7 +75,7 @@ class Feed:
         self._wake = asyncio.Event()
         self._quotas: dict[str, None] = {}
         self._names: dict[bytes, str] = {}
-        self._answers: deque[tuple[int, Outcome]] = deque()
+        self._responses: deque[tuple[int, Outcome]] = deque()
         self._certificates = False
         self._config = state.config
         self._enforcing = state.enforcing
@@ -101,10 +101,10 @@ class Feed:
         self._certificates = True
         self._wake.set()
 
-    def answer(self, number: int, outcome: Outcome) -> None:
+    def respond(self, number: int, outcome: Outcome) -> None:
         """Send the outcome of a question, after all that has changed until now."""
-        assert len(self._answers) < ANSWERS_MAX, "each belongs to a question, and these are bounded"
-        self._answers.append((number, outcome))
+        assert len(self._responses) < RESPONSES_MAX, "each belongs to a question, and these are bounded"
+        self._responses.append((number, outcome))
         self._wake.set()
 
     async def run(self) -> None:
@@ -118,7 +118,7 @@ class Feed:
             await self._send_limits(codes[place : place + PORTION], complete=False)
         await self._send_limits([], complete=True)
         while True:
-            answers = len(self._answers)
+            responses = len(self._responses)
             await self._send_settings()
             await self._send_brokers()
             while self._quotas:
@@ -130,8 +130,8 @@ class Feed:
             for portion in _portions(names):
                 await self._send(messages.TopicsNamed(portion))
             await self._send_moves()
-            for _ in range(answers):
-                await self._send_answer(*self._answers.popleft())
+            for _ in range(responses):
+                await self._send_response(*self._responses.popleft())
             await self._wake.wait()
             self._wake.clear()
 
@@ -167,7 +167,7 @@ class Feed:
         for portion in _portions(changes):
             await self._send(messages.Moves(portion))
 
-    async def _send_answer(self, number: int, outcome: Outcome) -> None:
+    async def _send_response(self, number: int, outcome: Outcome) -> None:
         try:
             await self._send(_portable(number, outcome))
         except FrameError as error:
@@ -359,17 +359,17 @@ class Life:
 
     def _asked(self, message: messages.Ask) -> None:
         if len(self._questions) >= QUESTIONS_MAX:
-            self.feed.answer(message.number, OverflowError())
+            self.feed.respond(message.number, OverflowError())
             return
         number, question = message.number, message.question
         if message.plan is not None:
             question = question._replace(plan=plan_of(message.plan))
         self._questions[number] = _nothing  # it may be answered at once
-        self._questions[number] = self._ask(question, partial(self._answered, number))
+        self._questions[number] = self._ask(question, partial(self._responded, number))
 
-    def _answered(self, number: int, outcome: Outcome) -> None:
+    def _responded(self, number: int, outcome: Outcome) -> None:
         if self._questions.pop(number, None) is not None:
-            self.feed.answer(number, outcome)
+            self.feed.respond(number, outcome)
 
     def _withdrawn(self, message: messages.Withdraw) -> None:
         withdraw = self._questions.pop(message.number, None)

@@ -96,7 +96,7 @@ class Watching:
                     if index % _VIEWS_PORTION == _VIEWS_PORTION - 1:
                         await asyncio.sleep(0)
 
-    async def answer(self, query: Query) -> Seen:
+    async def respond(self, query: Query) -> Seen:
         """Answer a question; traffic goes first."""
         whole = SeenSum()
         async for portion in self.portions(query):

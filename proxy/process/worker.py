@@ -152,11 +152,11 @@ class Worker:
             messages.ReadCertificates: lambda _: self._certificates.request(),
             messages.Enforce: self._enforce,
             messages.Granted: self._granted,
-            messages.Response: lambda said: self._answer(said.number, self._responses.shared(said.frame)),
-            messages.Forwarded: lambda said: self._answer(
+            messages.Response: lambda said: self._respond(said.number, self._responses.shared(said.frame)),
+            messages.Forwarded: lambda said: self._respond(
                 said.number, Forward(said.api_key, said.frame, said.plan)
             ),
-            messages.Refusal: lambda said: self._answer(said.number, PeerError(said.cause, said.detail)),
+            messages.Refusal: lambda said: self._respond(said.number, PeerError(said.cause, said.detail)),
             messages.Scrape: self._scrape,
             messages.TakeRows: self._scrape,
             messages.Look: self._scrape,
@@ -250,7 +250,7 @@ class Worker:
     def _scrape(self, message: messages.Scrape | messages.TakeRows) -> None:
         self._supervisor.run_once("figures", self._figures.send(message))
 
-    def _answer(self, number: int, outcome: Outcome) -> None:
+    def _respond(self, number: int, outcome: Outcome) -> None:
         respond = self._questions.pop(number, None)
         if respond is not None:  # else its client is gone
             respond(outcome)

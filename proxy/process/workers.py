@@ -205,7 +205,7 @@ class Workers:
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(self._loop)
         self._waking = False
-        self._answering = False  # reports have come that are answered in this turn of the loop
+        self._grants_due = False  # reports have come that are answered in this turn of the loop
         self._draining = False
         self._first = asyncio.Event()  # all are ready, or one cannot start
         self._numbers = count(1)
@@ -468,15 +468,15 @@ class Workers:
         """Take a report, and answer what has come in this turn of the loop at its end."""
         if not self._shares.report(message.report, now_ms()):
             life.grant(None)
-        elif not self._answering:
-            self._answering = True
-            self._loop.call_soon(self._answer)
+        elif not self._grants_due:
+            self._grants_due = True
+            self._loop.call_soon(self._send_grants)
 
     async def _step(self) -> None:
         """Send shares, and what has changed meanwhile."""
         version = self._brokers.version
         while True:
-            self._answer()
+            self._send_grants()
             self._pass_on()
             moved = self._state.moves is not None or version != self._brokers.version
             version = self._brokers.version
@@ -486,9 +486,9 @@ class Workers:
                         life.feed.wake()
             await self._pace.pause(busy=self._shares.busy)
 
-    def _answer(self) -> None:
+    def _send_grants(self) -> None:
         """Send the grants that are due."""
-        self._answering = False
+        self._grants_due = False
         lives = {life.run: life for life in self._lives.values() if life.code is None}
         for lessee, grants in self._shares.grants(now_ms()):
             life = lives.get(lessee.run)

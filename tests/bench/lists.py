@@ -41,7 +41,7 @@ class Source:
 
     async def seen(self, query: Query) -> Seen:
         """Ask it."""
-        return await self._watching.answer(query)
+        return await self._watching.respond(query)
 
 
 def engine_of_many() -> Engine:

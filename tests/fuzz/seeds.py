@@ -147,7 +147,7 @@ def _fleet() -> Iterator[bytes]:
         fleet_codec.Lost("c"),
         fleet_codec.Leave(),
         fleet_codec.Question(1, b"d"),
-        fleet_codec.Answer(1, b"e"),
+        fleet_codec.Response(1, b"e"),
         fleet_codec.Told({"d": "e"}),
     ):
         yield b"\0" + _sized(fleet_codec.write(message))

@@ -10,7 +10,6 @@ from proxy.fleet import messages as codec
 from proxy.fleet.messages import (
     FACT_BYTES_MAX,
     KEY_BYTES_MAX,
-    Answer,
     Frames,
     Lost,
     MemberView,
@@ -18,6 +17,7 @@ from proxy.fleet.messages import (
     MessageError,
     Question,
     Refusal,
+    Response,
     Told,
     View,
 )
@@ -80,7 +80,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Told, FACTS),
     views(),
     st.builds(Question, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
-    st.builds(Answer, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
+    st.builds(Response, st.integers(0, 2**32 - 1), st.binary(max_size=50)),
 )
 
 

@@ -19,7 +19,7 @@ from proxy.system.clock import now_ms
 from proxy.system.stats import Stats
 
 if TYPE_CHECKING:
-    from proxy.control.reassign.topic_place import AnsweringMember, TopicPlace
+    from proxy.control.reassign.topic_place import RespondingMember, TopicPlace
     from proxy.topics.topic import Access
 
 
@@ -141,7 +141,7 @@ def make_reassignments(
     read: ReadFrame,
     stats: Stats,
     access: "Callable[[], Access]",
-    fleet: "Callable[[], AnsweringMember | None]",
+    fleet: "Callable[[], RespondingMember | None]",
     tell: Tell = untold,
 ) -> Reassignments | None:
     """Create the executor of reassignments, and what takes requests for it.
@@ -163,7 +163,7 @@ def make_reassignments(
 
 
 def _place(
-    config: Config, access: "Callable[[], Access]", fleet: "Callable[[], AnsweringMember | None]"
+    config: Config, access: "Callable[[], Access]", fleet: "Callable[[], RespondingMember | None]"
 ) -> "FilePlace | TopicPlace":
     settings = config.reassignment
     if not settings.in_topic:

@@ -21,7 +21,7 @@ from proxy.control.reassign.cluster import ClusterError
 from proxy.control.reassign.file_journal import process_name
 from proxy.control.reassign.journal import AsyncJournal, Journal, JournalError, Leadership
 from proxy.control.reassign.topic_journal import TopicJournal
-from proxy.fleet.calls import BUSY, Respond, UnansweredError
+from proxy.fleet.calls import BUSY, NoResponseError, Respond
 from proxy.fleet.messages import cut
 from proxy.metrics.families import Family
 from proxy.system.threads import run_in_thread
@@ -98,7 +98,7 @@ class Refused(Struct, tag="refused"):
 
 _ENCODER: Final = Encoder()
 _QUESTIONS: Final = Decoder(Plan | Conclude)
-_ANSWERS: Final = Decoder(PlannedThere | Concluded | Refused)
+_RESPONSES: Final = Decoder(PlannedThere | Concluded | Refused)
 A = TypeVar("A", PlannedThere, Concluded)
 
 
@@ -110,7 +110,7 @@ class FleetMember(Protocol):
         """The number of this member's tenure as the holder; 0: it is not."""
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
-        """Ask the holder; raises UnansweredError."""
+        """Ask the holder; raises NoResponseError."""
 
 
 class Forwarding:
@@ -146,9 +146,9 @@ class Forwarding:
         if fleet is None or fleet.tenure:
             raise NoExecutorError(self._journal.problem or "no process executes reassignments for now")
         body = await run_in_thread(reassignments.request_body, request, _VERSION)
-        answer = await self._ask(fleet, Plan(body), PlannedThere)
-        sent = await _read(reassignments.read_alter_request, answer.sent, 0, _VERSION)
-        return Planned(request, dict(sent.wanted), answer.journaled, answer.token)
+        response = await self._ask(fleet, Plan(body), PlannedThere)
+        sent = await _read(reassignments.read_alter_request, response.sent, 0, _VERSION)
+        return Planned(request, dict(sent.wanted), response.journaled, response.token)
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
         """See `Decisions`; what the holder has journaled is shown here when this returns."""
@@ -160,28 +160,28 @@ class Forwarding:
             raise JournalError("this process is not a member of a fleet")
         content = await run_in_thread(reassignments.write_alter_response, response, _VERSION, 0)
         try:
-            answer = await self._ask(fleet, Conclude(token, content), Concluded)
+            concluded = await self._ask(fleet, Conclude(token, content), Concluded)
         except NoExecutorError as error:
             raise JournalError(str(error)) from error  # the first steps may be under way
-        found = await _read(reassignments.read_alter_response, answer.outcomes, _VERSION)
-        await self._see(answer.sequence)
+        found = await _read(reassignments.read_alter_response, concluded.outcomes, _VERSION)
+        await self._see(concluded.sequence)
         return found.partitions
 
     async def _ask(self, fleet: FleetMember, question: Plan | Conclude, kind: type[A]) -> A:
         try:
             content = await fleet.ask(_ENCODER.encode(question), ASK_SECONDS_MAX)
-        except UnansweredError as error:
+        except NoResponseError as error:
             self.forwarded["unanswered"] += 1
             if error.sent:
                 raise JournalError(f"the holder: {error}") from error
             raise NoExecutorError(f"the holder: {error}") from error
-        answer = _decoded(_ANSWERS, content)
-        if isinstance(answer, kind):
+        response = _decoded(_RESPONSES, content)
+        if isinstance(response, kind):
             self.forwarded["answered"] += 1
-            return answer
+            return response
         self.forwarded["refused"] += 1
-        if isinstance(answer, Refused):
-            raise _CAUSES[answer.cause](answer.problem)
+        if isinstance(response, Refused):
+            raise _CAUSES[response.cause](response.problem)
         raise NoExecutorError("the holder has too many questions to answer, or no journal in a topic")
 
     async def _see(self, sequence: int) -> None:
@@ -215,20 +215,21 @@ class HolderService:
         """The number of plans that wait for a broker's response."""
         return len(self._plans)
 
-    async def answer(self, content: bytes) -> bytes:
+    async def respond(self, content: bytes) -> bytes:
         """Answer a member's question; BUSY for one that cannot be read."""
         question = _decoded(_QUESTIONS, content)
         if question is None:
             return BUSY
-        answer: PlannedThere | Concluded | Refused
+        response: PlannedThere | Concluded | Refused
         try:
-            answer = await (self._plan(question) if isinstance(question, Plan) else self._conclude(question))
+            handled = self._plan(question) if isinstance(question, Plan) else self._conclude(question)
+            response = await handled
         except _CAUSES as error:
             cause = next(index for index, cause in enumerate(_CAUSES) if issubclass(type(error), cause))
-            answer = Refused(cause, cut(str(error), _PROBLEM_BYTES_MAX))
+            response = Refused(cause, cut(str(error), _PROBLEM_BYTES_MAX))
         except WireError:
             return BUSY
-        return _ENCODER.encode(answer)
+        return _ENCODER.encode(response)
 
     async def _plan(self, question: Plan) -> PlannedThere:
         if not self._executes():
@@ -301,10 +302,10 @@ def families(
         yield by_label("sluice_reassignment_forwarded", "counter", asked, "result", results)
 
 
-class AnsweringMember(FleetMember, Protocol):
+class RespondingMember(FleetMember, Protocol):
     """The fleet, whose holder answers other members."""
 
-    def answer(self, respond: Respond) -> None:
+    def respond_with(self, respond: Respond) -> None:
         """Answer other members' questions, as the holder."""
 
 
@@ -321,7 +322,7 @@ class TopicPlace:
         self,
         topic: str,
         access: Access,
-        fleet: Callable[[], AnsweringMember | None] | None,
+        fleet: Callable[[], RespondingMember | None] | None,
         seal: Seal | None = None,
     ) -> None:
         self.process = process_name()
@@ -357,7 +358,7 @@ class TopicPlace:
         self._log.start()
         member = self._member()
         if member is not None and self._service is not None:
-            member.answer(self._service.answer)
+            member.respond_with(self._service.respond)
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of the topic, and of what was forwarded."""
@@ -368,7 +369,7 @@ class TopicPlace:
         """End the thread; blocks for a bounded time."""
         self._thread.close()
 
-    def _member(self) -> AnsweringMember | None:
+    def _member(self) -> RespondingMember | None:
         return None if self._fleet is None else self._fleet()
 
     def _tenure(self) -> int:

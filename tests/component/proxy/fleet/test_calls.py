@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.fleet import HolderPort
-from proxy.fleet.calls import BUSY, QUESTIONS_MAX, UnansweredError
+from proxy.fleet.calls import BUSY, QUESTIONS_MAX, NoResponseError
 from proxy.fleet.secret import NO_SECRET
 from proxy.metrics.fleet import FleetFigures
 from proxy.system.clock import now_ms
@@ -19,7 +19,7 @@ SECONDS_MAX = 20.0
 async def test_holder_answers_a_members_question(tmp_path: Path) -> None:
     async with fleet(secret(tmp_path, "word")) as one:
         a = one.join("a", tmp_path / "word")
-        with pytest.raises(UnansweredError) as error:
+        with pytest.raises(NoResponseError) as error:
             await a.client.ask(b"early", SECONDS_MAX)
         assert not error.value.sent
         await until(lambda: a.lessee.leased(now_ms()))
@@ -32,19 +32,19 @@ async def test_holder_answers_a_members_question(tmp_path: Path) -> None:
                 await asyncio.sleep(3600)
             return content.upper()
 
-        one.port.answering.respond = respond
+        one.port.responding.respond = respond
         # More than the first frames may have.
         large = b"x" * 300_000
         answers = await asyncio.gather(a.client.ask(b"one", SECONDS_MAX), a.client.ask(large, SECONDS_MAX))
         assert list(answers) == [b"ONE", large.upper()]
-        with pytest.raises(UnansweredError, match="not answered within"):
+        with pytest.raises(NoResponseError, match="not answered within"):
             await a.client.ask(b"slow", 0.05)
         asked.clear()
         waiting = asyncio.create_task(a.client.ask(b"slow", SECONDS_MAX))
         await asked.wait()
         assert one.port.tenure == 1
         one.port.retire("gw-2 is the holder")
-        with pytest.raises(UnansweredError, match="has ended") as error:
+        with pytest.raises(NoResponseError, match="has ended") as error:
             await waiting
         assert error.value.sent
         assert one.port.tenure == 0
@@ -59,13 +59,13 @@ async def test_questions_too_many_are_refused() -> None:
             await asyncio.sleep(3600)
             return b"late"
 
-        one.port.answering.respond = respond
+        one.port.responding.respond = respond
         waiting = [asyncio.create_task(a.client.ask(b"?", SECONDS_MAX)) for _ in range(QUESTIONS_MAX)]
         await asyncio.sleep(0)
-        with pytest.raises(UnansweredError, match="too many") as error:
+        with pytest.raises(NoResponseError, match="too many") as error:
             await a.client.ask(b"?", SECONDS_MAX)
         assert not error.value.sent
-        await until(lambda: one.port.answering.running == QUESTIONS_MAX)
+        await until(lambda: one.port.responding.running == QUESTIONS_MAX)
         assert await b.client.ask(b"?", SECONDS_MAX) == BUSY
         for task in waiting:
             task.cancel()

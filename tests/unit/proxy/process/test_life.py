@@ -100,7 +100,7 @@ async def test_removed_quota_has_no_limits() -> None:
 
 async def test_answer_follows_the_quota_that_it_is_about() -> None:
     async with Rig() as rig:
-        rig.feed.answer(1, b"altered")
+        rig.feed.respond(1, b"altered")
         rig.feed.quota_changed("-=:a")
         assert [type(message) for message in await rig.turn()] == [QuotaBatch, Response]
 
@@ -114,7 +114,7 @@ async def test_outcomes_are_made_portable() -> None:
             PeerError("why", "so"),
             RuntimeError("a bug"),
         ):
-            rig.feed.answer(1, outcome)
+            rig.feed.respond(1, outcome)
         response, forwarded, *refusals = await rig.turn()
         assert response == Response(1, b"x")
         assert isinstance(forwarded, Forwarded)

@@ -17,7 +17,7 @@ from proxy.control.reassign.topic_place import (
     PlannedThere,
     Refused,
 )
-from proxy.fleet.calls import BUSY, UnansweredError
+from proxy.fleet.calls import BUSY, NoResponseError
 from tests.support.executor_world import World
 from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import SimulatedCluster
@@ -38,7 +38,7 @@ class Connection:
     async def ask(self, content: bytes, seconds: float) -> bytes:
         assert seconds > 0
         answer = self.before(content)
-        return self.after(await self.service.answer(content) if answer is None else answer)
+        return self.after(await self.service.respond(content) if answer is None else answer)
 
 
 class Fleet:
@@ -76,11 +76,11 @@ def fleet(tmp_path: Path) -> Fleet:
 
 
 def lost(_answer: bytes) -> bytes:
-    raise UnansweredError("the connection to the holder has ended", sent=True)
+    raise NoResponseError("the connection to the holder has ended", sent=True)
 
 
 def unsent(_content: bytes) -> bytes | None:
-    raise UnansweredError("no holder of the fleet is known", sent=False)
+    raise NoResponseError("no holder of the fleet is known", sent=False)
 
 
 def test_request_of_a_member_is_the_holders(fleet: Fleet) -> None:
@@ -174,7 +174,7 @@ JUNK = [b"", b"\x01junk", b"\xc0" * 40, encode(PlannedThere(1, True, b"junk")), 
 @pytest.mark.parametrize("content", [*JUNK, encode(Plan(b"junk")), encode(Conclude(2**64 - 1, b"junk"))])
 async def test_question_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
     service = HolderService(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
-    answer = await service.answer(content)
+    answer = await service.respond(content)
     assert answer == BUSY or decode(answer)["type"] == "refused"
     assert service.plans == 0
 
