@@ -44,8 +44,8 @@ TRANSACTIONAL_ID: Final = "x"
 NO_FLAG: Final = -1
 NOT_NAMED: Final = -2
 
-# The most places of a message that are returned: they are patched in one turn of the loop. A client that names
-# somebody's topic a thousand times, or ten thousand of its partitions, is not a client.
+# The most places of a message that are returned: they are patched in one turn of the loop. No client
+# needs to name one topic a thousand times, or ten thousand of its partitions.
 NAMED_MAX: Final = 1000
 ERRORS_MAX: Final = 10_000
 

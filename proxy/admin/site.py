@@ -56,7 +56,7 @@ class OwnFigures:
 
     Args:
         now_ms: the clock of the quotas engine.
-        seen: answers a query about clients' time.
+        seen: returns the response to a query about clients' time.
     """
 
     def __init__(

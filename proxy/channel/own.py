@@ -1,8 +1,8 @@
 """What is Sluice's own in a cluster, and which APIs could do something to it.
 
 Topics, groups and transactional ids that Sluice keeps its quotas, shares and journal in are its own: a client that
-writes to them sets everybody's quotas. Brokers with an authorizer refuse it; for those without one, and for clients
-with wide rights, listeners of clients refuse it themselves, with the errors of an authorizer (`proxy.channel.guard`).
+writes to them sets the quotas of all clients. Brokers with an authorizer refuse it; for those without one, and for
+clients with wide rights, listeners of clients refuse it, with the errors of an authorizer (`proxy.channel.guard`).
 
 `TREATMENTS` places each API of Kafka. A test reads Kafka's message definitions: an API that is not placed, or that has
 a name which its place does not expect, fails it.
@@ -67,8 +67,8 @@ TREATMENTS: Final[dict[int, Treatment]] = {
 }
 
 
-def _tells_nobody(_user: str, _address: str, _client_id: str, _api: str) -> None:
-    """Tell nobody: the default."""
+def _ignore_refusal(_user: str, _address: str, _client_id: str, _api: str) -> None:
+    """Do nothing: the default of `refused`."""
 
 
 class Guarded:
@@ -101,14 +101,14 @@ class OwnNames:
     parts: tuple[bytes, ...]
     stand_ins: dict[bytes, bytes]
     originals: dict[tuple[str, bytes], bytes]
-    refused: OwnRefusal = field(default=_tells_nobody, compare=False)
+    refused: OwnRefusal = field(default=_ignore_refusal, compare=False)
 
 
 def own_names(
     topics: frozenset[str],
     groups: frozenset[str] = frozenset(),
     transactional_ids: frozenset[str] = frozenset(),
-    refused: OwnRefusal = _tells_nobody,
+    refused: OwnRefusal = _ignore_refusal,
 ) -> OwnNames | None:
     """Return the names, with what is computed from them; None if there are none."""
     labelled = ((TOPIC, topics), (GROUP, groups), (TRANSACTIONAL_ID, transactional_ids))

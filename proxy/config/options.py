@@ -300,7 +300,7 @@ class ListenerOptions(Options, frozen=True):
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
 
     def without_port(self, brokers: Iterable[int]) -> list[int]:
-        """Return the brokers that clients cannot be led to, in order; a sidecar leads nobody."""
+        """Return the brokers that clients cannot be led to, in order; none for a sidecar."""
         return [] if self.sidecar else sorted(broker for broker in brokers if broker > self.broker_id_max)
 
     def port_problem(self, missing: Sequence[int]) -> str:

@@ -56,7 +56,9 @@ class Asking:
             async with asyncio.timeout(seconds):
                 return await response
         except TimeoutError:
-            raise NoResponseError(f"the holder has not answered within {seconds:g} s", sent=True) from None
+            raise NoResponseError(
+                f"there is no response of the holder within {seconds:g} s", sent=True
+            ) from None
         finally:
             del self._waiting[number]
 
@@ -108,6 +110,6 @@ class Responding:
         try:
             content = await respond(question.content)
         except Exception as error:
-            logger.error("internal error: a member's question was not answered", exc_info=error)
+            logger.error("internal error: a member's question failed", exc_info=error)
             content = BUSY
         send(Response(question.number, content))

@@ -33,7 +33,7 @@ group's name and all that it says (`Statements`).
 
 Statements that are not signed so are ignored and counted; while the holder lives, an unsigned ruling changes nothing
 (`proxy.fleet.elected`). A client that may join can still disturb: make the group rebalance, expel members under their
-ids, be its leader and choose no one, or overwrite the commit. Then there is no new holder, or it learns for as long as
+ids, lead it and choose no holder, or overwrite the commit. Then there is no new holder, or it learns for as long as
 leases may last; members go on with their leases, and are cut off after them. Against that brokers need an authorizer.
 After all members were restarted none knows of a term, and any signed commit is believed: an old one that is sent again
 then harms only if a process of the fleet still runs that is not in the group.

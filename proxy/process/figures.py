@@ -49,7 +49,7 @@ class WorkerFigures:
     Args:
         send: sends the figures.
         now_ms: the clock of the quota engine.
-        seen: answers a query about clients' time, in portions.
+        seen: yields the response to a query about clients' time, in portions.
         waits: yields clients' waits, as for `QuotaSeries`.
     """
 
@@ -140,7 +140,7 @@ class MergedFigures:
         missing: returns the workers that cannot be asked now.
         metrics: of the control process.
         quotas: the control process's engine, which has no clients.
-        seen: answers a query about the time of its own connections: followers.
+        seen: returns the response to a query about the time of its own connections: followers.
         waits: yields the waits of followers, whose connections are control's own.
 
     Attributes:

@@ -364,7 +364,7 @@ class Life:
         number, question = message.number, message.question
         if message.plan is not None:
             question = question._replace(plan=plan_of(message.plan))
-        self._questions[number] = _nothing  # it may be answered at once
+        self._questions[number] = _nothing  # the response may come at once
         self._questions[number] = self._ask(question, partial(self._responded, number))
 
     def _responded(self, number: int, outcome: Outcome) -> None:

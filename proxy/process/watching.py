@@ -1,4 +1,4 @@
-"""Visits the connections of this process in turn (`proxy.explain.watch`), and answers questions about its clients.
+"""Visits the connections of this process in turn (`proxy.explain.watch`), and responds to queries about clients.
 
 There are at most VISITS_MAX visits ten times a second, a few microseconds each: up to that many connections are visited
 ten times a second, more of them less often. The pauses are random, so that no client's rhythm is in step with them.
@@ -52,7 +52,7 @@ _NS_PER_MS: Final = 1_000_000
 _EXPIRE_TICKS: Final = 100
 _OWN_TICKS: Final = 5  # twice a second, which is enough for a percentile of a minute
 JUDGE_MS: Final = 5_000
-PORTION: Final = 50  # clients in one portion of an answer
+PORTION: Final = 50  # clients in one portion of a response
 _VIEWS_PORTION: Final = 500
 
 
@@ -97,14 +97,14 @@ class Watching:
                         await asyncio.sleep(0)
 
     async def respond(self, query: Query) -> Seen:
-        """Answer a question; traffic goes first."""
+        """Return the response to a query; traffic goes first."""
         whole = SeenSum()
         async for portion in self.portions(query):
             whole.add(portion)
         return whole.sum([client async for client in in_turns(whole.clients())])
 
     async def portions(self, query: Query) -> AsyncIterator[Seen]:
-        """Answer a question in portions of at most PORTION clients; at least one; traffic goes first."""
+        """Yield the response to a query in portions of at most PORTION clients, at least one; traffic goes first."""
         now_ms = clock_ns() // _NS_PER_MS
         rest = Seen(
             (),

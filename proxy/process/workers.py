@@ -205,7 +205,7 @@ class Workers:
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(self._loop)
         self._waking = False
-        self._grants_due = False  # reports have come that are answered in this turn of the loop
+        self._grants_due = False  # reports have come whose grants are sent in this turn of the loop
         self._draining = False
         self._first = asyncio.Event()  # all are ready, or one cannot start
         self._numbers = count(1)
@@ -465,7 +465,7 @@ class Workers:
                 life.feed.topic_named(topic_id, name)
 
     def _reported(self, life: Life, message: messages.Reported) -> None:
-        """Take a report, and answer what has come in this turn of the loop at its end."""
+        """Take a report; the grants for all reports of this turn of the loop are sent at its end."""
         if not self._shares.report(message.report, now_ms()):
             life.grant(None)
         elif not self._grants_due:

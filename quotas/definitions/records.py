@@ -8,8 +8,8 @@ Since each limit has a key of its own, concurrent changes of different limits of
 the default entity. Compaction compares keys byte by byte, so an entity has exactly one spelling, that of `key_of`: a
 record with another one is refused, or a tombstone would not remove what it was written for.
 
-Anyone with the permission may write to a topic, so nothing in it is trusted: each record is checked as an alteration
-is, and is bounded before it is parsed.
+Every client with the permission may write to a topic, so nothing in it is trusted: each record is checked as an
+alteration is, and is bounded before it is parsed.
 """
 
 from typing import Any, Final, NamedTuple, TypeVar

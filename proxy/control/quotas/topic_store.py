@@ -11,7 +11,7 @@ With a secret records are signed (`proxy.topics.records`), and others are counte
 
 - A topic of an earlier version has unsigned records only. They are taken over once: written again signed, and after
   them the record SINCE, from which on unsigned records are void. If a snapshot says that the topic was signed before,
-  or is of another topic of this name, its quotas are written instead, since somebody has removed the records.
+  or is of another topic of this name, its quotas are written instead, since the signed records were removed.
 - Each batch ends with the record LAST. It has the greatest stamp, so replays behind it are known as such also after
   compaction, whatever was removed.
 - A record that is ignored still is the last one of its key for compaction, which would remove the genuine one. So the

@@ -40,7 +40,7 @@ from proxy.topics.writers import FencedLog
 # What belongs to the caller stays where the caller is: the broker judges its rights, and its own connection takes its
 # first steps. Requests, responses and outcomes are the messages of AlterPartitionReassignments themselves (KIP-455).
 #
-# An answer that is lost leaves an undecided request in the journal, of which the executor finds out what has happened,
+# A response that is lost leaves an undecided request in the journal, of which the executor finds out what has happened,
 # as of a caller's lost connection. A plan is kept at the holder for PLAN_SECONDS_MAX.
 
 
@@ -68,7 +68,7 @@ class Plan(Struct, tag="plan"):
 
 
 class PlannedThere(Struct, tag="planned"):
-    """Its answer: the broker's part of the request, and the number under which the holder keeps the plan."""
+    """Its response: the broker's part of the request, and the number under which the holder keeps the plan."""
 
     token: Number
     journaled: bool
@@ -83,14 +83,14 @@ class Conclude(Struct, tag="conclude"):
 
 
 class Concluded(Struct, tag="concluded"):
-    """Its answer: the outcomes, as a response, and the journal's sequence when it has them."""
+    """Its response: the outcomes, as the body of a response, and the sequence at which the journal has them."""
 
     sequence: Number
     outcomes: bytes
 
 
 class Refused(Struct, tag="refused"):
-    """Why a question has no other answer; `cause` is one of _CAUSES."""
+    """Why a question has no other response; `cause` is one of _CAUSES."""
 
     cause: Annotated[int, Meta(ge=0, lt=len(_CAUSES))]
     problem: str
@@ -182,7 +182,7 @@ class Forwarding:
         self.forwarded["refused"] += 1
         if isinstance(response, Refused):
             raise _CAUSES[response.cause](response.problem)
-        raise NoExecutorError("the holder has too many questions to answer, or no journal in a topic")
+        raise NoExecutorError("the holder has too many questions under way, or no journal in a topic")
 
     async def _see(self, sequence: int) -> None:
         """Wait until this process has read what the holder has written: the caller may list it next."""
@@ -216,7 +216,7 @@ class HolderService:
         return len(self._plans)
 
     async def respond(self, content: bytes) -> bytes:
-        """Answer a member's question; BUSY for one that cannot be read."""
+        """Return the response to a member's question; BUSY for one that cannot be read."""
         question = _decoded(_QUESTIONS, content)
         if question is None:
             return BUSY
@@ -258,7 +258,7 @@ class HolderService:
 
 
 def _decoded(decoder: Decoder[T], content: bytes) -> T | None:
-    """Decode a question or an answer; None if it is none. The fleet's frames bound its bytes."""
+    """Decode a question or a response; None if it is neither. The fleet's frames bound its bytes."""
     try:
         return decoder.decode(content)
     except (ValueError, RecursionError):
@@ -266,11 +266,11 @@ def _decoded(decoder: Decoder[T], content: bytes) -> T | None:
 
 
 async def _read(function: Callable[..., T], *arguments: Any) -> T:
-    """Read an answer of the holder's, which is no caller's bytes."""
+    """Read bytes from the holder's response; they do not come from a client."""
     try:
         return await run_in_thread(function, *arguments)
     except WireError as error:
-        raise JournalError(f"the holder's answer cannot be read: {error}") from error
+        raise JournalError(f"the holder's response cannot be read: {error}") from error
 
 
 def families(
@@ -303,10 +303,10 @@ def families(
 
 
 class RespondingMember(FleetMember, Protocol):
-    """The fleet, whose holder answers other members."""
+    """The fleet, whose holder responds to other members."""
 
     def respond_with(self, respond: Respond) -> None:
-        """Answer other members' questions, as the holder."""
+        """Set the function that responds to other members' questions at the holder."""
 
 
 class TopicPlace:
@@ -354,7 +354,7 @@ class TopicPlace:
         return self._forwarding
 
     def start(self) -> None:
-        """Begin to read the topic, and to answer other members."""
+        """Begin to read the topic, and to respond to other members."""
         self._log.start()
         member = self._member()
         if member is not None and self._service is not None:
