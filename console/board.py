@@ -55,7 +55,7 @@ _Key = tuple[str, str]
 
 
 class _Ring:
-    """One client's slots."""
+    """The samples of one client, a ring with one for each slot."""
 
     __slots__ = ("data", "last")
 
@@ -80,7 +80,7 @@ class _Ring:
 
 
 class History:
-    """The last quarter of an hour.
+    """Each client's share of time by cause, and each broker's p99, in slots over the last quarter of an hour.
 
     >>> from proxy.explain.documents import Times
     >>> history = History()
@@ -97,7 +97,7 @@ class History:
         self._since: int | None = None
 
     def add(self, clients: Iterable[ClientRow], brokers: Iterable[BrokerTimes], now: float) -> None:
-        """Note the clients' times of the last seconds, and the brokers' p99."""
+        """Store the clients' times and the brokers' p99 in the slot of `now` (seconds)."""
         slot = int(now // SLOT_SECONDS)
         if self._since is None:
             self._since = slot
@@ -116,19 +116,21 @@ class History:
             self._add_broker(broker, slot)
 
     def client(self, key: _Key, now: float, slots: int = _SLOTS) -> list[Sample]:
-        """Return a client's last samples, the oldest first; None where it was not seen."""
+        """Return a client's times (shares, 0 to 1, in the order of `NAMES`) in the last slots, the oldest first.
+        None in place of a slot in which the client was not seen.
+        """
         ring = self._clients.get(key)
         last = int(now // SLOT_SECONDS)
         return [None if ring is None else ring.get(slot) for slot in range(last - slots + 1, last + 1)]
 
     def broker(self, broker: int, now: float, slots: int = _SLOTS) -> list[float | None]:
-        """Return a broker's last p99, in ms."""
+        """Return a broker's p99 in ms in the last slots, the oldest first; None in place of an unknown one."""
         found = dict(self._brokers.get(broker, ()))
         last = int(now // SLOT_SECONDS)
         return [found.get(slot) for slot in range(last - slots + 1, last + 1)]
 
     def seconds(self, now: float) -> int:
-        """The time that it goes back, SECONDS at most."""
+        """Return how far the history goes back, in seconds; at most SECONDS."""
         return (
             0
             if self._since is None
@@ -136,7 +138,7 @@ class History:
         )
 
     def _forget(self, slot: int) -> None:
-        """Forget clients that were not seen for the whole of it."""
+        """Remove the clients that were not seen in any of the slots that end with `slot`."""
         while self._clients:
             key = next(iter(self._clients))
             if self._clients[key].last > slot - _SLOTS:
@@ -169,7 +171,7 @@ class ConsoleOptions:
         admins: admin ports of members, as URLs without a final slash.
         host: where the page is served; "127.0.0.1" unless told.
         port: 0 for a free one.
-        refresh_seconds: how often members are asked while a page is open.
+        refresh_seconds: the time between two requests to a member while a page is open.
         names: host names under which an operator's own proxy serves the page.
         token: what a browser must show; "" for none.
     """
@@ -199,10 +201,10 @@ class Happened(NamedTuple):
 
 
 class Board:
-    """All that the console knows of its members.
+    """The members, and what their documents say together.
 
     Args:
-        options: with the members that the operator has named.
+        options: the options, with the members that the operator has named.
     """
 
     def __init__(self, options: ConsoleOptions) -> None:
@@ -225,11 +227,11 @@ class Board:
 
     @property
     def failures(self) -> int:
-        """The number of questions without a usable response."""
+        """The number of requests to members without a usable response."""
         return sum(member.failures for member in self.members)
 
     async def run(self) -> None:
-        """Ask members, until cancelled."""
+        """Probe the members and write the history, until cancelled."""
         for admin in self._options.admins:
             self._add(admin, "", given=True)
         try:
@@ -241,11 +243,11 @@ class Board:
             await self._client.aclose()
 
     def look(self) -> None:
-        """Note that a page is open."""
+        """Register that a page is open; without one for _UNSEEN_SECONDS, members are probed more rarely."""
         self._looked_at = time.monotonic()
 
     async def clients(self, window: int) -> ClientsDocument:
-        """Return all members' clients; window in seconds."""
+        """Return all members' clients, each once, over the last `window` seconds."""
         look = Look(
             f"/v1/clients?window={window}",
             ClientsDocument,
@@ -273,32 +275,32 @@ class Board:
         return one_budget([one.status.member for one in self.members if one.status is not None])
 
     async def brokers(self) -> tuple[BrokerTimes, ...]:
-        """Return the brokers' response times."""
+        """Return each broker's response times, merged from all members."""
         found = await self._read(Look("/v1/brokers", BrokersDocument, self._options.refresh_seconds * 0.9))
         return merge_brokers(one.brokers for one in found)
 
     async def rules(self) -> tuple[RuleRow, ...] | None:
-        """Return all quotas with their use; None if no member offers that."""
+        """Return all quotas with their use; None if no member has such a document."""
         look = Look("/v1/rules", RulesDocument, _RULES_SECONDS, seconds_max=LIST_SECONDS_MAX)
         found = await self._read(look)
         return merge_rules((one.rules[:RULES_MAX] for one in found), shared=self.shared) if found else None
 
     async def client(self, user: str, client_id: str, window: int) -> list[ClientDocument]:
-        """Return what each member knows of a client."""
+        """Return the documents of a client, one for each member that has seen it in the last `window` seconds."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         return await self._read(Look(path, ClientDocument, self._options.refresh_seconds * 0.9))
 
     def events(self, at_most: int) -> list[Happened]:
-        """Return the last events of all members, the newest first."""
+        """Return the last events of all members, the newest first; at most `at_most`."""
         found = (Happened(one, name) for name, kept in self._events.items() for one in kept)
         return heapq.nlargest(at_most, found, key=lambda happened: happened.event.at)
 
     def offers(self, path: str) -> bool:
-        """Whether a member that responds offers a document."""
+        """Whether any member that responds has the document of this path."""
         return any(member.silent_since is None and path not in member.absent for member in self.members)
 
     async def _read(self, look: Look[_Value]) -> list[_Value]:
-        """Return one document of each member that has it."""
+        """Return the document of each member that has it."""
         found = await asyncio.gather(*(member.read(look) for member in self.members))
         return [one for one in found if one is not None]
 
@@ -311,7 +313,7 @@ class Board:
         self._tasks[admin] = asyncio.create_task(self._watch(member), name=f"member {admin}")
 
     async def _watch(self, member: Member) -> None:
-        """Probe one member for ever."""
+        """Probe one member and read its events, for ever."""
         while True:
             try:
                 await member.probe()
@@ -345,7 +347,7 @@ class Board:
         self._read_up_to[member.admin] = found.run, newest
 
     def _discover(self, member: Member) -> None:
-        """Add the members that this one's fleet has, and the operator did not name."""
+        """Add the members that this one's fleet names and that are not known yet."""
         if member.fleet is None or not member.fleet.member:
             return
         known = {one.fleet.name for one in self.members if one.fleet} | {

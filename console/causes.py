@@ -18,11 +18,11 @@ _PROBLEM_CHARACTERS_MAX: Final = 100
 
 
 class Cause(NamedTuple):
-    """A cause.
+    """Why a client waits, or what it does.
 
     Args:
         kind: quota, observed, broker, client, sluice, over (a limit, without waiting), or calm.
-        part: of the time that is meant.
+        part: the share of the client's time (0 to 1) that `kind` refers to; 0 for over.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
 
 
 def cause(client: ClientRow, brokers: Sequence[BrokerTimes]) -> Cause:
-    """Return why the client waits, or what it does."""
+    """Return why the client waits; if it does not, what it does."""
     times, rule = client.time.parts, client.rule
     wait = client.time.waited
     if wait >= WAITS_MIN and rule is not None:
@@ -57,7 +57,9 @@ def cause(client: ClientRow, brokers: Sequence[BrokerTimes]) -> Cause:
 
 
 def trouble(client: ClientRow, brokers: Sequence[BrokerTimes]) -> float:
-    """Sort key: clients that wait for a quota, those with another cause, those over a limit, then the busiest."""
+    """Return a sort key, highest first: clients that wait for a quota, with another cause, over a limit; the
+    busiest.
+    """
     found = cause(client, brokers)
     rank = {"quota": 2.0, "observed": 2.0, "calm": 0.0}.get(found.kind, 1.0)
     return rank + (found.part if rank else 1 - client.time.parts[IDLE]) / 1.001
@@ -70,13 +72,13 @@ def limit_text(rule: Rule | ShortRule) -> str:
 
 
 def heaviest(client: ClientRow) -> Quota | None:
-    """Return the limit that the client is closest to, or furthest over."""
+    """Return the quota of which the client uses the largest share; None if it has none."""
     found = [quota for quota in client.quotas if quota.value > 0]
     return max(found, key=lambda quota: quota.rate / quota.value, default=None)
 
 
 def missing_workers(missing: Iterable[Missing]) -> tuple[str, ...]:
-    """Return each worker that a document lacks, with its problem.
+    """Return each worker whose clients a document lacks, with the reason.
 
     >>> missing_workers([Missing(2, "no response within 4 s")])
     ('worker 2 (no response within 4 s)',)
@@ -85,7 +87,7 @@ def missing_workers(missing: Iterable[Missing]) -> tuple[str, ...]:
 
 
 def lacks(name: str, missing: Sequence[str]) -> str:
-    """Return what people are told of a member that lacks workers.
+    """Return the warning about a member whose documents lack the clients of some workers.
 
     >>> lacks("gw-1", ("worker 2 (it does not run)",))
     'gw-1 lacks worker 2 (it does not run): clients connected there are not shown'

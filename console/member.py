@@ -44,12 +44,12 @@ class MemberError(Exception):
 
 
 class Look(NamedTuple, Generic[_Value]):
-    """A document to read.
+    """A document to request.
 
     Args:
-        path: with its query.
-        kind: what it is.
-        age: how old it may be, in seconds.
+        path: its path with the query.
+        kind: the type that it is decoded into.
+        age: how old a document read earlier may be, in seconds.
     """
 
     path: str
@@ -85,7 +85,7 @@ def new_client() -> httpx.AsyncClient:
 
 
 class Member:
-    """One Sluice.
+    """One Sluice, with its last documents.
 
     Args:
         admin: its admin port, a URL without a final slash.
@@ -110,12 +110,12 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Its name in the fleet, or its address."""
+        """The member's name in the fleet, or host and port of its admin port."""
         own = self.status.member if self.status else ""
         return own or self.fleet_name or self.admin.partition("://")[2]
 
     async def probe(self) -> None:
-        """Ask for what it is, also while it is silent.
+        """Request the member's status and fleet, even while it is silent; if it responds, it is not silent any more.
 
         Raises:
             MemberError: it does not respond.
@@ -129,9 +129,9 @@ class Member:
         self.silent_since, self.problem, self.responds, self._broken = None, "", True, None
 
     async def read(self, look: Look[_Value]) -> _Value | None:
-        """Return a document, which may be as old as the look says; None if it is not offered, or nothing is.
+        """Return a document, at most `look.age` seconds old; None if it is not offered, or the member is silent.
 
-        It is asked for once at a time, and rarely if it takes long.
+        Simultaneous callers share one request; a document that takes long is requested more rarely.
         """
         kept = self._keep(look.path)
         async with kept.lock:
@@ -157,10 +157,10 @@ class Member:
         return kept
 
     async def ask(self, look: Look[_Value]) -> _Value | None:
-        """Ask for a document; None if it is not offered.
+        """Request a document; None if the member does not offer it, or lacks the workers for it.
 
         Raises:
-            MemberError: the member does not respond, or with something else; it is silent now.
+            MemberError: the member does not respond, or not with Sluice's JSON; it is silent from now on.
         """
         name = look.path.partition("?")[0]
         try:
@@ -192,7 +192,7 @@ class Member:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Its workers whose clients it lacks, by the documents of the last LACKS_SECONDS."""
+        """The member's workers that its documents of the last LACKS_SECONDS lack."""
         since = time.monotonic() - LACKS_SECONDS
         found = (one for at, missing in self._missing.values() if at >= since for one in missing)
         # By worker: how long it has been silent differs from document to document.
@@ -207,14 +207,14 @@ class Member:
         self._missing[name] = time.monotonic(), missing
 
     async def _get_again(self, look: Look[Any]) -> tuple[int, bytes]:
-        """Ask once more where the connection, kept since the last request, is gone."""
+        """Send the request; once more if the connection, kept since the last request, has been closed."""
         try:
             return await self._get(look)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             return await self._get(look)
 
     async def _get(self, look: Look[Any]) -> tuple[int, bytes]:
-        """Return the status and the body, which is bounded."""
+        """Return the status code and the body, of at most `look.bytes_max` bytes."""
         body = bytearray()
         async with self._client.stream("GET", self.admin + look.path) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
@@ -226,7 +226,7 @@ class Member:
         return response.status_code, bytes(body)
 
     def _failed(self, look: Look[Any], problem: str) -> MemberError:
-        """Count a failure, and note since when it is silent."""
+        """Count a failure, and mark the member as silent from now on; return the error to raise."""
         self.failures += 1
         self.problem = problem[:_PROBLEM_CHARACTERS_MAX]
         if self.silent_since is None:
@@ -236,7 +236,7 @@ class Member:
 
 
 def _missing_of(body: bytes) -> tuple[str, ...]:
-    """Return the workers for whose lack there is no document; none if that is not the reason."""
+    """Return the workers without which there is no document, from the body of a 503; () if it names none."""
     try:
         return missing_workers(decode(body, Refused).missing) if len(body) <= _PARSED_HERE_MAX else ()
     except DocumentError:

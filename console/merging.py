@@ -48,7 +48,7 @@ NEIGHBOURS_MAX: Final = 20  # of all members together
 
 
 def bound(document: Document, member: str) -> None:
-    """Cut a member's lists to what is shown, and note in each row whose it is.
+    """Cut a member's lists to their largest permitted lengths, and write the member's name into each row.
 
     Args:
         member: its name, or its admin port as given.
@@ -72,10 +72,10 @@ def bound(document: Document, member: str) -> None:
 
 
 def one_budget(names: Sequence[str]) -> bool:
-    """Whether members share their budgets.
+    """Whether members share their budgets: there is only one member, or all are of a fleet.
 
     Args:
-        names: theirs in their fleet, "" without one.
+        names: the members' names in their fleet, "" without one.
     """
     return len(names) < 2 or all(names)
 
@@ -118,7 +118,7 @@ def _sum(one: ClientRow, other: ClientRow, *, shared: bool) -> ClientRow:
 
 
 def _mean_times(weighted: Sequence[tuple[float, Times]]) -> Times:
-    """Return the mean of times with their weights, which are 1 together."""
+    """Return the weighted mean of times; the weights add up to 1."""
     columns = zip(*([weight * part for part in times.parts] for weight, times in weighted), strict=True)
     return Times(*(round(sum(column), 4) for column in columns))
 
@@ -134,7 +134,7 @@ def _quotas(one: Sequence[Quota], other: Sequence[Quota], *, shared: bool) -> tu
 
 
 def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, ...]:
-    """Return each broker once: the median weighted by responses, the p99 that is highest at a member."""
+    """Return each broker once: its median weighted by responses, and the highest p99 of any member."""
     found: dict[int, BrokerTimes] = {}
     for broker in chain.from_iterable(brokers[:BROKERS_MAX] for brokers in lists):
         other = found.get(broker.broker)
@@ -153,7 +153,7 @@ def merge_brokers(lists: Iterable[Sequence[BrokerTimes]]) -> tuple[BrokerTimes, 
 
 
 def merge_rules(lists: Iterable[Sequence[RuleRow]], *, shared: bool = True) -> tuple[RuleRow, ...]:
-    """Return each rule once; numbers of clients are of the member that has most."""
+    """Return each rule once; its numbers of clients are those of the member that has the most."""
     together = sum if shared else max
     found: dict[tuple[str, str, str], RuleRow] = {}
     for rule in chain.from_iterable(lists):
@@ -184,17 +184,17 @@ _NAMED_MAX: Final = 5  # members in the sentence
 
 
 def worst(found: Sequence[ClientDocument]) -> ClientDocument:
-    """Return the member's view where the client waits longest; if it waits at none, where it is idle least."""
+    """Return the document of the member where the client waits longest; if it waits at none, where it is idle least."""
     return max(found, key=lambda one: one.time.waiting_order)
 
 
 def merge_client(
     found: Sequence[ClientDocument], missing: Sequence[str] = (), *, shared: bool = True
 ) -> ClientDocument:
-    """Return one document.
+    """Return one document of a client, from those of several members.
 
     Args:
-        found: of the members that know the client, at least one, each `bound`; all of the same user.
+        found: the documents of the members that know the client, at least one, each `bound`.
         missing: the admin ports of members that did not respond.
         shared: whether the members share their budgets; if not, neighbours are of the one where it waits longest.
     """
@@ -228,7 +228,9 @@ def merge_client(
 
 
 def _weights(found: Sequence[ClientDocument]) -> list[float]:
-    """Weigh each member by its connections' seconds in the window; those left out count as the mean of those listed."""
+    """Return each member's share (0 to 1) of the connections' seconds in the window.
+    Connections that a document leaves out count as the mean of those that it lists.
+    """
     seconds = []
     for one in found:
         listed = [min(connection.seconds, one.window_seconds) for connection in one.connections]
@@ -239,7 +241,7 @@ def _weights(found: Sequence[ClientDocument]) -> list[float]:
 
 
 def _spread(document: ClientDocument) -> str:
-    """Say at which members the client has connections, those that wait longest first."""
+    """Return a sentence: at which members the client has connections, those that wait longest first."""
     order = sorted(document.members or (), key=lambda one: one.time.waited, reverse=True)
     first, *others = order[:_NAMED_MAX]
     named = [
@@ -252,7 +254,7 @@ def _spread(document: ClientDocument) -> str:
 
 
 def _demands(found: Sequence[ClientDocument]) -> Mapping[str, Demand]:
-    """Return what the client takes and would take at all members together, by key of quotas."""
+    """Return the client's demand at all members together, by quota key."""
     some = [
         {key: Demand(one.taken, one.highest, one.most) for key, one in document.demand.items()}
         for document in found
@@ -262,7 +264,7 @@ def _demands(found: Sequence[ClientDocument]) -> Mapping[str, Demand]:
 
 
 def _merge_wants(found: Sequence[ClientDocument]) -> Wants | None:
-    """Return what the client asks for at all members together, of the rule that it waits for most.
+    """Return what the client asks for at all members together, of the rule that it waits for most; None if unknown.
 
     Its waits with another limit are those of the member where they are longest.
     """
@@ -284,7 +286,7 @@ def _merge_wants(found: Sequence[ClientDocument]) -> Wants | None:
 
 
 def _asks(first: ClientDocument, asked: Wants | None) -> str:
-    """Say what the client asks for at all members; "" if it waits for no quota with a rate."""
+    """Return a sentence: what the client asks for at all members; "" if it waits for no quota with a rate."""
     if first.rule is None or first.rule.key not in first.demand:
         return ""
     if asked is None:
@@ -318,7 +320,7 @@ def _neighbours(found: Sequence[ClientDocument], first: ClientDocument) -> tuple
 
 
 def _at_broker(one: AtBroker, other: AtBroker) -> AtBroker:
-    """Add up a client at one broker; parts and means are weighted by connections."""
+    """Add up a client's figures at one broker; shares and means are weighted by connections."""
     whole = one.connections + other.connections
     own = one.connections / whole if whole else 0.5
     if one.ms_per_request is None or other.ms_per_request is None:
@@ -353,7 +355,7 @@ _WINDOWS: Final = {10: "last 10 s", 60: "last minute", 900: "last quarter of an 
 
 
 class Guess(NamedTuple):
-    """A client that may be meant."""
+    """A client with a name like the requested one."""
 
     user: str
     client_id: str
@@ -392,7 +394,7 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
 def user_document(
     user: str, found: ClientsDocument, members: Sequence[str], members_missing: Sequence[str]
 ) -> UserDocument:
-    """Return the document of a user.
+    """Return the document of a user, made from its clients.
 
     Args:
         found: all of its clients at all members, at least one.
@@ -426,7 +428,7 @@ def user_document(
 
 
 def user_lines(document: UserDocument, found: ClientsDocument) -> Iterator[str]:
-    """Yield the lines for people."""
+    """Yield the document of a user as lines for a terminal."""
     yield printable(document.sentence)
     yield ""
     yield f"clients of the {_window(document.window_seconds)}, those that wait longest first:"

@@ -40,10 +40,11 @@ _PARTS: Final = {"broker": (BROKER,), "client": (CLIENT,), "sluice": (SLUICE,)}
 
 
 def spark(samples: Sequence[Sample], kind: str = "quota") -> str:
-    """Return the area of the time that a cause took, in a box of SPARK_WIDTH x SPARK_HEIGHT.
+    """Return the SVG path of the time that a cause took, in a box of SPARK_WIDTH x SPARK_HEIGHT.
 
     Args:
-        kind: of the cause; what is not a broker, the client or Sluice is a wait for quotas.
+        samples: shares of the time (0 to 1) in the order of `NAMES`; None is a gap.
+        kind: `broker`, `client` or `sluice`; any other kind is the wait for quotas.
 
     >>> spark([None, (0, 1, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0, 1)])
     'M40 24V0H80V24H120V24Z'
@@ -53,7 +54,7 @@ def spark(samples: Sequence[Sample], kind: str = "quota") -> str:
 
 
 def values_spark(values: Sequence[float | None], top: float) -> str:
-    """Return the area under values, of which `top` has the full height."""
+    """Return the SVG path of the area under values; `top` has the full height, None is a gap."""
     width = SPARK_WIDTH / max(1, len(values))
     path: list[str] = []
     open_ = False
@@ -74,7 +75,8 @@ def values_spark(values: Sequence[float | None], top: float) -> str:
 
 
 def stack(times: Sequence[float]) -> list[tuple[str, float, float]]:
-    """Return name, start and width of each part in a bar of BAR_WIDTH.
+    """Return name, start and width of the parts of a client's time, in drawing order, in a bar of BAR_WIDTH.
+    Idle and empty parts are left out. `times`: shares of the time (0 to 1) in the order of `NAMES`.
 
     >>> stack((0, 0.25, 0, 0, 0, 0, 0.75))
     [('muted', 0, 25.0)]
@@ -89,7 +91,7 @@ def stack(times: Sequence[float]) -> list[tuple[str, float, float]]:
 
 
 def timeline(samples: Sequence[Sample], width: int, height: int) -> list[tuple[str, str]]:
-    """Return name and path of each part, stacked, one column for each sample; idle is left open.
+    """Return name and SVG path of each part of a client's time, stacked, a column for each sample; idle is left out.
 
     >>> timeline([(0, 0.5, 0, 0.25, 0, 0, 0.25), None], 100, 40)
     [('muted', 'M0 40V20H50V40Z'), ('broker', 'M0 20V10H50V20Z')]
@@ -115,7 +117,7 @@ _HERE: Final = Path(__file__).parent
 
 
 class Renderer:
-    """Renders pages and panels."""
+    """Renders views as HTML from the templates."""
 
     def __init__(self) -> None:
         environment = Environment(
@@ -151,13 +153,13 @@ class Renderer:
         self._environment = environment
 
     def page(self, view: View) -> str:
-        """Return a whole document."""
+        """Return the whole HTML document of a view."""
         return self._environment.get_template("page.html").render(
             **view.values, view=view, bodies=self.panels(view)
         )
 
     def panels(self, view: View) -> dict[str, str]:
-        """Return the HTML of each panel."""
+        """Return the HTML of each panel of a view, by name."""
         return {
             name: Markup(
                 self._environment.get_template(f"panels/{name}.html").render(**view.values, view=view)
@@ -166,7 +168,7 @@ class Renderer:
         }
 
     def text(self, template: str, **values: Any) -> str:
-        """Return another document."""
+        """Render another template, such as the login page."""
         return self._environment.get_template(template).render(**values)
 
 
@@ -175,7 +177,7 @@ def _finalize(value: Any) -> Any:
 
 
 def shorten(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """Return a name of bounded length.
+    """Return a name of at most `characters_max` characters; a cut one ends with an ellipsis.
 
     >>> shorten("web-1"), len(shorten("a" * 100))
     ('web-1', 80)
@@ -184,7 +186,7 @@ def shorten(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a part in percent.
+    """Format a share (1 is the whole) in percent.
 
     >>> percent(0.624), percent(0.004), percent(0.0), percent(0.998), percent(12.3)
     ('62 %', '<1 %', '0 %', '>99 %', '1230 %')
@@ -195,7 +197,7 @@ def percent(part: float) -> str:
 
 
 def milliseconds(ms: float) -> str:
-    """Return a time.
+    """Format a time in ms, in ms or a larger unit.
 
     >>> milliseconds(0.42), milliseconds(3.14), milliseconds(140.2), milliseconds(1900)
     ('0.42 ms', '3.1 ms', '140 ms', '1.9 s')
@@ -206,12 +208,12 @@ def milliseconds(ms: float) -> str:
 
 
 def clock(at: datetime) -> str:
-    """Return a time of day, UTC."""
+    """Format a time of day, UTC, to the second."""
     return at.astimezone(UTC).strftime("%H:%M:%S")
 
 
 def when(at: str) -> str:
-    """Return the time of day of ISO 8601; other text as it is.
+    """Return the time of day (UTC) in ISO 8601 text; other text is returned unchanged.
 
     >>> when("2026-11-23T03:31:02.125Z"), when("soon")
     ('03:31:02', 'soon')
@@ -223,7 +225,7 @@ def when(at: str) -> str:
 
 
 def stamp(at: str) -> str:
-    """Return date and time of ISO 8601, to the second; other text as it is.
+    """Return date and time (UTC) of ISO 8601 text, to the second; other text is returned unchanged.
 
     >>> stamp("2026-11-23T03:31:02.125Z"), stamp("soon")
     ('2026-11-23 03:31:02', 'soon')

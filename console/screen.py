@@ -35,7 +35,7 @@ _STYLES: Final = {
 
 
 class Verdict(ModalScreen[None]):
-    """One client: the sentence and its numbers."""
+    """The screen of one client: the sentence and its numbers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,enter,q", "dismiss", "back")]
     CSS = """
@@ -56,17 +56,17 @@ class Verdict(ModalScreen[None]):
             yield self.text
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show the verdict."""
+        """Replace the text by these lines."""
         self.text.update("\n".join(lines))
 
 
 class Live(App[int]):
-    """All clients.
+    """The application: the table of all clients, asked for again and again.
 
     Args:
-        ask: returns the page of a window; may take its time.
+        ask: returns the page of a window in seconds; called in a thread, it may take seconds.
         verdict: returns the lines of a client, by user, client id and window.
-        iterations: ends after so many pages; 0 for never.
+        iterations: the number of pages after which it ends; 0 for never.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -128,7 +128,7 @@ class Live(App[int]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to ask."""
+        """Start the thread that asks for pages, and end the application on SIGTERM."""
         table = self._table
         table.add_columns(*(HEADS if self._several else HEADS[:-1]))
         table.focus()
@@ -138,7 +138,7 @@ class Live(App[int]):
         threading.Thread(target=self._watch, name="top", daemon=True).start()
 
     def on_unmount(self) -> None:
-        """Have the thread end, and leave signals as they were."""
+        """End the thread, and restore the handling of SIGTERM."""
         if self._loop_of_signals is not None:
             self._loop_of_signals.remove_signal_handler(signal.SIGTERM)
         self._ended.set()
@@ -150,7 +150,7 @@ class Live(App[int]):
         return table
 
     def _watch(self) -> None:
-        """Ask for pages, and have each shown; in a thread."""
+        """Ask for pages and show each; runs in a thread until the application ends."""
         number = 0
         while not self._ended.is_set():
             self._wake.clear()
@@ -167,7 +167,7 @@ class Live(App[int]):
             self._wake.wait(self._seconds)
 
     def _call(self, shown: Callable[[], object]) -> bool:
-        """Have the app's own thread do something; False if the app has ended."""
+        """Run a function in the application's own thread; False if the application has ended."""
         try:
             self.call_from_thread(shown)
         except (RuntimeError, asyncio.CancelledError):
@@ -188,7 +188,7 @@ class Live(App[int]):
         self._draw()
 
     def _draw(self) -> None:
-        """Show the page, with the cursor at the client where it was."""
+        """Show the page; the cursor stays at the client where it was."""
         page = self._page
         if page is None or not self.is_running:
             return
@@ -226,27 +226,27 @@ class Live(App[int]):
             table.scroll_to(y=top, animate=False, force=True)
 
     def action_end(self) -> None:
-        """End."""
+        """End the application with exit code 0."""
         self.exit(0)
 
     def action_interrupt(self) -> None:
-        """End as an interrupt does."""
+        """End the application with the exit code of an interrupt."""
         self.exit(INTERRUPTED)
 
     def action_pause(self) -> None:
-        """Stop to ask, or go on."""
+        """Stop asking for pages, or continue."""
         self._paused = not self._paused
         self._wake.set()
         self._draw()
 
     def action_window(self) -> None:
-        """Look at the next window."""
+        """Switch to the next window: 10 s, a minute, 15 minutes."""
         known = list(WINDOWS)
         self._window = known[(known.index(self._window) + 1) % len(known)]
         self._wake.set()
 
     def action_sort(self, column: str = "") -> None:
-        """Sort by a column, or by the next; by the same one again: reversed."""
+        """Sort by a column, or by the next one if none is given; the same column again reverses the order."""
         if column == self._sort:
             self._reverse = not self._reverse
         else:
@@ -255,18 +255,18 @@ class Live(App[int]):
         self._draw()
 
     def action_reverse(self) -> None:
-        """Sort the other way round."""
+        """Reverse the order of the rows."""
         self._reverse = not self._reverse
         self._draw()
 
     def action_filter(self) -> None:
-        """Open the filter."""
+        """Show the input for the filter."""
         box = self.query_one("#filter", Input)
         box.add_class("open")
         box.focus()
 
     def action_all(self) -> None:
-        """Close the filter, and show all."""
+        """Clear and hide the filter: all clients are shown."""
         self.query_one("#filter", Input).value = ""
         self._close_filter()
 

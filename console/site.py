@@ -70,11 +70,11 @@ _GUESSES_MAX: Final = 8  # at once
 
 
 class Guard:
-    """Wraps the pages.
+    """Checks every request before it reaches the pages: host, token, and headers of the response.
 
     Args:
         names: allowed names in the Host header, beside addresses and localhost.
-        token: what a browser must have shown; "" for none.
+        token: the secret that a browser must have sent at its login; "" for none.
         login_page: the HTML of the page that asks for the token; its argument says whether the last one was wrong.
     """
 
@@ -91,7 +91,7 @@ class Guard:
         self.refused = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+        """Pass a request on to the pages, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -112,7 +112,7 @@ class Guard:
             await response(scope, receive, send_guarded)
 
     async def _refusal(self, scope: Scope, receive: Receive) -> Response | None:
-        """Return the response to what does not pass; None for what does."""
+        """Return the response that refuses a request; None if the request may pass."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_allowed(_host(hosts[0])):
@@ -145,7 +145,7 @@ class Guard:
         return found is not None and _same(found.value, self._session)
 
     async def _login(self, scope: Scope, receive: Receive) -> Response:
-        """Show the form, or take the token from it."""
+        """Show the login form, or check the token that was sent with it."""
         if scope["method"] in ("GET", "HEAD"):
             return self._form(wrong=False)
         if scope["method"] != "POST" or self._guesses >= _GUESSES_MAX:
@@ -176,7 +176,7 @@ class Guard:
 
 
 async def _token_in(request: Request) -> str:
-    """Return the token of a form; "" of another body."""
+    """Return the token in a submitted form; "" if the body is no such form."""
     body = bytearray()
     async for portion in request.stream():
         body += portion
@@ -189,7 +189,7 @@ async def _token_in(request: Request) -> str:
 
 
 def _same(given: str, right: str) -> bool:
-    """Compare in a time that does not depend on where they differ."""
+    """Compare two texts in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "backslashreplace"), right.encode())
 
 
@@ -225,10 +225,10 @@ _PATHS: Final = {
 
 
 class Site:
-    """The console's application.
+    """The console's application: its paths and their responses.
 
     Args:
-        board: what is shown.
+        board: the source of all that is shown.
     """
 
     def __init__(self, board: Board, options: ConsoleOptions) -> None:
@@ -277,7 +277,7 @@ class Site:
         )
 
     async def _changes(self, name: str, asked: Asked) -> AsyncIterator[ServerSentEvent]:
-        """Yield the panels that differ from what this page has, for as long as it is open."""
+        """Yield the panels that have changed since the last event, for as long as the page is open."""
         had: dict[str, str] = {}
         if self._streams >= STREAMS_MAX:
             return
@@ -341,10 +341,10 @@ _END_SECONDS: Final = 3
 
 
 def serve(options: ConsoleOptions, served: Callable[[str], None]) -> None:
-    """Serve until a signal.
+    """Serve the console until SIGINT or SIGTERM.
 
     Args:
-        served: is told the page's address when the port is bound.
+        served: called with the page's address when the port is bound.
 
     Raises:
         StartError: the port cannot be bound.

@@ -46,8 +46,8 @@ class MemberState(NamedTuple):
 
     Args:
         admin: its admin port, as given.
-        problem: why it says nothing; else "".
-        missing: its workers whose clients it lacks.
+        problem: why it does not respond; "" if it does.
+        missing: its workers whose clients its documents lack.
     """
 
     admin: str
@@ -59,12 +59,12 @@ class MemberState(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the fleet, or its address."""
+        """The member's name in the fleet, or its admin port."""
         return (self.status.member if self.status else "") or self.admin
 
 
 class Page(NamedTuple):
-    """All members' clients over a window that ends at a time."""
+    """All members' clients over the `window` seconds that end at the time `at`."""
 
     at: datetime
     window: int
@@ -74,14 +74,14 @@ class Page(NamedTuple):
 
 
 def merge(members: Sequence[MemberState], at: datetime, window: int) -> Page:
-    """Return what the members say together; what does not respond is left out of the clients."""
+    """Return the page of these members; clients of a member that does not respond are missing."""
     lists = [one.clients for one in members if one.clients is not None]
     clients = merge_clients(lists, shared=_shared(members))
     return Page(at, window, tuple(members), clients, merge_brokers(one.brokers for one in members))
 
 
 def heading(page: Page) -> str:
-    """Return the line above all: time, window, what quotas do, how many clients and members."""
+    """Return the first line of a page: time, window, mode of enforcement, number of clients and members."""
     known = [one.status for one in page.members if one.status is not None]
     modes = " and ".join(sorted({_mode(status) for status in known})) or "no member responds"
     members = f", {count(len(page.members), 'member')}" if len(page.members) > 1 else ""
@@ -128,14 +128,14 @@ _Document = TypeVar("_Document", bound=Document)
 
 
 class Read(Protocol):
-    """Reads a document of an admin port; raises a SluiceError if it cannot."""
+    """Reads a document from an admin port; raises a SluiceError if it cannot."""
 
     def __call__(self, admin: str, path: str, kind: type[_Document], /, *, bytes_max: int = ...) -> _Document:
-        """Return the document."""
+        """Return the document of a path."""
 
 
 class ReadAll(Protocol):
-    """Reads a document of several admin ports in a limited time, however slowly they send."""
+    """Reads a document from several admin ports in a limited time, however slowly they send."""
 
     def __call__(
         self, admins: Sequence[str], path: str, kind: type[_Document], /
@@ -144,7 +144,7 @@ class ReadAll(Protocol):
 
 
 class _Asked:
-    """One member, and its last state."""
+    """One member, its last state, and whether a request to it is open."""
 
     def __init__(self, admin: str) -> None:
         self.admin = admin
@@ -155,7 +155,7 @@ class _Asked:
 
 
 class Members:
-    """All members that the command names.
+    """The members that the command names.
 
     Args:
         read: reads a document of an admin port.
@@ -171,7 +171,7 @@ class Members:
         self._seconds_max = seconds_max
 
     def page(self, window: int) -> Page:
-        """Ask all members, and return what they say."""
+        """Ask all members for their clients over the last `window` seconds; return the merged page."""
         deadline = time.monotonic() + self._seconds_max
         for one in self._members:
             if one.done.is_set():
@@ -185,7 +185,7 @@ class Members:
         return merge([self._latest(one, window) for one in self._members], datetime.now(UTC), window)
 
     def verdict(self, user: str, client_id: str, window: int) -> list[str]:
-        """Return the verdict of a client as lines, of all members that respond."""
+        """Return lines on why a client waits, from all members that respond; `window` in seconds."""
         path = f"/v1/client?{urlencode({'client_id': client_id, 'user': user, 'window': window})}"
         found: list[ClientDocument] = []
         problems = [f"{one.admin} does not respond" for one in self._members if one.state.problem]
@@ -235,10 +235,10 @@ class Members:
 
 
 class Row(NamedTuple):
-    """One client.
+    """One client's row in the table.
 
     Args:
-        waits: the part of its time that its worst connection waits for quotas.
+        waits: the share of the time (0 to 1) that its worst connection waits for quotas.
         limit: the limit that it is closest to, with its rate; None if none matches, or the member tells none.
         trouble: sort key: those that wait for quotas, those with another cause, then the busiest.
     """
@@ -252,17 +252,17 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The values that identify the client."""
+        """User and client id."""
         return self.client.user, self.client.client_id
 
     @property
     def used(self) -> float:
-        """The part of the limit that is used; less than nothing without one."""
+        """The client's rate divided by its limit (above 1: over it); -1 without a limit."""
         return -1.0 if self.limit is None else self.limit.rate / self.limit.value
 
 
 class Chosen(NamedTuple):
-    """The first rows of the sorted; `matching`: of how many that the filter finds."""
+    """The first of the sorted rows, and how many rows the filter has found (`matching`)."""
 
     rows: tuple[Row, ...]
     matching: int
@@ -296,11 +296,11 @@ def rows(page: Page) -> list[Row]:
 def choose(
     found: Sequence[Row], sort: str, text: str = "", *, reverse: bool = False, at_most: int | None = None
 ) -> Chosen:
-    """Return the rows whose client id or user has a text, sorted.
+    """Return the rows whose client id or user contains `text`, sorted.
 
     Args:
         sort: one of COLUMNS; numbers have the largest first.
-        at_most: how many rows; None: all.
+        at_most: the largest number of rows; None for all.
     """
     text = text.casefold()
     matching = [
@@ -313,7 +313,7 @@ def choose(
 
 
 def limit_text(row: Row) -> str:
-    """Return the client's rate of its limit."""
+    """Return a client's rate and its limit as text; "-" without a limit."""
     if row.limit is None:
         return "-"
     over = ", over" if row.limit.is_over else ""
@@ -332,7 +332,7 @@ _MEMBERS_SHOWN: Final = 4
 
 
 def lines(page: Page, chosen: Chosen) -> Iterator[str]:
-    """Yield the page for people and for `grep`."""
+    """Yield the page as plain text, for a terminal or for `grep`."""
     yield heading(page)
     yield from (f"WARNING: {text}" for text in warnings(page))
     if chosen.matching < page.clients.clients_total:
@@ -343,7 +343,7 @@ def lines(page: Page, chosen: Chosen) -> Iterator[str]:
 
 
 def cells(row: Row, several: bool) -> tuple[str, ...]:
-    """Return a row's cells; `several`: with its members."""
+    """Return a row's cells as text; with the members' names if there are several members."""
     client = row.client
     own = (
         _short(client.client_id) or "(no client id)",
@@ -362,7 +362,7 @@ def cells(row: Row, several: bool) -> tuple[str, ...]:
 
 
 def document(page: Page, chosen: Chosen) -> dict[str, Any]:
-    """Return the page as JSON."""
+    """Return the page as a JSON value."""
     return {
         "at": page.at.isoformat(timespec="seconds"),
         "window_seconds": page.window,

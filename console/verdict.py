@@ -21,7 +21,7 @@ _BAR: Final = 40
 
 
 def verdict(document: ClientDocument) -> Iterator[str]:
-    """Yield the lines for people."""
+    """Yield the document of a client as lines for a terminal."""
     yield printable(document.sentence)
     yield ""
     yield f"of the last {document.window_seconds} s, of the connection that waits longest:"
@@ -58,7 +58,7 @@ def _rule(rule: Rule) -> Iterator[str]:
 
 
 def _wants(kind: str, wants: Wants | None) -> Iterator[str]:
-    """Yield what it asks for, and what it would wait with another limit, as far as that is known."""
+    """Yield what the client asks for, and how long it would wait with other limits, if these are known."""
     if wants is None:
         yield "how much it asks for is not known, nor what it would wait with another limit"
         return

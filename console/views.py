@@ -34,7 +34,7 @@ _PAGES_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The query of a page's address; an unknown value is the default."""
+    """The query of a page's address; unknown values are replaced by the defaults."""
 
     window: int = 60
     q: str = ""
@@ -50,7 +50,7 @@ class Asked:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Asked":
-        """Read an address's query.
+        """Parse the query of an address.
 
         >>> Asked.of({"window": "7", "sort": "client", "page": "x", "q": "web"})
         Asked(window=60, q='web', sort='client', order='asc', show='all', page=1, user='', client_id='', ...)
@@ -74,7 +74,7 @@ class Asked:
         )
 
     def link(self, **changes: Any) -> str:
-        """Return the query of the same page with changes; what is the default is left out."""
+        """Return the query of the same page with other values; defaults are left out."""
         other, usual = replace(self, **changes), Asked()
         if "sort" in changes and "order" not in changes:
             reverse = changes["sort"] == self.sort and self.order == _first_order(self.sort)
@@ -93,7 +93,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One page of a list.
+    """The rows on one page of a list.
 
     Args:
         matching: how many clients the filter has found.
@@ -108,7 +108,7 @@ class Chosen:
 
 
 def choose(clients: Sequence[ClientRow], asked: Asked, brokers: Sequence[BrokerTimes]) -> Chosen:
-    """Return the page that is asked for; of a page beyond the last, the last."""
+    """Return the requested page of the matching clients, sorted; the last page if there is none of that number."""
     found = [client for client in clients if _matches(client, asked)]
     found.sort(key=_key(asked.sort, brokers), reverse=asked.order == "desc")
     pages = max(1, -(-len(found) // ROWS_PER_PAGE))
@@ -159,14 +159,14 @@ _TIMELINE_SLOTS_MIN: Final = 36  # three minutes
 
 
 class View(NamedTuple):
-    """A page.
+    """A page: which templates, and their values.
 
     Args:
-        title: of the document.
-        panels: names of templates, in order.
-        side: more panels, in a column of their own.
-        values: for all of them.
-        found: False for what no member knows.
+        title: the title of the document.
+        panels: the names of their templates, in order.
+        side: the names of those in a second column.
+        values: the values of all templates.
+        found: False if no member knows the client.
     """
 
     name: str
@@ -178,12 +178,12 @@ class View(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether all members, and all of their workers, have said what they know."""
+        """Whether all members respond, and no documents lack workers."""
         return self.values["responding"] == len(self.values["members"]) and not self.values["lacking"]
 
 
 class TroubledClient(NamedTuple):
-    """A client in trouble, with its sentence."""
+    """A client that waits, with the sentence that says why."""
 
     client: ClientRow
     kind: str
@@ -200,7 +200,7 @@ class Use(NamedTuple):
 
 
 async def overview(board: Board, asked: Asked) -> View:
-    """The first screen: who waits and why, and all clients."""
+    """Return the first page: the clients with the most trouble, and all clients."""
     found, brokers = await asyncio.gather(board.clients(asked.window), board.brokers())
     worst_first = sorted(found.clients, key=lambda client: trouble(client, brokers), reverse=True)
     troubled = await _troubled(board, asked, worst_first, brokers)
@@ -234,7 +234,7 @@ async def overview(board: Board, asked: Asked) -> View:
 
 
 async def client(board: Board, asked: Asked) -> View:
-    """One client: the sentence, where its time goes, and what could be done."""
+    """Return the page of one client: the sentence, where its time goes, and what could be done."""
     found, brokers = await asyncio.gather(
         board.client(asked.user, asked.client_id, asked.window), board.brokers()
     )
@@ -262,7 +262,7 @@ async def client(board: Board, asked: Asked) -> View:
 
 
 async def rule(board: Board, asked: Asked) -> View:
-    """One rule, and all clients under it."""
+    """Return the page of one rule, with all clients under it."""
     found, brokers, rules = await asyncio.gather(board.clients(asked.window), board.brokers(), board.rules())
     under = [one for one in found.clients if _is_under(one, asked)]
     chosen = choose(under, asked, brokers)
@@ -285,13 +285,13 @@ async def rule(board: Board, asked: Asked) -> View:
 
 
 async def rules(board: Board, asked: Asked) -> View:
-    """All rules with their use."""
+    """Return the page of all rules with their use."""
     found = await board.rules()
     return View("rules", "Quotas", ("banners", "rules"), {**_common(board, asked), "rules": found})
 
 
 async def events(board: Board, asked: Asked) -> View:
-    """The page of events."""
+    """Return the page of the last events."""
     values = {**_common(board, asked), "events": board.events(_EVENTS_PAGE), "all_events": True}
     return View("events", "Events", ("banners", "events"), values)
 
@@ -334,7 +334,7 @@ def _common(board: Board, asked: Asked) -> dict[str, Any]:
 async def _troubled(
     board: Board, asked: Asked, clients: Sequence[ClientRow], brokers: Sequence[BrokerTimes]
 ) -> list[TroubledClient]:
-    """Return the clients with the most trouble, with their sentences."""
+    """Return the clients with the most trouble, each with its sentence."""
     chosen = [(one, cause(one, brokers)) for one in clients[:_TROUBLED_MAX]]
     chosen = [(one, found) for one, found in chosen if found.kind not in ("calm", "over")]
     details = await asyncio.gather(
@@ -367,7 +367,7 @@ def _row(board: Board, one: ClientRow, brokers: Sequence[BrokerTimes]) -> Mappin
 
 
 def _until_last(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Return the samples without the newest slot while nothing is known of it: it would look as if all were over."""
+    """Return the samples without the newest if that is not known yet; it would look as if the client were gone."""
     return samples[:-1] if samples and samples[-1] is None else samples
 
 
@@ -382,7 +382,7 @@ def _is_slow(one: ClientDocument, broker: BrokerTimes) -> bool:
 
 
 def _names(one: ClientRow, asked: Asked) -> bool:
-    """Whether the client waits for this rule."""
+    """Whether this rule is the one that the client waits for."""
     found = one.rule
     if found is None or (found.kind, found.key) != (asked.kind, asked.key):
         return False
