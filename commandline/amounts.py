@@ -60,7 +60,7 @@ def duration(seconds: float) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table whose columns are as wide as their widest cells.
+    """Yield the lines of a table; each column is as wide as its widest cell.
 
     >>> list(aligned([("member", "version"), ("a", "1")]))
     ['member  version', 'a       1']
@@ -75,7 +75,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    r"""Escape what is not printable.
+    r"""Escape characters that are not printable, such as a terminal's control sequences.
 
     >>> printable("caf\u00e9 \x1b[2J")
     'café \\x1b[2J'

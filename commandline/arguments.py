@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser and the parsers of all its commands."""
+    """Yield the parser, then the parsers of its commands and of their commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -98,7 +98,7 @@ class OldSpelling(argparse.Action):
 
 
 def warn_old_spelling(program: str, old: str, instead: str) -> None:
-    """Print a warning with the new spelling on standard error."""
+    """Print on standard error that `old` is an old spelling, and that `instead` is the new one."""
     print(f"{program}: warning: {old} is an old spelling: use {instead}", file=sys.stderr)
 
 
@@ -156,10 +156,10 @@ _DIRECTORIES: Final = ("DIR",)
 def add_command(
     commands: "argparse._SubParsersAction[Any]", parser: argparse.ArgumentParser, destination: str
 ) -> None:
-    """Add the command `completion`.
+    """Add the command `completion`, which prints or writes a shell's completion script.
 
     Args:
-        parser: what is completed: the whole command line.
+        parser: the parser of the whole command line.
         destination: the name under which a command's function is in the options.
     """
     command = commands.add_parser("completion", help=_HELP, description=f"{_HELP.capitalize()}.")
@@ -181,7 +181,7 @@ def add_command(
 
 
 def _complete(parser: argparse.ArgumentParser, shell: str, output: Path | None) -> str:
-    """Print or write the script; return why that failed, or ""."""
+    """Print the completion script, or write it to a file; returns why that failed, or ""."""
     try:
         text = script(parser, shell)
     except ModuleNotFoundError:
@@ -198,7 +198,7 @@ def _complete(parser: argparse.ArgumentParser, shell: str, output: Path | None) 
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the script.
+    """Return the completion script of a shell.
 
     Raises:
         ModuleNotFoundError: shtab is not installed.

@@ -47,7 +47,7 @@ MEANINGS: Final[Mapping[int, str]] = MappingProxyType(
 
 
 def run_quietly(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code.
+    """Run a command and return its exit code, also after an interrupt or a closed pipe.
 
     Python ignores SIGPIPE, so that a peer that hangs up is an exception and not the end of the process. What is
     printed after `| head` has gone is therefore a BrokenPipeError here, on print or when the buffer is flushed.

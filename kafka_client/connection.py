@@ -166,7 +166,7 @@ class Connection:
 
 
 class Exchange:
-    """The client's side of an exchange.
+    """The client's side of a SASL exchange.
 
     All calls may take long (SCRAM hashes, GSSAPI and AWS_MSK_IAM contact other servers): make them in a thread. They
     raise LoginError if the library refuses, or if a package or credential is missing.
@@ -202,7 +202,7 @@ class Exchange:
         return token
 
     def receive(self, token: bytes) -> bool:
-        """Take the broker's token; return whether the exchange has ended.
+        """Process the broker's token; returns whether the exchange has ended.
 
         Raises:
             LoginError: the token is invalid, or does not prove that the broker knows the password (SCRAM).
@@ -228,7 +228,7 @@ class Exchange:
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-    """Provides the configured token for OAUTHBEARER."""
+    """Gives kafka-python the configured token for OAUTHBEARER."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -238,7 +238,7 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has n
 
 
 def _check_challenge(challenge: bytes) -> None:
-    """Refuse a SCRAM challenge with too few iterations.
+    """Check that a SCRAM challenge has at least as many iterations as Kafka's own clients require.
 
     Raises:
         ValueError: it is one, or not a valid challenge.
@@ -251,7 +251,7 @@ def _check_challenge(challenge: bytes) -> None:
 
 
 class Login:
-    """Authenticates connections.
+    """Authenticates new connections with a user name and a password or token.
 
     Args:
         mechanism: one of `Exchange`.

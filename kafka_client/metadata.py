@@ -61,7 +61,7 @@ Partition = tuple[str, int]
 
 
 class Broker(NamedTuple):
-    """A broker as the responding one knows it; the values are not validated."""
+    """A broker in the response of another one; its values are not validated."""
 
     broker: int
     host: str
@@ -105,7 +105,7 @@ class TopicMetadata(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One resource: its configs by name, without those that have no value."""
+    """The configs of one topic or broker by name, without those that have no value."""
 
     error_code: int
     name: str
@@ -155,7 +155,7 @@ def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
 
 
 def _asked(topics: Sequence[str] | Sequence[bytes], version: int = _TOPICS_VERSION) -> Any:
-    """Return a Metadata request for topics by name, or by id (bytes)."""
+    """Return kafka-python's Metadata request for topics by name, or by id (bytes)."""
     kind = messages.MetadataRequest.MetadataRequestTopic
     return messages.MetadataRequest(
         version=version,
@@ -191,7 +191,7 @@ def _cluster(response: Any) -> ClusterMetadata:
 
 
 def _id_of(topic: Any) -> bytes:
-    """Return a topic's id; zeros if it has none, which kafka-python returns as None."""
+    """Return a topic's id, 16 bytes; zeros if it has none, which kafka-python returns as None."""
     return topic.topic_id.bytes if topic.topic_id is not None else _NO_ID
 
 
@@ -203,12 +203,12 @@ def _registered(response: Any) -> tuple[int, frozenset[int]]:
 
 
 def describe_topics(names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
-    """Describe these keys of topics."""
+    """Return the request for these configs of topics."""
     return _describe(_TOPIC_CONFIGS, names, keys)
 
 
 def describe_brokers(brokers: Sequence[int], keys: Sequence[str]) -> Request[list[Described]]:
-    """Describe these keys of brokers."""
+    """Return the request for these configs of brokers."""
     return _describe(_BROKER_CONFIGS, [str(broker) for broker in brokers], keys)
 
 

@@ -146,7 +146,7 @@ class QuotaClient:
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool
     ) -> list[tuple[Parts, str]]:
-        """Alter entities; return those that were refused, with the reason."""
+        """Alter entities; returns the refused entities, each with the server's reason."""
         refused: list[tuple[Parts, str]] = []
         for start in range(0, len(alterations), _ALTERATIONS_MAX):
             request = alter(alterations[start : start + _ALTERATIONS_MAX], validate_only=validate_only)

@@ -114,7 +114,7 @@ def decode(kind: Any, version: int, frame: Buffer) -> Any:
 
 
 def _check_numbers(frame: Buffer) -> None:
-    """Refuse a frame with a number that may be too long to be decoded in time.
+    """Check that no number in a frame is so long that decoding it would block the process.
 
     Raises:
         MalformedFieldError: the frame contains one.
@@ -128,7 +128,7 @@ def _check_numbers(frame: Buffer) -> None:
 
 
 def chunks(topics: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Divide topics among requests.
+    """Divide topics into lists of at most 250, one for each request.
 
     >>> [len(chunk) for chunk in chunks(range(600))]
     [250, 250, 100]

@@ -32,7 +32,7 @@ _EARLIEST: Final = -2
 
 
 class TopicLook(NamedTuple):
-    """A topic as one broker knows it.
+    """A topic in one broker's response.
 
     Attributes:
         error_code: Kafka's; 3 for a topic that does not exist, 29 for one that this user may not describe.
@@ -83,7 +83,9 @@ def create_placed(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tupl
 
 
 def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
-    """Return the request for the first offsets of one topic; the result is error code and offset by partition."""
+    """Return the request for the first offsets of one topic's partitions.
+    The result is error code and offset by partition.
+    """
     kind = consumer.ListOffsetsRequest.ListOffsetsTopic
     rows = [
         kind.ListOffsetsPartition(partition_index=index, current_leader_epoch=_NO_EPOCH, timestamp=_EARLIEST)

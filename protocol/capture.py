@@ -27,7 +27,9 @@ NONE: Final = -1
 
 
 class Column(NamedTuple):
-    """A column or a field: Arrow's name of its type ("int64", "int32", "int16", "string", "list<struct>")."""
+    """A column of the table, or a field of a struct in it; `type` is Arrow's name: "int64", "int32", "list<struct>"
+    ...
+    """
 
     name: str
     type: str

@@ -15,7 +15,7 @@ class WireError(ValueError):
 
 
 class TruncatedError(WireError):
-    """The bytes end before the field does: an error in a complete frame; for a part of one, more bytes are needed."""
+    """The bytes end before the field does: an error in a complete frame; if a part is read, more bytes are needed."""
 
 
 class MalformedFieldError(WireError):

@@ -198,7 +198,7 @@ _ECHOED: Final = frozenset((OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COM
 
 
 class Named(NamedTuple):
-    """A name that was looked for.
+    """A place in a frame at which one of the wanted names is.
 
     Attributes:
         label: TOPIC, GROUP or TRANSACTIONAL_ID.
@@ -228,7 +228,7 @@ class _Layout(NamedTuple):
 
 
 class _Search:
-    """What is looked for in a message, and what was found."""
+    """A search for wanted names in one message, with the places found so far."""
 
     __slots__ = ("compact", "creation_at", "end", "errors", "found", "frame", "wanted")
 
@@ -244,7 +244,7 @@ class _Search:
         self.creation_at = NO_FLAG
 
     def structure(self, fields: tuple[_Field, ...], pos: int) -> int:
-        """Pass a structure; the errors in it belong to the name in it."""
+        """Read a structure; returns its end. Its error codes belong to the wanted name in it, if there is one."""
         errors_from, named, resource = len(self.errors), None, ""
         frame, end = self.frame, self.end
         for label, kind, nullable, _, _, parts in fields:
@@ -273,7 +273,7 @@ class _Search:
         return pos
 
     def _rest(self, kind: str, parts: tuple[_Field, ...], pos: int, *, nullable: bool) -> int:
-        """Pass a field that is neither a number nor a name."""
+        """Skip a field that is neither a number nor a labelled name; returns its end."""
         frame, end, compact = self.frame, self.end, self.compact
         if kind == "s":
             return skip_string(frame, pos, end, compact)
@@ -312,7 +312,7 @@ class _Search:
 
 
 def definitions() -> str:
-    """Return the text of the layouts: three lines an API, its key, name and oldest version, request and response."""
+    """Return the layouts as text, three lines for each API: key, name and oldest version; request; response."""
     return _LAYOUTS.strip().replace("\n      ", " ")
 
 
@@ -323,7 +323,7 @@ def known(api_key: int, version: int) -> bool:
 
 
 def named_first(frame: Buffer, body: int, end: int, api_key: int, version: int) -> list[tuple[str, bytes]]:
-    """Return the group and transactional ids that belong to a whole request, with their labels.
+    """Return the labels and names of a request's group and transactional ids that apply to the whole request.
 
     Args:
         body: where the fields begin; the frame may end before the request does.
@@ -360,7 +360,7 @@ def named_in_request(
 def creation_at(
     frame: Buffer, body: int, api_key: int, version: int, wanted: AbstractSet[tuple[str, bytes]]
 ) -> int:
-    """Return where a complete Metadata request says whether its topics may be created.
+    """Return the offset of the flag by which a complete Metadata request lets topics be created.
 
     Returns:
         NO_FLAG if it does not say it, and so creates them; NOT_NAMED if none of the wanted names is in it.
@@ -414,7 +414,7 @@ def refusal(
 
 
 def _nothing(field: _Field, error_code: int, *, compact: bool) -> bytes:
-    """Return the error, or a value that says nothing."""
+    """Encode the value of one field of a refusal: the error code, or an empty, null or zero value."""
     if field.kind == "s":
         return (b"\0" if compact else b"\xff\xff") if field.nullable else (b"\1" if compact else b"\0\0")
     if field.kind == _ARRAY:
@@ -430,7 +430,7 @@ def _nothing(field: _Field, error_code: int, *, compact: bool) -> bytes:
 
 
 def _topics_of(frame: Buffer, body: int, api_key: int, version: int) -> list[tuple[bytes, list[int]]]:
-    """Return the bytes of each topic's name or id, and the partitions that a request names."""
+    """Return each topic that a request names: the bytes of its name or id, and its partitions."""
     compact, end = flexible(api_key, version), len(frame)
     search = _Search(frame, end, frozenset(), compact=compact)
     topics = []
@@ -480,7 +480,7 @@ def _check_version(api_key: int, version: int) -> None:
 
 @cache
 def _fields(api_key: int, version: int, *, response: bool) -> tuple[_Field, ...]:
-    """Return the fields of one version; only of known ones, so their number is bounded."""
+    """Return the fields of one version. The cache is bounded, since only known versions are looked up."""
     layout = _TABLE[api_key]
     return _of_version(layout.response if response else layout.request, version)
 
@@ -506,7 +506,7 @@ _VERSIONS: Final = re.compile(r"(?:@(\d+)(?:-(\d+)|(\+))?)?")
 
 
 def _parse(text: str, pos: int) -> tuple[tuple[_Field, ...], int]:
-    """Read fields up to a closing bracket; return where it is."""
+    """Parse fields up to a closing bracket; returns them and the bracket's position."""
     fields: list[_Field] = []
     while True:
         token = _TOKEN.match(text, pos)

@@ -61,7 +61,7 @@ def int32(buf: Buffer, pos: int, end: int) -> int:
 
 
 def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    r"""Return the unsigned varint at `pos`: at most 32 bits in five bytes, as in Kafka's own reader.
+    r"""Return the unsigned varint at `pos` and the position after it; at most 32 bits in five bytes, as in Kafka.
 
     >>> uvarint(b"\xac\x02", 0, 2)
     (300, 2)
@@ -90,7 +90,7 @@ def skip(pos: int, size: int, end: int) -> int:
 
 
 def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return the length of bytes or records (an int32, or a varint minus one), -1 for null."""
+    """Return the length of bytes or records (-1 for null), and the position after it. Encoded as int32 or varint."""
     if flexible:
         value, pos = uvarint(buf, pos, end)
         return value - 1, pos
@@ -101,7 +101,7 @@ def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, in
 
 
 def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return an array's length, -1 for null; its elements may not have arrived."""
+    """Return an array's length (-1 for null), and the position after it; its elements may not have arrived."""
     if flexible:
         value, after = uvarint(buf, pos, end)
         value -= 1
@@ -117,7 +117,7 @@ def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int
 
 
 def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """Return an array's length, -1 for null; at least one byte per element must be available."""
+    """Return an array's length (-1 for null), and the position after it; each element must have a byte before `end`."""
     value, after = streamed_count(buf, pos, end, flexible)
     if value > end - after:
         raise TruncatedError(f"an array of {value} elements at byte {pos} is cut off at {end}")
@@ -242,7 +242,7 @@ def int32s_bytes(values: Sequence[int] | None, flexible: bool) -> bytes:
 
 
 def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None]:
-    """Call the work with portions of all items."""
+    """Call `work` with lists of at most PORTION items, until all were passed."""
     iterator = iter(items)
     while portion := list(islice(iterator, PORTION)):
         work(portion)
@@ -251,7 +251,7 @@ def for_each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[
 
 
 def drain(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Portions[None]:
-    """Remove all items, the last ones first, and call the work with them: freeing thousands at once takes long."""
+    """Remove all items, the last ones first, and pass them to `work` in portions: freeing thousands takes long."""
     while items:
         portion = [items.popitem() for _ in range(min(PORTION, len(items)))]
         work(portion)
@@ -260,7 +260,7 @@ def drain(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Por
 
 
 def clear(items: dict[Any, Any] | list[Any]) -> Portions[None]:
-    """Remove all items."""
+    """Remove all items, in portions."""
     if isinstance(items, dict):
         yield from drain(items, _nothing)
         return
@@ -272,4 +272,4 @@ def clear(items: dict[Any, Any] | list[Any]) -> Portions[None]:
 
 
 def _nothing(_portion: object) -> None:
-    """Do nothing with removed items."""
+    """Do nothing: the work of `clear`."""

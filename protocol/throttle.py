@@ -46,7 +46,9 @@ _OFFSET: Final[dict[int, int]] = {OFFSET_DELETE: 2, RENEW_DELEGATION_TOKEN: 10, 
 
 
 def position(api_key: int, version: int) -> int:
-    """Return its offset in the body of the response, or LAST, or NONE."""
+    """Return the offset of throttle_time_ms in the body of a response; LAST if it is the last field, NONE if
+    missing.
+    """
     if version > MAX_VERSION.get(api_key, -1) or api_key in _WITHOUT or version < _SINCE.get(api_key, 0):
         return NONE
     if api_key in _LAST:
@@ -55,7 +57,7 @@ def position(api_key: int, version: int) -> int:
 
 
 def locate(frame: Buffer, api_key: int, version: int) -> int:
-    """Return its position in a complete frame with its length prefix, or NONE.
+    """Return the offset of throttle_time_ms in a complete frame with its length prefix, or NONE.
 
     Raises:
         WireError: the frame ends before it.
@@ -83,7 +85,7 @@ def locate(frame: Buffer, api_key: int, version: int) -> int:
 
 
 def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms: int) -> bool:
-    """Write the larger of both throttle times into a complete frame; False without such a field."""
+    """Write the larger of both throttle times (ms) into a complete frame; returns False if it has no such field."""
     pos = locate(frame, api_key, version)
     if pos == NONE:
         return False
@@ -93,7 +95,7 @@ def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms
 
 
 def skip_produce_responses(buf: Buffer, pos: int, end: int, version: int) -> int:
-    """Return the position after a Produce response's topics: the throttle time, since version 1."""
+    """Return the position after a Produce response's topics, where its throttle time is since version 1."""
     compact = flexible(PRODUCE, version)
     # Index, error code, base offset; log append time since version 2, log start offset since 5.
     fixed = 14 + (8 if version >= 2 else 0) + (8 if version >= 5 else 0)
@@ -135,7 +137,7 @@ def _skip_api_keys(buf: Buffer, pos: int, end: int, version: int) -> int:
 
 
 def _skip_token(buf: Buffer, pos: int, end: int, version: int) -> int:
-    """Skip the common fields of creating and describing a delegation token: owner, requester, times, id, HMAC."""
+    """Return the position after the fields that creating and describing a delegation token share."""
     compact = flexible(CREATE_DELEGATION_TOKEN, version)
     for _ in range(4 if version >= 3 else 2):
         pos = skip_string(buf, pos, end, compact)

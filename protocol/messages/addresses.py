@@ -113,7 +113,7 @@ class Endpoint(NamedTuple):
 
 
 def read_endpoints(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> tuple[list[Endpoint], int]:
-    """Return the array at `pos` with the addresses for clients, and the position after it."""
+    """Return the endpoints in the array at `pos`, with the addresses for clients, and the position after it."""
     endpoints: list[Endpoint] = []
     entries, pos = uvarint(buf, pos, end)
     for _ in range(entries - 1):
@@ -140,12 +140,12 @@ def _skip_endpoints(buf: Buffer, pos: int, end: int) -> int:
 
 
 def _fit(buf: Buffer, pos: int, end: int) -> bool:
-    """Whether the array at `pos` has at most as many entries as are rewritten."""
+    """Whether the array at `pos` has at most FITTED_MAX entries, so that it is rewritten and not emptied."""
     return uvarint(buf, pos, end)[0] - 1 <= FITTED_MAX
 
 
 def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
-    """Encode the array, with or without the racks."""
+    """Encode endpoints as an array; without `racks` their racks are null."""
     out = [uvarint_bytes(len(endpoints) + 1)]
     for node_id, host, port, rack, tags in endpoints:
         name = host.encode()
@@ -161,7 +161,9 @@ def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
 
 
 def rewrite_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """Return all bytes from the body's tag section at `pos` to `end`, with rewritten addresses; None if it has none."""
+    """Return the bytes from the tag section at `pos` to `end` with addresses for clients; None if it has no
+    endpoints.
+    """
     tags, rest = _read_tags(buf, pos, end)
     for index, (tag, raw) in enumerate(tags):
         if tag == _ENDPOINTS_TAG:
@@ -173,7 +175,7 @@ def rewrite_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> by
 
 
 def fit_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """As `rewrite_tags`, but in exactly `end - pos` bytes (Fetch)."""
+    """Return the same as `rewrite_tags`, but with the same length, `end - pos` bytes (Fetch)."""
     tags, rest = _read_tags(buf, pos, end)
     for index, (tag, raw) in enumerate(tags):
         if tag == _ENDPOINTS_TAG:
@@ -192,7 +194,9 @@ def fit_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes 
 
 
 def fit_array(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """Return the array at `pos`, the tag section, and the bytes up to `end`, with the same length (share APIs)."""
+    """Return the bytes from the array at `pos` to `end` with addresses for clients, in the same length (share APIs).
+    None if the array is empty.
+    """
     if pos < end and buf[pos] == 1:
         return None
     if _fit(buf, pos, end):
@@ -250,7 +254,7 @@ def _fill(tags: Tags, size: int) -> bytes | None:
 
 
 def rewrite_find_coordinator(frame: bytes, version: int, address_map: AddressMap) -> bytes:
-    """Return a whole frame with the coordinators' addresses for clients."""
+    """Return a whole FindCoordinator response with the coordinators' addresses for clients."""
     end = len(frame)
     compact = flexible(FIND_COORDINATOR, version)
     pos = response_body_start(frame, 0, end, FIND_COORDINATOR, version)
@@ -273,7 +277,7 @@ def rewrite_find_coordinator(frame: bytes, version: int, address_map: AddressMap
 
 
 def _single(frame: bytes, pos: int, end: int, version: int, address_map: AddressMap) -> tuple[bytes, int]:
-    """Rewrite a response of versions 0 to 3: error code, message since 1, node id, host, port."""
+    """Return error, message and node of a response of versions 0 to 3, rewritten, and the position after them."""
     compact = flexible(FIND_COORDINATOR, version)
     error = int16(frame, pos, end)
     message_pos = node_pos = pos + 2
@@ -288,7 +292,7 @@ def _single(frame: bytes, pos: int, end: int, version: int, address_map: Address
 
 
 def _coordinator(frame: bytes, pos: int, end: int, address_map: AddressMap) -> tuple[bytes, int]:
-    """Rewrite one coordinator of version 4 and later: key, node id, host, port, error code, message, tags."""
+    """Return one coordinator's entry, rewritten (version 4 and later), and the position after it."""
     node_pos = skip_string(frame, pos, end, True)
     node_id = int32(frame, node_pos, end)
     host, port_pos = string(frame, node_pos + 4, end, True)
@@ -303,7 +307,9 @@ def _coordinator(frame: bytes, pos: int, end: int, address_map: AddressMap) -> t
 def _mapped(
     error: int, node_id: int, host: str | None, port: int, compact: bool, address_map: AddressMap
 ) -> tuple[int, bytes]:
-    """Return the error code, and node id, host and port for clients as bytes."""
+    """Return the error code, and node id, host and port in wire format, for clients.
+    A broker without an address for clients gives COORDINATOR_NOT_AVAILABLE (unless there is an error) and no node.
+    """
     address: tuple[str, int] | None = (host or "", port)
     # A response with an error has no node: node -1, no host, port -1.
     if not error or node_id >= 0:
@@ -315,7 +321,7 @@ def _mapped(
 
 
 def rewrite_describe_cluster(frame: bytes, version: int, address_map: AddressMap) -> bytes:
-    """Return a whole frame with the brokers' addresses for clients."""
+    """Return a whole DescribeCluster response with the brokers' addresses for clients."""
     end = len(frame)
     pos = response_body_start(frame, 0, end, DESCRIBE_CLUSTER, version)
     # Throttle time, error code, error message.
@@ -344,7 +350,7 @@ def rewrite_describe_cluster(frame: bytes, version: int, address_map: AddressMap
 
 
 def quorum_without_addresses(frame: bytes, version: int) -> bytes:
-    """Return a whole response without listeners; only for versions that may contain them.
+    """Return a whole DescribeQuorum response without listeners; only for versions that may contain them.
 
     Raises:
         WireError: it is not such a response.
@@ -386,7 +392,7 @@ def _skip_partition(frame: bytes, pos: int, end: int) -> int:
 
 
 def names_broker(frame: Buffer, body: int, version: int) -> bool:
-    """Whether a whole request whose fields begin at `body` asks for a broker's own configs.
+    """Whether a whole DescribeConfigs request, whose fields begin at `body`, names a broker.
 
     Raises:
         WireError: it is not such a request.
@@ -408,7 +414,7 @@ def names_broker(frame: Buffer, body: int, version: int) -> bool:
 
 
 def configs_without_addresses(frame: bytes, version: int) -> bytes:
-    """Return a whole response without the values that contain addresses of brokers and controllers.
+    """Return a whole DescribeConfigs response without the values of configs that contain addresses.
 
     Raises:
         WireError: it is not such a response.

@@ -55,7 +55,7 @@ def rewrite(
     offered: Mapping[int, int] = _NOTHING,
     newest_offered: Mapping[int, int] = _NOTHING,
 ) -> bytes:
-    """Return a whole frame with reduced ranges.
+    """Return a whole ApiVersions response with the version ranges that Sluice supports.
 
     Args:
         version: the version of the request; a broker that does not support it responds in version 0 with error 35.

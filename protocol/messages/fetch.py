@@ -44,7 +44,9 @@ _ZERO = b"\x00"
 
 
 class FetchFields(NamedTuple):
-    """A request's scalars; positions are in the original buffer, -1 if the version does not have the field."""
+    """The scalars of a request, and where some of them are in the original buffer: -1 if the version has no such
+    field.
+    """
 
     replica_id: int
     max_wait_ms: int
@@ -79,7 +81,7 @@ def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFie
 
 
 def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
-    """Decode versions before 7, without sessions; before 3 also without a limit on the whole response."""
+    """Decode a request before version 7, without a session; before 3 also without a limit on the whole response."""
     if body_pos + _scalars_size(version) > end:
         return None
     if version >= 3:
@@ -108,8 +110,8 @@ def empty_response(
 
 
 class Topics(NamedTuple):
-    """A whole request's partitions with their entries, and its forgotten partitions, both in order; `end` is the
-    position after both.
+    """The partitions of a whole request with their entries, and its forgotten partitions, both in order.
+    `end`: the position after both.
     """
 
     partitions: dict[TopicPartition, bytes]
@@ -124,14 +126,14 @@ class ReadRequest(bytes):
     read_as: tuple[int, int]  # where its body begins, and its version
 
     def now(self, frame: Buffer) -> "ReadRequest":
-        """Return the same request with the frame's current scalars."""
+        """Return this request with the scalars of `frame`, which may have been changed since."""
         read = ReadRequest(frame)
         read.topics, read.read_as = self.topics, self.read_as
         return read
 
 
 def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
-    """Decode a whole request's topics; for a large request in a thread.
+    """Decode a whole request's topics; call it in a thread if the request is large.
 
     Raises:
         WireError: the request is malformed.
@@ -210,7 +212,7 @@ def epoch_position(body_pos: int, version: int) -> int:
 
 
 def _scalars_size(version: int) -> int:
-    """The bytes of a request's body before its topics."""
+    """Return the size of a request's fields before its topics, in bytes."""
     if version >= 15:
         return 21
     if version >= 7:
@@ -221,8 +223,8 @@ def _scalars_size(version: int) -> int:
 
 
 def _entry_size(version: int) -> int:
-    """A partition's fixed bytes: index, offset, limit; leader epoch (9+), last fetched epoch (12+), log start
-    (5+).
+    """Return the size of a partition's fixed fields, in bytes: index, offset, limit; leader epoch (9+), last
+    fetched epoch (12+), log start (5+).
     """
     return 16 + (4 if version >= 9 else 0) + (4 if version >= 12 else 0) + (8 if version >= 5 else 0)
 
@@ -272,8 +274,8 @@ def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: li
 
 
 class TopicArray:
-    """Encodes topics with their partitions; consecutive ones of a topic share an entry, as in Kafka's own client,
-    since order is priority (KIP-74).
+    """Encodes topics with their partitions; consecutive partitions of a topic share an entry, as in Kafka's own
+    client. Their order is kept, since it is their priority (KIP-74).
 
     Thousands are encoded while the loop is blocked: in one Python loop, without objects for the garbage collector.
     """

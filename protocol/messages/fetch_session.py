@@ -68,7 +68,7 @@ _INT32 = Struct(">i")
 
 
 class _Session:
-    """The changes of a session that the client has sent and the broker has not received.
+    """A session's changes that the client has sent and the broker has not received.
 
     Attributes:
         ahead: by how many epochs the client is ahead of the broker.
@@ -88,7 +88,7 @@ class _Session:
         self.forgotten: dict[TopicPartition, None] = {}
 
     def merge(self, partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> None:
-        """Merge a later request's changes: one request must have the effect of both."""
+        """Add a later request's changes: a request with all of them has the effect of both."""
         # There may be thousands, and this blocks the loop: set operations instead of one step per partition.
         for key in self.forgotten.keys() & partitions.keys():
             del self.forgotten[key]
@@ -122,7 +122,7 @@ def _kept_bytes(changes: Mapping[TopicPartition, object]) -> int:
 
 
 class _AddressSessions:
-    """The sessions of one address."""
+    """The sessions of one client address, and their memory."""
 
     __slots__ = ("kept_bytes", "sessions")
 
@@ -132,7 +132,7 @@ class _AddressSessions:
 
 
 def must_forward(fields: FetchFields) -> bool:
-    """Whether the request must be forwarded: it ends its session, for which the broker would otherwise keep a slot."""
+    """Whether the request must reach the broker: it ends its session, which would otherwise keep a slot there."""
     return fields.session_epoch == FINAL_EPOCH and fields.session_id != 0
 
 
@@ -187,7 +187,7 @@ class SessionTable:
         now_ms: int,
         address: str = "",
     ) -> int:
-        """Register a complete request that the broker will not see.
+        """Take a complete request that the broker will not receive, and keep its changes for the next forwarded one.
 
         Args:
             address: the client's address, to which the memory is attributed.
@@ -279,7 +279,7 @@ class SessionTable:
         self._pop((broker, session_id))
 
     def expire(self, now_ms: int) -> int:
-        """Remove idle sessions; returns their number. To be called about once a second."""
+        """Remove idle sessions; returns their number. Call it about once a second."""
         forgotten = 0
         while forgotten < _EXPIRE_AT_ONCE and self._drop_idle(now_ms):
             forgotten += 1

@@ -54,7 +54,7 @@ _TOPIC_OPERATIONS_SINCE: Final = 8
 
 
 def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[int, bytes]:
-    """Return the head of a response up to the array of brokers; `frame` may be incomplete.
+    """Return a response's head, up to the end of the brokers, with addresses for clients; `frame` may be incomplete.
 
     Returns:
         The number of replaced bytes, and the new bytes with the frame's new length; 0 and none if incomplete.
@@ -120,7 +120,7 @@ class TopicsRequest(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic as a broker knows it; `partitions` is 0 for an unknown one."""
+    """A topic in a broker's response; `partitions` is their number, 0 for an unknown topic."""
 
     error_code: int
     name: str | None

@@ -44,7 +44,8 @@ def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
 
 
 def read_response(frame: bytes, version: int, address_map: AddressMap | None) -> tuple[bytes, int]:
-    """Return the response with rewritten NodeEndpoints (version 10+), and the position of its throttle time, or -1.
+    """Return a response with the brokers' addresses for clients (version 10 and later).
+    The second value is the position of its throttle time, -1 in versions without one.
 
     Args:
         frame: a whole frame with its length prefix; returned itself if nothing changes.
@@ -63,14 +64,14 @@ def read_response(frame: bytes, version: int, address_map: AddressMap | None) ->
 
 
 def with_throttle_time(frame: bytes, throttle_at: int, throttle_ms: int) -> bytes:
-    """Return the response with the larger of both throttle times; unchanged if that is the broker's."""
+    """Return the response with the larger of both throttle times; the same bytes if that is the broker's."""
     if throttle_ms <= max(_INT32.unpack_from(frame, throttle_at)[0], 0):
         return frame
     return frame[:throttle_at] + _INT32.pack(throttle_ms) + frame[throttle_at + 4 :]
 
 
 def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
-    """Return the response with rewritten addresses and the larger of both throttle times."""
+    """Return the response with addresses for clients, and the larger of both throttle times."""
     response, throttle_at = read_response(frame, version, address_map)
     return (
         response if throttle_at == throttle.NONE else with_throttle_time(response, throttle_at, throttle_ms)

@@ -58,7 +58,7 @@ class Ongoing(NamedTuple):
 
 
 class Stepping(NamedTuple):
-    """A partition's current step: the proposal's CurrentPartitionReassignmentBatch."""
+    """The step under way of a partition: the proposal's CurrentPartitionReassignmentBatch."""
 
     current: tuple[int, ...]
     target: tuple[int, ...]
@@ -79,7 +79,7 @@ class Reassignments(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The partitions that a request asks for; None for all."""
+    """The partitions that a list request asks for; None for all reassignments under way."""
 
     partitions: frozenset[Partition] | None
 
@@ -170,7 +170,9 @@ def _stepping(frame: Buffer, pos: int, end: int) -> tuple[Stepping, int]:
 
 
 def _topics(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
-    """Encode topics with their partitions, whose bytes begin with the index; those of a topic share an entry."""
+    """Encode topics with their partitions; each partition's bytes begin with its index. Those of a topic share an
+    entry.
+    """
     topics: dict[str, list[bytes]] = {}
     for (name, _), partition in entries:
         topics.setdefault(name, []).append(partition)
@@ -181,7 +183,7 @@ def _topics(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
 
 
 def _partition(index: int, lists: Sequence[Sequence[int]]) -> bytes:
-    """Encode a partition: an index, lists of brokers, no tags. In one expression: thousands block the loop."""
+    """Encode a partition: its index, then lists of brokers. One expression, since thousands are encoded in one turn."""
     sizes = tuple(map(len, lists))
     if max(sizes) > _ONE_BYTE_COUNT_MAX:
         brokers = b"".join(int32s_bytes(one, True) for one in lists)
@@ -199,7 +201,7 @@ def _layout(sizes: tuple[int, ...]) -> Struct:
 
 
 class AlterRequest(NamedTuple):
-    """The request, in its order; a partition may occur twice. Null replicas cancel."""
+    """The fields of an alter request, partitions in its order; one may occur twice. Null replicas (None) cancel."""
 
     timeout_ms: int
     allow_factor_change: bool
@@ -207,7 +209,7 @@ class AlterRequest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result for one partition."""
+    """The error code and message for one partition."""
 
     error_code: int = 0
     error_message: str | None = None

@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class Replica:
-    """The fields of one partition in a follower's Fetch.
+    """One partition in a follower's session.
 
     Attributes:
         entry: the follower's entry.
@@ -94,7 +94,7 @@ class Replica:
         self.take(entry)
 
     def take(self, entry: bytes) -> None:
-        """Take over a new entry of the follower."""
+        """Replace the entry by the follower's new one; a new leader epoch clears the high watermark."""
         self.entry = entry
         _, epoch, self.fetch_offset, _, _, self.max_bytes = _ENTRY.unpack_from(entry)
         if epoch != self.leader_epoch:
@@ -107,13 +107,13 @@ class Replica:
         return self.fetch_offset >= self.high_watermark >= 0
 
     def limited(self, max_bytes: int) -> bytes:
-        """Return its entry with a smaller limit."""
+        """Return the entry with at most `max_bytes` as its limit."""
         entry = self.entry
         return entry[:_LIMIT_AT] + _INT32.pack(max_bytes) + entry[_LIMIT_AT + 4 :]
 
 
 class FollowerRequest(ReadRequest):
-    """A decoded whole request. A full request has its partitions in `replicas`, and no entries in `topics`."""
+    """A whole request, decoded in advance. A full one has its partitions in `replicas`, and `topics` has no entries."""
 
     replicas: dict[TopicPartition, Replica]
 
@@ -124,7 +124,7 @@ def is_full(fields: FetchFields) -> bool:
 
 
 def read_follower(frame: bytes, body_pos: int, version: int, full: bool) -> tuple[int, FollowerRequest]:
-    """Decode a follower's whole request, for a large one in a thread; returns the id in its tags, -1 for none, and it.
+    """Decode a follower's whole request, in a thread if it is large; returns its replica id (-1 for none) and it.
 
     Args:
         full: whether the request names every partition.
@@ -238,7 +238,7 @@ class ReplicaSession:
         """Return the request to the leader; None to forward the follower's own unchanged.
 
         Args:
-            limits: the most bytes of a partition; 0 leaves it out. Other partitions keep the follower's limit.
+            limits: by partition, the largest number of bytes; 0 leaves it out. Others keep the follower's limit.
             max_wait_ms: how long the leader may wait for data; None for the follower's value.
         """
         renew = self.full or not self._leader_id
@@ -268,7 +268,7 @@ class ReplicaSession:
         return join_request(frame, scalars, body_pos, version, epoch, named, forgotten)
 
     def responded(self, error_code: int, session_id: int) -> tuple[int, int]:
-        """Apply the head of the leader's response; returns error code and session id for the follower."""
+        """Apply the head of the leader's response; returns the error code and session id to send to the follower."""
         if error_code:
             if self.full or error_code not in (UNKNOWN_SESSION, WRONG_EPOCH):
                 self._drop_leader_session()
@@ -287,7 +287,7 @@ class ReplicaSession:
         return 0, self.session_id
 
     def respond_locally(self) -> int:
-        """Return the session id of a local, empty response; changes stay to be sent to the leader."""
+        """Return the session id of an empty local response; the leader gets the changes with the next request."""
         assert not self.full, "the response to a full request contains all its partitions"
         return self.session_id
 
@@ -345,7 +345,9 @@ class ReplicaSession:
         return self._leader_id == self.session_id and self._leader_epoch == epoch
 
     def _note_unchanged(self) -> Portions[None]:
-        """Note that the follower's own request is forwarded."""
+        """Register that the follower's request is forwarded unchanged: the leader then knows all its partitions.
+        In an incremental session, the leader's epoch is then the follower's.
+        """
         if self.full:
             yield from for_each(self.replicas, self._mark_sent)
             self._beginning_session = True
@@ -424,7 +426,7 @@ class ReplicaSession:
         return replica.limited(limit) if limit else None
 
     def _drop_leader_session(self) -> None:
-        """Note that the leader has no session any more."""
+        """Register that the leader has no session: the next request to it begins one with all partitions."""
         self._leader_id = 0
         self._leader_epoch = 0
         self._to_forget.clear()
@@ -440,7 +442,7 @@ def _extend_forgotten(forgotten: TopicArray, keys: list[TopicPartition]) -> None
 def read_partitions(
     frame: Buffer, pos: int, end: int, read: Callable[[Buffer, int, int], tuple[T, int]]
 ) -> tuple[list[tuple[Partition, T]], int]:
-    """Read all topics; returns each partition with the result of `read`, in order, and the position after them.
+    """Return each partition with the result of `read`, in order, and the position after the topics.
 
     Raises:
         WireError: there are no topics, or more partitions than PARTITIONS_MAX.
@@ -462,7 +464,7 @@ def read_partitions(
 
 
 def check_ended(pos: int, end: int) -> None:
-    """Refuse bytes after the fields.
+    """Check that the fields end at `end`.
 
     Raises:
         MalformedFieldError: there are such bytes.

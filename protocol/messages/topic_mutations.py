@@ -86,7 +86,7 @@ class TopicMutation(NamedTuple):
 
 
 class MutationRequest(NamedTuple):
-    """A parsed request.
+    """A decoded request: its topics, and where they are.
 
     Attributes:
         topics: in the request's order.
@@ -204,7 +204,7 @@ _READERS: Final = {CREATE_TOPICS: _read_created, CREATE_PARTITIONS: _read_grown,
 
 
 class TopicResult(NamedTuple):
-    """The result for one topic.
+    """The broker's result for one topic.
 
     Attributes:
         name: None if the client may not see it.
@@ -221,7 +221,7 @@ class TopicResult(NamedTuple):
 
 
 class MutationResponse(NamedTuple):
-    """A parsed response; `throttle_at` is the offset of the throttle time, -1 in versions without one."""
+    """A decoded response; `throttle_at` is the offset of the throttle time, -1 in versions without one."""
 
     throttle_at: int
     topics: tuple[TopicResult, ...]
@@ -310,7 +310,7 @@ def match_results(response: MutationResponse, topics: Sequence[TopicMutation]) -
 def read_and_merge(
     frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
 ) -> tuple[int, list[TopicResult | None], bytes]:
-    """Parse a complete response and add the rejected topics.
+    """Parse a complete response, and add entries with error 89 for the rejected topics.
 
     Args:
         rejected: the indices of the topics that were not forwarded.
@@ -336,7 +336,7 @@ def read_and_merge(
 def merged_response(
     frame: Buffer, response: MutationResponse, entries: Iterable[TopicResult | bytes | None], *, compact: bool
 ) -> bytes:
-    """Return a broker's response with these entries in this order: its own, and bytes created here.
+    """Return a broker's response with `entries` in this order: its own results, and entries encoded here as bytes.
 
     Entries of the broker that are not among them are appended, so that none is lost.
     """

@@ -92,7 +92,7 @@ def records_in(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: 
 
 
 def _plausible(total: int) -> int:
-    """Return the number of records, or UNCOUNTED if it is out of range: a batch's header may state any number."""
+    """Return `total`, or UNCOUNTED if it is out of range: a batch's header may state any number of records."""
     return total if 0 <= total <= _INT32_MAX else UNCOUNTED
 
 
@@ -127,7 +127,7 @@ class PartitionRows:
             self.add(topic, index, 0, 0)
 
     def add(self, topic: bytes, partition: int, size: int, records: int) -> None:
-        """Add a partition; from PARTITIONS_MAX on, all are summed in the last entry."""
+        """Add a partition of `size` bytes; from PARTITIONS_MAX on, all are added up in the last entry."""
         partitions = self.partitions
         if len(partitions) < PARTITIONS_MAX:
             partitions.append((topic, partition, size, records))
@@ -139,7 +139,7 @@ class PartitionRows:
 
 
 class _Captured(Walk):
-    """A walk for capture, which may end before the end of its frame.
+    """A walk for capture; it may end before the end of its frame, and the rest then passes unread.
 
     Attributes:
         whole: whether a large frame is walked to its end.
@@ -172,7 +172,7 @@ class _Captured(Walk):
 
     @property
     def partitions(self) -> list[PartitionRecords]:
-        """The partitions so far."""
+        """The partitions read so far."""
         return self.rows.partitions
 
 
@@ -211,7 +211,7 @@ class CapturedFetchWalk(_Captured, FetchWalk):
 def read_plain_fetch(
     buf: bytes | bytearray, pos: int, end: int, frame_end: int, version: int
 ) -> list[PartitionRecords] | None:
-    """Return the partitions, with the same result as a walk; None if the response must be walked.
+    """Return the partitions of a plain response, as a walk would; None if it is not plain and must be walked.
 
     Args:
         pos: where the response begins, with its length prefix.
@@ -302,7 +302,7 @@ class PlainProduce:
     def read(
         self, buf: bytes | bytearray, body: int, end: int, frame_end: int, version: int
     ) -> list[PartitionRecords] | None:
-        """Return the partition, as a list of one; None if the request must be walked.
+        """Return the request's only partition in a list; None if the request is not ordinary and must be walked.
 
         Args:
             body: the end of the client id.
@@ -329,7 +329,7 @@ class PlainProduce:
         return None
 
     def _learn_prefix(self, buf: bytes | bytearray, body: int, limit: int, version: int) -> bool:
-        """Note the bytes before the partition if the request is an ordinary one; returns whether it is."""
+        """Store the bytes before the partition for the next requests; returns False if the request is not ordinary."""
         self._version = UNCOUNTED
         topic_at = body + 9
         if version < _FLEXIBLE_SINCE or topic_at >= limit or buf[body] or buf[body + 1]:

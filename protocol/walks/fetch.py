@@ -195,7 +195,7 @@ class FetchWalk(Walk):
 
 
 class ReplicaStatus(NamedTuple):
-    """The status of one partition in a response. `batch_bytes` is the size of its first batch; 0 without records."""
+    """The status of one partition in a response. `batch_bytes`: the size of its first batch; 0 without records."""
 
     key: TopicPartition
     error_code: int

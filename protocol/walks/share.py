@@ -79,13 +79,13 @@ def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetch
 
 
 def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int, max_wait_ms: int) -> None:
-    """Reduce the request's limits to `max_bytes` and `max_wait_ms`."""
+    """Reduce the request's max_bytes and max_wait_ms to at most these values, in place."""
     min_bytes = min(fields.min_bytes, max_bytes)
     _THREE_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, max_wait_ms, min_bytes, max_bytes)
 
 
 def request_no_records(buf: bytearray, fields: ShareFetchFields) -> None:
-    """Set max_records and the wait to 0: a broker acquires no record for it, and processes its acknowledgements."""
+    """Set max_records and max_wait_ms to 0, in place: the broker then only processes its acknowledgements."""
     _TWO_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, 0, 0)  # max_wait_ms, min_bytes
     _INT32.pack_into(buf, fields.numbers_at + _MAX_RECORDS_AT, 0)
 

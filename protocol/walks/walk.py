@@ -63,11 +63,11 @@ TopicWatch = Callable[[bytearray | memoryview, int, int], None]
 
 
 class FullError(Exception):
-    """The collected values must be taken before the walk can continue; the step has changed nothing."""
+    """The walk can continue only after the collected values were taken; the step has changed nothing."""
 
 
 class PartitionSink(Protocol):
-    """The receiver of a walk's partitions; each is reported once."""
+    """Receives each partition of a walk once."""
 
     def partition(
         self,
@@ -80,7 +80,7 @@ class PartitionSink(Protocol):
         size: int,
         limit: int,
     ) -> None:
-        """Take a partition.
+        """Receive one partition.
 
         Args:
             topic: the name or id, as bytes of the frame; OTHER_TOPICS if it is too long for a name.
@@ -203,7 +203,7 @@ class Walk:
         return limit - start
 
     def take_sizes(self) -> Sizes:
-        """Return the sizes so far, and begin again with none."""
+        """Return the sizes counted so far, and set them to zero."""
         taken = self.sizes or {}
         if self.sizes is not None:
             self.sizes = {}
@@ -213,7 +213,7 @@ class Walk:
 
     @property
     def left(self) -> int:
-        """The bytes of the frame that were not passed at the end of the last feed."""
+        """The bytes of the frame that remained at the end of the last feed."""
         return self._left
 
     def _finish(self, pos: int) -> None:
@@ -266,7 +266,7 @@ class Walk:
         return pos
 
     def _rest_is_read(self) -> bool:
-        """Whether any bytes after the last partition's records are needed."""
+        """Whether any bytes after the last partition's records must be read."""
         return True
 
     def _ends_early(self, after: int) -> bool:
@@ -331,7 +331,7 @@ class Walk:
         self._topic_left = self._frame_end - pos
 
     def _close_topic(self, pos: int) -> None:
-        """Add the bytes of the current topic, which ends at `pos`; nothing without one."""
+        """Add the bytes up to `pos` to the current topic, which ends there; do nothing if there is none."""
         key, sizes = self._topic_key, self.sizes
         if key is None or sizes is None:
             return
@@ -345,7 +345,9 @@ class Walk:
         limit: int,
         fit: Callable[[bytearray | memoryview, int, int, AddressMap], bytes | None],
     ) -> int:
-        """Rewrite the addresses in the rest of the frame, once all of it has arrived; without a map it passes."""
+        """Rewrite the addresses in the rest of the frame once all of it has arrived; without a map it stays
+        unchanged.
+        """
         frame_end = self._frame_end
         if self._address_map is not None:
             if limit < frame_end:
