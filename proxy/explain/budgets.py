@@ -30,7 +30,7 @@ _MUTATION: Final = CLIENT_KINDS.index(MUTATION)
 
 
 class Limit(NamedTuple):
-    """A limit that matches a client.
+    """A limit that matches a client, and the client's rate.
 
     Args:
         bucket: the budget that the client counts against; None for the one of all clients.
@@ -65,11 +65,11 @@ class Budgets:
         used[whole] = used.get(whole, 0.0) + client.rates[_MUTATION]
 
     def used(self, limit: Limit) -> float:
-        """Return the rate of all clients that share the budget of a limit."""
+        """Return the rate of all clients that share the budget of a limit, in the limit's unit."""
         return self._used.get((limit.found.rule.key, limit.bucket), 0.0)
 
     def limits(self, client: ClientReport) -> Iterator[Limit]:
-        """Yield the limits that match a client, by kind."""
+        """Yield the limits that match a client, one for each kind of quota, and that of all clients' mutations."""
         user, client_id = client.user, client.client_id
         for kind, rate in zip(CLIENT_KINDS, client.rates, strict=True):
             value, bucket = self._definitions.limit(kind.key, user, client_id)
@@ -91,7 +91,7 @@ class Budgets:
         return tuple(self._quota(limit) for limit in chain(self.limits(client), self._topics(client)))
 
     def _topics(self, client: ClientReport) -> Iterator[Limit]:
-        """Yield the limits of topics that it has waited for longest, with the rate of all its topics."""
+        """Yield the limits of the topics that it has waited for longest, each with its rate of all topics together."""
         waits = (wait for wait in client.waits if wait[0].kind == TOPIC.name)
         for rule, _ in nlargest(_TOPICS_MAX, waits, key=lambda wait: wait[1]):
             found = self.in_force(rule, client)
@@ -123,7 +123,7 @@ def _shared_by(limit: Limit) -> str:
 
 
 class _Place(NamedTuple):
-    """The values by which limits are distinguished.
+    """What identifies a limit in the table: two limits with equal values are one row.
 
     Args:
         name: the broker of a replication throttle; else "".
@@ -144,7 +144,7 @@ class _Origin(Protocol):
 
 
 class _Rule:
-    """One limit.
+    """One row of the table while clients are counted.
 
     Attributes:
         rate: the rate of all its clients together; None if it is not measured.
@@ -191,7 +191,7 @@ class RuleTable:
             here.add(place)
 
     def rows(self, origin: Callable[[InForce], _Origin], *, enforced: bool) -> Iterator[RuleRow]:
-        """Yield the limits by the number of clients that wait, then of clients; those without clients come last."""
+        """Yield the limits, those with the most waiting clients first, then those with the most clients."""
         used = nlargest(RULES_MAX, self._rules.values(), key=lambda one: (one.waiting, one.clients))
         for rule in chain(used, self._unused(RULES_MAX - len(used))):
             of = rule.found
@@ -217,7 +217,7 @@ class RuleTable:
         return {_place(limit): limit for limit in found if limit is not None}
 
     def _unused(self, room: int) -> Iterator[_Rule]:
-        """Yield limits without a client, in the order in which they were defined."""
+        """Yield at most `room` limits without a client, in the order in which they were defined."""
         for code in self._definitions.codes():
             entity = entity_of(code)
             for key, value in self._definitions.limits(code).items():

@@ -104,7 +104,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, kw_only=True):
-    """A document of `/v1`."""
+    """A document of `/v1`: the base class with the fields that all of them have."""
 
     missing: tuple[Missing, ...] = ()
 
@@ -121,7 +121,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """The parts of a connection's time (`proxy.explain.parts`), of a whole of 1; all 0 where nothing was seen."""
+    """The shares of a connection's time by part (`proxy.explain.parts`), 0 to 1; all 0 where nothing was seen."""
 
     held: Part = 0.0
     muted: Part = 0.0
@@ -133,7 +133,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[float, ...]:
-        """The parts in the order of `parts.NAMES`; only idle where nothing was seen.
+        """The shares (0 to 1) in the order of `parts.NAMES`; only idle where nothing was seen.
 
         >>> Times(muted=0.5, idle=0.5).parts, Times().parts[IDLE]
         ((0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.5), 1.0)
@@ -143,7 +143,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def waited(self) -> float:
-        """The part that it waits for quotas."""
+        """The share of the time (0 to 1) that it waits for quotas."""
         return self.held + self.muted
 
     @property
@@ -171,7 +171,7 @@ class _Limit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holder(self) -> str:
-        """Whose limit it is."""
+        """The entity that has the limit, as text for people."""
         return self.entity
 
 
@@ -203,7 +203,7 @@ class ShortRule(_Limit, frozen=True, kw_only=True):
 
     @property
     def holder(self) -> str:
-        """Whose limit it is."""
+        """The entity that has the limit, as text for people."""
         return self.entity or self.name
 
 
@@ -212,7 +212,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         value, rate: in the key's unit.
-        part: of the rate of all clients that share the budget; None if there is none.
+        part: the client's share (0 to 1) of the rate of all clients of the budget; None if that rate is 0 or unknown.
         shared_by: whose clients share it: client (none but this one), user, client_id, or all; "" if unknown.
     """
 
@@ -236,7 +236,7 @@ def is_over(rate: float, limit: float) -> bool:
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """A client that shares a budget, with its rate: in bytes/s, percent, or partitions/s."""
+    """A client that shares a budget, with its rate in bytes/s, percent, or partitions/s."""
 
     user: Text
     client_id: Text
@@ -261,7 +261,7 @@ class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
         timed: how many of its responses were timed.
         median_by_time_ms: half of all requests' time belongs to requests that took at least this long.
         under_way: how many requests it has had for longer than the time between two visits.
-        oldest_ms: the age of the oldest of them.
+        oldest_ms: the age of the oldest of them, in ms.
     """
 
     broker: int
@@ -279,7 +279,7 @@ class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientRow(msgspec.Struct, kw_only=True):
-    """One client.
+    """One client in the list of all clients.
 
     Args:
         time: of the connection that waits longest.
@@ -297,7 +297,7 @@ class ClientRow(msgspec.Struct, kw_only=True):
 
 
 class ClientsDocument(Document, kw_only=True):
-    """`/v1/clients`."""
+    """`/v1/clients`: all clients, or those of one user."""
 
     window_seconds: int = 0
     enforcing: bool = True
@@ -322,7 +322,7 @@ class RuleRow(Rule, frozen=True, kw_only=True):
 
 
 class RulesDocument(Document, kw_only=True):
-    """`/v1/rules`."""
+    """`/v1/rules`: all limits, with the number of their clients."""
 
     window_seconds: int = 0
     enforcing: bool = True
@@ -342,7 +342,7 @@ class BrokersDocument(Document, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """A quota that the client has waited for; `part` of all connections' time."""
+    """A quota that the client has waited for; `part`: the share of all its connections' time, 0 to 1."""
 
     kind: Text
     key: Text
@@ -382,7 +382,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     """The client's waits if quotas were enforced.
 
     Args:
-        throttled_part: of the time of its connection that would wait longest.
+        throttled_part: the share of time (0 to 1) that its most waiting connection would wait.
         admitted_rate, backlog_bytes: of bytes, its part of what would pass, and of what would be left to send, if it
             sent at its rate whatever happens.
     """
@@ -398,7 +398,7 @@ class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
     """The client at one broker.
 
     Args:
-        waited: the part of its connections' time that is held or muted.
+        waited: the share (0 to 1) of its connections' time that is held or muted.
         ms_per_request: None if none was timed.
     """
 
@@ -410,7 +410,7 @@ class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What Sluice needs itself: `busy`, its CPU time as part of one core, and the turns of its event loop."""
+    """What Sluice needs itself: `busy`, its CPU time as a share of one core, and the turns of its event loop."""
 
     busy: float
     cpu_ms_per_request: float = 0.0
@@ -423,7 +423,7 @@ class ConnectionRow(msgspec.Struct, kw_only=True):
 
     Args:
         broker: -1: any.
-        seconds: since it was opened.
+        seconds: the time since it was opened, in s.
         library: the name and version of the client's software; "" if it has not said them.
         batch_bytes: mean bytes of its Produce requests, or of what it fetches; None before the first.
         in_flight: how many responses it is owed.
@@ -446,7 +446,7 @@ class ConnectionRow(msgspec.Struct, kw_only=True):
 
 
 class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that knows the client; `admin` as given."""
+    """A fleet member that knows the client; `admin`: its admin port, as given on the command line."""
 
     admin: str
     connections_total: int
@@ -507,7 +507,7 @@ class UserQuota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A client of a user."""
+    """One of a user's clients, in the list that `sluice explain --user` prints."""
 
     client_id: str
     connections: int
@@ -657,7 +657,7 @@ class EventsDocument(Document, kw_only=True):
     Args:
         run: identifies this start of the process: ids begin with 1 at each.
         last: the id of the latest event.
-        lost: how many events after the asked id are kept no more.
+        lost: how many events after the requested id are no longer kept.
         left_out: by kind, how many were not kept because too many of their kind came.
     """
 

@@ -33,7 +33,7 @@ from quotas.definitions.kinds import BY_NAME, BYTE_RATES, CLIENT_KEYS, REPLICATI
 
 
 def would_wait(client_id: str, predicted: documents.Predicted) -> str:
-    """Return the sentences."""
+    """Return sentences on how long a client would wait with enforcement, and for what."""
     name, rule = client_id or "(no client id)", predicted.rule
     limit = f"{rule.key} {amount(rule.kind, rule.value)} of {rule.entity}"
     text = (
@@ -72,7 +72,7 @@ class Context(NamedTuple):
     Args:
         window: the window of the report.
         enforcing: whether quotas are enforced.
-        mutations_rate: the limit of all clients' partition mutations.
+        mutations_rate: the limit of all clients' partition mutations, in partitions/s; None without one.
         origin: returns who has set an entity's limit; the entity is None for a setting.
         neighbours: the clients that share the budget of a rule, the largest first, with this one.
         brokers: all brokers' response times.
@@ -96,7 +96,7 @@ class Context(NamedTuple):
 
 
 def explain(client: ClientReport, context: Context) -> ClientDocument:
-    """Return the document of one client."""
+    """Return the `/v1/client` document of one client."""
     worst = client.connections[0] if client.connections else None
     times = client.times if worst is None else worst.times
     rule = main_rule(client)
@@ -137,7 +137,7 @@ def explain(client: ClientReport, context: Context) -> ClientDocument:
 
 
 def _predicted(client: ClientReport, context: Context) -> documents.Predicted | None:
-    """Return the client's waits with enforcement; None while quotas are enforced, or without waits."""
+    """Return the client's waits if quotas were enforced; None while they are, or if it would not wait."""
     rule = predicted_rule(client.predicted)
     shown = None if context.enforcing or rule is None else _rule(rule, client, context)
     if rule is None or shown is None:
@@ -176,7 +176,7 @@ def summary(client: ClientReport, budgets: Budgets, *, enforcing: bool) -> Clien
 
 
 def broker_times(broker: BrokerReport) -> documents.BrokerTimes:
-    """Return a broker's response times."""
+    """Convert a broker's response times to a row of a document."""
     return documents.BrokerTimes(
         broker=broker.broker,
         timed=broker.timed,
@@ -190,7 +190,7 @@ def broker_times(broker: BrokerReport) -> documents.BrokerTimes:
 
 
 def own_times(own: OwnReport) -> documents.OwnTimes:
-    """Return Sluice's own CPU time and delays."""
+    """Convert Sluice's own CPU time and delays to a part of a document."""
     return documents.OwnTimes(
         busy=round(own.busy, 4),
         cpu_ms_per_request=round(own.cpu_ms_per_request, 4),
@@ -207,7 +207,7 @@ def main_rule(client: ClientReport) -> Rule | None:
 
 
 def _demand(client: ClientReport, key: str) -> Demand:
-    """Return the client's demand of the kind of a quota key; nothing for kinds without a rate."""
+    """Return the client's demand of the kind of a quota key; an empty `Demand` for kinds without a rate."""
     return client.demands[CLIENT_KEYS.index(key)] if client.demands and key in CLIENT_KEYS else NO_DEMAND
 
 
@@ -240,7 +240,7 @@ def _part(ms: float, times: Sequence[float]) -> float:
 
 
 def _rule(rule: Rule, client: ClientReport, context: Context) -> documents.Rule | None:
-    """Return a rule with its limit for the client now; None if the limit is gone."""
+    """Return a rule with the limit that applies to the client now; None if the limit is gone."""
     found = in_force(rule, context.definitions, client.user, client.client_id, context.mutations_rate)
     if found is None:
         return None

@@ -33,7 +33,7 @@ class Times(NamedTuple):
     """One broker's response times.
 
     Args:
-        classes: the number of requests in each class.
+        classes: the number of requests (by weight) in each class of durations (`class_of`).
         timed: the number of timed requests, without their weights.
         ms: the time of all requests together, in ms.
     """
@@ -59,7 +59,7 @@ class Latencies:
         self._brokers: dict[int, Windows] = {}
 
     def add(self, broker: int, took_ns: int, now_ms: int, weight: float = 1.0) -> None:
-        """Count one response."""
+        """Count one response, which took `took_ns`; `weight`: how many requests it stands for."""
         found = self._brokers.get(broker)
         if found is None:
             if len(self._brokers) >= BROKERS_MAX:
@@ -70,7 +70,7 @@ class Latencies:
         found.add(_MS, weight * took_ns / _NS_PER_MS, now_ms)
 
     def times(self, broker: int, window: int, now_ms: int) -> Times:
-        """Return a broker's times over a window."""
+        """Return a broker's response times over a window; zeros if it has not responded."""
         found = self._brokers.get(broker)
         if found is None:
             return Times([0.0] * CLASSES, 0, 0.0)
@@ -78,12 +78,12 @@ class Latencies:
         return Times(sums[:CLASSES], int(sums[_TIMED]), sums[_MS])
 
     def brokers(self) -> list[int]:
-        """The brokers that have responded."""
+        """The ids of the brokers that have responded."""
         return sorted(self._brokers)
 
 
 def percentile_ms(classes: Sequence[float], part: float) -> float:
-    """Return the time that this part of the requests did not exceed, in ms; 0 without any."""
+    """Return the time that a share `part` (0 to 1) of the requests did not exceed, in ms; 0 without any."""
     left = part * sum(classes)
     if not left:
         return 0.0
@@ -95,7 +95,8 @@ def percentile_ms(classes: Sequence[float], part: float) -> float:
 
 
 def time_percentile_ms(classes: Sequence[float], part: float) -> float:
-    """Return the percentile by time, in ms: this part of all requests' time belongs to requests no longer than that.
+    """Return the percentile by time, in ms: a share `part` (0 to 1) of all requests' time is of requests no longer
+    than it.
 
     >>> classes = [0.0] * CLASSES
     >>> classes[class_of(1_000)], classes[class_of(1_000_000)] = 1000, 2  # 1 s in all, and 2 s
@@ -111,7 +112,7 @@ def slowest_ms(classes: Sequence[float]) -> float:
 
 
 def class_of(us: int) -> int:
-    """Return the class of a time.
+    """Return the class (an index) of a time in µs.
 
     >>> class_of(0), class_of(16), class_of(32), class_of(10**12)
     (0, 0, 4, 95)
@@ -124,7 +125,7 @@ def class_of(us: int) -> int:
 
 
 def _upper_us(index: int) -> float:
-    """Return the upper bound of a class.
+    """Return the upper bound of a class, in µs.
 
     >>> _upper_us(class_of(20)) >= 20, _upper_us(class_of(1000)) >= 1000
     (True, True)
@@ -149,13 +150,13 @@ _ELAPSED_MS: Final = CLASSES + 2
 
 
 class OwnReport(msgspec.Struct, frozen=True, array_like=True):
-    """The figures of one process, or of several, over a window.
+    """Sluice's own CPU time and the turns of its event loop, of one process or of several, over a window.
 
     Args:
         turns: the number of turns of the loop in each class of `latencies`.
         cpu_ms: the CPU time of the process, in ms.
         requests: the number of requests that it has relayed in this time.
-        busy: the CPU time as a part of the whole time; for several processes that of the busiest.
+        busy: the CPU time as a share (0 to 1) of the whole time; for several processes that of the busiest.
     """
 
     turns: tuple[float, ...]
@@ -169,7 +170,7 @@ class OwnReport(msgspec.Struct, frozen=True, array_like=True):
         return self.cpu_ms / self.requests if self.requests else 0.0
 
     def turn_ms(self, part: float) -> float:
-        """The time in ms that this part of the turns did not exceed."""
+        """The time in ms that a share `part` (0 to 1) of the turns did not exceed."""
         return percentile_ms(self.turns, part)
 
 
@@ -190,7 +191,7 @@ class OwnTime:
         self._last: tuple[int, int, int] | None = None
 
     def tick(self, *, turn_ns: int, cpu_ns: int, requests: int, now_ms: int) -> None:
-        """Take the length of a turn, and the process's counters."""
+        """Count one turn of the event loop, and the CPU time and requests since the last call."""
         windows, last = self._windows, self._last
         self._last = cpu_ns, requests, now_ms
         windows.add(class_of(turn_ns // 1000), 1.0, now_ms)
@@ -200,14 +201,14 @@ class OwnTime:
             windows.add(_ELAPSED_MS, now_ms - last[2], now_ms)
 
     def report(self, window: int, now_ms: int) -> OwnReport:
-        """Return the figures over a window."""
+        """Return the CPU time and turns over a window."""
         sums = self._windows.sums(window, now_ms)
         cpu_ms, ms = sums[_CPU_MS], sums[_ELAPSED_MS]
         return OwnReport(tuple(sums[:_TURNS]), cpu_ms, sums[_REQUESTS], cpu_ms / ms if ms else 0.0)
 
 
 def merge_own(reports: Iterable[OwnReport | None]) -> OwnReport | None:
-    """Add up the figures of several processes; None for none."""
+    """Add up the figures of several processes; None if there are none."""
     found = [one for one in reports if one is not None]
     if not found:
         return None
@@ -233,7 +234,7 @@ class Predicted(msgspec.Struct, frozen=True, array_like=True):
     """The waits that one client would have with enforcement.
 
     Args:
-        part: the part of its time that the connection that would wait longest would wait.
+        part: the share of time (0 to 1) that its most waiting connection would wait.
         waits: the time in ms of all connections together, by rule.
     """
 
@@ -262,7 +263,7 @@ class PredictedWaits:
         return waited_ms
 
     def part(self, window: int, now_ms: int) -> float:
-        """Return the part of its time over a window that the connection would wait."""
+        """Return the share of the time (0 to 1) over a window that the connection would wait."""
         waited_ms, whole_ms = self._windows.sums(window, now_ms)
         return min(1.0, waited_ms / whole_ms) if whole_ms > 0 else 0.0
 
@@ -276,7 +277,7 @@ class Predictions:
         self._rules: dict[Rule, Windows] = {}
 
     def add(self, time: ConnectionTime, waited_ms: int, now_ms: int) -> None:
-        """Add the waits of one of its connections."""
+        """Add the waits of one of its connections since the last call: `waited_ms` in all."""
         if waited_ms <= 0 or time.waiting_for is None:
             return
         rule = rule_of(cast(Muting, time.waiting_for))  # a throttle that has counted a wait may mute
@@ -296,7 +297,7 @@ class Predictions:
         """Return the prediction over a window.
 
         Args:
-            parts: the part of its time that each connection would wait.
+            parts: the share of time (0 to 1) that each connection would wait.
         """
         waits = ((rule, sums.sums(window, now_ms)[0]) for rule, sums in self._rules.items())
         return Predicted(max(parts, default=0.0), tuple((rule, ms) for rule, ms in waits if ms > 0))
@@ -383,7 +384,7 @@ class ConnectionWaits:
 
 
 class _Sum:
-    """The sums of one kind."""
+    """The sums of one kind of quota, as `Waited` returns them."""
 
     __slots__ = ("all_ms", "before_ms", "span", "span_ms")
 
@@ -395,7 +396,7 @@ class _Sum:
 
 
 class Waits:
-    """The waits of one client.
+    """The waits of one client, by kind of quota; they only grow.
 
     >>> waits, one, other = Waits(), ConnectionWaits(), ConnectionWaits()
     >>> for connection, ms in ((one, 30_000), (other, 20_000), (one, 5_000)):
@@ -411,7 +412,7 @@ class Waits:
         self._by_kind: dict[str, _Sum] = {}
 
     def add(self, kind: str, connection: ConnectionWaits, ms: float, now_ms: int) -> None:
-        """Add the wait of one connection of the client."""
+        """Add a wait, in ms, of one of the client's connections."""
         found = self._by_kind.get(kind)
         if found is None:
             found = self._by_kind[kind] = _Sum()

@@ -43,7 +43,7 @@ LONG_SLOTS_MS: Final = tuple((window, _RINGS[window][0]) for window in (MINUTE, 
 
 
 class Windows:
-    """Sums of several amounts.
+    """Sums of several amounts over the last 10 s, minute and quarter of an hour.
 
     A window ends now, and is up to one slot shorter than its name: a fifth of 10 s, a sixth of a minute, a fifteenth of
     a quarter of an hour.
@@ -67,7 +67,7 @@ class Windows:
         self._numbers = [0] * len(_RINGS)  # of each ring: its present slot, counted from time 0
 
     def add(self, index: int, amount: float, now_ms: int) -> None:
-        """Add to one amount."""
+        """Add to the amount with this index."""
         for ring, (slot_ms, count, first) in enumerate(_RINGS):
             number = now_ms // slot_ms
             if number != self._numbers[ring]:
@@ -128,7 +128,7 @@ def amount(kind: str, value: float) -> str:
 
 
 def time_text(ms: float) -> str:
-    """Return a time.
+    """Return a time with its unit, as text.
 
     >>> time_text(0.42), time_text(12.3), time_text(1900)
     ('0.4 ms', '12 ms', '1.9 s')
@@ -139,7 +139,7 @@ def time_text(ms: float) -> str:
 
 
 def part_text(part: float) -> str:
-    """Return a part of 1 in percent; only 1 is shown as 100 %, and only 0 as 0 %.
+    """Return a share (0 to 1) in percent; only 1 is shown as 100 %, and only 0 as 0 %.
 
     >>> part_text(0.62), part_text(0.999), part_text(0.004), part_text(1)
     ('62%', 'over 99%', 'under 1%', '100%')

@@ -61,7 +61,7 @@ class DemandSum:
         self._spans_ms = [0.0] * len(CLIENT_KEYS)
 
     def add(self, meter: Meter) -> None:
-        """Add a connection."""
+        """Add what one connection has taken, and its waits."""
         if meter.windows is None:
             return
         spans = {since_ms: self._span(meter.windows, since_ms) for since_ms in set(self._since_ms)}
@@ -112,7 +112,7 @@ class ConnectionReport(msgspec.Struct, frozen=True, array_like=True):
     Args:
         peer: the client's address and port.
         broker: its broker's id; -1 if it is not known.
-        open_ms: the time for which it has been watched.
+        open_ms: the time for which it has been watched, in ms.
         times: its time by part, in ms.
         waits_ms: the rest of its present hold or mute.
         acks_all: whether its last timed Produce waited for followers too.
@@ -139,7 +139,7 @@ class BrokerReport(msgspec.Struct, frozen=True, array_like=True):
         timed: the number of timed requests.
         ms: the time of all completed requests together, in ms.
         under_way: the number of requests that it has had for longer than the time between visits.
-        oldest_ms: the age of the oldest of them.
+        oldest_ms: the age of the oldest of them, in ms.
     """
 
     broker: int
@@ -160,16 +160,18 @@ class BrokerReport(msgspec.Struct, frozen=True, array_like=True):
         return slowest_ms(self.classes)
 
     def percentile_ms(self, part: float) -> float:
-        """The time that this part of the requests did not exceed, in ms."""
+        """The time that a share `part` (0 to 1) of the requests did not exceed, in ms."""
         return percentile_ms(self.classes, part)
 
     def time_percentile_ms(self, part: float) -> float:
-        """The percentile by time, in ms: this part of all requests' time belongs to requests no longer than that."""
+        """The percentile by time, in ms: a share `part` (0 to 1) of all requests' time is of requests no longer than
+        it.
+        """
         return time_percentile_ms(self.classes, part)
 
 
 class OwnBroker(msgspec.Struct, frozen=True, array_like=True):
-    """One client at one broker.
+    """One client's connections and requests at one broker.
 
     Args:
         connections: the number of its open connections there.
@@ -186,7 +188,7 @@ class OwnBroker(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClientReport(msgspec.Struct, frozen=True, array_like=True):
-    """One client.
+    """What one process knows of one client over a window.
 
     Args:
         connections: the connections that wait longest, at most CONNECTIONS_MAX.
@@ -196,7 +198,7 @@ class ClientReport(msgspec.Struct, frozen=True, array_like=True):
         probes: the estimated number of requests that brokers have responded to.
         broker_ms: the brokers' time for these requests, in ms.
         brokers: the client at each broker; empty in a list of clients.
-        unread_ms: the time in the part CLIENT in which it did not read its responses.
+        unread_ms: the time in the part CLIENT in which it did not read its responses, in ms.
         predicted: its waits with enforcement.
         rates: its rates, in the order of CLIENT_KEYS.
         demands: its demand of each kind, in the order of CLIENT_KEYS; empty in a list of clients.
@@ -236,7 +238,7 @@ class ConnectionsSum:
         self._brokers: dict[int, list[float]] = {}
 
     def add(self, one: ConnectionReport) -> None:
-        """Add a connection."""
+        """Add a connection's times; keep it if it is one of those that wait longest."""
         self.total += 1
         entry = (waiting_order(one), -self.total, one)
         (heappush if len(self._kept) < self._most else heappushpop)(self._kept, entry)
@@ -303,7 +305,7 @@ def report(
 
 
 def merge(reports: Iterable[ClientReport]) -> ClientReport | None:
-    """Merge several processes' reports on one client; None for none."""
+    """Merge several processes' reports on one client; None if there are none."""
     found = list(reports)
     if len(found) < 2:
         return found[0] if found else None
@@ -361,7 +363,9 @@ def merge_brokers(reports: Iterable[BrokerReport]) -> list[BrokerReport]:
 
 
 def waiting_order(connection: ConnectionReport) -> tuple[float, float]:
-    """Sort key: the part of its time that a connection waits for a quota, then the part that it is not idle."""
+    """Return the sort key: the share of the time that a connection waits for a quota, then the share that it is not
+    idle.
+    """
     return waited_part(connection.times), -part_of(connection.times, parts.IDLE)
 
 
@@ -376,7 +380,7 @@ def waited_part(times: Sequence[float]) -> float:
 
 
 def part_of(times: Sequence[float], part: int) -> float:
-    """One part as a share of the whole time; 0 if there is no time."""
+    """Return one part of the time as a share of the whole, 0 to 1; 0 if there is no time."""
     whole = sum(times)
     return times[part] / whole if whole > 0 else 0.0
 
@@ -391,7 +395,7 @@ def _brokers(connections: ConnectionsSum, asked: Mapping[int, Sequence[float]]) 
 
 
 def _merge_own(brokers: Iterable[OwnBroker]) -> tuple[OwnBroker, ...]:
-    """Add up a client's parts at the same brokers."""
+    """Add up a client's figures at the same broker, of several processes."""
     found: dict[int, OwnBroker] = {}
     for one in brokers:
         other = found.get(one.broker)
@@ -472,7 +476,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def of_all(self) -> bool:
-        """Whether it takes a look at all clients and all of their rates."""
+        """Whether it reads all clients and all of their rates."""
         return self.client is None and self.client_id is None and not self.brokers_only
 
 
@@ -508,7 +512,7 @@ class SeenSum:
         self._backlogs: dict[Rule, float] = {}
 
     def add(self, seen: Seen) -> None:
-        """Add a portion."""
+        """Add a portion of one process's response."""
         for report in seen.clients:
             self._reports.setdefault((report.user, report.client_id), []).append(report)
         for rule, some in seen.neighbours.items():
@@ -526,7 +530,7 @@ class SeenSum:
                 yield merged
 
     def sum(self, clients: Iterable[ClientReport]) -> Seen:
-        """Return everything, with these clients."""
+        """Return the sum of all portions, with these clients."""
         neighbours = {rule: largest(some, NEIGHBOURS_MAX) for rule, some in self._neighbours.items()}
         brokers = tuple(merge_brokers(self._brokers))
         return Seen(tuple(clients), neighbours, brokers, merge_own(self._own), self._backlogs)

@@ -113,7 +113,7 @@ _MUTATION: Final = CLIENT_KINDS.index(MUTATION)
 
 
 class Views(Protocol):
-    """The part of the engine that is used here."""
+    """The quota engine, as far as clients' rates are read from it."""
 
     def rates(
         self, now_ms: int, wanted: Container[tuple[str, str]]
@@ -125,7 +125,7 @@ class Views(Protocol):
 
 
 class ClientRates:
-    """The rates of clients of an engine."""
+    """The rates of clients, read from an engine with `look`."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, str], list[float]] = {}
@@ -144,7 +144,7 @@ class ClientRates:
             yield
 
     def of(self, user: str, client_id: str) -> Rates:
-        """Return the rates of one client."""
+        """Return the rates of one client, at all brokers together; zeros if it was not found."""
         found = self._rates.get((user, client_id))
         return NO_RATES if found is None else tuple(found)
 
@@ -157,7 +157,7 @@ NEIGHBOURS_MAX: Final = 10
 
 
 class Quotas(Protocol):
-    """The part of the engine that is used here."""
+    """The quota engine, as far as the sharers of a budget are read from it."""
 
     @property
     def definitions(self) -> Definitions:
@@ -193,7 +193,7 @@ class Sharers:
         self._backlogs: dict[int, float] = {}  # by broker
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Look at all clients; iterate over the result in portions."""
+        """Find the sharers among all clients; iterate over the result, which works in portions, then use `found`."""
         kind = self._kind
         if kind is None:
             return

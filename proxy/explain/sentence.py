@@ -34,7 +34,7 @@ from quotas.definitions.kinds import BY_NAME, CLIENT_KEYS, TOPIC
 
 
 class Facts(NamedTuple):
-    """The facts.
+    """What is known of a client's waits; the sentences are made of it.
 
     Args:
         window: the window of the report (`windows`).
@@ -90,7 +90,9 @@ def causes(facts: Facts) -> str:
 
 
 def elsewhere(facts: Facts) -> str:
-    """Return the parts of all connections' time that are small for the one that waits longest; "" if there are none."""
+    """Return a clause on parts of the time that are large for all connections, but small for the one that waits
+    longest; "" if there are none.
+    """
     times = facts.client.times
     found = [
         f"{part_text(part_of(times, part))} {_PLACES[part]}"
@@ -118,7 +120,7 @@ def _of_broker(facts: Facts) -> str:
 
 
 def _quick(broker: BrokerReport, own: OwnBroker | None, worst: ConnectionReport | None) -> str:
-    """Return a clause about a broker that responds quickly to a client whose connection asks much of it."""
+    """Return a clause that a broker responds quickly, and how many requests the client sends at a time."""
     mean = "" if own is None or not own.requests else f"at {time_text(own.ms / own.requests)} per request, "
     many = 0 if worst is None else worst.in_flight_max
     how = f"the client has up to {many} in flight" if many > 1 else "the client sends one after the other"
@@ -199,7 +201,7 @@ _NAME_MAX: Final = 100
 
 
 def sentence(facts: Facts) -> str:
-    """Return the sentence."""
+    """Return the sentences that explain why the client waits."""
     name = _name(facts)
     if not sum(facts.times):
         return f"{name}: nothing was seen of it in {_window(facts)}."
@@ -312,7 +314,7 @@ def _broker(facts: Facts) -> str:
 
 
 def _of_asked(part: float, times: Sequence[float]) -> float:
-    """Return a part as a share of the time in which the connection was not idle."""
+    """Return a part of the time as a share (0 to 1) of the time in which the connection was not idle."""
     idle = part_of(times, parts.IDLE)
     return part / (1 - idle) if idle < 1 else 0.0
 

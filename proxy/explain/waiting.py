@@ -33,10 +33,10 @@ _Key = tuple[str, str]
 
 
 class Waiter(msgspec.Struct, frozen=True, array_like=True):
-    """A client that has begun or ended.
+    """A client that has begun, or ended, to wait for more than half of its time.
 
     Args:
-        part: the part of its time that it has waited.
+        part: the share of the last minute (0 to 1) that it has waited.
         rule: the rule that it waits for most; None if it is not known.
     """
 
@@ -81,7 +81,7 @@ class Waiting:
                 yield
 
     def take(self, now_ms: int) -> Judgement | None:
-        """Return what has changed; None if nothing has."""
+        """Return which clients have begun or ended since the last call; None if none has."""
         begun, ended = self._begun, self._ended
         if not begun and not ended:
             return None

@@ -25,7 +25,7 @@ class Demand(msgspec.Struct, frozen=True, array_like=True):
     """One client's demand of one kind, in the unit of its quota per second.
 
     Args:
-        taken: what it took, over the window.
+        taken: what it took, as the mean over the window.
         highest: the most that it took over 10 s or a minute of the window, at least `taken`.
         most: the most that it would take without a limit; None if that is not known.
         steady: whether it has waited for the same limit throughout the window, or not at all.
@@ -79,8 +79,8 @@ def wants(demand: Demand, limit: float, waited: float) -> Wants | None:
     """Return the rate that a client would take; None if nothing is known of it.
 
     Args:
-        limit: of its quota.
-        waited: the part of its time that the connection waits which waits longest.
+        limit: of its quota, in the quota's unit per second.
+        waited: the share of time (0 to 1) that its most waiting connection waits.
 
     >>> found = wants(Demand(2e6, 2e6, 4e6, True), 2e6, waited=0.5)
     >>> found.rate, found.waits

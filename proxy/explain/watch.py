@@ -156,7 +156,7 @@ class UnderWay:
         return Ended(last.broker, (last.age_ms + interval_ms // 2) * _NS_PER_MS, None)
 
     def end(self, connection: Hashable) -> None:
-        """Forget a connection."""
+        """Drop the request of a connection that has ended."""
         self._long.pop(connection, None)
 
     def ages_ms(self) -> dict[int, list[int]]:
@@ -247,7 +247,7 @@ class Taken:
                 self._windows.add(index, float(amount), now_ms)
 
     def waits(self, rule: Rule, limit: float | None, now_ms: int) -> None:
-        """Note that it waits for a rule with this limit."""
+        """Note that it waits for a rule: `waiting` then says since when, as long as the limit stays the same."""
         before = self.waiting.get(rule.key)
         known = self._limits.setdefault(rule, limit)
         if before is None or now_ms - before.last_ms > _PAUSE_MS or known != limit:
@@ -257,11 +257,11 @@ class Taken:
             self.waiting[rule.key] = before._replace(last_ms=now_ms)
 
     def forget(self, rule: Rule) -> None:
-        """Forget a rule's limit."""
+        """Forget since when it waits for a rule."""
         self._limits.pop(rule, None)
 
     def amount(self, index: int, window: int, now_ms: int, since_ms: int = 0) -> float:
-        """Return what it took in the slots of a window that begin at `since_ms` or later."""
+        """Return what it took in the slots of a window that begin at `since_ms` or later, in the quota's unit."""
         if self._windows is None:
             return 0.0
         found = sum(slot[index] for slot in self._windows.slots(window, now_ms, since_ms))
@@ -292,7 +292,7 @@ _SINGLE: Final = {AT_CLIENT: parts.CLIENT, IN_SLUICE: parts.SLUICE, AT_BROKER: p
 
 
 class Meter:
-    """One connection's time.
+    """The time of one connection by part, and its waits.
 
     Attributes:
         windows: the sums of its parts, in ms; None while it has only been idle.
@@ -384,7 +384,7 @@ class Client:
         self.seen_ms = 0
 
     def waited(self, rule: Rule, meter: Meter, ms: float, now_ms: int, limit: float | None = None) -> None:
-        """Note that a rule, with its limit at that time, has made one of its connections wait."""
+        """Add a wait of one of its connections to the sums of the rule that made it wait."""
         self.taken.waits(rule, limit, now_ms)
         if meter.waits is None:
             meter.waits = ConnectionWaits()
@@ -399,7 +399,9 @@ class Client:
         found.add(0, ms, now_ms)
 
     def asked(self, broker: int, took_ns: int, weight: float, now_ms: int) -> None:
-        """Note that a broker has responded to a request of this client."""
+        """Count a response of a broker to one of its requests: `took_ns` at the broker, standing for `weight`
+        requests.
+        """
         found = self.brokers.get(broker)
         if found is None:
             if len(self.brokers) >= BROKERS_MAX:
@@ -462,14 +464,14 @@ class Watch:
             _add_time(client, meter, condition.virtual_time, elapsed_ms, now_ms)
 
     def end(self, connection: Hashable) -> None:
-        """Note that a connection has ended."""
+        """Remove a connection that has ended; its time stays in its client's sums."""
         self.under_way.end(connection)
         meter = self._meters.pop(connection, None)
         if meter is not None and meter.client is not None:
             meter.client.meters.discard(meter)
 
     def keep(self, connections: Iterable[Hashable]) -> None:
-        """Forget all connections but these."""
+        """Remove all connections but these."""
         for connection in self._meters.keys() - set(connections):
             self.end(connection)
 

@@ -59,7 +59,7 @@ class Metrics:
         ProcessCollector(registry=self._process)
 
     def portions(self, now_ms: int) -> Iterator[None]:
-        """Iterate over the clients; the caller may let other tasks run between two portions.
+        """Visit the clients, to choose and add up their series; the caller may run other tasks between two portions.
 
         The caller ensures that there is one scrape at a time.
         """
@@ -70,11 +70,11 @@ class Metrics:
         self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
 
     def snapshot(self) -> tuple[Metric, ...]:
-        """Take a snapshot of the counters, with the clients that `portions` has visited."""
+        """Take a snapshot of the counters, and of the clients that `portions` has visited, for `render`."""
         return *of_rows(self._series.rows(), self._cluster_tokens), *self.families()
 
     def families(self) -> Iterator[Metric]:
-        """The families of the process, without those of clients."""
+        """Yield the families of the process, without those of clients."""
         yield from of_proxy(self._stats)
         yield from of_captures(self._stats.captures)
         yield from self._of_families()
@@ -111,7 +111,7 @@ class Metrics:
 
 
 class _Fixed(Collector):
-    """A collector of prepared metrics."""
+    """Gives Prometheus' registry metrics that are complete already."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

@@ -30,7 +30,7 @@ class Family(NamedTuple):
 
 
 def metric(family: Family) -> Metric:
-    """Convert a family to Prometheus' own."""
+    """Convert a family to Prometheus' own class."""
     name, kind, text, labels, rows = family
     found = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, text, labels=labels)
     for values, value in rows:
@@ -39,12 +39,12 @@ def metric(family: Family) -> Metric:
 
 
 def by_label(name: str, kind: str, text: str, label: str, counts: Mapping[str, float]) -> Family:
-    """Return a family with one label."""
+    """Return a family with one label, whose values are the keys of `counts`."""
     return Family(name, kind, text, (label,), [((value,), count) for value, count in sorted(counts.items())])
 
 
 def single(name: str, kind: str, text: str, value: float) -> Family:
-    """Return a family of one value."""
+    """Return a family with one value and no label."""
     return Family(name, kind, text, (), [((), value)])
 
 
@@ -153,7 +153,7 @@ _VALUES: Final[Mapping[str, Callable[[Stats], Any]]] = {
 
 
 def of_proxy(stats: Stats) -> Iterator[Metric]:
-    """The families of the process."""
+    """Yield the families of the process."""
 
     def value(name: str) -> Any:
         return _VALUES.get(name, attrgetter(name.removeprefix("sluice_")))(stats)
@@ -203,7 +203,7 @@ _OF_CAPTURE: Final = (
 
 
 def of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
-    """The families of captures, by kind of file."""
+    """Yield the families of captures, by kind of file."""
     if not captures:
         return
     for name, kind, text, attribute in _OF_CAPTURE:
@@ -271,7 +271,7 @@ _Columns = Sequence[tuple[str, str, str, Callable[[Row], float | None]]]
 
 
 def _per(parts: int, total: str) -> Callable[[Row], float]:
-    """Return a total of a row, which is counted in parts of the metric's unit."""
+    """Return a function that reads a total of a row and divides it by `parts`, to have it in the metric's unit."""
     return lambda row: getattr(row.totals, total) / parts
 
 
@@ -409,7 +409,7 @@ _OF_WAITS: Final[_Columns] = (
 
 
 def of_rows(rows: Rows, cluster_tokens: float | None) -> Iterator[Metric]:
-    """The families of clients and topics.
+    """Yield the families of clients and topics.
 
     Args:
         cluster_tokens: the partition mutations left for all clients together; None if they are unlimited.

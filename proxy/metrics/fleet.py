@@ -56,7 +56,7 @@ class FleetMetrics:
         self._now_ms = now_ms
 
     def families(self) -> Iterator[Family]:
-        """Return the metrics."""
+        """Yield the families of the member: its leases, and at the holder those of all members."""
         figures, lessee, now_ms = self._figures, self._lessee, self._now_ms()
         keys = sorted(key for key in lessee.named if key != DEFAULT_KEY)
         leased = lessee.leased(now_ms)

@@ -39,7 +39,7 @@ SMALLEST: Final = frozenset({"sluice_enforcing", "process_start_time_seconds", "
 
 
 class Flat(NamedTuple):
-    """One family as plain values."""
+    """One metric family as plain values, to be sent to another process."""
 
     name: str
     kind: str
@@ -48,7 +48,7 @@ class Flat(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The figures of one process."""
+    """The figures of one process, as merged into those of all."""
 
     rows: Rows
     cluster_tokens: float | None
@@ -108,13 +108,13 @@ class RisingSums(Generic[K]):
             self._ended[key] = self._ended.get(key, 0.0) + value
 
     def keep(self, keys: Container[K]) -> None:
-        """Forget all other keys."""
+        """Forget all keys but these."""
         self._ended = {key: value for key, value in self._ended.items() if key in keys}
         for source, last in self._last.items():
             self._last[source] = {key: value for key, value in last.items() if key in keys}
 
     def totals(self) -> dict[K, float]:
-        """Return the sums."""
+        """Return the sums over all sources, those that have ended included."""
         totals = dict(self._ended)
         for last in self._last.values():
             for key, value in last.items():
@@ -151,18 +151,18 @@ class RisingLargest(Generic[K]):
             last[key] = value
 
     def settle(self) -> dict[K, float]:
-        """End a scrape; returns the totals."""
+        """End a scrape: raise each total by the largest growth of any source since the last one; returns the totals."""
         for key, grown in self._grown.items():
             self._totals[key] = self._totals.get(key, 0.0) + grown
         self._grown = {}
         return dict(self._totals)
 
     def end(self, source: int) -> None:
-        """Note that a source has ended."""
+        """Remove a source that has ended; the total keeps what it has grown by."""
         self._last.pop(source, None)
 
     def keep(self, keys: Container[K]) -> None:
-        """Forget all other keys."""
+        """Forget all keys but these."""
         for values in (self._grown, self._totals, *self._last.values()):
             for key in [key for key in values if key not in keys]:
                 del values[key]
@@ -213,7 +213,7 @@ class Merging:
         return (*of_rows(rows, sum(tokens) if tokens else None), *self._families(parts))
 
     def end(self, source: int) -> None:
-        """Note that a process has ended."""
+        """Register that a process has ended: its counters stay in the sums, its gauges do not."""
         self._counters.end(source)
         self._totals.end(source)
         self._longest.end(source)

@@ -39,7 +39,7 @@ class ReplicationMetrics:
         self._behind: list[tuple[int, _Key, float | None]] = []
 
     def portions(self, now_ms: int) -> Iterator[None]:
-        """Iterate over all replicas; the caller may let other tasks run between two portions."""
+        """Read the offsets of all replicas; the caller may run other tasks between two portions."""
         lags: dict[int, int] = {}
         behind: dict[_Key, tuple[int, _Key, float | None]] = {}
         bases: dict[_Key, tuple[int, int, int]] = {}
@@ -67,7 +67,7 @@ class ReplicationMetrics:
         self._behind = sorted(behind.values(), reverse=True, key=lambda row: row[0])[: self._series_max]
 
     def families(self, now_ms: int) -> list[Family]:
-        """Return the metrics, with the replicas that `portions` has visited."""
+        """Return the families, with the replicas that `portions` has visited."""
         rates = [((side, str(broker)), rate) for side, broker, rate in self._quotas.rates()]
         sides = ("side", "broker")
         place = ("broker", "topic", "partition")
@@ -155,7 +155,9 @@ class ReplicationMetrics:
         return str(follower), label(name), str(partition)
 
     def _bytes(self) -> list[tuple[Labels, float]]:
-        """Assign series to the first partitions permanently, so that no series ever decreases."""
+        """Return bytes by partition; the first partitions keep series of their own, so that no series ever
+        decreases.
+        """
         rows: dict[Labels, float] = {}
         rest: dict[int, int] = {}
         for place, (key, size) in enumerate(self._quotas.bytes_in.items()):
@@ -170,7 +172,7 @@ class ReplicationMetrics:
 def _finish_seconds(
     base: tuple[int, int, int], now_ms: int, offset: int, high_watermark: int
 ) -> float | None:
-    """The time in seconds until a lag is gone; None if it was observed for too short a time.
+    """Return the time until a lag is gone, in s; None if it was observed for too short a time.
 
     >>> _finish_seconds((0, 0, 1000), 2000, 300, 1100)  # 150 records/s come, 50 are written: 800 / 100
     8.0

@@ -27,7 +27,7 @@ STAY: Final = 2  # how many times heavier another client must be to take a serie
 
 
 class Totals(msgspec.Struct, array_like=True):
-    """The counters of one client, which never decrease for Prometheus."""
+    """The counters of one client; what Prometheus reads of them never decreases."""
 
     bytes: int = 0
     throttle_ms: int = 0
@@ -37,7 +37,7 @@ class Totals(msgspec.Struct, array_like=True):
     longest_wait_ms: int = 0
 
     def add(self, other: "Totals", sign: int = 1) -> None:
-        """Add or subtract another client's counts."""
+        """Add another client's counters; subtract them if `sign` is -1."""
         for name in TOTALS:
             setattr(self, name, getattr(self, name) + sign * getattr(other, name))
 
@@ -109,7 +109,7 @@ class ClientSeries:
         self._heap, self._rows, self._rest = [], {}, {}
 
     def weigh(self, views: Iterable[QuotaView]) -> None:
-        """Visit a portion of the clients to find the heaviest."""
+        """Visit a portion of the clients, to find those with the most bytes."""
         if not self._rows_max:
             return
         for view in views:
@@ -185,7 +185,9 @@ class ClientSeries:
 
 
 def rows_of(series_max: int, series_per_row: int = SERIES_PER_ROW, kinds: int = 2) -> int:
-    """Return the number of rows with so many series; each kind (Produce, Fetch) may need one more for the rest."""
+    """Return how many rows fit into `series_max` series, without the one row `<other>` of each kind (Produce,
+    Fetch).
+    """
     return max(0, series_max // series_per_row - kinds)
 
 
@@ -217,7 +219,7 @@ def _escaped(code: int) -> str:
 
 
 def portions(views: Iterable[QuotaView]) -> Iterator[list[QuotaView]]:
-    """Cut views into lists for about a millisecond's work each."""
+    """Cut views into lists; each is about a millisecond's work."""
     remaining = iter(views)
     while portion := list(islice(remaining, PORTION)):
         yield portion
@@ -270,7 +272,7 @@ class Quotas(Protocol):
 
 
 def no_waits() -> Iterable[QuotaView]:
-    """Return the waits of a process that does not watch its connections."""
+    """Return no waits: for a process that does not watch its connections."""
     return ()
 
 
@@ -300,7 +302,7 @@ class QuotaSeries:
             yield from self._take(series, now_ms)
 
     def weigh(self, now_ms: int) -> Iterator[None]:
-        """Visit all clients to find the heaviest."""
+        """Visit all clients, in portions, to find those with the most bytes."""
         for series in SERIES:
             yield from self._weigh(series, now_ms)
 
@@ -309,13 +311,13 @@ class QuotaSeries:
         return {series: self._series[series].weights() for series in SERIES}
 
     def take(self, chosen: Chosen, now_ms: int) -> Iterator[None]:
-        """Visit all clients, those chosen by another process have rows."""
+        """Visit all clients, and add up the figures of those that were chosen; the others go to `<other>`."""
         for series in SERIES:
             self._series[series].choose(chosen.get(series, frozenset()))
             yield from self._take(series, now_ms)
 
     def rows(self) -> Rows:
-        """End the scrape: the rows by kind."""
+        """End the scrape; return the rows by kind of quota."""
         return {series: self._series[series].rows() for series in SERIES}
 
     def _views(self, series: str, now_ms: int) -> Iterable[QuotaView]:
@@ -336,7 +338,7 @@ class QuotaSeries:
 
 
 def rows_max(series_max: int) -> dict[str, int]:
-    """Divide all series, and return how many rows of each there may be: others must not compete with clients' bytes.
+    """Return how many rows of each kind there may be in `series_max` series, so that no kind displaces another.
 
     >>> rows_max(2000)
     {'clients': 123, 'requests': 29, 'mutations': 29, 'topics': 29, 'waits': 118}

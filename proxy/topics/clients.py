@@ -59,7 +59,7 @@ aiokafka.client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_
 
 
 class Reader:
-    """Reads one partition."""
+    """Reads the records of one partition, in order."""
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer = consumer
@@ -76,7 +76,7 @@ class Reader:
         return await self._request_offset(self._consumer.end_offsets([self._place]))
 
     def seek(self, offset: int) -> None:
-        """Read on from an offset."""
+        """Continue reading at an offset."""
         self._consumer.seek(self._place, offset)
 
     async def read(self) -> tuple[Sequence[Record], int]:
@@ -108,7 +108,7 @@ class Reader:
 
 
 class Writer:
-    """Appends to one partition."""
+    """Appends records to one partition."""
 
     _deadline_seconds = _ACKNOWLEDGE_SECONDS_MAX
 
@@ -259,7 +259,7 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no ty
 
 
 async def client_options(access: Access) -> dict[str, Any]:
-    """Return the options of an aiokafka client: addresses, TLS and login.
+    """Return the keyword arguments of an aiokafka client: addresses, TLS and login.
 
     Raises:
         ProblemError: the password cannot be read.

@@ -60,7 +60,7 @@ class Inbox:
         self._room: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     async def put(self, portion: Portion) -> None:
-        """Add a portion, once there is room for it."""
+        """Add a portion, after waiting until there is room for it."""
         if self._room is None:
             self._room = (asyncio.get_running_loop(), asyncio.Event())
         room = self._room[1]
@@ -111,7 +111,7 @@ class _RestartError(Exception):
 
 
 class TopicLog:
-    """One log.
+    """A topic that is read from its beginning and followed, and may be appended to.
 
     Args:
         thread: the thread in which the log runs.
@@ -169,7 +169,7 @@ class TopicLog:
         return self._write_problem
 
     def start(self) -> None:
-        """Begin to read. In any thread."""
+        """Begin to read; portions then arrive in `inbox`. In any thread."""
         self._running = self._thread.submit(self._run())
 
     def append(self, records: Sequence[Record]) -> "Future[int]":
@@ -293,7 +293,7 @@ class TopicLog:
         await self.inbox.put(Portion(records, self._position, begins, complete, self._topic_id, dropped))
 
     async def _watch(self, reader: Reader) -> None:
-        """Check repeatedly whether the topic is unchanged, and whether reading makes progress."""
+        """Check every CHECK_SECONDS whether the topic is unchanged, and whether reading makes progress."""
         position = self._position
         while True:
             with suppress(TimeoutError):

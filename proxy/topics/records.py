@@ -19,7 +19,7 @@ CAUSES: Final = (
 
 
 class Record(NamedTuple):
-    """A record.
+    """A record of a topic: key, value and mark.
 
     Attributes:
         value: None for a tombstone.
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """Consecutive records.
+    """Consecutive records of a log, as they were read.
 
     Attributes:
         next_offset: the offset after these records.
@@ -146,7 +146,7 @@ class Seal:
         self._topic = topic.encode()
 
     def sign(self, record: Record, stamp: int, topic_id: bytes) -> Record:
-        """Return the record with its mark."""
+        """Return the record with its mark: the stamp and the signature."""
         packed = _STAMP.pack(stamp)
         mark = packed + self._signer.sign(self._topic, topic_id, packed, record.key, record.value)
         return record._replace(mark=mark)
@@ -189,7 +189,7 @@ class Stamps:
         return len(self._of_keys)
 
     def begin(self) -> None:
-        """The topic is read from its beginning."""
+        """Forget the stamps of all keys: the topic is read from its beginning."""
         self._read = 0
         self._of_keys.clear()
         self._prune_at = _PRUNED_AT
@@ -219,7 +219,7 @@ class Stamps:
         return [seal.sign(record, self.next(now_us), topic_id) for record in records]
 
     def _prune(self) -> None:
-        """Forget the stamps that are refused without their key."""
+        """Forget stamps so old that `accepts` refuses them without looking at their key."""
         late = self._read - self._late_us
         self._of_keys = {key: stamp for key, stamp in self._of_keys.items() if stamp >= late}
         self._prune_at = max(_PRUNED_AT, 2 * len(self._of_keys))

@@ -40,7 +40,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access to one cluster.
+    """The way to one cluster: its brokers, login and TLS.
 
     Args:
         bootstrap: some of its brokers.
@@ -99,7 +99,7 @@ _NOT_CONTROLLER: Final = 41
 
 
 def log_problem(into: logging.Logger, topic: str, problem: Problem) -> None:
-    """Log that a topic cannot be used, and why."""
+    """Log one error that a topic cannot be used, and why."""
     event(into, logging.ERROR, "topic cannot be used", topic=topic, cause=problem.cause, detail=problem.text)
 
 

@@ -34,7 +34,7 @@ _CLOSED = "this process does not write to it any more"
 
 
 class FencedLog:
-    """The writer of one topic.
+    """Appends to one topic, as long as no other process opens a writer of the same transactional id.
 
     Args:
         thread: the thread in which the writer runs.
@@ -193,7 +193,7 @@ class EventLog:
                             await self._arrived.wait()
 
     def _next(self) -> list[Record]:
-        """Return the oldest events, as many as one batch takes."""
+        """Return the oldest waiting events, at most as many as one batch takes."""
         records: list[Record] = []
         left = _BATCH_BYTES_MAX
         for record in self._waiting:
