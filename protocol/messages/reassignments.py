@@ -10,10 +10,10 @@ forwarded with other targets, and its response combines the broker's with Sluice
 adds AllowReplicationFactorChange to both directions (KIP-860); version 0 always allows a change.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.errors import UnknownVersionError
@@ -33,6 +33,8 @@ from protocol.primitives import (
     string,
     string_bytes,
 )
+
+T = TypeVar("T")
 
 VERSION: Final = 0
 BATCH_VERSION: Final = 1
@@ -136,11 +138,11 @@ def write_list_response(
         + string_bytes(found.error_message, True)
         + _topics(
             (key, _partition(key[1], (one.replicas, one.adding, one.removing)))
-            for key, one in found.ongoing.items()
+            for key, one in _by_topic(found.ongoing)
         )
     )
     if batch is not None:
-        body += _topics((key, _partition(key[1], step)) for key, step in batch.items())
+        body += _topics((key, _partition(key[1], step)) for key, step in _by_topic(batch))
     body += b"\0"
     return len(body).to_bytes(4, "big") + body
 
@@ -170,16 +172,25 @@ def _stepping(frame: Buffer, pos: int, end: int) -> tuple[Stepping, int]:
 
 
 def _topics(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
-    """Encode topics with their partitions; each partition's bytes begin with its index. Those of a topic share an
-    entry.
-    """
-    topics: dict[str, list[bytes]] = {}
+    """Encode topics with their partitions, whose bytes begin with the index, in order: a topic may come again."""
+    topics: list[tuple[str, list[bytes]]] = []
     for (name, _), partition in entries:
-        topics.setdefault(name, []).append(partition)
+        if not topics or topics[-1][0] != name:
+            topics.append((name, []))
+        topics[-1][1].append(partition)
     parts = [count_bytes(len(topics), True)]
-    for name, partitions in topics.items():
+    for name, partitions in topics:
         parts += [string_bytes(name, True), count_bytes(len(partitions), True), *partitions, b"\0"]
     return b"".join(parts)
+
+
+def _by_topic(moves: Mapping[Partition, T]) -> Iterator[tuple[Partition, T]]:
+    """Yield moves with all partitions of a topic in a row, topics in the order of their first partition."""
+    topics: dict[str, list[tuple[Partition, T]]] = {}
+    for item in moves.items():
+        topics.setdefault(item[0][0], []).append(item)
+    for items in topics.values():
+        yield from items
 
 
 def _partition(index: int, lists: Sequence[Sequence[int]]) -> bytes:
