@@ -6,7 +6,7 @@
                    queue ──► Writer (a thread of its own) ──► Tables ──► files in a Directory
 
 Traffic never waits for capture: the queue is bounded, and rows that do not fit, or cannot be written, are dropped and
-counted. Of a finished row only its record of fixed size remains (`records`). Rows are made in `proxy.channel.capture`;
+counted. Of a finished row only its record of fixed size remains (`recorder`). Rows are made in `proxy.channel.capture`;
 their columns are in `protocol.capture`. pyarrow is imported by `tables` only, and only if capture is configured.
 
 Non-obvious:

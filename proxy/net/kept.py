@@ -16,7 +16,7 @@ Non-obvious:
 
 - Kept bytes are counted where they are kept, by allocation. A pump reports to its connection when a part of a frame or
   of a write remains, a channel is measured each second, tables count themselves; an ordinary frame costs three
-  comparisons. Above the budget the ledger closes the connection that keeps the most, within the call that exceeded the
+  comparisons. Above the budget the ledger closes a connection, within the call that exceeded the
   budget; so a pump counts as its last action.
 """
 

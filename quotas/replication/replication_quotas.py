@@ -1,7 +1,7 @@
 """Replication quotas: the rates of all leaders and followers, and the bytes granted to throttled replicas (KIP-73).
 
 A leader's rate counts the bytes of throttled replicas that it sends to all followers, a follower's rate those that it
-receives from all leaders; a replica may count against either, both or none (`throttled_replicas`). Replicas in sync
+receives from all leaders; a replica may count against either, both or none (`ThrottledReplicas`). Replicas in sync
 are counted and never delayed (KAFKA-4313); the caller knows which are in sync. Fetch sessions and sockets are not used
 here.
 

@@ -4,7 +4,7 @@ Behavior: in a gateway every broker address is replaced by Sluice's own; otherwi
 sidecar's responses already contain the sidecars' addresses and are forwarded unchanged. ApiVersions is reduced to the
 versions that Sluice supports in both. In Metadata the brokers precede the topics, so only the head of the frame is
 rewritten, and thousands of partitions pass through. DescribeQuorum and DescribeConfigs follow below. Metadata
-requests that may create topics are also handled by `proxy.channel.handlers.addresses`.
+requests that may create topics are charged for them as described below (KIP-599, KIP-204).
 
 Version notes: a later version of the first three has an unknown layout and ends the connection (ApiVersions never
 offered it). ApiVersions of any version is forwarded: a broker responds to an unknown version in version 0.
