@@ -5,7 +5,7 @@ Ctrl-C ends it without a traceback, even while its modules are being loaded.
 
 
 def main() -> int:
-    """Load the command line and run it."""
+    """Load the command line's modules and run it; returns the exit code."""
     try:
         from offline.cli import main as run
     except KeyboardInterrupt:

@@ -81,7 +81,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of all commands."""
+    """Return the parser of `sluice-offline`, with all its commands."""
     program = Parser(prog="sluice-offline", description=_DESCRIPTION)
     commands = program.add_subparsers(required=True, metavar="STAGE")
     for name, text in _STAGES.items():
@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_directories(command: argparse.ArgumentParser, name: str) -> None:
-    """Add the work directories of a stage."""
+    """Add the arguments for a stage's work directories."""
     if name == "apply":
         text = "work directory with a recommendation"
         command.add_argument("--input", required=True, metavar="DIR", help=text)

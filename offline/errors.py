@@ -20,15 +20,15 @@ class OfflineError(Exception):
 
 
 class SetupError(OfflineError):
-    """This machine lacks something."""
+    """This machine lacks something that a stage needs: Java, a package, a jar."""
 
 
 class InputError(OfflineError):
-    """An input cannot be read."""
+    """An input cannot be read; the message names the file or the row."""
 
 
 class ApplyError(OfflineError):
-    """The quotas could not be applied."""
+    """The recommended quotas could not be applied."""
 
 
 def reason(error: Exception) -> str:
@@ -48,7 +48,7 @@ class ReplayError(Exception):
 
 
 class CaptureError(ReplayError):
-    """A capture cannot be read."""
+    """A capture cannot be read; the message names the file."""
 
 
 class TargetError(ReplayError):

@@ -41,7 +41,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class CheckedFile(NamedTuple):
-    """One file: its number of rows, and its problem; "" = none."""
+    """A capture file: its number of rows, and its problem; "" for none."""
 
     path: str
     rows: int
@@ -52,7 +52,7 @@ class CheckedFile(NamedTuple):
 
 
 def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
-    """Check that captures are given, either as files or as a topic.
+    """Check that the options name captures: either files, or a Kafka cluster and a topic.
 
     Raises:
         InputError: they are not.
@@ -164,7 +164,7 @@ def new_mark(stage: str, read: Mapping[str, str]) -> str:
 
 
 def current_run(work: str, stage: str, mark_of: Callable[[str], str | None]) -> str:
-    """Return the id of a stage's run, which was made from the current results of earlier stages, and those likewise.
+    """Return the id of a stage's run, if it and all stages that it was made from are up to date.
 
     Args:
         work: the directory, for the message.

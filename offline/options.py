@@ -33,7 +33,7 @@ def current_scope(scope: str) -> str:
 
 
 class Argument(NamedTuple):
-    """The argument of a field.
+    """The command line argument of an option's field.
 
     Attributes:
         parse: returns the value of a text; None for text as it is, and for a flag (`more`).
@@ -296,13 +296,13 @@ class ApplyOptions:
 
 
 class IngestSettings(msgspec.Struct, frozen=True):
-    """`ingest/settings.json`."""
+    """The contents of `ingest/settings.json`."""
 
     by: By
 
 
 class BacktestSettings(msgspec.Struct, frozen=True):
-    """`backtest/settings.json`: the candidates in bytes/s, and the engine that decided on them."""
+    """The contents of `backtest/settings.json`: the candidates in bytes/s, and the engine that decided on them."""
 
     policy: str
     engine: EngineOptions
@@ -311,7 +311,7 @@ class BacktestSettings(msgspec.Struct, frozen=True):
     heavy: int
 
     def candidates(self, direction: str) -> tuple[float, ...]:
-        """The candidates of one direction."""
+        """Return the candidates of one direction, in bytes/s."""
         return self.produce if direction == "produce" else self.fetch
 
     @property
@@ -321,7 +321,7 @@ class BacktestSettings(msgspec.Struct, frozen=True):
 
 
 class RecommendSettings(msgspec.Struct, frozen=True):
-    """`recommend/settings.json`.
+    """The contents of `recommend/settings.json`.
 
     Attributes:
         confidence: the lowest of all recommendations.
@@ -342,7 +342,7 @@ Settings = TypeVar("Settings", IngestSettings, BacktestSettings, RecommendSettin
 
 
 def settings_text(settings: IngestSettings | BacktestSettings | RecommendSettings) -> str:
-    """Return the text of a settings file."""
+    """Return the JSON text of a settings file."""
     return msgspec.json.format(msgspec.json.encode(settings), indent=2).decode() + "\n"
 
 

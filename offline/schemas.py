@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: Spark's name of its type."""
+    """A column of a table; `type` is Spark's name."""
 
     name: str
     type: str
@@ -204,12 +204,12 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 
 
 def columns_of(table: str) -> list[str]:
-    """The names of a table's columns."""
+    """Return the names of a table's columns."""
     return [column.name for column in TABLES[table]]
 
 
 def ddl(columns: Iterable[Column]) -> str:
-    """A schema as Spark reads it.
+    """Return columns as a schema in Spark's notation.
 
     >>> ddl(TABLES["demand/span"])
     'start_s bigint, seconds bigint, recorded_seconds bigint, requests bigint'
@@ -218,7 +218,7 @@ def ddl(columns: Iterable[Column]) -> str:
 
 
 def layout_problem(schema: "pa.Schema") -> str:
-    """Compare a Parquet file's schema with that of a capture in this version of the layout.
+    """Compare a Parquet file's schema with that of a capture in the current version of the layout.
 
     Returns:
         The problem, as the end of a sentence that begins with the file's name; "" = none.

@@ -82,7 +82,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
 
 
 def cores(spark: SparkSession) -> int:
-    """The number of tasks that run at once."""
+    """Return the number of tasks that run simultaneously."""
     return max(1, int(spark.sparkContext.defaultParallelism))
 
 
@@ -155,7 +155,7 @@ def _packed(directory: Path) -> Path:
 
 @contextmanager
 def held_interrupt() -> Iterator[None]:
-    """Hold the first Ctrl-C back until the block ends; a second one acts at once.
+    """Hold back the first Ctrl-C until the block ends; a second one interrupts immediately.
 
     A handler that the block installs stays: PySpark installs its own as soon as there is a JVM that it can stop.
 

@@ -50,7 +50,7 @@ class Store:
         return self._text(name)
 
     def _note(self, stage: str) -> None:
-        """Check that a stage is complete and up to date, and note which run of it was read."""
+        """Check that a stage is complete and up to date, and store in `stages_read` which run of it is read."""
         if stage in self.stages_read:
             return
         self.stages_read[stage] = current_run(self.path, stage, self._mark)
@@ -90,7 +90,7 @@ class Store:
         self.stages_read.pop(stage, None)
 
     def _replace(self, partial: str, final: str, mark: str) -> None:
-        """Replace the old directory by the new one; the old one is renamed for that moment."""
+        """Replace a stage's directory by the new one; the old one is renamed meanwhile, and then removed."""
         before = f"{partial}.before"
         self._delete(before)
         if self._exists(final):
@@ -100,7 +100,7 @@ class Store:
         self._delete(before)
 
     def put(self, path: str, text: str) -> None:
-        """Write a file."""
+        """Write a file as text."""
         file = self._hadoop(path)
         stream = self._system(file).create(file, True)
         try:
@@ -133,7 +133,7 @@ class Store:
 
 
 class Writer:
-    """A stage that is being written."""
+    """Writes the tables and files of one stage."""
 
     def __init__(self, store: Store, stage: str, partial: str) -> None:
         self._store = store

@@ -73,7 +73,7 @@ _NAMED_MAX: Final = 3  # clients in one sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One recommendation; its fields are the columns of `recommend/recommendations`."""
+    """One recommendation, as a row of the table `recommend/recommendations`."""
 
     kind: str
     user: str = ""
@@ -94,19 +94,19 @@ class Line:
         return self.kind in ("default", "override") and self.value > 0
 
     def text(self) -> str:
-        """The text for a terminal."""
+        """The recommendation as text for a terminal."""
         who = " ".join(filter(None, (self.user, self.client_id))) or self.kind
         value = f"{self.value:,.12g}" if self.value >= 0 else "none"
         return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
 
 
 def not_in_quotas_file(lines: Sequence[Line]) -> list[str]:
-    """The recommendations that do not belong into a quotas file; `apply` leaves them to the operator."""
+    """Return the texts of the recommendations that do not belong into a quotas file."""
     return [f"{line.key} = {line.value:,g}" for line in lines if line.value > 0 and not line.is_quota]
 
 
 def amount(value: float) -> str:
-    """Format a recommended rate; below 0 there is none.
+    """Format a recommended rate in bytes/s; "none" for a value below 0.
 
     >>> amount(2_500_000.0), amount(-1.0)
     ('2.5 MB/s', 'none')
@@ -115,7 +115,7 @@ def amount(value: float) -> str:
 
 
 def settings_note(policy: str, scope: str) -> str:
-    """The policy and scope that the quotas are for: other settings need other numbers.
+    """Return a note on the policy and scope that the quotas are for, since others need other quotas.
 
     >>> settings_note("kip13", "broker")
     'for policy "kip13" and scope "broker": each quota holds at each broker by itself'
@@ -124,7 +124,7 @@ def settings_note(policy: str, scope: str) -> str:
 
 
 def scope_note(*, gateway: bool) -> str:
-    """The reach of one budget: each broker separately, or all brokers together."""
+    """Return in words where one budget counts: at each broker separately, or at all brokers together."""
     return "over all brokers together" if gateway else "at each broker by itself"
 
 
@@ -139,7 +139,7 @@ def direction_lines(
     *,
     gateway: bool = False,
 ) -> list[Line]:
-    """The default of one direction, and its overrides.
+    """Return the recommended default of one direction, and its overrides.
 
     Args:
         waits: the throttle time of each client with the recommendation, in ms.
@@ -192,7 +192,7 @@ def direction_lines(
 
 
 def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal, *, gateway: bool) -> str:
-    """The reason of the default, beginning with its bound."""
+    """Return the reason of the default as text, which begins with its bound."""
     own = len(limit.overrides)
     clients = _clients(limit.counted) + (f" ({own:,} with an override aside)" if own else "")
     share = f"at most {limit.allowed:,} of {clients} may be throttled (a share of {goal.throttled_share:.0%})"
@@ -232,7 +232,7 @@ def _why_override(
 
 
 def _enough(candidates: Sequence[float], least: int, taken: int, goal: Goal) -> str:
-    """A need, its headroom, and the reason if the quota is larger."""
+    """Return a text on a need and its headroom, with the reason if the quota is larger."""
     need, quota = candidates[least], candidates[taken]
     asked = need * goal.headroom
     said = rate(need) + (f", with headroom {rate(asked)}" if goal.headroom > 1 else "")
@@ -250,7 +250,7 @@ def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
 
 
 def _without_override(direction: str, limit: Limits) -> str:
-    """The heavy clients without an override, with the reason."""
+    """Return a text that names the heavy clients without an override, with the reason; "" if there are none."""
     said = ""
     if limit.no_capacity:
         need = "needs" if len(limit.no_capacity) == 1 else "need"
@@ -290,7 +290,7 @@ def _clients(count: int) -> str:
 
 
 def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list[Line]:
-    """The lines for KIP-599: all clients together, and the default for each."""
+    """Return the recommendations for KIP-599: the quota of all clients together, and the default for each."""
     if quota is None:
         return []
     reason = f"{_clients(clients)} asked for partition mutations; this would have rejected nothing"
@@ -313,7 +313,7 @@ def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list
 
 
 def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> list[Line]:
-    """The lines for KIP-73: the throttle during a reassignment."""
+    """Return the recommendations for KIP-73: the throttle during a reassignment."""
     bounds = (
         f"IN < T < N - IN / R: {rate(throttle.lower)} < T < {rate(throttle.upper)}, "
         f"R = {goal.replication_factor:g}"
@@ -343,7 +343,7 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
 
 
 def sampled_line(kind: str, key: str, goal: Goal, sure: str, peak_before: float = -1.0) -> Line:
-    """The line in place of a recommendation that cannot be derived from a sample."""
+    """Return the line that says why a sample of the connections gives no recommendation."""
     name = DEFAULT_NAME if kind == "default" else ""
     load = f"; busiest load {rate(peak_before)}, scaled up" if peak_before >= 0 else ""
     return Line(

@@ -30,7 +30,7 @@ from quotas.definitions.entities import DEFAULT, Entity
 
 
 def client_entity(user: str, client_id: str, by: By) -> Entity | None:
-    """The entity of exactly this client; None if a quota cannot name it.
+    """Return the quota entity of exactly this client; None if a quota cannot name it.
 
     >>> client_entity("alice", "", "user"), client_entity("alice", "", "user-client-id")
     (Entity(user='alice', client_id=None, ip=None, topic=None), None)
@@ -42,12 +42,12 @@ def client_entity(user: str, client_id: str, by: By) -> Entity | None:
 
 
 def default_entity(by: By) -> Entity:
-    """The default entity: of every client without an entity of its own."""
+    """Return the default entity: it applies to every client without an entity of its own."""
     return Entity(DEFAULT if by != "client-id" else None, DEFAULT if by != "user" else None)
 
 
 def client_name(user: str, client_id: str) -> str:
-    """The client's name for reports.
+    """Return the client's name for reports.
 
     >>> client_name("alice", "a"), client_name("", "")
     ('alice a', '(no name)')
@@ -74,17 +74,17 @@ class Need:
 
 
 class Loads(Protocol):
-    """The load at each candidate: peaks in bytes/s of the busiest broker, as means over ten seconds."""
+    """The peak load (bytes/s of the busiest broker, mean over ten seconds) with any candidates in force."""
 
     @property
     def heavy(self) -> Collection[Client]:
-        """Clients with a load of their own, so that each can have a candidate of its own."""
+        """The clients whose loads are known separately, so that each can have another candidate than the default."""
 
     def alone(self) -> Sequence[float]:
-        """The peak with each candidate as the default, without overrides."""
+        """Return the peak in bytes/s with each candidate as the default, without overrides."""
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> Sequence[float]:
-        """The peak with this default and each of these sets of overrides."""
+        """Return the peak in bytes/s with this default and each of these sets of overrides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ class Limits:
 
     @property
     def excess(self) -> int:
-        """The number of throttled clients beyond the allowed one, without those with an override."""
+        """The number of throttled clients without an override, beyond `allowed`."""
         own = {(override.user, override.client_id) for override in self.overrides}
         return max(0, sum(client not in own for client in self.throttled) - self.allowed)
 
 
 def need_of(throttled: Sequence[bool]) -> int:
-    """The smallest candidate from which on no candidate throttles the client.
+    """Return the smallest candidate from which on no candidate throttles the client, as an index.
 
     >>> need_of([True, True, False, False]), need_of([False, True, False]), need_of([True])
     (2, 2, 1)
@@ -230,7 +230,9 @@ def _fits(load: float, capacity: float | None) -> bool:
 
 
 def _with_headroom(candidates: Sequence[float], index: int, headroom: float) -> int:
-    """The candidate with the headroom above a need; the number of candidates if none is large enough."""
+    """Return the smallest candidate that exceeds a need by the headroom; the number of candidates if none is large
+    enough. Both are indices.
+    """
     if index >= len(candidates):
         return index
     least = candidates[index] * headroom - 1e-6
@@ -240,7 +242,7 @@ def _with_headroom(candidates: Sequence[float], index: int, headroom: float) -> 
 
 
 def _outlier_above(candidates: Sequence[float], with_headroom: Mapping[Client, int]) -> int:
-    """The largest candidate that is not an outlier's need: up to twice the median client's."""
+    """Return the largest candidate that is not an outlier's need: up to twice the median client's. All are indices."""
     ordered = sorted(with_headroom.values())
     median = ordered[(len(ordered) - 1) // 2] if ordered else 0
     if median >= len(candidates):
@@ -251,7 +253,7 @@ def _outlier_above(candidates: Sequence[float], with_headroom: Mapping[Client, i
 def _needed(
     candidates: Sequence[float], counted: Sequence[int], allowed: int, headroom: float
 ) -> tuple[int, Bound]:
-    """The smallest candidate that is enough for all but `allowed` of these clients, and the default's bound."""
+    """Return the smallest candidate (index) that is enough for all but `allowed` of these clients, and its bound."""
     if not counted:
         return 0, "request"
     needed = counted[max(0, len(counted) - 1 - allowed)]
@@ -277,7 +279,7 @@ def _override_bound(given: int, need: int, asked: int) -> Bound:
 def _overrides(
     default: int, alone: float, asked: Mapping[Client, int], loads: Loads, capacity: float | None
 ) -> tuple[Mapping[Client, int], float]:
-    """Raise all overrides to one common level that fits; returns them and the resulting peak."""
+    """Raise all overrides to the highest common level that fits; returns them (indices) and the peak in bytes/s."""
     levels: list[dict[Client, int]] = []
     for level in range(max(asked.values(), default=default), default, -1):
         given = {name: max(default, min(index, level)) for name, index in asked.items()}

@@ -58,7 +58,7 @@ def mutation_quota(
 
 
 def burst_for(seconds: Mapping[int, int], rate: float) -> float:
-    """The smallest burst with which a bucket of this rate is never overdrawn before a request.
+    """Return the smallest burst with which a bucket of this rate is never overdrawn before a request.
 
     A request of any size is admitted while the bucket is not below 0, so only the mutations before a request count. Of
     the mutations in one second all but one count as made before the last request in it.
@@ -78,7 +78,7 @@ def burst_for(seconds: Mapping[int, int], rate: float) -> float:
 
 
 def _busiest(seconds: Mapping[int, int]) -> int:
-    """The largest number of mutations in any minute."""
+    """Return the largest number of mutations in any minute."""
     ordered = sorted(seconds)
     best = total = first = 0
     for second in ordered:
@@ -91,7 +91,7 @@ def _busiest(seconds: Mapping[int, int]) -> int:
 
 
 def _client_rate(seconds: Mapping[int, int]) -> float:
-    """The smallest rate, in mutations/s, for which a burst of eleven seconds is enough."""
+    """Return the smallest rate, in mutations/s, for which a burst of eleven seconds is enough."""
     low, high = 0.0, float(sum(seconds.values()))
     for _ in range(40):
         middle = (low + high) / 2

@@ -98,7 +98,7 @@ def _to_file(path: Path, rollout_: Rollout, *, dry_run: bool) -> list[str]:
 
 
 def _merged(current: Quotas, wanted: Quotas) -> Quotas:
-    """Add the limits in force for keys without a recommendation."""
+    """Return the wanted quotas, with the limits in force for keys without a recommendation."""
     return {entity: {**current.get(entity, {}), **values} for entity, values in wanted.items()}
 
 
@@ -223,7 +223,7 @@ def rollout(target: Quotas, today: Mapping[str, float], current: Quotas, step: i
 
 
 def _set_now(entity: Entity, key: str, current: Quotas) -> float:
-    """The limit in force for this entity's clients, in Kafka's order of precedence; infinite without one."""
+    """Return the limit in force for this entity's clients, by Kafka's order of precedence; infinite without one."""
     for user, client_id in product(_from(entity.user), _from(entity.client_id)):
         found = current.get(entity._replace(user=user, client_id=client_id), {}).get(key)
         if found is not None:
@@ -232,7 +232,7 @@ def _set_now(entity: Entity, key: str, current: Quotas) -> float:
 
 
 def _from(name: Name) -> tuple[Name, ...]:
-    """A part of an entity and the parts that replace it in less specific entities."""
+    """Return a part of an entity's name, and what replaces it in less specific entities, in order of precedence."""
     if name is None:
         return (None,)
     return (DEFAULT, None) if name is DEFAULT else (name, DEFAULT, None)

@@ -82,14 +82,14 @@ def _candidates(peaks: DataFrame, direction: str, options: BacktestOptions) -> t
 
 
 def _ranked(source: Store, engine: EngineOptions) -> DataFrame:
-    """Return each entity with its peak demand of one budget, and its rank by that."""
+    """Return each entity with the peak of its demand on one budget, and its rank by that."""
     peaks = peaks_of_scope(source.read("demand/entities"), source.read("demand/per_second"), engine.scope)
     by_peak = Window.partitionBy("direction").orderBy(F.desc("peak_10s"), "user", "client_id")
     return peaks.withColumn("rank", F.row_number().over(by_peak))
 
 
 def _by_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
-    """Merge all brokers into one if the scope is one budget for all of them."""
+    """Return the rows, with one broker in place of all if the scope is one budget for all of them."""
     return rows.withColumn("broker", F.lit(NO_ID)) if engine.scope == "cluster" else rows
 
 
@@ -111,7 +111,7 @@ def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
 
 
 class _Tasks(NamedTuple):
-    """The division of the work.
+    """The division of the backtest among tasks.
 
     Attributes:
         places: the partition (`place`) of each part (`chunk`) of each `limiter`.
@@ -146,7 +146,7 @@ def _assign_tasks(numbered: DataFrame, plan: Plan, core_count: int) -> _Tasks:
 
 
 def _decided(writer: Writer, named: DataFrame, plan: Plan, tasks: _Tasks) -> DataFrame:
-    """Compute once, write the result, and return it as read from disk."""
+    """Run the backtest, write its raw results to disk, and return a DataFrame that reads them."""
     path = f"{writer.path}/_raw"
     raw_outcomes(named, tasks.places, plan, tasks.limiters, tasks.partitions).write.parquet(path)
     raw = named.sparkSession.read.schema(RAW).parquet(path)
@@ -160,7 +160,7 @@ def _decided(writer: Writer, named: DataFrame, plan: Plan, tasks: _Tasks) -> Dat
 
 
 def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:
-    """Add whether a row's connection had requests of a consumer group, which bounds its mutes."""
+    """Add a column `group`: 1 if the row's connection had requests of a consumer group, which bounds its mutes."""
     groups = requests.filter(F.col("api_key").isin(*sorted(GROUP_APIS))).select("connection").distinct()
     marked = groups.withColumn("group", F.lit(1).cast("tinyint"))
     joined = rows.join(F.broadcast(marked), on="connection", how="left")

@@ -50,12 +50,14 @@ class Problems:
         self._files = 0
 
     def files(self, bad: Sequence[Problem]) -> None:
-        """Refuse whole files, or note that they are left out."""
+        """Refuse whole files (InputError); with `lenient` list them as left out."""
         self._files += len(bad)
         self._refuse_or_note(bad[:NAMED_MAX], len(bad) - NAMED_MAX, bad)
 
     def rows(self, bad: DataFrame) -> bool:
-        """Refuse rows (`file`, `row`, `problem`), or note that they are left out; returns whether there are any."""
+        """Refuse rows (`file`, `row`, `problem`), or with `lenient` list them as left out; returns whether there are
+        any.
+        """
         counts = bad.groupBy("file", "problem").count().collect()
         left: Counter[tuple[str, str]] = Counter(
             {(row["file"], row["problem"]): row["count"] for row in counts}
@@ -100,7 +102,7 @@ def format_problem(file: str, row: int, text: str) -> str:
 
 
 def unreadable(error: Exception) -> str:
-    """Return the message for an error of Spark while reading; the name of the file is in its text."""
+    """Return the message for an error of Spark while reading; Spark's text names the file."""
     text = str(error)
     file = re.search(r"(?:file:|hdfs:|s3a?:)[^\s'\",;]+\.parquet", text)
     if file and _GONE.search(text):
@@ -216,7 +218,7 @@ def _write(
 
 
 def _valid_rows(captured: DataFrame, problems: Problems) -> DataFrame:
-    """Return the rows without invalid ones."""
+    """Return the rows without invalid ones, which are refused or listed."""
     bad = captured.filter(transform.is_invalid()).withColumn("problem", transform.invalid_reason())
     return captured.filter(~transform.is_invalid()) if problems.rows(bad) else captured
 
@@ -232,7 +234,7 @@ def _check_clocks(found: Sequence[Row]) -> None:
 
 
 def _in_order(rows: DataFrame, clocks: DataFrame, problems: Problems) -> DataFrame:
-    """Return the rows without duplicates and rows out of order."""
+    """Return the rows without duplicates and rows out of order, which are refused or listed."""
     numbered = transform.numbered(rows, clocks)
     possibly_disordered = order.possibly_disordered(numbered).persist(StorageLevel.DISK_ONLY)
     if possibly_disordered.isEmpty():
@@ -243,7 +245,7 @@ def _in_order(rows: DataFrame, clocks: DataFrame, problems: Problems) -> DataFra
 
 
 def _steps(rows: DataFrame, stepped: Sequence[tuple[str, int]]) -> list[Problem]:
-    """Return the first step of each of these processes' wall clocks."""
+    """Return the first step of each of these processes' wall clocks, as problems."""
     clocks = rows.sparkSession.createDataFrame(stepped, "process string, started_us bigint")
     drift_ms = (F.col("wall_ms") * 1000 - F.col("mono_us") - F.col("started_us")) / 1000
     off = rows.join(F.broadcast(clocks), on="process", how="inner").filter(F.abs(drift_ms) > STEP_MS / 2)

@@ -19,11 +19,11 @@ _WAITS: Final = ("throttle_ms", "idle_ms")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The recorded time.
+    """The recorded time, in seconds.
 
     Attributes:
-        seconds: the time from the first request to the last, with gaps between captures: the length of every time axis.
-        recorded: the number of seconds in which any process recorded; shares of the time refer to these.
+        seconds: from the first request to the last, with gaps between captures: the length of every time axis.
+        recorded: the seconds in which any process recorded; the tolerance is a share of these.
     """
 
     start_s: int
@@ -39,14 +39,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The time that each client waits at each candidate, over all brokers.
+    """How long each client waits at each candidate, at all brokers together.
 
     With 100,000 clients and 20 candidates a direction takes 32 MB (16 bytes each), and half as much for names.
 
     Attributes:
         clients: user and client id.
-        throttle_ms: the wait in ms, by client and candidate.
-        idle_ms: the part of the wait in which the quota was not used up.
+        throttle_ms: the wait, by client and candidate.
+        idle_ms: how much of that wait was while the quota was not used up.
     """
 
     clients: Sequence[Client]
@@ -55,14 +55,14 @@ class Effects:
 
 
 def span_of(source: Store) -> Span:
-    """Return the table `demand/span`."""
+    """Read the table `demand/span`."""
     row = source.read("demand/span").first()
     assert row is not None, "demand writes one row or fails"
     return Span(row["start_s"], row["seconds"], row["recorded_seconds"], row["requests"])
 
 
 def backtest_settings(source: Store) -> BacktestSettings:
-    """Return the settings of the backtest."""
+    """Read the settings of the backtest."""
     return read_settings(BacktestSettings, source.text("backtest/settings.json"))
 
 
@@ -123,12 +123,12 @@ class MeasuredLoads:
         self._candidates = candidates
 
     def alone(self) -> list[float]:
-        """The peak with each candidate as the default, without overrides."""
+        """Return the peak in bytes/s with each candidate as the default, without overrides."""
         found = {row["quota"]: row["peak_10s"] for row in self._alone.collect()}
         return [found.get(quota, 0.0) for quota in self._candidates]
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> list[float]:
-        """The peak with this default and each of these sets of overrides."""
+        """Return the peak in bytes/s with this default and each of these sets of overrides."""
         passed = peaks(self.passed(default, levels), "level").collect()
         found = {row["level"]: row["peak_10s"] for row in passed}
         return [found.get(level, 0.0) for level in range(len(levels))]

@@ -50,7 +50,7 @@ from quotas.definitions.toml_file import render
 
 
 def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[str]:
-    """Make the recommendation; returns its lines."""
+    """Make the recommendation; returns its lines for the operator."""
     found = _Recommendation(goal, source)
     with store.writing("recommend", source) as writer:
         for direction in ("produce", "fetch"):
@@ -166,7 +166,7 @@ class _Recommendation:
             self.lines += replication_lines(throttle, goal, self._confidence(CLIENTS_FEW))
 
     def curve(self) -> DataFrame:
-        """Return, for each candidate default without overrides, the throttled clients and the peak load."""
+        """Return, for each candidate as the default without overrides, the throttled clients and the peak load."""
         summed = ("throttle_ms", "idle_ms", "throttled", "requests", "bytes_delayed")
         client = self._outcomes.groupBy("direction", "quota", "user", "client_id").agg(
             *(F.sum(name).alias(name) for name in summed)
@@ -202,7 +202,7 @@ class _Recommendation:
 
 
 def _waits(found: Effects, default: int, inputs: Mapping[Client, int]) -> dict[Client, int]:
-    """Return the time that each client waits with the recommendation."""
+    """Return the time in ms that each client waits with the recommendation."""
     waits = dict(zip(found.clients, found.throttle_ms[:, default].tolist(), strict=True))
     for row, client in enumerate(found.clients):
         if client in inputs:

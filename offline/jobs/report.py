@@ -153,7 +153,7 @@ def _series(seconds: DataFrame, span: Span, step_s: int, steps: int) -> list[flo
 def _series_of(
     seconds: DataFrame, names: Sequence[tuple[str, str]], span: Span, step_s: int, steps: int
 ) -> dict[tuple[str, str], list[float]]:
-    """Return the same for several clients, in one query."""
+    """Return the bytes/s of several clients by step of the time axis, in one query."""
     step = F.floor((F.col("second") - span.start_s) / step_s).cast("int").alias("step")
     found = {of: [0.0] * steps for of in names}
     wanted = F.lit(False)
@@ -167,7 +167,7 @@ def _series_of(
 
 
 def _busiest(loads: DataFrame, span: Span) -> tuple[int, list[Row]]:
-    """Return the broker with the highest load, and its highest loads by step of the figure's time axis."""
+    """Return the broker with the highest load, and its highest load in each step of the time axis."""
     peaks = loads.groupBy("broker").agg(F.max("before").alias("peak"))
     row = peaks.orderBy(F.desc("peak"), "broker").first()
     assert row is not None, "a direction with a recommendation has a load"

@@ -7,7 +7,7 @@ from offline.replay.command import add_parser, main
 
 
 def parser() -> argparse.ArgumentParser:
-    """A command line with `replay` as its only command."""
+    """Return a parser that has `replay` as its only command."""
     made = argparse.ArgumentParser(prog="python -m offline.replay")
     add_parser(made.add_subparsers(required=True, metavar="COMMAND"))
     return made

@@ -48,7 +48,7 @@ _DESCRIPTION: Final = (
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Add `replay` to a command line."""
+    """Add the command `replay` with its arguments; returns its parser."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "replay", help="send a capture again and measure", description=_DESCRIPTION
     )
@@ -86,7 +86,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Replay and report; return the exit code."""
+    """Replay a capture and write the report; returns the exit code."""
     try:
         for path in (args.json, args.html):
             if path is not None:
@@ -163,7 +163,7 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
 
 
 def raise_open_files() -> None:
-    """Raise the limit of open files: every connection is a file, and many systems' default is 1024."""
+    """Raise this process's limit of open files: each connection is one, and many systems' default is 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS refuses its own "unlimited"
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -242,7 +242,7 @@ def _check(path: Path) -> None:
 
 
 def _whole(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a file atomically, so that it is never there in part."""
     unfinished = _unfinished(path)
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

@@ -60,7 +60,7 @@ _CLOSE_SECONDS: Final = 0.05  # for the loop to close aborted connections
 
 
 class Samples:
-    """The measurements of all requests, times in us.
+    """What was measured of each request, by its index in the plan; times in us.
 
     Attributes:
         sent_as: the API of the sent request, which may differ from the recorded one.
@@ -79,12 +79,12 @@ class Samples:
         self.connect_errors = 0
 
     def no_response(self, place: int) -> bool:
-        """Whether a request should have had a response and has none."""
+        """Whether a request expects a response and has none."""
         return bool(self.expects_response[place]) and self.latency_us[place] in NO_RESPONSE
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a broker of the target."""
+    """A connection to a broker of the target, with its requests in flight."""
 
     def __init__(self, owner: "Driver", address: Broker) -> None:
         self.address = address
@@ -99,16 +99,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether the largest number of requests is in flight or waiting."""
+        """Whether IN_FLIGHT_MAX requests are in flight or waiting for the connection."""
         return max(len(self._in_flight), len(self._waiting)) >= IN_FLIGHT_MAX
 
     @property
     def unsent_bytes(self) -> int:
-        """The bytes of requests that have not left this process."""
+        """The bytes of requests that this process has not sent yet."""
         return self._waiting_bytes + (0 if self.transport is None else self.transport.get_write_buffer_size())
 
     def send(self, place: int, frame: Frame) -> None:
-        """Write a request, now or when the connection is open."""
+        """Send a request; if the connection is not open yet, as soon as it is."""
         if self.transport is None:
             self._waiting.append((place, frame))
             self._waiting_bytes += len(frame.data)
@@ -116,13 +116,13 @@ class Connection(asyncio.Protocol):
             self._write(self.transport, place, frame)
 
     def finish(self) -> None:
-        """Close the connection when the last response has arrived: no more requests follow."""
+        """Close the connection after the response to the last request: no more requests follow."""
         self._finished = True
         if self.transport is not None and not self._in_flight:
             self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Write the waiting requests: the connection is open."""
+        """Send the requests that have waited for the connection."""
         self.opening = False
         # uvloop's are none of asyncio's by class, and do all that they do.
         self.transport = cast("asyncio.Transport", transport)
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def data_received(self, data: bytes) -> None:
-        """Handle the complete responses, which arrive in the order of their requests."""
+        """Report the responses that are complete; they arrive in the order of their requests."""
         buffer = self._buffer
         buffer += data
         start, have = 0, len(buffer)
@@ -153,11 +153,11 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Fail all requests: the connection was closed by either side."""
+        """End all requests of this connection, which was closed by either side."""
         self.fail()
 
     def fail(self) -> None:
-        """Fail all requests of a connection that was closed or could not be opened."""
+        """End all requests: those in flight are lost, those that waited were never sent."""
         self.opening = False
         self.transport = None
         self._buffer.clear()
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
 
 
 class SendBudget:
-    """The bound of the unsent bytes of all connections.
+    """Bounds the unsent bytes of all connections together (UNSENT_BYTES_MAX).
 
     Transports do not report sent bytes, so reserved bytes are only added up. When the sum exceeds the bound, the unsent
     bytes of all connections are counted; if these exceed it as well, they are not counted again for a while.
@@ -188,7 +188,7 @@ class SendBudget:
         self._full_until_us = 0
 
     def take(self, size: int, now_us: int) -> bool:
-        """Reserve bytes, if there is room; returns whether there is."""
+        """Reserve `size` bytes; returns False if there is no room for them."""
         if now_us < self._full_until_us:
             return False
         if self._most + size > UNSENT_BYTES_MAX:
@@ -201,7 +201,7 @@ class SendBudget:
 
 
 class EncodeAhead:
-    """The encoded next frames of a plan; requests take them in order."""
+    """The next frames of a plan, encoded in advance and taken in order."""
 
     def __init__(self, sends: Sequence[Planned], encoder: Encoder, now_us: Callable[[], int]) -> None:
         self._sends = sends
@@ -274,14 +274,16 @@ class Driver:
             await self._end()
 
     def sent(self, place: int, frame: Frame) -> None:
-        """A request was written to its connection."""
+        """Register that a request was written to its connection: it is in flight, or needs no response."""
         self.samples.request_bytes[place] = len(frame.data) - 4
         self.samples.latency_us[place] = IN_FLIGHT if frame.expects_response else SILENT
         if not frame.expects_response:
             self._request_finished()
 
     def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """The response has arrived; `head` is its beginning, which is all of a small one."""
+        """Record the response's latency, size, error and throttle time; `head` is its beginning, or all of a small
+        one.
+        """
         samples = self.samples
         samples.latency_us[place] = max(0, self._now_us() - self._sends[place].due_us)
         samples.response_bytes[place] = size - 4
@@ -289,13 +291,13 @@ class Driver:
         self._request_finished()
 
     def lost(self, place: int) -> None:
-        """No response will come; at the end, because this process waits no longer."""
+        """Record that a request gets no response; after the end it stays in flight."""
         if not self._ending:
             self.samples.latency_us[place] = LOST
             self._request_finished()
 
     def never_sent(self, place: int) -> None:
-        """The request's connection could not be opened."""
+        """Record that a request was not sent, since its connection could not be opened."""
         self.samples.latency_us[place] = NEVER_SENT
         self._request_finished()
 
@@ -327,7 +329,7 @@ class Driver:
                 await asyncio.sleep(0 if more else max(0, next_us - self._now_us()) / 1e6)
 
     def _send(self, place: int) -> int:
-        """Send a request on its connection; returns the time afterwards."""
+        """Send a request on its connection, or drop it if there is no room; returns the time of that, in us."""
         planned = self._sends[place]
         connection = self._connections[planned.connection]
         frame = self._ahead.take(place)
@@ -349,7 +351,9 @@ class Driver:
         return now_us
 
     def _opening_times(self) -> list[tuple[int, int]]:
-        """Return the time of each connection's first request, in order."""
+        """Return each connection's first request: when it is due (us), and its connection's number, in order of
+        time.
+        """
         first: dict[int, int] = {}
         for planned in self._sends:
             first.setdefault(planned.connection, planned.due_us)

@@ -70,7 +70,7 @@ class Frame(NamedTuple):
 
 
 class Encoder:
-    """Encodes frames.
+    """Encodes recorded requests for the target.
 
     Args:
         acks: the acks of a Produce whose recorded request had a response; 0 for others.
@@ -86,7 +86,7 @@ class Encoder:
 
     @property
     def left_out(self) -> LeftOut:
-        """The requests and partitions without a place at the target."""
+        """The recorded partitions, and their bytes, that have no place at the target."""
         return self._shares.left_out
 
     def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
@@ -193,7 +193,7 @@ class RecordedProduce:
         size: int,
         _limit: int,
     ) -> None:
-        """Take a partition (see `PartitionSink`)."""
+        """Add the records of a partition (see `PartitionSink`)."""
         self.records.append(bytes(buf[records_at : records_at + max(size, 0)]))
 
 

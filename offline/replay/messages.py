@@ -136,7 +136,7 @@ def api_versions() -> bytes:
 
 
 def outcome(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
-    """The first error code that is not 0, and the throttle time in ms."""
+    """Return the first error code that is not 0, and the throttle time in ms; (-1, 0) if the response is malformed."""
     end = len(frame)
     try:
         throttle_at = throttle.locate(frame, api_key, version)
@@ -170,7 +170,9 @@ def _produced(frame: bytes, end: int) -> int:
 
 
 def _fetched(frame: bytes, end: int) -> int:
-    """The error of the first partition: all partitions of a response are of one broker, and mostly fail together."""
+    """Return the error code of the first partition: those of one response are of one broker and mostly fail
+    together.
+    """
     topics, pos = count(frame, _BODY + 4 + 2 + 4, end, True)
     if topics <= 0:
         return NONE
@@ -179,7 +181,7 @@ def _fetched(frame: bytes, end: int) -> int:
 
 
 class Batches:
-    """Synthetic batches, with a cache of the last used ones."""
+    """Synthetic record batches; the last used ones are cached."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -236,7 +238,7 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _varint(value: int) -> bytes:
-    """A zigzag varint."""
+    """Encode a signed varint (zigzag)."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     out = bytearray()
     while rest > 0x7F:
@@ -247,13 +249,15 @@ def _varint(value: int) -> bytes:
 
 
 def _head(offset: int, value_bytes: int) -> bytes:
-    """A record up to its value: length, attributes, timestamp and offset deltas, an empty key, the value's length."""
+    """Encode a record up to its value: length, attributes, timestamp and offset deltas, an empty key, value's
+    length.
+    """
     inner = b"\0\0" + _varint(offset) + _varint(0) + _varint(value_bytes)
     return _varint(len(inner) + value_bytes + 1) + inner
 
 
 def _fitting(offset: int, size: int) -> int:
-    """The size of a record's value with which the record takes `size` bytes, or one byte less if no size fits."""
+    """Return the size of a record's value with which the record takes `size` bytes, or one byte less if none fits."""
     value_bytes = max(size - len(_head(offset, size)) - 1, 0)
     while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
         value_bytes -= 1

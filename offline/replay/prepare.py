@@ -73,7 +73,7 @@ async def prepare(
 
 
 class Peer:
-    """A connection for one request at a time."""
+    """A connection to one broker of the target, for one request at a time."""
 
     def __init__(self, address: Broker) -> None:
         self.address = address
@@ -116,7 +116,7 @@ class Peer:
 
 
 def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
-    """Return the version of Produce to send.
+    """Return the version of Produce to send to the target.
 
     Raises:
         TargetError: the target does not support a version that the replay sends.
@@ -134,7 +134,7 @@ def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int
 
 
 def stand_ins(recorded: Iterable[int], brokers: Mapping[int, Broker], address: Broker) -> dict[int, int]:
-    """Return the target's broker for each recorded one: that of the same id, else an unused one, else all in turn.
+    """Return the target's broker for each recorded one: that of the same id, else an unused one, else any, in turn.
 
     A recorded broker without an id (-1) is the broker at `address`, or the first one.
     """

@@ -61,7 +61,7 @@ Curve = tuple[str, Sequence[float | None]]  # its name, and a value for each int
 
 
 class Point(NamedTuple):
-    """An interval of the replay.
+    """The figures of one interval of the replay.
 
     Attributes:
         start_s, seconds: its start, from the first request on, and its length.
@@ -78,7 +78,7 @@ class Point(NamedTuple):
 
 
 def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dict[str, Any]:
-    """Compute the result of a replay."""
+    """Compute the result of a replay as a JSON value."""
     latency = samples.latency_us
     became = Counter(min(value, 0) for value in latency)
     completed = [place for place, value in enumerate(latency) if value >= 0]
@@ -124,7 +124,7 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
 
 
 def _fetched_bytes(plan: Plan, samples: Samples, completed: Sequence[int]) -> dict[str, int]:
-    """Bytes of the responses to Fetches, now and when they were recorded.
+    """Return the bytes of the responses to Fetches, in this replay and as recorded.
 
     They differ if the target's batches do: a broker responds with at least one whole batch.
     """
@@ -142,7 +142,7 @@ def _fetched_bytes(plan: Plan, samples: Samples, completed: Sequence[int]) -> di
 
 
 def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
-    """Latencies by the API of the sent request, with the recorded API if it differs."""
+    """Return the latencies by API of the sent request; it names the recorded API if that differs."""
     by_name: dict[str, list[int]] = {}
     for place, planned in enumerate(plan.sends):
         if samples.latency_us[place] >= 0 or samples.no_response(place):
@@ -177,7 +177,7 @@ def _throttled(times: Sequence[int]) -> dict[str, Any]:
 
 
 def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
-    """The recorded figures of the requests with a response in this replay."""
+    """Return the recorded figures of those requests that have a response in this replay."""
     rows = [plan.sends[place].request for place in places]
     return {
         "upstream_ms": _spread_of(row.upstream_us / 1000 for row in rows if row.upstream_us >= 0),
@@ -189,7 +189,7 @@ def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
 
 
 def _spread_of(values: Iterable[float], endless: int = 0) -> Spread | None:
-    """Percentiles, maximum and mean; None without values; each is None if it is infinite."""
+    """Return percentiles, maximum and mean, each None if it is infinite; None if there are no values."""
     ordered = sorted(values)
     if not ordered and not endless:
         return None
@@ -203,7 +203,8 @@ def _spread_of(values: Iterable[float], endless: int = 0) -> Spread | None:
 
 
 def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
-    """The nearest-rank percentile: the smallest value that `share` of all values do not exceed; None if it is infinite.
+    """Return the nearest-rank percentile: the smallest value that `share` (0 to 1) of all values do not exceed.
+    None if it is infinite.
 
     Args:
         ordered: the finite values, ascending.
@@ -220,7 +221,7 @@ def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> floa
 
 
 def series(plan: Plan, samples: Samples) -> list[Point]:
-    """The replay in intervals of one length, a second or more; the last one ends with the last request."""
+    """Return the replay in intervals of one length, a second or more; the last one ends with the last request."""
     count = min(max(int(plan.seconds), 1), _POINTS_MAX)
     seconds = max(plan.seconds / count, _INTERVAL_S_MIN)
     due = [0] * count
@@ -245,7 +246,7 @@ def series(plan: Plan, samples: Samples) -> list[Point]:
 
 
 def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
-    """Write the page; pictures are HTML figures."""
+    """Return the HTML page; `pictures` are HTML figures."""
     planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
     figures = [
         ("requests planned", planned["requests"]),
@@ -297,12 +298,12 @@ def _rows(figures: Sequence[tuple[str, object]]) -> str:
 
 
 def shown(value: float | None) -> str:
-    """Format a time in ms; None: no response in time."""
+    """Format a time in ms; None stands for no response in time."""
     return "no response" if value is None else f"{value:g}"
 
 
 def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
-    """One row of the table; of the kind `then` for recorded figures."""
+    """Return one row of the HTML table; `kind` is `then` for recorded figures."""
     values = "".join(f"<td>{shown(spread[column]) if spread else '–'}</td>" for column in _COLUMNS)
     return f'<tr class="{kind}"><td>{escape(name)}</td><td>{count}</td>{values}</tr>'
 
@@ -333,7 +334,7 @@ def _throttles(result: Mapping[str, Any]) -> str:
 
 
 def _bytes(result: Mapping[str, Any]) -> str:
-    """The bytes of requests with a response, and of the responses."""
+    """Return in words the bytes of requests with a response, and of the responses."""
     rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
     for name, found in (("all", result), *result["apis"].items()):
         then = found["recorded"]
@@ -348,7 +349,7 @@ def _bytes(result: Mapping[str, Any]) -> str:
 
 
 def fetched_more(result: Mapping[str, Any]) -> str:
-    """A sentence if Fetches brought clearly more bytes than recorded; else ""."""
+    """Return a sentence if Fetches brought clearly more bytes than recorded; else ""."""
     found = result["fetched"]
     if found["bytes"] <= _MORE * found["recorded_bytes"]:
         return ""
@@ -361,7 +362,7 @@ def fetched_more(result: Mapping[str, Any]) -> str:
 
 
 def pictures(series: Sequence[Point]) -> list[str]:
-    """Both pictures, or none for a replay that is no longer than one interval."""
+    """Return both pictures as HTML; none for a replay that is no longer than one interval."""
     if len(series) < 2:
         return []
     rates: list[Curve] = [
@@ -379,7 +380,7 @@ def pictures(series: Sequence[Point]) -> list[str]:
 
 
 def ticks(highest: float) -> list[float]:
-    """Round numbers from 0 to the first one that is not below the highest value.
+    """Return round numbers from 0 to the first one that is not below the highest value.
 
     >>> ticks(12_345.0), ticks(0.07)
     ([0.0, 5000.0, 10000.0, 15000.0], [0.0, 0.02, 0.04, 0.06, 0.08])
@@ -392,7 +393,7 @@ def ticks(highest: float) -> list[float]:
 
 
 def _picture(title: str, curves: Sequence[Curve], series: Sequence[Point]) -> str:
-    """One figure: axes, a legend, and curves that have a gap for None."""
+    """Return one figure as HTML: axes, a legend, and curves that have a gap for None."""
     end_s = series[-1].start_s + series[-1].seconds
     size, unit = next((size, unit) for least, size, unit in _UNITS if end_s >= least)
     values = [value for _, curve in curves for value in curve if value is not None]
@@ -416,7 +417,7 @@ def _picture(title: str, curves: Sequence[Curve], series: Sequence[Point]) -> st
 
 
 def _path(middles: Sequence[float], curve: Sequence[float | None], top: float) -> str:
-    """A line through the middles of the intervals; a dot where a value stands alone."""
+    """Return the SVG path of a line through the middles of the intervals; a value without neighbours is a dot."""
     steps = []
     for place, (x, value) in enumerate(zip(middles, curve, strict=True)):
         if value is None:
@@ -443,7 +444,7 @@ def _mark_of_time(time: float, end: float, unit: str) -> str:
 
 
 def _written(value: float) -> str:
-    """A number without an exponent.
+    """Format a number without an exponent.
 
     >>> _written(12_000.0), _written(0.25), _written(1_500_000.0)
     ('12,000', '0.25', '1,500,000')

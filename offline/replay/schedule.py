@@ -23,7 +23,7 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=0x7FFFFFFF)]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The part of a Produce or Fetch for one partition."""
+    """One partition of a recorded Produce or Fetch."""
 
     topic: str
     partition: int
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 def plan(recorded: Iterable[Recorded], speed: float, seconds: float = 0.0) -> Plan:
-    """Plan to send all requests, `speed` times as fast as they came.
+    """Return the plan that sends all requests, `speed` times as fast as they were recorded.
 
     Args:
         seconds: the recorded time to use; later requests are left out; 0: all.
@@ -113,7 +113,7 @@ def plan(recorded: Iterable[Recorded], speed: float, seconds: float = 0.0) -> Pl
 
 
 def _offsets(requests: Iterable[Recorded]) -> dict[str, int]:
-    """The offset of each process's clock to a common one, from its earliest row."""
+    """Return, by process, the microseconds to add to its clock for a common one, from its earliest row."""
     earliest: dict[str, Recorded] = {}
     for row in requests:
         known = earliest.get(row.process)

@@ -23,7 +23,7 @@ Topics = dict[str, dict[int, "Share"]]
 
 @dataclass(slots=True)
 class Requirements:
-    """The requirements of a recording on its target.
+    """What a recording needs at its target.
 
     Attributes:
         leaders: the recorded broker by topic and partition; -1 if it is not known.
@@ -37,7 +37,7 @@ class Requirements:
 
 
 def requirements_of(requests: Iterable[Recorded]) -> Requirements:
-    """Return the requirements of a recording."""
+    """Return what these recorded requests need at their target."""
     found = Requirements()
     for row in requests:
         if row.broker >= 0:
@@ -56,7 +56,7 @@ def requirements_of(requests: Iterable[Recorded]) -> Requirements:
 
 @dataclass(slots=True)
 class Placement:
-    """The target's counterparts of recorded brokers and partitions.
+    """The target's counterparts of the recorded brokers and partitions.
 
     Attributes:
         brokers: the address at the target, by recorded broker; -1 stands for unknown brokers.
@@ -76,7 +76,7 @@ class Placement:
     _known: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int, broker: int) -> int:
-        """The counterpart of a recorded partition at `broker`; -1 if its counterpart leads none of the topic."""
+        """Return the counterpart of a recorded partition at `broker`; -1 if that broker's counterpart leads none."""
         key = (topic, partition, broker)
         known = self._known.get(key)
         if known is None:
@@ -100,7 +100,7 @@ class Placement:
 
 @dataclass(slots=True)
 class LeftOut:
-    """The recorded partitions that were not sent completely, and the bytes left out."""
+    """The number of recorded partitions that were not sent completely, and their missing bytes."""
 
     partitions: int = 0
     bytes: int = 0
@@ -113,7 +113,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Share:
-    """One partition's part: bytes and records; captured records if there are some."""
+    """The bytes and records for one partition of the target; `own`: the captured records, None for synthetic ones."""
 
     size: int
     records: int
@@ -121,17 +121,19 @@ class Share:
 
 
 class Shares:
-    """Distributes requests over partitions."""
+    """Distributes recorded requests over the target's partitions."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self.left_out = LeftOut()
 
     def of(self, row: Recorded, limit: int, own: Sequence[bytes | None] = ()) -> Topics:
-        """Return the shares of a request by topic and partition.
+        """Return the bytes and records of a recorded request that each of the target's partitions gets.
+        What finds no partition is counted in `left_out`.
 
         Args:
-            limit: the bound of a partition's bytes, unless it is a single recorded one.
+            limit: the largest number of bytes of one partition when several recorded ones, or the unnamed rest, fall
+                on it; a single recorded one may exceed it.
             own: the captured records, in the order of the request's partitions.
         """
         topics: Topics = {}

@@ -8,10 +8,13 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """One of the heaviest clients, and its bytes/s by step of the time axis.
+    """One of the heaviest clients; rates in bytes/s.
 
     Attributes:
-        need: its need in bytes/s; -1 if it exceeds every candidate; for a sample None, as is `quota`.
+        share: its share of all bytes in this direction, 0 to 1.
+        need: the quota that it needs, in bytes/s; -1 if more than every candidate. None if the report is of a sample
+            of connections; `quota` is None then too.
+        series: its bytes/s by step of the time axis.
     """
 
     name: str
@@ -28,7 +31,7 @@ class Heavy:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One candidate default."""
+    """The expected effect of one candidate as the default."""
 
     quota: float
     throttled: int
@@ -38,7 +41,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """Everything about produce or fetch.
+    """The contents of the page about produce or fetch.
 
     Attributes:
         name: `produce` or `fetch`.
@@ -50,7 +53,7 @@ class Direction:
         before, after: the busiest broker's load as recorded, and with the recommendation.
         curve: the candidate defaults; empty for a sample of connections, which does not show clients' needs.
         default: the recommended default, or None; throttled: the number of clients that wait with the recommendation.
-        throttle_ms: the waits of their connections together; overrides: the number of overrides.
+        throttle_ms: the sum of their connections' waits; overrides: the number of overrides.
         peak_before, peak_after: the peak of the broker that is the busiest in each case.
         capacity: the stated capacity, or None.
         gateway: whether one budget counts at all brokers: peaks, loads and capacity are those of all together.
@@ -78,7 +81,7 @@ class Direction:
 
     @property
     def where(self) -> str:
-        """The place whose load the quotas bound, in words."""
+        """The place whose load the quotas bound, in words: the busiest broker, or all together."""
         return "all brokers together" if self.gateway else "busiest broker"
 
 

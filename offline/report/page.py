@@ -50,7 +50,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def page(report: Report) -> str:
-    """The whole page as text."""
+    """Return the whole page as HTML."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -93,7 +93,7 @@ def svg(
 
 
 def draw_demand(axes: Axes, direction: Direction) -> None:
-    """Bytes/s over time: the heaviest clients stacked, all others above them."""
+    """Draw bytes/s over time: the heaviest clients stacked, all others above them."""
     shown = direction.heavy[:_SHOWN]
     rest = [
         max(0.0, total - sum(heavy.series[index] for heavy in shown))
@@ -112,7 +112,7 @@ def draw_demand(axes: Axes, direction: Direction) -> None:
 
 
 def draw_heaviest(axes: Axes, direction: Direction) -> None:
-    """Peaks of the heaviest clients, beside their recommended quotas."""
+    """Draw the peaks of the heaviest clients beside their recommended quotas."""
     shown = list(reversed(direction.heavy[:10]))
     places = range(len(shown))
     peaks = [heavy.peak_10s for heavy in shown]
@@ -142,7 +142,7 @@ def draw_heaviest(axes: Axes, direction: Direction) -> None:
 
 
 def draw_curve(axes: Axes, direction: Direction) -> None:
-    """Default quota against the share of clients throttled, and the peak load."""
+    """Draw the share of throttled clients, and the peak load, over the default quota."""
     quotas = [step.quota for step in direction.curve]
     shares = [100 * step.throttled / max(1, step.clients) for step in direction.curve]
     (share,) = axes.plot(
@@ -183,7 +183,7 @@ def draw_curve(axes: Axes, direction: Direction) -> None:
 
 
 def draw_before_after(axes: Axes, direction: Direction) -> None:
-    """The busiest broker's load as recorded, and with the recommendation."""
+    """Draw the busiest broker's load as recorded, and with the recommendation."""
     step_s = direction.blocks_s[1] - direction.blocks_s[0] if len(direction.blocks_s) > 1 else 10.0
     times = _times(axes, [*direction.blocks_s, direction.blocks_s[-1] + step_s])
     before = axes.stairs(direction.before, times, color=_COLOURS[1], linewidth=1.3, label="as recorded")
@@ -211,7 +211,7 @@ def draw_before_after(axes: Axes, direction: Direction) -> None:
 
 
 def draw_day(axes: Axes, direction: Direction) -> None:
-    """Bytes/s by hour of the day."""
+    """Draw bytes/s by hour of the day."""
     axes.bar(range(24), list(direction.hours), color=_COLOURS[3], width=0.85)
     axes.set_xlabel("hour of the day, UTC")
     axes.set_xlim(-0.6, 23.6)
@@ -251,7 +251,7 @@ def _log_rates(axes: Axes) -> None:
 
 
 def _times(axes: Axes, seconds: Sequence[float]) -> list[float]:
-    """Convert seconds since the recording began to a suitable unit, and label the axis with it."""
+    """Convert seconds since the recording began to a suitable unit, and name it on the axis."""
     length_s = seconds[-1] if seconds else 0.0
     size, unit = next((size, unit) for least, size, unit in _UNITS if length_s >= least)
     axes.set_xlabel(f"{unit} since the recording began")

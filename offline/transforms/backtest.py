@@ -72,7 +72,7 @@ def rows_of(columns: list[Ints], plan: Plan, limiters: Limiters) -> Rows:
 
 
 def packed_batches(batches: Batches, plan: Plan, limiters: Limiters) -> Iterator[pa.RecordBatch]:
-    """Pack each batch of requests."""
+    """Yield each batch of requests, packed: a row for each limiter in it (`PACKED`)."""
     for batch in batches:
         if batch.num_rows:
             columns = [column.to_numpy(zero_copy_only=False) for column in batch]
@@ -80,7 +80,7 @@ def packed_batches(batches: Batches, plan: Plan, limiters: Limiters) -> Iterator
 
 
 def unpacked(limiters: Ints, columns: Sequence[pa.Array]) -> Packed:
-    """Convert rows back.
+    """Convert rows of `PACKED` back to arrays.
 
     Args:
         limiters: the number of each row, in any order.
@@ -112,13 +112,13 @@ def _rows(packed: Packed) -> pa.RecordBatch:
 
 
 def _binary(values: npt.NDArray[Any], cuts: Ints) -> pa.Array:
-    """An array's bytes, cut into values."""
+    """Return an Arrow binary array whose values are the bytes of `values` between consecutive `cuts` (byte offsets)."""
     buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.BinaryArray.from_buffers(pa.binary(), len(cuts) - 1, buffers)
 
 
 def _bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """Return a copy of the bytes of all values, concatenated, and the length of each; the batch can then be freed."""
+    """Return a copy of the bytes of all values, concatenated, and the length of each. The batch can then be freed."""
     _, offsets_buffer, data = values.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     found = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]].copy()
@@ -148,7 +148,7 @@ _RUNS_MAX: Final = 4_000_000
 def raw_outcomes(
     rows: DataFrame, places: DataFrame, plan: Plan, limiters: Limiters, partitions: int
 ) -> DataFrame:
-    """Run the backtest of all limiters whose requests come in order.
+    """Run the backtest of all limiters whose requests come in order; returns rows of `RAW`.
 
     Args:
         rows: the columns `FIELDS`.
@@ -164,7 +164,7 @@ def raw_outcomes(
 def sorted_outcomes(
     rows: DataFrame, places: DataFrame, plan: Plan, limiters: Limiters, partitions: int
 ) -> DataFrame:
-    """Run the backtest of the limiters and parts in `places` only, whose requests may arrive in any order."""
+    """Run the backtest of those limiters and parts that are in `places`; their requests may come in any order."""
     placed = rows.join(F.broadcast(places), on="limiter", how="inner").repartitionById(partitions, "place")
     ordered = placed.sortWithinPartitions("limiter", "chunk", "connection", "seq")
     return ordered.select("chunk", *FIELDS).mapInArrow(
@@ -175,7 +175,7 @@ def sorted_outcomes(
 def decide_packed(
     batches: Batches, plan: Plan, limiters: Limiters, runs_max: int = _RUNS_MAX
 ) -> Iterator[pa.RecordBatch]:
-    """Run one task on rows of `chunk` and `PACKED`, in any order."""
+    """Run one task on rows of `chunk` and `PACKED`, in any order; yields rows of `RAW`."""
     task = Task(plan, limiters)
     parts = max(1, int(limiters.chunks.max(initial=1)))
     assembly, left_out = Assembly(), set[int]()
@@ -255,7 +255,7 @@ def chunks_of(requests: Ints, candidates: Ints, cores: int) -> Ints:
 
 
 def places_of(requests: Ints, candidates: Ints, chunks: Ints, partitions: int) -> list[list[int]]:
-    """Return the partition of each part of each limiter.
+    """Return, for each limiter, the partition that each part of its candidates is assigned to.
 
     The most expensive part is assigned first, each to the partition with the least work so far.
 

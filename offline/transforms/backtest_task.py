@@ -25,7 +25,7 @@ Loads = npt.NDArray[np.int64]  # bytes; [candidate, second]
 
 @dataclass(frozen=True, slots=True)
 class Limiters:
-    """The properties of limiters that tasks need, by number.
+    """The properties of all limiters, each an array with the limiter's number as the index.
 
     Attributes:
         broker: the broker that has the load.
@@ -42,7 +42,7 @@ class Limiters:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The candidates, and the seconds over which they are tried."""
+    """The candidates in bytes/s, the engine's options, and the seconds of the load."""
 
     produce: tuple[float, ...]
     fetch: tuple[float, ...]
@@ -57,7 +57,7 @@ class Plan:
 
 
 class Task:
-    """One Spark task, with its sums so far."""
+    """One Spark task, with the load that it has added up so far."""
 
     def __init__(self, plan: Plan, limiters: Limiters) -> None:
         self._plan = plan
@@ -71,7 +71,7 @@ class Task:
         compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
 
     def decide(self, limiter: int, chunk: int, recording: Recording) -> Iterator[list[Row]]:
-        """Run the backtest of one limiter at its part of the candidates."""
+        """Run the backtest of one limiter at its part of the candidates; yields rows of outcomes, and of loads."""
         consumes = bool(self._limiters.consumes[limiter])
         parts = int(self._limiters.chunks[limiter])
         candidates = self._plan.candidates(consumes=consumes)
@@ -109,7 +109,7 @@ class Task:
     def _loads(
         self, whose: tuple[bool, int], heavy: int, limits: Sequence[float], load: Loads
     ) -> Iterator[list[Row]]:
-        """Rows of a load, by candidate and hour; hours in which nothing passed are left out."""
+        """Yield rows of a load, by candidate and hour; hours in which nothing passed are left out."""
         consumes, broker = whose
         start_s = self._plan.start_s
         for limit, line in zip(limits, load, strict=True):

@@ -82,8 +82,8 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
         rows: the result of `demand.charged` with `emptied`.
 
     Returns:
-        direction, user, client_id, peak_1s and peak_10s, multiplied by the time that the client's connections were
-        busy, over the part of it without pauses.
+        direction, user, client_id, peak_1s and peak_10s (bytes/s). Both peaks are multiplied by busy time /
+        (busy time - recorded pauses), from 1 to `_TIMES_MAX`.
     """
     paused = (F.col("throttle_ms") / 1000).alias("paused_s")
     told = rows.filter(F.col("throttle_ms") > 0).select(*ENTITY, paused).groupBy(*ENTITY)
@@ -103,7 +103,7 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
 
 
 def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:
-    """The highest mean over 1 s and over 10 s that each entity asks of one budget.
+    """Return the highest mean over 1 s and over 10 s that each entity asks of one budget.
 
     Args:
         entities: the table `demand/entities`, whose peaks are the result if each broker has its own budget.

@@ -53,7 +53,7 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
 
 
 def recorded(processes_ms: Iterable[tuple[int, int]]) -> list[Interval]:
-    """The recorded intervals in seconds, from the first and last time of each process: captures may have gaps.
+    """Return the recorded intervals in seconds, from the first and last time of each process; there may be gaps.
 
     >>> recorded([(1_000, 3_999), (2_500, 5_000), (90_000, 90_000)])
     [(1, 6), (90, 91)]
@@ -69,7 +69,7 @@ def recorded(processes_ms: Iterable[tuple[int, int]]) -> list[Interval]:
 
 
 def length_s(intervals: Iterable[Interval]) -> int:
-    """The total length of intervals, in seconds.
+    """Return the total length of intervals, in seconds.
 
     >>> length_s([(1, 6), (90, 91)])
     6
@@ -116,14 +116,14 @@ def per_second(rows: DataFrame, end_s: int) -> DataFrame:
 
 
 def _covered_us(second: Column) -> Column:
-    """The part of this second for which a request was at the broker, in microseconds."""
+    """Return the time within this second during which a request was at the broker, in microseconds."""
     begins_us = F.greatest(F.col("at_us"), second * _SECOND_US)
     ends_us = F.least(F.col("at_us") + F.col("service_us"), (second + 1) * _SECOND_US)
     return F.greatest(ends_us - begins_us, F.lit(0))
 
 
 def _further_seconds(rows: DataFrame, end_s: int) -> DataFrame:
-    """The further seconds that a request covers."""
+    """Return a row for each second after the first one in which a request was at the broker."""
     first = F.floor(F.col("at_us") / _SECOND_US)
     last = F.floor((F.col("at_us") + F.greatest("service_us", F.lit(0))) / _SECOND_US)
     long = rows.filter(last > first).withColumnRenamed("second", "counted")
@@ -136,7 +136,7 @@ def _further_seconds(rows: DataFrame, end_s: int) -> DataFrame:
 
 
 def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
-    """The table `demand/entities`."""
+    """Return the table `demand/entities`."""
     whole = seconds.groupBy(*ENTITY, "second").agg(
         F.sum("bytes").alias("bytes"),
         F.sum("requests").alias("requests"),
@@ -161,7 +161,7 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
 
 
 def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
-    """The table `demand/brokers`."""
+    """Return the table `demand/brokers`."""
     key = ("direction", "broker")
     whole = seconds.groupBy(*key, "second").agg(
         F.sum("bytes").alias("bytes"),
@@ -176,7 +176,7 @@ def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
 
 
 def diurnal(seconds: DataFrame, intervals: Sequence[Interval]) -> DataFrame:
-    """The table `demand/diurnal`: each entity's bytes by hour of the day."""
+    """Return the table `demand/diurnal`: each entity's bytes by hour of the day."""
     hour = F.floor(F.col("second") / 3600) % 24
     counts = F.array(*(F.lit(count) for count in _seconds_by_hour(intervals)))
     found = seconds.groupBy(*ENTITY, hour.cast("int").alias("hour")).agg(F.sum("bytes").alias("bytes"))
@@ -185,7 +185,7 @@ def diurnal(seconds: DataFrame, intervals: Sequence[Interval]) -> DataFrame:
 
 
 def mutations(requests: DataFrame) -> DataFrame:
-    """The table `demand/mutations`."""
+    """Return the table `demand/mutations`."""
     asked = requests.filter(F.col("mutations") > 0)
     second = F.floor(F.col("at_us") / _SECOND_US).cast("bigint").alias("second")
     return asked.groupBy("user", "client_id", second).agg(F.sum("mutations").alias("mutations"))
@@ -205,7 +205,9 @@ def peaks(
     result: tuple[str, ...],
     lengths_s: tuple[int, ...] = PEAKS_S,
 ) -> DataFrame:
-    """Return the columns `result` and the highest means over these times; seconds without a request count as such."""
+    """Return the columns `result`, and the highest means in bytes/s over these lengths of time.
+    Seconds without a request count as such.
+    """
     frame = Window.partitionBy(*by).orderBy("second")
 
     def mean(length_s: int) -> Column:

@@ -16,7 +16,7 @@ Client = tuple[str, str]
 
 
 def blocks_of(loads: DataFrame, start_s: int) -> DataFrame:
-    """The table `backtest/loads` with one row for ten seconds: `block` counts them, `bytes` is their sum."""
+    """Return `backtest/loads` with one row for ten seconds: `block` is their number, `bytes` their sum."""
     sums = F.transform(
         F.sequence(F.lit(0), F.ceil(F.size("bytes") / BLOCK_S).cast("int") - 1),
         lambda block: F.aggregate(
@@ -48,7 +48,7 @@ def peaks(blocks: DataFrame, *by: str) -> DataFrame:
 
 
 def at_levels(blocks: DataFrame, default: float, levels: Sequence[Mapping[Client, float]]) -> DataFrame:
-    """Return the loads with this default and each of some sets of overrides.
+    """Return the loads with this default and each of these sets of overrides.
 
     Args:
         blocks: the result of `blocks_of` for one direction.
@@ -64,7 +64,7 @@ def at_levels(blocks: DataFrame, default: float, levels: Sequence[Mapping[Client
 
 
 def _levels(default: float, levels: Sequence[Mapping[Client, float]]) -> Column:
-    """The levels in which a row's candidate is that of its client; -1 in place of the others.
+    """Return the levels in which a row's candidate is its client's; -1 in place of the others.
 
     There is no join, since the names are few, and each join would be two more jobs.
     """

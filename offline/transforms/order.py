@@ -100,7 +100,7 @@ def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
 
 
 def in_order(seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
-    """Select the requests of one connection to keep: the longest series with increasing times and new numbers.
+    """Return which requests of one connection to keep: the longest series with increasing times and new numbers.
 
     Args:
         seq, mono_us: ordered by number and then by time, none of them twice.

@@ -35,7 +35,7 @@ _INVALID: Final = (
 
 
 def processes(captured: DataFrame) -> DataFrame:
-    """Return one row for each process: its clocks.
+    """Return one row for each process, with the relation between its clocks.
 
     `process_index` numbers processes by their first times; `started_us` is the offset of the first row. A wall clock
     may be wrong at first and step when it is set: `offset_us` is the median offset of all rows, so that of the longer
@@ -69,7 +69,7 @@ def processes(captured: DataFrame) -> DataFrame:
 
 
 def invalid_reason() -> Column:
-    """The problem of a row as text; null if the row is valid."""
+    """Return a column: the problem of a row as text; null if the row is valid."""
     missing = F.concat_ws(", ", *(F.when(F.col(name).isNull(), F.lit(name)) for name in _FLAT))
     text = F.when(missing != "", F.concat(F.lit("a column is null or missing: "), missing))
     for problem, condition in _INVALID:
@@ -78,7 +78,7 @@ def invalid_reason() -> Column:
 
 
 def is_invalid() -> Column:
-    """Whether a row is invalid, as a condition that Spark evaluates on Parquet's row groups.
+    """Return a condition: whether a row is invalid. Spark evaluates it on Parquet's row groups.
 
     Row groups state the number of nulls and the smallest and largest value, so groups of valid rows are not read.
     """
@@ -87,7 +87,7 @@ def is_invalid() -> Column:
 
 
 def numbered(captured: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Captured rows whose `connection` is a number over all processes."""
+    """Return captured rows whose `connection` is a number over all processes."""
     indices = F.broadcast(clocks.select("process", "process_index"))
     return captured.join(indices, on="process", how="inner").withColumn("connection", _connection())
 
@@ -97,7 +97,7 @@ def _connection() -> Column:
 
 
 def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> DataFrame:
-    """The table `ingest/requests`."""
+    """Return the table `ingest/requests`."""
     clocks = F.broadcast(clocks.select("process", "process_index", "offset_us"))
     joined = captured.join(clocks, on="process", how="inner")
     user, client_id = entity_columns(by)
@@ -120,7 +120,7 @@ def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> Da
 
 
 def entity_columns(by: By) -> tuple[Column, Column]:
-    """User and client id of the quota entity that a row counts against."""
+    """Return user and client id of the quota entity that a row counts against."""
     no_name = F.lit("")
     user = F.when(F.col("principal") == ANONYMOUS, no_name).otherwise(F.col("principal"))
     if by == "client-id":
