@@ -41,7 +41,7 @@ _Identity = tuple[str, str, str]
 
 
 class ClientPart(msgspec.Struct, frozen=True, array_like=True):
-    """The counts of one of several processes.
+    """What one of several processes has counted of `/clients`.
 
     Args:
         rows: its chosen clients, at each broker.
@@ -92,7 +92,7 @@ class ClientTable:
         return table
 
     def part(self) -> ClientPart:
-        """Return what was counted, for `merge`."""
+        """Return what was counted, to be merged with other processes' counts."""
         rates = self._rates
         if not rates:
             for view in self._rows:
@@ -101,11 +101,11 @@ class ClientTable:
 
     @property
     def at_several_brokers(self) -> bool:
-        """Whether chosen clients may be counted at other brokers too: then `add_rates` needs all clients again."""
+        """Whether clients that have rows may be at other brokers too: then `add_rates` has to see all clients again."""
         return any(view.broker != GATEWAY for view in self._rows)
 
     def count(self, views: Iterable[QuotaView]) -> None:
-        """Count some of the clients, and keep those with the highest weight as rows."""
+        """Count a portion of the clients, and keep those with the highest weight as rows."""
         found = list(views)
         self._count += len(found)
         self._over_count += sum(map(_is_over, found))
@@ -177,7 +177,7 @@ def _identity(view: QuotaView) -> _Identity:
 
 
 def _sum(one: QuotaView, other: QuotaView) -> QuotaView:
-    """Add up the figures of one client at one broker in two processes."""
+    """Return the sum of the figures of one client at one broker in two processes."""
     tokens = [view.tokens for view in (one, other) if view.tokens is not None]
     return one._replace(
         byte_rate=one.byte_rate + other.byte_rate,
@@ -212,7 +212,7 @@ def _is_measured(view: QuotaView) -> bool:
 
 
 def _share(view: QuotaView) -> float:
-    """Return the rate divided by the quota; without a rate, the debt divided by the quota."""
+    """Return the rate divided by the quota (1: as much as permitted); without a rate, the debt divided by the quota."""
     if not view.quota:
         return 0.0
     if view.tokens is not None:  # owed tokens by what comes back in a second

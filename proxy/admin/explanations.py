@@ -40,14 +40,14 @@ _USERS_MAX: Final = 20  # of one client id, that are looked for at one address
 
 
 class Source(Protocol):
-    """The source of figures."""
+    """The source of what is known of clients' time: this process, or all of its workers."""
 
     async def seen(self, query: Query) -> Seen:
-        """Return what is known of clients' time."""
+        """Return what is known of clients' time, as asked for by the query."""
 
 
 class Quotas(Protocol):
-    """The engine."""
+    """The quota engine, as far as the pages need it."""
 
     @property
     def definitions(self) -> Definitions:
@@ -63,7 +63,7 @@ class Quotas(Protocol):
 
 
 class Explanations:
-    """The pages.
+    """The pages of `/v1` about clients' time, limits and brokers.
 
     Args:
         origin: returns who has set an entity's limit, or a setting, and when.
@@ -138,7 +138,10 @@ class Explanations:
 
     @asynccontextmanager
     async def _list_of_clients(self) -> AsyncIterator[None]:
-        """One at a time, since each is large, and without collections of cycles, which would look at all of it."""
+        """Let one request at a time make a list of clients, with Python's collection of cycles paused.
+
+        Each list is large, and a collection would visit all of it.
+        """
         async with self._one_at_a_time:
             with without_collections():
                 yield
@@ -210,20 +213,20 @@ class Explanations:
 
 
 def _longest_waits(clients: Iterable[ClientReport]) -> list[tuple[str, str]]:
-    """Return the names of the clients that may be meant, those that wait longest first."""
+    """Return the (user, client id) pairs that a request may mean, those that wait longest first."""
     order = nlargest(_USERS_MAX, clients, key=lambda client: (_waited(client), sum(client.times)))
     return [(client.user, client.client_id) for client in order]
 
 
 async def _and_free(page: Page, clients: list[ClientReport]) -> Page:
-    """Free the clients in turns: 10,000 at once would hold the loop."""
+    """Return the page after freeing the clients in turns: freeing 10,000 in one go would hold the loop."""
     async for _ in in_turns(range(len(clients))):
         clients.pop()
     return page
 
 
 def _address(fields: Mapping[str, str]) -> str:
-    """Return the address that is asked for, as it is written in `peer`; "" for all.
+    """Return the IP address of the query as it is written in `peer`; "" for all.
 
     Raises:
         RefusedError: it is not an IP address.
@@ -240,7 +243,7 @@ def _waited(client: ClientReport) -> float:
 
 
 def _window(fields: Mapping[str, str]) -> int:
-    """Return the window that is asked for.
+    """Return the window of the query: TEN_SECONDS, MINUTE or QUARTER.
 
     Raises:
         RefusedError: there is no such window.

@@ -176,7 +176,7 @@ def fields_of(query: str, known: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def number(fields: Mapping[str, str], name: str, low: int, high: int) -> int | None:
-    """Return a whole number; None if the field is missing.
+    """Return a field of the query as a whole number; None if the field is missing.
 
     Raises:
         RefusedError: it is none, or not between the bounds.

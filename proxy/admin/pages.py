@@ -60,24 +60,24 @@ def health() -> Page:
 
 
 def ready(reason: str) -> Page:
-    """Return /readyz: whether clients can be served; they can if the reason is empty."""
+    """Return /readyz: status 200 if `reason` is empty, else 503 with the reason why clients cannot be served."""
     if reason:
         return Page(503, TEXT, f"not ready: {reason}\n".encode("utf-8", "backslashreplace"))
     return Page(200, TEXT, b"ready\n")
 
 
 def document(content: Mapping[str, object]) -> Page:
-    """Return a page of JSON."""
+    """Return a page of status 200 with this content as JSON."""
     return Page(200, JSON, (json.dumps(content) + "\n").encode())
 
 
 def missing() -> Page:
-    """Return 404."""
+    """Return the page of status 404: there is no such path."""
     return Page(404, TEXT, b"no such page; / lists them\n")
 
 
 def refusal(status: int, problem: str) -> Page:
-    """Return an error page."""
+    """Return the page of an error status, with the problem as its text."""
     return Page(status, TEXT, f"{problem}\n".encode())
 
 
@@ -105,7 +105,7 @@ class NoWorkersError(Exception):
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
-    """Return one line for people; "" if none is missing.
+    """Return one line on the workers that a page lacks, for people; "" if it lacks none.
 
     >>> missing_text([Missing(2, "no response within 4 s")])
     'worker 2 is missing (no response within 4 s): clients connected to it are not shown'
@@ -130,7 +130,7 @@ SILENT_SECONDS_MAX: Final = 5.0  # members report every second
 
 
 def fleet_document(state: Mapping[str, Any] | None, missing: tuple[Missing, ...] = ()) -> FleetDocument:
-    """Return the document.
+    """Return the document of `/v1/fleet`.
 
     Args:
         state: what this member knows of its fleet; None if this process is no member of one.

@@ -43,7 +43,7 @@ _END_OF_ROWS: Final = b"]}"
 
 
 def page(status: int, document: Struct) -> Page:
-    """Return a small document."""
+    """Return a page with a small document as JSON."""
     return Page(status, JSON, encode(document) + b"\n")
 
 
@@ -95,11 +95,11 @@ class Stage(IntEnum):
 
 
 class Connection:
-    """One connection.
+    """One connection to the admin port, and what it does now.
 
     Attributes:
         host: the client's address.
-        since: when the stage began.
+        since: when the stage began, on the loop's clock in seconds.
         unsent: the bytes of its response that the client has not read yet.
         task: the task that serves the connection.
     """
@@ -113,7 +113,7 @@ class Connection:
         self.set_stage(Stage.IDLE)
 
     def set_stage(self, stage: Stage) -> None:
-        """Enter a stage, now."""
+        """Enter a stage; `since` is now."""
         self.stage = stage
         self.since = asyncio.get_running_loop().time()
 
@@ -204,7 +204,7 @@ class AdminServer:
             last.task.cancel()  # no page is made for a visitor that is gone
 
     async def _respond(self, reader: asyncio.StreamReader, connection: Connection) -> bool:
-        """Respond to one request; return whether another may follow on this connection."""
+        """Read one request and send its response; returns whether another may follow on this connection."""
         head_only = False
         connection.set_stage(Stage.IDLE)
         try:
@@ -221,7 +221,7 @@ class AdminServer:
         return not close
 
     async def _send(self, connection: Connection, response: bytes, more: tuple[bytes, ...]) -> None:
-        """Write portion by portion, and wait until the client has read them."""
+        """Write a response portion by portion, each when the client has read the one before."""
         size = len(response) + sum(map(len, more))
         while True:
             sending = [other for other in self._connections.values() if other.stage is Stage.SENDING]

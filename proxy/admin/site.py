@@ -42,10 +42,10 @@ class Figures(Protocol):
         """The worker processes that cannot be asked now."""
 
     async def clients(self) -> ClientTable:
-        """Return the table of `/clients`."""
+        """Return the table of `/clients`, with all clients counted."""
 
     async def seen(self, query: Query) -> Seen:
-        """Return what is known of clients' time."""
+        """Return what is known of clients' time, as asked for by the query."""
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
         """Take a snapshot; returns a function that renders it, possibly in a thread, in a format that is accepted."""
@@ -78,19 +78,19 @@ class OwnFigures:
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """The worker processes that cannot be asked now: it has none."""
+        """The worker processes that cannot be asked now: none, since this process has no workers."""
         return ()
 
     async def clients(self) -> ClientTable:
-        """Return the table of `/clients`."""
+        """Return the table of `/clients`, with all clients counted."""
         return await count_clients(self._quotas, self._now_ms)
 
     async def seen(self, query: Query) -> Seen:
-        """Return what is known of clients' time."""
+        """Return what is known of clients' time, as asked for by the query."""
         return await self._seen(query)
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
-        """Take a snapshot."""
+        """Take a snapshot; returns a function that renders it in a format that is accepted."""
         async for _ in in_turns(self._metrics.portions(self._now_ms())):
             pass
         snapshot = self._metrics.snapshot()
@@ -98,7 +98,7 @@ class OwnFigures:
 
 
 async def count_clients(quotas: Quotas, now_ms: Callable[[], int]) -> ClientTable:
-    """Look through all clients of an engine."""
+    """Return a table in which all clients of an engine are counted, in portions."""
     table = ClientTable()
     async for portion in in_turns(portions(_views(quotas, now_ms()))):
         table.count(portion)
@@ -109,7 +109,7 @@ async def count_clients(quotas: Quotas, now_ms: Callable[[], int]) -> ClientTabl
 
 
 def _views(quotas: Quotas, now_ms: int) -> Iterator[QuotaView]:
-    """Every client by every kind of quota, and every topic that has one."""
+    """Yield a view of every client for every kind of quota, and of every topic that has a quota."""
     for series in dict.fromkeys(kind.series for kind in CLIENT_KINDS):
         yield from quotas.views(now_ms, series)
     for view in quotas.views(now_ms, TOPIC_QUOTA.series):
@@ -120,7 +120,7 @@ HTML_TYPE: Final = "text/html"  # what browsers accept first, and curl does not 
 
 
 class Site:
-    """The pages.
+    """The pages of the admin port, by path.
 
     Args:
         figures: what /metrics and /clients show.

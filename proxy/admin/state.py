@@ -38,7 +38,7 @@ _ENFORCING: Final = {"true": True, "false": False}
 def status_of(
     config: Config, workers: int, *, enforcing: bool, ready: str, missing: tuple[Missing, ...]
 ) -> StatusDocument:
-    """Return what a process with this configuration is.
+    """Return the document of `/v1/status` for a process with this configuration.
 
     Args:
         ready: why clients cannot be served; "" if they can.
@@ -59,7 +59,7 @@ def status_of(
 
 
 class History(Protocol):
-    """The events."""
+    """The last events of the process, numbered."""
 
     @property
     def run(self) -> str:
@@ -74,18 +74,18 @@ class Switch(Protocol):
 
     @property
     def switched(self) -> Switched | None:
-        """The last switch."""
+        """The last switch; None if there was none."""
 
     @property
     def problem(self) -> str:
-        """The reason why it is not kept over a restart."""
+        """The reason why the switch is not kept over a restart; "" if it is."""
 
     async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
-        """Switch it; returns whether it was the other way before."""
+        """Enforce quotas, or stop; returns whether that is a change."""
 
 
 class State:
-    """The pages.
+    """The pages `/v1/status`, `/v1/events` and `/v1/enforcement`.
 
     Args:
         status: returns what this process is now.
@@ -153,7 +153,7 @@ class State:
         )
 
     def _check(self, request: Request) -> None:
-        """Refuse what an operator's command does not send.
+        """Refuse a POST that no operator's command sends: one from elsewhere, or from a browser or proxy.
 
         Raises:
             RefusedError: the request comes from elsewhere.

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Capture:
-    """A recorder and the writer of its batches."""
+    """A recorder, and the writer of its batches into files."""
 
     def __init__(self, recorder: Recorder, writer: Writer, stats: CaptureStats) -> None:
         self.recorder = recorder
@@ -87,7 +87,7 @@ def start(
     loop: asyncio.AbstractEventLoop,
     now_ms: Callable[[], int],
 ) -> Capture | None:
-    """Start capture, if it is configured.
+    """Start capture; None if it is not configured.
 
     Raises:
         ConfigError: pyarrow is missing.

@@ -23,7 +23,9 @@ from quotas.definitions.kinds import CLIENT_KINDS
 
 
 class Column:
-    """The numbers of a record, by position. ORIGIN and QUOTA are indices; PARTITIONS is how many it has."""
+    """Where each number of a record is in its row of the buffer. ORIGIN and QUOTA are indices; PARTITIONS is a
+    count.
+    """
 
     (
         HANDLED_NS,
@@ -43,7 +45,7 @@ class Column:
 
 
 class PartitionColumn:
-    """The numbers of a partition, by position. TOPIC is an index."""
+    """Where each number of a partition is in its row of the buffer. TOPIC is an index."""
 
     TOPIC, INDEX, BYTES, RECORDS = range(4)
 
@@ -66,7 +68,8 @@ Topic = tuple[bytes, bool]
 
 
 class Batch(NamedTuple):
-    """Records, and the difference between UTC and their monotonic times.
+    """Records as numbers in a buffer, ready for the writer, and the difference between UTC and their monotonic
+    times.
 
     Attributes:
         records, partitions: numbers of 8 bytes; the partitions are in the order of the records they belong to.
@@ -98,11 +101,11 @@ class Batch(NamedTuple):
         return self.rows + len(self.unfit)
 
     def column(self, number: int) -> bytes:
-        """Return a column of the records."""
+        """Return one column of the records: 8 bytes for each."""
         return _strided(self.records, number, _RECORD_BYTES)
 
     def partition_column(self, number: int) -> bytes:
-        """Return a column of the partitions."""
+        """Return one column of the partitions: 8 bytes for each."""
         return _strided(self.partitions, number, _PARTITION_BYTES)
 
     def partition_offsets(self) -> list[int]:
@@ -208,7 +211,7 @@ class Records:
             self.frame_bytes += 4 + fields[0][0]
 
     def cut(self, wall_minus_mono_ns: int, weight: int) -> Batch:
-        """Return the records as a batch, and begin another one."""
+        """Return the records as a batch, and begin an empty one."""
         batch = Batch(
             bytes(memoryview(self._records)[: self._at]),
             bytes(memoryview(self._partitions)[: self._partitions_at]),
@@ -241,7 +244,7 @@ class Records:
 
 
 def _strided(numbers: bytes, column: int, row_bytes: int) -> bytes:
-    """Return one column of rows of numbers."""
+    """Return every number of one column, from rows of `row_bytes` bytes."""
     return memoryview(numbers).cast("q")[column :: row_bytes // _NUMBER_BYTES].tobytes()
 
 
@@ -257,7 +260,7 @@ _HASHES: Final = 1 << 32
 
 
 class Recorder:
-    """Collects the rows of one process.
+    """Collects the rows of one process in batches, and queues full ones for the writer.
 
     Attributes:
         add: adds a finished row to the current batch.
@@ -308,7 +311,7 @@ class Recorder:
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
 
     def tap(self, ip: str, listener: str) -> Tap | None:
-        """Register a connection; returns None if its requests are not captured."""
+        """Register a connection; None if its requests are not captured."""
         self._connections += 1
         number = self._connections
         if self._sample < 1 and crc32(f"{self._process}/{number}".encode()) >= self._sample * _HASHES:
@@ -330,7 +333,7 @@ class Recorder:
         self.queue.put(records.cut(time_ns() - clock_ns(), weight))
 
     def taken(self, batch: Batch) -> None:
-        """Release the weight of a batch that was written or dropped; called by the writer's thread."""
+        """Release the weight and frame bytes of a batch that was written or dropped; called by the writer's thread."""
         self._taken += batch.weight
         self._released += batch.frame_bytes
 

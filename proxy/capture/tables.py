@@ -169,7 +169,7 @@ Ask = Callable[[Collection[bytes]], None]
 
 
 class Naming:
-    """Resolves topic ids.
+    """Finds the names of topics that traffic identifies by id.
 
     Every batch asks for its ids without a name, since a topic may be new, or the cluster may have been unreachable;
     `quotas.throttles.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has not

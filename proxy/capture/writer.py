@@ -34,7 +34,7 @@ _LATER_NS_MAX: Final = 5_000_000_000
 
 
 class Finished(NamedTuple):
-    """A finished file."""
+    """A finished file of a capture, with its size and age."""
 
     path: Path
     size: int
@@ -42,7 +42,7 @@ class Finished(NamedTuple):
 
 
 class Directory:
-    """One kind of files in one directory.
+    """The files of one kind in one directory: creates, finishes and removes them.
 
     A file is written under a temporary name, and renamed when it is complete and on the disk. Its writer holds a lock
     on it meanwhile, so that another process can distinguish a file in use from one that a killed process has left
@@ -116,7 +116,7 @@ class Directory:
         return final
 
     def finished(self) -> list[Finished]:
-        """All finished files, by time of modification."""
+        """Return all finished files, by time of modification."""
         found = []
         for path in self._named(self._suffix):
             with suppress(OSError):  # another process was quicker
@@ -145,7 +145,7 @@ class Directory:
         return staying + files[-1:]
 
     def _remove(self, path: Path) -> bool:
-        """Remove a file, if possible."""
+        """Remove a file; returns whether it is gone. A failure is logged."""
         try:
             path.unlink(missing_ok=True)  # another process may have been quicker
         except OSError as error:
@@ -201,7 +201,7 @@ RETRY_SECONDS: Final = 5.0
 
 
 class OpenFile:
-    """One file under way."""
+    """The file that is being written, which has no final name yet."""
 
     def __init__(self, path: Path, file: BinaryIO, writer: Any, now: float) -> None:
         self.path = path
@@ -257,7 +257,7 @@ class Writer:
             pass
 
     def _next(self) -> bool:
-        """Write the next batch, or finish a file that is due; False at the end."""
+        """Write the next batch, or finish a file that is due; False when the queue has ended."""
         try:
             try:
                 batch = self._recorder.queue.get(timeout=self._time_left())
@@ -284,7 +284,7 @@ class Writer:
 
     @property
     def unfinished_rows(self) -> int:
-        """The rows of the unfinished file and those being converted. Thread-safe."""
+        """The number of rows in the unfinished file and in the batch that is being converted. Thread-safe."""
         file = self._file
         return self._unwritten_rows + (0 if file is None else file.rows)
 
@@ -326,7 +326,7 @@ class Writer:
             self._rotate()
 
     def _resolve_names(self, batch: Batch) -> None:
-        """Resolve the names of topics, if possible; an invalid row is dropped later."""
+        """Find the names of a batch's topics, if possible; a row that is invalid is dropped later."""
         try:
             self._naming.resolve(batch)
         except Exception:

@@ -152,11 +152,11 @@ class Recorder(Protocol):
 
 
 class Tap(NamedTuple):
-    """The destination of a channel's rows, and what is captured.
+    """Where a channel's rows go, and what is captured of its requests.
 
     Attributes:
         frames: which requests are kept whole (`kept_frames`).
-        partition_sample: the share of large frames that are walked to the end, for all of their partitions.
+        partition_sample: the share (0 to 1) of large frames that are walked to the end, for all of their partitions.
     """
 
     recorder: Recorder
@@ -196,7 +196,7 @@ _SECRET: Final = frozenset(
 
 
 class Keeper:
-    """Keeps the requests of one connection.
+    """Keeps copies of the requests of one connection.
 
     Args:
         reserve: reserves memory.
@@ -233,7 +233,7 @@ class Keeper:
         return self._partial
 
     def incomplete(self) -> bool:
-        """Whether a kept request is incomplete."""
+        """Whether the last kept request has bytes that were not forwarded yet."""
         return self._partial is not None
 
     def passed(self, buf: Buffer, start: int, stop: int) -> None:
@@ -247,7 +247,7 @@ class Keeper:
 
 
 def complete_frame(frame: Any, request_bytes: int) -> bytes:
-    """Return the kept bytes if they are complete; the connection may have ended before."""
+    """Return the kept bytes of a request; empty if not all of them were forwarded before the connection ended."""
     return bytes(frame) if len(frame) == request_bytes + 4 else b""
 
 
@@ -327,7 +327,7 @@ class CapturedWalks:
         return CapturedFetchWalk(version, frame_bytes - 4, sizes, whole=self._walks_whole(frame_bytes - 4))
 
     def take_fetched(self) -> Sequence[PartitionRecords]:
-        """Return the partitions of a Fetch response that was not walked, once."""
+        """Return the partitions that `fetch` has read at once, and forget them."""
         found, self._fetched = self._fetched, ()
         return found
 
@@ -460,12 +460,12 @@ class Capture(Observer):
         return 0
 
     def waits(self, held: bool) -> None:
-        """Note that the next request waits from now on."""
+        """Note that the next request waits from now on: the time until it is handled is its delay."""
         self._waiting_since_ns = self._waiting_since_ns or self._state.now_ns
         self._held = self._held or held
 
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
-        """Note the throttle time in the response; a connection rate has none."""
+        """Note the throttle time for the row of the request; a mute for a connection rate is in no response."""
         if isinstance(throttle, UserThrottle):
             return
         limits = self._state.mute_limits
@@ -520,7 +520,7 @@ class Capture(Observer):
             self._write(row)
 
     def broker_changed(self, broker: int) -> None:
-        """Correct the broker of all rows so far: the connection leads to a different broker than intended."""
+        """Put another broker into all rows so far: the connection leads to a different one than intended."""
         origins: dict[RowOrigin, RowOrigin] = {}
         rows = list(self._awaiting_response)
         if self._acks_zero is not None:
@@ -570,11 +570,11 @@ class Capture(Observer):
     # Kept requests.
 
     def begin_buffer(self, start: int) -> None:
-        """Note where a buffer given to the request direction starts."""
+        """Note at which offset the request direction begins to handle the buffer."""
         self._kept_from = start
 
     def end_buffer(self, direction: RequestDirection, buf: Buffer, stop: int) -> None:
-        """Note that the request direction has forwarded all bytes before `stop`."""
+        """Keep the forwarded bytes of an incomplete request: all before `stop` have been forwarded."""
         keeper = self.keeper
         if keeper is not None and keeper.incomplete():
             keeper.passed(buf, self._kept_from, stop)
@@ -584,7 +584,7 @@ class Capture(Observer):
     def _keep(
         self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: RequestHead
     ) -> None:
-        """Keep the request with its row."""
+        """Keep the request, and append its bytes to its row."""
         if keeper.incomplete():  # the previous request ends where this one begins
             keeper.passed(buf, self._kept_from, pos)
         self._write_acks_zero()
@@ -605,7 +605,7 @@ class Capture(Observer):
         )
 
     def _note_sent(self, row: list[Any]) -> None:
-        """Note that all of the request has been forwarded: its response, or the next request, has arrived."""
+        """Store when all of the request had been forwarded: its response, or the next request, has arrived."""
         self._incomplete = None
         row[Row.SENT_NS] = min(max(self._state.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
 
@@ -636,7 +636,7 @@ class Capture(Observer):
             self._write(row)
 
     def _note_decisions(self, row: list[Any], verdict: Verdict, now_ns: int, now_ms: int) -> None:
-        """Put the request's waiting time, and the decisions made during it, into the row."""
+        """Put the request's waiting time in ms, and the decisions made during it, into the row."""
         self._put_decision(row)
         if not self._waiting_since_ns:
             return
@@ -648,7 +648,7 @@ class Capture(Observer):
         self._held = False
 
     def _put_decision(self, row: list[Any]) -> None:
-        """Put the decisions since the last row into the row."""
+        """Put the throttle decisions since the last row into the row, and clear them."""
         if self._mute_ms > row[Row.THROTTLE_MS]:
             row[Row.THROTTLE_MS] = min(self._mute_ms, INT32_MAX)
             kind = BY_KEY.get(getattr(self._muting_throttle, "key", ""))
@@ -656,11 +656,11 @@ class Capture(Observer):
         self._clear_decision()
 
     def _clear_decision(self) -> None:
-        """Clear the noted decisions."""
+        """Clear the decisions that wait for a row."""
         self._mute_ms, self._muting_throttle = 0, None
 
     def _write(self, row: list[Any]) -> None:
-        """Write a complete row, with its frame if that is kept."""
+        """Give a complete row to the recorder, with its frame if that is kept."""
         recorder = self._recorder
         if self.keeper is not None:
             recorder.left -= len(row[Row.FRAME]) // FRAME_BYTES

@@ -110,10 +110,10 @@ class Direction(Protocol):
         """Report that `count` passthrough bytes were forwarded; 0: pending output was written, or the source opened."""
 
     def recharge_due(self, now_ms: int) -> bool:
-        """Whether the frame under way must be decided on again before more of it is forwarded."""
+        """Whether the frame under way must be charged again, by `receive`, before more of it is forwarded."""
 
     def mid_frame(self) -> bool:
-        """Whether a frame is partly forwarded."""
+        """Whether a frame has been forwarded in part."""
 
     def take_signal(self) -> Question | None:
         """Clear the signal; return the question that the shell must respond to (`responded`), if there is one."""
@@ -135,7 +135,7 @@ class Machine(Protocol):
         """The bytes that count against the budget of kept bytes, with the entries if many responses are owed."""
 
     def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
-        """Return the channel's part of its condition, and begin to time requests, or stop.
+        """Return the channel's part of its condition, and begin or stop timing requests.
 
         Args:
             time_requests: whether to time some of the next requests; they are timed in any case if none was before.
@@ -148,10 +148,10 @@ class Machine(Protocol):
         """Report that the connection goes to a different broker than intended."""
 
     def reconsider(self) -> None:
-        """Apply changed quotas, or the switch of all enforcement."""
+        """Apply changed quotas, or the switch of all enforcement, to a mute under way."""
 
     def end_intake(self) -> None:
-        """Handle no further request."""
+        """Take no further request; those under way are completed."""
 
     def idle(self) -> bool:
         """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss.
@@ -160,7 +160,7 @@ class Machine(Protocol):
         """
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """End the channel; iterate over the result to free its memory in portions."""
+        """End the channel: remove its flows; iterate over the result to free its memory in portions."""
 
 
 class Channel(ChannelState):
@@ -196,7 +196,7 @@ class Channel(ChannelState):
         self.responses = ResponseDirection(self)
 
     def condition(self, now_ms: int, *, time_requests: bool) -> Condition:
-        """Return the channel's part of its condition, and begin to time requests, or stop."""
+        """Return the channel's part of its condition, and begin or stop timing requests."""
         times, link = self._times, self._link
         # The first request is timed as soon as possible: before it a Fetch that waits looks like a slow broker.
         unknown = times.probe is None and not self.requests.verdict.acks_zero
@@ -218,15 +218,13 @@ class Channel(ChannelState):
         )
 
     def broker_changed(self, broker: int) -> None:
-        """Note that the connection goes to a different broker than intended; the first request's charge stays."""
+        """Register that the connection goes to a different broker than intended; the first request's charge stays."""
         self.settings = replace(self.settings, broker=broker)
         if self.observer is not None:
             self.observer.broker_changed(broker)
 
     def end_intake(self) -> None:
-        """Handle no further request. The requests under way are completed, and the channel is idle when all responses
-        were sent.
-        """
+        """Take no further request; the channel is idle when the responses to those under way have been sent."""
         self.enter(Intake.ENDED)
 
     def idle(self) -> bool:

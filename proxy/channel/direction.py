@@ -88,7 +88,7 @@ RESPONSE_REST: Final = BARE_TOKEN + 1  # the rest of a response whose head has b
 
 
 class Owed:
-    """An owed response that is not just forwarded, and its handling.
+    """An owed response that is not just forwarded: `respond` decides on the broker's response.
 
     Not an abstract class: `isinstance` for each response would be several times slower.
     """
@@ -113,7 +113,7 @@ InFlight: TypeAlias = list[Entry]
 
 
 class LocalResponse(Owed):
-    """A local response, or a part of one. There is no broker's response for it."""
+    """A response made in Sluice, or a part of one, that is sent in its turn. The broker owes none for it."""
 
     __slots__ = ("response",)
     made = True
@@ -123,7 +123,7 @@ class LocalResponse(Owed):
 
 
 class PendingResponse(Owed):
-    """A response that the shell makes.
+    """A response that the shell has yet to make.
 
     Attributes:
         forwarded: makes the owed response if the shell sends a request to the broker first; None if it sends none.
@@ -204,7 +204,7 @@ Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle |
 
 
 class Observer:
-    """Is told of a channel's events, and makes its walks; a subclass overrides some.
+    """Receives a channel's events, and makes its walks; a subclass overrides some of the methods.
 
     A channel has one if its requests are captured (`capture`) or if it belongs to a follower (`follower`). It makes no
     decisions about bytes. A plain client's channel has none, which costs one comparison per response.
@@ -220,10 +220,10 @@ class Observer:
     walks_all = False
 
     def waits(self, held: bool) -> None:
-        """Note that the next request waits: it is held before its slot, or the channel is muted."""
+        """The next request waits from now on: it is held before its slot, or the channel is muted."""
 
     def muted(self, throttle: Muting, throttle_ms: int, mute_ms: int) -> None:
-        """Note that the channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
+        """The channel is muted for `mute_ms`, by a throttle that asked for `throttle_ms`."""
 
     def produce_walk(self, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead) -> Walk | None:
         """Return a walk that counts the bytes of each topic of a Produce; None if it need not be walked after all."""
@@ -232,26 +232,26 @@ class Observer:
     def fetch_walk(
         self, direction: "ChannelDirection", _buf: Buffer, _pos: int, _end: int, version: int
     ) -> Walk | None:
-        """Return the same for a Fetch response, with the addresses at its end."""
+        """Return a walk that counts the bytes of each topic of a Fetch response, and finds the addresses at its end."""
         return FetchWalk(version, direction.frame_bytes - 4, {})
 
     def walked(self, direction: "ChannelDirection", walk: Walk, now_ms: int) -> None:
-        """Note that a part of a frame was walked; after the last part, the direction has no walk any more."""
+        """A part of a frame was walked; after the last part, the direction has no walk any more."""
 
     def response_begun(self, direction: "ChannelDirection", entry: Entry) -> None:
-        """Note that a broker's response has begun to pass, and is no longer owed."""
+        """A broker's response has begun to pass, and is no longer owed."""
 
     def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
-        """Note that a local response is sent to the client."""
+        """A local response is sent to the client."""
 
     def broker_changed(self, broker: int) -> None:
-        """Note that the connection leads to a different broker than intended."""
+        """The connection leads to a different broker than intended."""
 
     def reconsidered(self) -> None:
-        """Note that quotas or their enforcement have changed."""
+        """Quotas or their enforcement have changed."""
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - a subclass gives back what it has reserved
-        """Note that the connection has ended; iterate over the result to free the observer's memory in portions."""
+        """The connection has ended; iterate over the result to free the observer's memory in portions."""
         return iter(())
 
 
@@ -298,7 +298,7 @@ class MuteLimits:
         self.group_session_timeout_ms: int | None = None
 
     def bounded(self, throttle_ms: int, now_ms: int) -> int:
-        """Return the part of a throttle time that is enforced from now on and sent to the client, in ms."""
+        """Return how much of a throttle time is enforced from now on and sent to the client, in ms."""
         mute_ms = max(0, min(throttle_ms, self._longest_ms()))
         return min(mute_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else mute_ms
 
@@ -313,13 +313,13 @@ class MuteLimits:
         return hold_ms_max
 
     def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
-        """Note that the client must authenticate again within this time, in ms; 0 for never (KIP-368)."""
+        """Limit mutes to the client's session, which ends in `lifetime_ms`; 0: it has no end (KIP-368)."""
         self._session_ms = max(lifetime_ms, 0)
         end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
         self._session_until_ms = now_ms + self._session_ms - end_ms
 
     def note_session_timeout(self, session_timeout_ms: int) -> None:
-        """Note a group request; 0 if it has no session timeout.
+        """Limit mutes by the session timeout of a group request, in ms; 0 if the request has none.
 
         Brokers accept none below 6 s (group.min.session.timeout.ms): a client cannot avoid mutes with a shorter one.
         """
@@ -339,7 +339,7 @@ class MuteLimits:
         return self._schedules
 
     def _longest_ms(self) -> int:
-        """Return the longest mute, but for the session's end."""
+        """Return the longest mute, in ms, by all limits except the session's end."""
         if self._version is not self._engine.version:
             self._read_options()
         return self._mute_ms_max
@@ -621,12 +621,12 @@ class ChannelState:
             self.user = user
 
     def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
-        """Note that the client must authenticate again within this time, in ms; 0 for never. Mutes end before."""
+        """Limit mutes to the client's session, which ends in `lifetime_ms`; 0: it has no end."""
         self.mute_limits.begin_session(lifetime_ms, now_ms)
         self._limit_holds()
 
     def note_session_timeout(self, session_timeout_ms: int) -> None:
-        """Note a group request; 0 if it has no session timeout."""
+        """Limit mutes by the session timeout of a group request, in ms; 0 if the request has none."""
         self.mute_limits.note_session_timeout(session_timeout_ms)
         self._limit_holds()
 
@@ -636,7 +636,7 @@ class ChannelState:
             identity.produce.hold_ms_max = hold_ms_max
 
     def leave(self, now_ms: int) -> None:
-        """Remove the flows of all identities: the channel closes, or has used too many client ids."""
+        """Remove the flows of all identities: the channel closes, or its client has used too many client ids."""
         for identity in self._identities:
             identity.leave(now_ms)
         self._identities = ()
@@ -659,7 +659,7 @@ class ChannelState:
         return mute_ms
 
     def reports(self, mute_ms: int, now_ms: int) -> bool:
-        """Whether a response reports the throttle time of a mute; not, if that is 0."""
+        """Whether a response reports the throttle time of a mute; False if that is 0."""
         if not mute_ms:
             return False
         return not self.mute_limits.schedules() or is_reported(mute_ms, self.reported_at_ms, now_ms)
@@ -673,7 +673,8 @@ class ChannelState:
         return 0
 
     def count_connection(self, now_ms: int) -> None:
-        """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
+        """Count the connection against its user's rate, once; over the rate the channel is muted
+        (`user_connections`).
 
         A client that has not authenticated is ANONYMOUS, to which the default user's rate does not apply.
         """
@@ -691,15 +692,15 @@ class ChannelState:
 
     @property
     def muting(self) -> Muting | None:
-        """The throttle of the present or last mute."""
+        """The throttle of the present or last mute; None before the first."""
         return self._muted_by
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
-        """Return the rest of the mute by this throttle, in ms."""
+        """Return for how many more ms the channel is muted by this throttle; 0 if it is not."""
         return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
 
     def enter(self, intake: Intake) -> None:
-        """Change the intake; ENDED is final."""
+        """Set the intake, which decides whether requests are taken; no effect after ENDED."""
         if self.intake is not Intake.ENDED:
             self.intake = intake
             self.in_flight_max = IN_FLIGHT_MAX if intake is Intake.OPEN else 0
@@ -707,12 +708,12 @@ class ChannelState:
     def respond_locally(
         self, correlation_id: int, version: int, response: bytes | bytearray | memoryview
     ) -> None:
-        """Owe a local response; it is sent in its turn."""
+        """Add a local response to the owed ones; it is sent in its turn."""
         self.queued_bytes += len(response)
         self.in_flight.append((correlation_id, version, LocalResponse(response)))
 
     def respond_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
-        """Owe a response of the shell; no further request is taken before it.
+        """Give a question to the shell, and owe its response; no further request is taken before that.
 
         Args:
             forwarded: makes the owed response if the shell sends a request to the broker first.
@@ -820,15 +821,15 @@ class ChannelDirection(ABC):
         """Decide on buf[start:end], read at `now_ns`."""
 
     def mid_frame(self) -> bool:
-        """Whether a frame is partly forwarded."""
+        """Whether a frame has been forwarded in part."""
         return self.verdict.passthrough > 0 or self.walk is not None
 
     def recharge_due(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
-        """Whether the frame under way must be decided on again before more of it is forwarded."""
+        """Whether the frame under way must be charged again, by `receive`, before more of it is forwarded."""
         return False
 
     def skip_passthrough(self, start: int, end: int) -> int:
-        """Return where in buf[start:end] the passthrough bytes end, and count them as passed."""
+        """Return where the passthrough bytes in buf[start:end] end, and count these as forwarded."""
         count = min(self.verdict.passthrough, end - start)
         self.verdict.passthrough -= count
         self.moved_ns = self.state.now_ns
@@ -852,7 +853,7 @@ class ChannelDirection(ABC):
         return MORE
 
     def order_more_until(self, need: int) -> int:
-        """Order MORE until `need` bytes of the frame have arrived, its prefix included."""
+        """Order MORE until `need` bytes of the frame have arrived, its length prefix included; returns the order."""
         self.verdict.need = need
         self.verdict.order = MORE
         return MORE
@@ -913,7 +914,7 @@ class ChannelDirection(ABC):
         return parsed
 
     def next_turn(self) -> int:
-        """Order that the shell passes the rest again in the next turn: a walk has used its share of this one."""
+        """Order WAIT until the loop's next turn, since a walk has used its share of this one; returns the order."""
         return self.wait(0, held=False, job=AGAIN)
 
     @property
@@ -925,7 +926,7 @@ class ChannelDirection(ABC):
         return kept
 
     def charge_ahead(self, flow: Flow | None) -> None:
-        """Note the flow that is charged for the request under way before its bytes arrive; None to stop."""
+        """Set the flow that was charged for the request under way before its bytes arrived; None: no flow any more."""
         self._charged_flow = flow
         self.verdict.charged_ahead = flow is not None
 
@@ -953,7 +954,7 @@ class ChannelDirection(ABC):
         return REFUSE
 
     def await_responses(self) -> int:
-        """Order WAIT until enough of the owed responses have arrived; the other direction signals it."""
+        """Order WAIT until enough owed responses have arrived, which the other direction signals; returns the order."""
         self.state.awaits_responses = True
         return self.wait(0, held=False)
 
@@ -1025,7 +1026,7 @@ def charge_fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
 
 
 def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
-    """Charge all topics; returns the end of the mute for them, 0 for none."""
+    """Charge all walked topics; returns the end of the mute for them, in ms; 0 if there is none."""
     topics = state.engine.topics
     broker = state.settings.broker
     found: dict[str, int] = {}

@@ -90,7 +90,7 @@ class FetchDecision(NamedTuple):
 
 
 class ReplicaThrottle(NamedTuple):
-    """The limit that leaves replicas out.
+    """The limit for which a follower's replicas are left out of a Fetch.
 
     Args:
         side: leader or follower.
@@ -162,7 +162,7 @@ class ReplicaLink:
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
     ) -> Portions[int]:
-        """Apply a request to the follower's session; returns the error code of its response, or 0."""
+        """Apply a request to the follower's session; the result is the error code of its response, or 0."""
         error = yield from self.session.take(fields, frame, fields_at, version)
         if error:
             return error
@@ -221,11 +221,11 @@ class ReplicaLink:
         return None if limit is None else ReplicaThrottle("leader", self.leader, limit)
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
-        """Return when an empty request stops waiting; 0 if it has waited long enough."""
+        """Return when an empty request stops waiting, in ms; 0 if it has waited long enough."""
         return min(ready_ms, self._waits_until_ms) if now_ms < self._waits_until_ms else 0
 
     def forwarded(self) -> None:
-        """Note that the request is with the leader."""
+        """Register that the request was sent to the leader: its response is expected."""
         self.waits = False
         self.fetch_in_flight = True
 
@@ -249,7 +249,7 @@ class ReplicaLink:
                 claim.least = min(2 * granted, replica.max_bytes)
 
     def response_ended(self, now_ms: int) -> None:
-        """Note the end of the response: partitions that it did not contain have returned no bytes."""
+        """End the response: partitions that it did not contain have returned no bytes."""
         self.fetch_in_flight = False
         if self._claims is not None:
             self._claims.give_back(now_ms)
@@ -486,7 +486,7 @@ class ReplicaRequests(RequestReader):
         return self._do_portion(self._work, now_ms)
 
     def _do_portion(self, work: Portions[int], now_ms: int) -> int:
-        """Do one portion; returns the result of `_fetch` after the last one."""
+        """Do one portion of the work; returns the result of `_fetch` after the last one, or an order before."""
         self._link.now_ms = now_ms
         try:
             next(work)
@@ -579,11 +579,11 @@ class LinkObserver(Observer):
         self._link = link
 
     def reconsidered(self) -> None:
-        """Have a waiting Fetch decided on again."""
+        """Let a waiting Fetch be decided on again: quotas or their enforcement have changed."""
         self._link.reconsidered = True
 
     def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:
-        """Update the partitions' state; at the end of the response, note that no more follows."""
+        """Update the partitions' state from the part that was walked; end the response after its last part."""
         assert isinstance(direction, ResponseDirection), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"
         if walk.statuses:

@@ -69,7 +69,7 @@ _MADE_BYTES_MAX: Final = 64 * 1024
 
 
 class _Restored(Owed):
-    """The response to a request in which names of ours were replaced: has them again, with the authorization error.
+    """The response to a request in which Sluice's names were replaced: puts them back, with the authorization error.
 
     Args:
         owed: the owed response of the API's own handler.
@@ -234,7 +234,9 @@ def _items(
 
 
 def _restore_later(direction: ChannelDirection, key: int, order: int) -> int:
-    """Have the response restored, if the API's handler has decided on the request; return its order."""
+    """Wrap the response in `_Restored`, if the API's handler has decided on the request; returns the handler's
+    order.
+    """
     state = direction.state
     if order & UNDECIDED or (order == REPLACE and not direction.verdict.drop):
         return order  # the same request is shown again
@@ -249,7 +251,7 @@ def _restore_later(direction: ChannelDirection, key: int, order: int) -> int:
 def _metadata(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Let Metadata be read, without creating topics if it names one of ours."""
+    """Forward a Metadata request; one that names a topic of Sluice's must not create topics."""
     length, key, version, _, _ = head
     state = direction.state
     if state.guarded is None:
@@ -308,7 +310,7 @@ def _produce(
 
 
 class _Watch(Guarded):
-    """Looks at the topics of a Produce that is walked, before their bytes pass."""
+    """Checks the topics of a Produce that is walked, before their bytes pass."""
 
     __slots__ = ("_direction", "owes")
 
@@ -363,7 +365,7 @@ def _unusual_produce(
 def _look_at_front(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
 ) -> int:
-    """Look at the transactional id and the first topic; the state has a watch if the names of topics must be looked at.
+    """Check the transactional id and the first topic; set a watch on the state if further topics must be checked.
 
     Returns 0, or the order MORE.
     """
@@ -438,7 +440,7 @@ def _mentions(own: OwnNames, buf: Buffer, start: int, stop: int) -> bool:
 def _stand_in(
     own: OwnNames, guarded: Guarded, label: str, buf: bytearray | memoryview, start: int, stop: int
 ) -> None:
-    """Replace a name in place."""
+    """Replace one of Sluice's names, in place, by its stand-in of the same length."""
     stand_in = own.stand_ins[bytes(buf[start:stop])]
     buf[start:stop] = stand_in
     guarded.stood_in.add((label, stand_in))
@@ -456,14 +458,14 @@ def _fields_at(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> int
 
 
 def _check_version(head: RequestHead) -> None:
-    """Refuse a version whose names could be anywhere, or are ids."""
+    """Refuse a version in which names could be anywhere, or topics have ids."""
     _, key, version, _, _ = head
     if not 0 <= version <= NEWEST.get(key, MAX_VERSION[key]):
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
 
 
 def _count(state: ChannelState, key: int) -> None:
-    """Count a refused request, and tell of it."""
+    """Count a refused request, and report it to `OwnNames.refused`."""
     api, identity = API_NAMES[key], state.identity
     state.stats.own_refusals[api] += 1
     client_id = "" if identity is None else identity.key.decode("utf-8", "backslashreplace")
@@ -471,7 +473,7 @@ def _count(state: ChannelState, key: int) -> None:
 
 
 def _refused(direction: ChannelDirection, key: int) -> PeerError:
-    """Return the error that closes the connection, where no response can refuse the request."""
+    """Return the error that closes the connection, for a request that no response can refuse."""
     _count(direction.state, key)
     return PeerError(_CAUSE, f"{API_NAMES[key]} names a topic, group or transactional id of Sluice's own")
 

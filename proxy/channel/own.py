@@ -30,7 +30,7 @@ OwnRefusal = Callable[[str, str, str, str], None]
 
 
 class Treatment(Enum):
-    """How requests of an API are treated at a listener of clients."""
+    """How a request of an API is handled at a listener of clients, if it may name something of Sluice's."""
 
     PRODUCE = "its own topics are refused, the others written"
     ITEMS = "the items that name something of ours are refused, the others carried out"
@@ -72,7 +72,7 @@ def _ignore_refusal(_user: str, _address: str, _client_id: str, _api: str) -> No
 
 
 class Guarded:
-    """What was found in one request.
+    """Which of Sluice's names were found in one request.
 
     Attributes:
         stood_in: the names that were replaced by their stand-ins, as `OwnNames.originals` has them; empty if none of
@@ -87,7 +87,7 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class OwnNames:
-    """Sluice's own names, made by `own_names`.
+    """Sluice's own names, and what is needed to find and replace them; made by `own_names`.
 
     Attributes:
         wanted: all of them, with their labels.

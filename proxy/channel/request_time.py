@@ -66,9 +66,9 @@ class Probe(Owed):
         key: its API.
         request_bytes: the size of its frame.
         response_bytes: the size of its response's frame, with the length; 0 before it begins.
-        sent_ns: when its header was read.
-        wait_ns: the time that it asks the broker to wait; or ANY_WAIT.
-        took_ns: the time at the broker, with that wait; -1 while the broker has it.
+        sent_ns: when its header was read, in ns.
+        wait_ns: the time that it asks the broker to wait, in ns; or ANY_WAIT.
+        took_ns: the time at the broker, in ns, with that wait; -1 while the broker has it.
         waited_ns: the part of `took_ns` that may be that wait.
         acks_all: whether it is a Produce whose response waits for followers too.
     """
@@ -153,7 +153,7 @@ class Probe(Owed):
 
 
 class Probed(NamedTuple):
-    """Timed requests whose responses have begun.
+    """The timed requests whose responses have begun since the last visit.
 
     Args:
         missed: the estimated number of requests that were not timed although requests were to be timed.
@@ -364,7 +364,7 @@ class RequestTimes:
         return order
 
     def visit(self, state: ChannelState, *, time_requests: bool) -> Probed:
-        """Begin to time requests, or stop; return those whose responses have begun, once."""
+        """Begin or stop timing requests; returns those whose responses have begun since the last visit."""
         taken = self._take(state.now_ns)
         self.armed = time_requests
         if time_requests:
@@ -383,7 +383,7 @@ class RequestTimes:
         return True
 
     def add(self, probe: Probe) -> None:
-        """Note that a response has begun."""
+        """Add a timed request whose response has begun."""
         if self._probes is None:
             self._probes = [probe]
         elif len(self._probes) < PROBED_MAX:
@@ -526,7 +526,7 @@ def _enforce(
 
 
 def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> None:
-    """Charge the time, and decide on the throttle time of this response."""
+    """Charge the time at the broker, and decide on the throttle time of this response."""
     state = direction.state
     now_ns, since_ns = state.now_ns, max(measured.sent_ns, direction.moved_ns)
     if measured.times.measured is measured:
@@ -547,7 +547,7 @@ def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> Non
 
 
 def _other_throttle(measured: Measured) -> Throttle | MutationThrottle | None:
-    """Return the other quota that this response may be charged to."""
+    """Return the other throttle that this response may be charged to; None if there is none."""
     if measured.key in FETCHES:
         return measured.quota.fetch
     return measured.quota.mutations if measured.key in _MUTATIONS else None

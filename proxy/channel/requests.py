@@ -32,7 +32,7 @@ _LENGTH_MIN: Final = HEAD_BYTES - 4
 
 
 class RequestReader(ChannelDirection, ABC):
-    """A direction that reads requests.
+    """A direction that reads requests; the base of a client's and of a follower's.
 
     Attributes:
         counts: the number of requests by API key, and of all with unknown keys.
@@ -99,7 +99,7 @@ _BEFORE_USER: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE
 
 
 class RequestDirection(RequestReader):
-    """The requests on their way to the broker."""
+    """The direction from the client to the broker: handles its requests."""
 
     __slots__ = ("_client_id", "_client_id_length", "_handled", "_handler_of")
 
@@ -224,7 +224,7 @@ class RequestDirection(RequestReader):
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
     def _note_arrival(self, flow: Flow, count: int) -> None:
-        """Note the arrival of `count` bytes of the request that was charged at its header."""
+        """Count `count` bytes of a request that was charged at its header as arrived."""
         flow.announced -= count
         if flow.announced <= 0 and not flow.lost:
             self.charge_ahead(None)

@@ -25,7 +25,7 @@ _PREFIX_BYTES: Final = 4
 
 
 class ResponseDirection(ChannelDirection):
-    """The responses on their way to the client."""
+    """The direction from the broker to the client: matches responses with the owed ones."""
 
     __slots__ = ("_length_max",)
 
@@ -110,7 +110,7 @@ class ResponseDirection(ChannelDirection):
         self.verdict.order = MORE
 
     def _insert_local(self) -> None:
-        """Insert the local response."""
+        """Order REPLACE: send the next owed response, which is a local one."""
         state = self.state
         entry = state.in_flight.pop(0)
         made = entry[2]
@@ -217,7 +217,7 @@ class ResponseDirection(ChannelDirection):
             )
 
     def _not_owed(self, length: int, correlation_id: int) -> PeerError:
-        """Return the error for a response that cannot be owed."""
+        """Return the error for a response that does not match the oldest owed one."""
         if length < _LENGTH_MIN:
             return PeerError("broker_frame_length", f"a response of {length} bytes")
         in_flight = self.state.in_flight

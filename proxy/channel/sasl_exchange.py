@@ -32,7 +32,7 @@ _TOKEN: Final = "delegation token"
 
 
 class SaslExchange:
-    """The state from a SaslHandshake to the broker's last response.
+    """One SASL exchange, from a SaslHandshake to the broker's last response.
 
     Attributes:
         label: the mechanism's label in the counters.
@@ -51,7 +51,7 @@ class SaslExchange:
         self.tokens = 0
 
     def read_token(self, buf: bytes | bytearray, start: int, stop: int, claim: str) -> None:
-        """Read the client's next token."""
+        """Read the client's next token; takes the principal's name from it if it has one."""
         self.tokens += 1
         if self._mechanism == _PLAIN:
             self.name = sasl.plain_name(buf, start, stop)

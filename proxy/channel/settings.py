@@ -17,14 +17,14 @@ from quotas.replication.replication_quotas import ReplicationQuotas
 
 
 class ShownMove(NamedTuple):
-    """One move as clients see it, and its current step; None if it has none."""
+    """One reassignment as clients see it, and its current step; None if it has none."""
 
     ongoing: Ongoing
     step: Stepping | None
 
 
 class OngoingMoves:
-    """All moves.
+    """All reassignments that clients see.
 
     Attributes:
         moves: by partition; the mapping is replaced as a whole.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 
 class Order(IntEnum):
-    """What becomes of the bytes after those that pass. The odd ones leave the frame undecided: it is shown again."""
+    """What is done with the bytes after those that pass. Odd ones leave the frame undecided: it is passed again."""
 
     PASS = 0  # no bytes are left
     MORE = 1  # keep the rest until `need` bytes are here
@@ -165,7 +165,7 @@ BARE_TOKENS_MAX: Final = 16
 
 
 class Intake(Enum):
-    """The input that is taken from the client."""
+    """Which input is taken from the client."""
 
     OPEN = auto()  # requests, until IN_FLIGHT_MAX responses are owed
     AWAIT_BROKER = auto()  # nothing before the broker's response to a step of a SASL exchange

@@ -33,7 +33,7 @@ _COLUMNS: Final = ("wall_ms", "connection", "client_id", "api_key", "request_byt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands and their arguments."""
+    """Add `sluice capture`, its subcommands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     shown = commands.add_parser(
         "inspect",

@@ -57,7 +57,7 @@ DESCRIPTION: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice check`."""
     parser.set_defaults(command=run)
     parser.add_argument("--config", type=Path, metavar="FILE", required=True, help="the configuration, TOML")
     parser.add_argument(
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Check the configuration and print the result; returns the exit code."""
     logs.set_up("error", "text")  # what is found is printed, not logged
     if options.format == "json":
         return _print_document(options)
@@ -169,7 +169,7 @@ def _print_document(options: argparse.Namespace) -> int:
 
 
 def _cluster(config: Config) -> tuple[dict[str, object], str]:
-    """Return the document's part on the cluster, and which of its brokers have no port; "" if all have one."""
+    """Return the document's part on the cluster, and a line on the brokers that have no port; "" if all have one."""
     found, problem = ask_cluster(config)
     if problem:
         raise SluiceError(problem)
@@ -188,7 +188,7 @@ def _cluster(config: Config) -> tuple[dict[str, object], str]:
 
 
 def tls(config: Config) -> "Certificates":
-    """Read all certificates.
+    """Read all certificates of the configuration.
 
     Raises:
         ConfigError: a certificate cannot be used.
@@ -252,14 +252,14 @@ def ask_advertised(config: Config) -> tuple[Mapping[int, str], str]:
 
 
 def cluster(found: Mapping[int, Address]) -> Iterator[str]:
-    """Yield lines on the cluster's brokers."""
+    """Yield lines on the cluster's brokers and their addresses."""
     yield f"cluster: {count(len(found), 'broker')}"
     for broker, address in sorted(found.items()):
         yield f"  broker {broker} at {address}"
 
 
 def port_problem(listeners: Sequence[ListenerOptions], brokers: Iterable[int]) -> str:
-    """Return which listener has no port for which of the brokers, and what to write; "" if none."""
+    """Return which listener has no port for which of the brokers, and how to give it one; "" if none is missing."""
     found = [(listener, listener.without_port(brokers)) for listener in listeners]
     return "; ".join(listener.port_problem(missing) for listener, missing in found if missing)
 
@@ -313,7 +313,7 @@ def _unbindable(ports: PortRange, reuse: bool) -> Iterator[str]:
 
 
 def _bind_error(host: str, port: int, reuse: bool) -> int:
-    """Bind the port as the listener does, and close it; return the error's number, 0 for none."""
+    """Bind the port as the listener does, and close it; returns the errno, 0 if it can be bound."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse:
@@ -383,7 +383,7 @@ def unguarded_warnings(config: Config, tls: Callable[[], ssl.SSLContext] | None)
 
 
 def _needed(config: Config) -> Iterator[str]:
-    """Yield the topics whose problems are errors, not warnings: those of the quotas and of the journal."""
+    """Yield the topics that must be readable, or `check` fails: those of the quotas and of the journal."""
     if config.quotas.store == "topic":
         yield config.quotas.topic
     if config.reassignment.in_topic:

@@ -202,7 +202,7 @@ def _entity(entity: Entity) -> str:
 
 
 def _defaults(limits: Mapping[Entity, Mapping[str, float]]) -> dict[Entity, dict[str, float]]:
-    """Return the limits that overrides inherit from the default entities of one part, key by key.
+    """Return the limits of the default entities of one part, which overrides inherit key by key.
 
     Keys of users that depend on the client id as well are left out.
     """
@@ -220,7 +220,7 @@ def _defaults(limits: Mapping[Entity, Mapping[str, float]]) -> dict[Entity, dict
 def _inherited(
     entity: Entity, values: Mapping[str, float], defaults: Mapping[Entity, Mapping[str, float]]
 ) -> str:
-    """Return the limits that an entity has from the default one of its kind; "" if there are none."""
+    """Return text with the limits that an entity inherits from the default one of its kind; "" if it inherits none."""
     default = Entity(*(None if name is None else DEFAULT for name in entity))
     left = {key: value for key, value in defaults.get(default, {}).items() if key not in values}
     return f"; as {_entity(default)} {_limits(left)}" if left and entity != default else ""
@@ -247,7 +247,7 @@ _NOT_CONFIGURED: Final = ("version",)
 
 
 class Members(NamedTuple):
-    """The response of the member that was asked.
+    """What a member of the fleet has reported about all members.
 
     Args:
         asked: its admin port; "" if there is none.
@@ -343,7 +343,7 @@ def ask_members(config: Config, definitions: Definitions, admin: str | None, own
 
 
 def compared(members: Members | None) -> Iterator[str]:
-    """Yield the lines about members for people."""
+    """Yield the lines about members for people: what they have in common, and each difference."""
     if members is None:
         return
     if members.problem:
@@ -363,7 +363,7 @@ def _admin_of(bind: Address | None) -> str:
 
 
 def _differences(config: Config, definitions: Definitions, own_name: str, page: Document) -> Sequence[str]:
-    """Compare this configuration with the member that was asked."""
+    """Return a sentence for each difference between this configuration and the member that was asked."""
     # Imported late: most configurations have no fleet.
     from proxy.fleet.facts import DIGEST, differences, facts_of
 

@@ -24,7 +24,7 @@ _REFRESH_SECONDS: Final = (0.5, 60.0)
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice console`."""
     command.set_defaults(command=run)
     add_admin(command, more=", and members that a fleet names are added")
     command.add_argument(
@@ -50,7 +50,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Serve the page until a signal; returns the exit code."""
     _check(options)
     admins = tuple(dict.fromkeys(map(_admin, options.admin or [ADMIN])))
     host, port = _address(options.bind)
@@ -95,7 +95,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine can reach a host: it is a loopback address or localhost."""
     return host == "localhost" or (is_ip(host) and ip_address(host).is_loopback)
 
 
@@ -109,7 +109,7 @@ def _address(bind: str) -> tuple[str, int]:
 
 
 def _admin(given: str) -> str:
-    """Return the URL of an admin port."""
+    """Return the URL of an admin port that is given as HOST:PORT or as a URL."""
     url = (given if "://" in given else f"http://{given}").rstrip("/")
     try:
         parts = urlsplit(url)

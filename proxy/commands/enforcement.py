@@ -24,7 +24,7 @@ _STATES: Final = ("on", "off", "status")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice enforcement`."""
     command.set_defaults(command=run)
     command.add_argument("state", choices=_STATES, help="on, off, or status: say which it is")
     add_admin(command)
@@ -33,7 +33,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Switch enforcement, or show whether it is on; returns the exit code."""
     if len(options.reason) > _REASON_CHARACTERS_MAX:
         raise UsageError(f"--reason may have {_REASON_CHARACTERS_MAX} characters")
     if options.reason and options.state == "status":
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def line(admin: str, document: Document) -> str:
-    """Return one process's state for people.
+    """Return a line on one process's enforcement, for people.
 
     >>> line("gw-1:19080", {"enforcing": True, "mode": "enforce", "member": "", "switched": None})
     'gw-1:19080: quotas are enforced'
@@ -90,7 +90,7 @@ def _ask(admin: str, options: argparse.Namespace) -> Document:
 
 
 def _user() -> str:
-    """Return who runs the command; "" if the system has no name for it."""
+    """Return the name of the user that runs the command; "" if the system has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # KeyError up to Python 3.12

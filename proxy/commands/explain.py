@@ -52,7 +52,7 @@ _SEVERAL_SECONDS_MAX: Final = 5.0  # one that hangs delays the others' verdict
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice explain`."""
     command.set_defaults(command=run)
     command.add_argument(
         "--client-id", metavar="NAME", help="the client id (default: all of the user's clients are shown)"
@@ -76,7 +76,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Explain a client, or all clients of a user; returns the exit code."""
     admins = list(dict.fromkeys(options.admin or [ADMIN]))
     if len(admins) > MEMBERS_MAX:
         raise UsageError(f"--admin: there may be at most {MEMBERS_MAX}")
@@ -161,7 +161,7 @@ class _Lists:
     """The members' lists of clients, of which those that cannot be read are problems.
 
     Args:
-        user: only of this user; None for all.
+        user: only this user's clients; None for all.
     """
 
     def __init__(self, admins: Sequence[str], window: int, user: str | None = None) -> None:
@@ -176,12 +176,12 @@ class _Lists:
         self.problems.update({admin: f"{admin}: {one.error}" for admin, one in refused.items()})
 
     def together(self, *, shared: bool = True) -> ClientsDocument:
-        """Return each client once, those that wait longest first."""
+        """Return one list of the clients of all members, those that wait longest first."""
         return merge_clients(list(self.found.values()), shared=shared)
 
 
 def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
-    """Explain all clients of a user."""
+    """Print an explanation of all clients of a user; returns the exit code."""
     if options.address:
         raise UsageError("--address: needs --client-id")
     lists = _Lists(admins, options.window, options.user)
@@ -199,7 +199,7 @@ def _run_user(admins: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def _shared(admins: Sequence[str]) -> bool:
-    """Whether the members are of one fleet, and share their budgets."""
+    """Whether the members belong to one fleet, and so share their budgets."""
     if len(admins) < 2:
         return True
     found, _, _ = _read_all(admins, "/v1/status", StatusDocument)
@@ -250,7 +250,7 @@ def _bare(admin: str) -> str:
 
 
 def _arguments(guess: Guess) -> str:
-    """Return the arguments that ask for a guess."""
+    """Return the command-line arguments that ask for a guessed client."""
     user = f"--user {shlex.quote(guess.user)}" if guess.user else ""
     client_id = f"--client-id {shlex.quote(guess.client_id)}" if guess.client_id else ""
     return printable(" ".join(filter(None, (client_id, user))))

@@ -27,7 +27,7 @@ _KEYS_SHOWN: Final = 20
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice fleet`."""
     command.set_defaults(command=run)
     actions = command.add_subparsers(metavar="ACTION")
     secret = actions.add_parser("secret", help="make a secret for fleet.secret_file", description=_SECRET)
@@ -67,7 +67,7 @@ def make_secret(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Show the fleet; returns the exit code."""
     document = read_document(options.admin, "/fleet")
     if options.format == "json" or document.get("member"):
         print_result(options.format, document, table(document))
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def table(document: Document) -> Iterator[str]:
-    """Yield the lines for people."""
+    """Yield the lines on the fleet for people."""
     yield _own(document)
     if document["problem"]:
         yield f"  {document['problem']}"

@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one command; return its exit code."""
+    """Run one subcommand of `sluice quotas`; returns its exit code."""
     servers, security = brokers_of(options)
     work: Work = options.work
 
@@ -378,7 +378,7 @@ class _OutputFormat(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        """Store the value; store a file format as `--file-format`, and print a warning."""
+        """Store the output format; a file format is stored as `--file-format`, with a warning."""
         if values in _FILE_ONLY:
             warn_old_spelling(parser.prog, f"{option_string} {values}", f"--file-format {values}")
             namespace.file_format = values
@@ -391,7 +391,7 @@ class _OutputFormat(argparse.Action):
 
 
 def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id: str) -> dict[str, Any]:
-    """Return the entities of each quota key, the one with the highest precedence first."""
+    """Return, by quota key, the entities that may have the limit, the one with the highest precedence first."""
     known = {
         entity: {key: value for key, value in values.items() if key in keys_of(entity)}
         for entity, values in quotas.items()
@@ -405,7 +405,7 @@ def document(quotas: Mapping[Entity, Mapping[str, float]], user: str, client_id:
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines for people: all entities that have a limit, and whether one applies."""
+    """Yield lines for people: all entities that have a limit, and for each key the one that applies."""
     for key, entities in found["keys"].items():
         limits = [entity for entity in entities if entity["value"] is not None]
         if not limits:

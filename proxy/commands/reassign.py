@@ -39,7 +39,7 @@ _SAMPLE_SECONDS: Final = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands and their arguments."""
+    """Add `sluice reassign`, its subcommands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     text = "Show what a reassignment moves, how long it takes, and whether it ends."
     command = commands.add_parser("estimate", help=text, description=text)
@@ -106,7 +106,7 @@ def describe(
     network: float | None,
     response_bytes: int,
 ) -> dict[str, object]:
-    """Return the report as a JSON document."""
+    """Return the estimate as a JSON document."""
     lower, upper = moved.bounds(network)
     report: dict[str, object] = {
         "partitions_moved": moved.partitions_moved,
@@ -161,7 +161,7 @@ def _warnings(
 
 
 def table(report: Mapping[str, object]) -> Iterator[str]:
-    """Yield the lines of the report as text."""
+    """Yield the lines of the estimate for people."""
     for name, (label, written) in _LINES.items():
         if name in report:
             yield f"{label}: {_written(report[name], written)}"
@@ -273,7 +273,7 @@ async def _sizes(connections: Mapping[int, Connection]) -> dict[int, dict[Partit
 
 
 async def _response_bytes(connections: Mapping[int, Connection]) -> int:
-    """Return the largest Fetch response that a follower asks for."""
+    """Return the size of the largest Fetch response that a follower asks for, in bytes."""
     largest = 0
     for broker, connection in connections.items():
         request = metadata.describe_brokers((broker,), (_RESPONSE_BYTES_KEY,))

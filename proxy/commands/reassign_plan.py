@@ -52,7 +52,7 @@ class ClusterWithSizes(NamedTuple):
 
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command and its arguments."""
+    """Add the arguments of `sluice reassign plan`."""
     command = commands.add_parser("plan", help=_TEXT, description=_TEXT)
     command.set_defaults(command=run)
     add_file_arguments(command)
@@ -71,7 +71,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Print the plan; returns the exit code."""
     limits = _limits(options)
     targets = read_reassignment(options.reassignment_json_file)
     servers, security = brokers_of(options)
@@ -156,7 +156,7 @@ def check_targets(targets: Mapping[TopicPartition, tuple[int, ...]], state: "Clu
 
 
 def describe(plan: Plan, limits: BatchLimits, sizes: Sizes) -> dict[str, object]:
-    """Return the report as a JSON document."""
+    """Return the plan as a JSON document."""
     steps = [step for batch in plan.batches for step in batch]
     return {
         "version": 1,
@@ -200,7 +200,7 @@ def _replicas_at_once_max(plan: Plan) -> int:
 
 
 def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
-    """Yield the lines of the report as text."""
+    """Yield the lines of the plan for people."""
     for number, batch in enumerate(plan.batches, start=1):
         sums = _totals(batch, sizes)
         added, size = amounts.count(sums["replicas_added"], "replica"), amounts.size(sums["bytes"])

@@ -38,7 +38,7 @@ _CLEAR: Final = "\x1b[H\x1b[J"  # of a terminal: to the corner, and all behind i
 
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command and its arguments."""
+    """Add the arguments of `sluice reassign status`."""
     command = commands.add_parser("status", help=_TEXT, description=_TEXT)
     command.set_defaults(command=run)
     where = command.add_mutually_exclusive_group()
@@ -66,7 +66,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Print the status once or, with `--watch`, until no move is under way; returns the exit code."""
     if options.watch is not None:
         pause = read_value(
             "--watch", Annotated[float, number(_WATCH_SECONDS_MIN, _WATCH_SECONDS_MAX)], options.watch
@@ -173,7 +173,7 @@ def _document(options: argparse.Namespace) -> Document:
 
 
 def table(document: Document) -> Iterator[str]:
-    """Yield the lines of the status as text."""
+    """Yield the lines of the status for people."""
     if document.get("mode") == "pass":
         yield 'reassignments pass unchanged: [reassignment] mode = "pass"'
         return
@@ -211,7 +211,7 @@ def _count_line(document: Document) -> str:
 
 
 def bar(done: float, total: float) -> str:
-    """Return a progress bar.
+    """Return a progress bar with the percentage done.
 
     >>> bar(1, 4)
     '[######..................]  25 %'

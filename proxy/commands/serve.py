@@ -36,7 +36,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice serve`."""
     quota, process, admin, log = QuotaSettings(), ProcessOptions(), AdminOptions(), LogOptions()
     parser.set_defaults(command=run)
     parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration, TOML")
@@ -134,7 +134,7 @@ QUOTAS_MAX: Final = 1000
 
 
 def tables(options: argparse.Namespace) -> dict[str, object]:
-    """Return the configuration tables for the arguments of `serve`."""
+    """Return the arguments of `serve` as configuration tables."""
     found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "process": {}, "admin": {}, "log": {}}
     for section, name, argument in (
         ("cluster", "bootstrap", "bootstrap_server"),
@@ -159,7 +159,7 @@ def tables(options: argparse.Namespace) -> dict[str, object]:
 
 
 def listener(text: str, advertised_host: str | None) -> dict[str, object]:
-    """Return the table of the listener of `--listen`: broker N is at PORT + 1 + N."""
+    """Return the configuration table of `--listen HOST:PORT`: broker N is at PORT + 1 + N."""
     listen: Address = read_value("--listen", Address, text)
     table: dict[str, object] = {
         "bind": listen.host,

@@ -52,7 +52,7 @@ def add_admin(command: "argparse._ActionsContainer", *, more: str = "") -> None:
 
 
 class _Readable(Protocol):
-    """A response."""
+    """An HTTP response whose body can be read."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
@@ -124,7 +124,7 @@ def read_present(
 def _body(
     admin: str, page: str, seconds_max: float, bytes_max: int
 ) -> tuple[bytes, urllib.error.HTTPError | None]:
-    """Return the body of a response with status 200; or of one with status 404, and that error.
+    """Return the body of a response with status 200 and None, or with status 404 and that error.
 
     Raises:
         ServerError: it cannot be read.
@@ -158,7 +158,7 @@ def _read(response: _Readable, bytes_max: int) -> bytes:
 
 
 def _refusal(error: urllib.error.HTTPError, body: bytes, seconds_max: float) -> str:
-    """Return what a response with status 503 says of the workers that it lacks; else its status."""
+    """Return the message of an error status: for 503, which workers are missing; otherwise the status itself."""
     if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
         try:
             said = decode(body, Refused)
@@ -194,7 +194,7 @@ def send_action(admin: str, path: str, action: str) -> Document:
 
 
 def _failed(admin: str, page: str, error: Exception, seconds_max: float) -> ServerError:
-    """Return the error of a page that cannot be read; of a port where nothing listens, with what may be wrong."""
+    """Return the error that says why a page could not be read and, if nothing listens there, what may be wrong."""
     wrapped = _unwrapped(error)
     if isinstance(wrapped, ConnectionRefusedError):
         return ServerError(
@@ -267,7 +267,7 @@ _SUPPORTED_KEYS: Final = (
 
 
 class Security(NamedTuple):
-    """The login and the TLS context of connections; None for none."""
+    """How connections to brokers are secured: the login and the TLS context; None where there is none."""
 
     login: Login | None = None
     tls: ssl.SSLContext | None = None

@@ -29,7 +29,7 @@ _SILENCE_SECONDS_MAX: Final = 5.0  # a member waits 4 s for its workers
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `sluice top`."""
     command.set_defaults(command=run)
     add_admin(command)
     command.add_argument(
@@ -70,7 +70,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+    """Show clients live, or print pages of them; returns the exit code."""
     admins = options.admin or [ADMIN]
     low, high = _SECONDS
     if not low <= options.delay <= high:

@@ -45,7 +45,7 @@ class PortRequirements(NamedTuple):
 
 
 class Arrival:
-    """One connection before its admission."""
+    """One accepted socket, until it is admitted as a connection or refused."""
 
     __slots__ = (
         "_admitted",
@@ -88,12 +88,12 @@ class Arrival:
             self._address_known()
 
     def close(self) -> None:
-        """Stop: the process ends, or the arrival has failed."""
+        """Close the socket and stop: the process ends, or the arrival has failed."""
         if self._detach():
             self._sock.close()
 
     def displace(self) -> None:
-        """Stop in favor of another address: too many connections are arriving, and this address has most of them."""
+        """Close in favor of another address: too many connections are arriving, and this address has most of them."""
         self._fail(
             "address_share",
             "limits.handshakes_max or connections_max is reached, and its address has the most connections",
@@ -127,7 +127,7 @@ class Arrival:
         self._address_known()
 
     def _address_known(self) -> None:
-        """Continue with the client's address, which is known now."""
+        """Continue with the client's address, after the PROXY header if there is one."""
         if not self._passes(self._sock, self._peer):
             self._detach()
         elif self._requirements.tls is None:
@@ -187,7 +187,7 @@ class Arrival:
         self._linger()
 
     def _linger(self) -> None:
-        """Wait until the alert has reached the client."""
+        """Keep the socket open until the client has received the TLS alert."""
         self._detach()
         # The plain socket again: TLS has no more to send.
         close_softly(socket.socket(fileno=self._sock.detach()), self._shared, self._peer[0])

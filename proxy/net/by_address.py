@@ -72,7 +72,7 @@ class ByAddress(Generic[T]):
         return iter(self._address_by_item)
 
     def add(self, item: T, host: str) -> None:
-        """Add an item of a host, or move it to another host."""
+        """Add an item under its host's address; an item that is present moves there."""
         self.discard(item)
         address = address_of(host)
         self._address_by_item[item] = address
@@ -107,7 +107,7 @@ class ByAddress(Generic[T]):
         return list(islice(self._items[address], count_max))
 
     def _update_count(self, address: str, before: int, now: int) -> None:
-        """Update the number of an address, by one more or one less."""
+        """Update `largest` for an address whose number of items has changed by one."""
         if before:
             addresses = self._addresses_by_count[before]
             del addresses[address]
@@ -129,7 +129,7 @@ WAITING_MAX: Final = 1000  # each takes a descriptor and no memory of the proces
 
 
 class WaitingRoom:
-    """All such sockets of the process, with one timer."""
+    """All sockets that wait to be closed, with one timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
@@ -139,7 +139,7 @@ class WaitingRoom:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, sock: socket.socket, wait_ms: int, now_ms: int) -> None:
-        """Take a socket, to close it `wait_ms` from now."""
+        """Keep a socket open, and close it in `wait_ms`."""
         if len(self._waiting) >= WAITING_MAX:
             self._close_first()
         self._count += 1

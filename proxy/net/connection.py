@@ -98,7 +98,7 @@ _BYTES_PER_SECOND_MIN: Final = 1024  # over limits.frame_seconds, no real networ
 
 
 class Progress:
-    """The state of one connection at the previous sweeps.
+    """The progress of one connection at the previous sweeps, from which it is found idle or slow.
 
     Attributes:
         active_ms: when bytes last moved, known to within one sweep.
@@ -123,7 +123,7 @@ class Progress:
         return now - self.active_ms > limits.idle_seconds * 1000
 
     def between_frames(self) -> None:
-        """Note that no request is under way, or that it does not wait for its client."""
+        """Reset the time of the request under way: there is none, or it does not wait for its client."""
         self._under_way = None
 
     def slow_ms(self, now: int, arrived: int, limits: LimitOptions) -> int:
@@ -157,7 +157,7 @@ REFUSED: Final = "refused"  # until all owed responses are sent; then the connec
 
 
 class Wait:
-    """The wait of one connection.
+    """The wait of one connection: a hold, a mute, or another pause in reading.
 
     Args:
         descriptor: the descriptor of the client's socket.
@@ -192,7 +192,7 @@ class Wait:
         self.kind = ""
 
     def begin(self, kind: str, now: int, until_ms: int = 0, held_bytes: int = 0) -> None:
-        """Begin a wait until a time; 0: until `end` is called.
+        """Begin a wait that ends at `until_ms`, or when `end` is called if that is 0.
 
         Args:
             held_bytes: the bytes of a held request that were already read.
@@ -232,11 +232,11 @@ class Wait:
             self._timer = None
 
     def running_ms(self, kind: str, now: int) -> int:
-        """Return how long the present wait has lasted, if it is of this kind; else 0."""
+        """Return how long the present wait has lasted, in ms, if it is of this kind; else 0."""
         return max(0, now - self._since_ms) if self.kind == kind else 0
 
     def until_ms(self) -> int:
-        """Return when the present hold or mute ends; 0 without one."""
+        """Return when the present hold or mute ends, in ms; 0 without one."""
         return self._until_ms if self.kind in (HELD, MUTED) else 0
 
     def _time_is_over(self) -> None:
@@ -253,7 +253,7 @@ _LINGER_MS: Final = 1000  # a drained client that does not close by itself is cl
 
 
 class Connection:
-    """Drives one channel.
+    """One client's connection: drives its channel, two pumps and one timer.
 
     Args:
         route: the route to the broker.
@@ -335,7 +335,7 @@ class Connection:
     # Events of the pumps.
 
     def signalled(self, pump: object) -> None:
-        """Handle a direction's event that concerns the other direction."""
+        """Carry out a direction's event: pass on its question, send local responses that are due, or begin a mute."""
         if self.closed:  # forwarding has ended the connection
             return
         shown = self.requests if pump is self.requests else self.responses
@@ -362,7 +362,7 @@ class Connection:
             requests.show_kept()
 
     def _send_local(self) -> None:
-        """Have the responses' direction insert a local response, if one is next."""
+        """Let the responses' direction insert a local response, if one is next."""
         responses = self.responses
         if not (responses.paused or responses.blocked or responses.direction.mid_frame()):
             responses.show_kept()
@@ -395,7 +395,7 @@ class Connection:
             self.close("produce_refused", "over the quota for longer than a Produce may wait", softly=True)
 
     def next_turn(self, pump: object) -> None:
-        """Pass a pump's kept bytes again in the next turn of the loop, and read nothing before."""
+        """Pass a pump's kept bytes to its direction again in the loop's next turn; nothing is read before."""
         if not self.closed:
             self._pause_for(self.requests if pump is self.requests else self.responses, AGAIN)
 
@@ -439,7 +439,7 @@ class Connection:
         self.requests.write_to(broker, descriptor)
 
     def ended(self, pump: object) -> None:
-        """Handle a peer's close of its direction, after its bytes were written."""
+        """End the connection, or only one direction, after the peer has closed its side and its bytes were written."""
         if self.closed:
             return
         if pump is self.responses:
@@ -458,7 +458,7 @@ class Connection:
                 self.close("client_closed")
 
     def kept_changed(self, change: int) -> None:
-        """Count a change in the bytes that a pump keeps."""
+        """Add a change in the bytes that a pump keeps to the ledger."""
         if not self.closed:
             self._account.add(change)
 
@@ -467,7 +467,7 @@ class Connection:
         self.close(*failure_of(error, "client" if (pump is self.requests) is not writing else "broker"))
 
     def _question_done(self, outcome: Outcome) -> None:
-        """Take the result of a question that ran outside of the loop; the connection may be closed by now."""
+        """Take the outcome of a question; the connection may be closed by now."""
         if self.closed:
             return
         self.work.pop(self.channel, None)
@@ -479,7 +479,7 @@ class Connection:
             self.failed(self.requests, error)
 
     def _apply(self, outcome: bytes | bytearray | SharedResponse | Forward) -> None:
-        """Pass the result to the channel, and let it continue."""
+        """Pass an outcome to the channel, and read on."""
         self.channel.responded(outcome)
         if isinstance(outcome, Forward):
             if self.waiting.kind == FULL:
@@ -501,7 +501,7 @@ class Connection:
             self.channel.reconsider()
 
     def condition(self, now: int, *, time_requests: bool) -> Condition:
-        """Return its condition; `time_requests`: as in `Machine.condition`."""
+        """Return what the connection does now, for explanations; `time_requests`: as in `Machine.condition`."""
         waiting, found = self.waiting, self.channel.condition(now, time_requests=time_requests)
         return found._replace(
             activity=self._activity(found.owed),
@@ -511,7 +511,9 @@ class Connection:
         )
 
     def _activity(self, owed: int) -> str:
-        """Return its activity; during a hold or mute, whether a response is owed."""
+        """Return what the connection does now, as one of the activities; during a hold or mute, whether a response
+        is owed.
+        """
         requests, responses = self.requests, self.responses
         if self.waiting.kind in (HELD, MUTED):
             return ASKED if owed else UNASKED
@@ -590,7 +592,7 @@ class Connection:
         return self.channel.idle()
 
     def close(self, cause: str, detail: str = "", *, softly: bool = False) -> None:
-        """End both sides. `cause` is the label it is counted under; further calls do nothing.
+        """Close both sides; no effect after the first call. `cause` is the label under which it is counted.
 
         Args:
             softly: let the client first read what it was sent (`linger`).
@@ -638,7 +640,10 @@ class Connection:
         self.requests.resume()
 
     def client_gone(self, reset: bool) -> None:
-        """Handle a client's close during a wait; its requests with acks=0 are still delivered after the wait."""
+        """Close the connection, since the client has closed during a wait.
+
+        If requests with acks=0 are still to be delivered, that happens after the wait.
+        """
         if self.waiting.kind == MUTED:
             self._shared.stats.client_closed_muted += 1
         if (

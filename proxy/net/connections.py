@@ -35,7 +35,7 @@ class Connections(ByAddress[Connection]):
         await self._visit(lambda connection: connection.reconsider())
 
     async def drain(self) -> None:
-        """Continue the shutdown of each connection."""
+        """Let each connection continue its shutdown (`Connection.drain`)."""
         now = now_ms()
         await self._visit(lambda connection: connection.drain(now))
 

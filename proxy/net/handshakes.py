@@ -30,7 +30,7 @@ Failed = Callable[[Exception], None]
 
 
 class Handshakes:
-    """All handshakes of the process."""
+    """All handshakes of the process, which take turns."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
@@ -39,7 +39,7 @@ class Handshakes:
         self._scheduled = False
 
     def begin(self, sock: ssl.SSLSocket, side: str, done: Done, failed: Failed) -> "Handshake":
-        """Begin one; exactly one of the two callbacks is called, later, unless it is cancelled.
+        """Begin a handshake; exactly one of the two callbacks is called, later, unless it is cancelled.
 
         Args:
             sock: connected and non-blocking, its handshake not begun.
@@ -52,7 +52,7 @@ class Handshakes:
         return handshake
 
     def queue(self, handshake: "Handshake") -> None:
-        """Queue a handshake that can continue."""
+        """Queue a handshake whose socket is ready for its next step."""
         self._ready.append(handshake)
         if not self._scheduled:
             self._scheduled = True
@@ -104,7 +104,7 @@ class Handshake:
         self.side = side
 
     def cancel(self) -> None:
-        """Cancel it: no callback is called. The socket belongs to the caller."""
+        """Cancel the handshake: no callback is called. The socket belongs to the caller."""
         self._stop_waiting()
         self._sock = None
 

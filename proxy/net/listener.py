@@ -51,7 +51,7 @@ class Routes(Protocol):
 
 
 class Listener:
-    """All ports of one `[[listeners]]` entry."""
+    """The ports of one `[[listeners]]` entry, and the connections that they accept."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Listener:
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
 
     def not_accepting(self) -> str:
-        """Return why ports of it accept no connection now; "" if all do."""
+        """Return why one of its ports accepts no connection now; "" if all do."""
         if not self._failures:
             return ""
         return f"listener {self._options.name!r} accepts no connection: {next(iter(self._failures.values()))}"
@@ -148,7 +148,7 @@ class Listener:
             Arrival(client, peer, self._requirements, shared, partial(self._passes, route.broker), admitted)
 
     def _full(self, host: str) -> str:
-        """Return the limit that refuses a connection of this host; "" if there is room, or room was made."""
+        """Return the limit by which a connection of this host is refused; "" if there is room, or room was made."""
         connections, arrivals, limits = self._connections, self._shared.arrivals, self._shared.limits
         full = ""
         if len(connections) + len(arrivals) >= limits.connections_max:
@@ -203,7 +203,7 @@ class Listener:
     def _admit(
         self, route: Route, next_route: NextRoute | None, client: Stream, peer: Peer, user: str | None
     ) -> None:
-        """Create the connection."""
+        """Create the connection of an arrived socket."""
         shared = self._shared
         name = self._options.name
         settings = self._settings(route.broker)
@@ -246,7 +246,7 @@ class Listener:
             self._accept(broker)  # without a connection in its queue, too: only this tells whether it could
 
     def _accepts(self, broker: int) -> None:
-        """Note that nothing keeps this port from accepting."""
+        """Clear the reason why this port accepts nothing."""
         if self._failures.pop(broker, "") and not self._failures:
             self._logged = ""
             event(logger, logging.INFO, "accepting again", listener=self._options.name)
@@ -282,7 +282,7 @@ def refuse_taken_ports(options: ListenerOptions) -> None:
 
 
 def _ports(options: ListenerOptions) -> dict[int, int]:
-    """The ports of a listener, by the broker behind each."""
+    """Return the ports of a listener, by the broker behind each."""
     ports = {} if options.replicates else {ANY_BROKER: options.bootstrap_port}
     ports.update({broker: options.broker_port(broker) for broker in options.broker_ids})
     return ports

@@ -49,7 +49,7 @@ class Owner(Protocol):
     """The connection, as a pump reports events to it."""
 
     def signalled(self, pump: object) -> None:
-        """Handle an event for the other direction: a mute has begun, or a local response is due."""
+        """Carry out an event for the other direction: a mute has begun, or a local response is due."""
 
     def next_turn(self, pump: object) -> None:
         """Pass the kept bytes again in the next turn of the loop, since this turn is used up."""
@@ -58,20 +58,21 @@ class Owner(Protocol):
         """Carry out the direction's order WAIT, which may have a job, or REFUSE."""
 
     def ended(self, pump: object) -> None:
-        """Handle the source's close of its direction, after all of its bytes were written."""
+        """The source has closed its direction, and all of its bytes were written."""
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
-        """Handle a failure or protocol error of the source; with `writing`, a failure of the destination."""
+        """The source has failed or broken the protocol; with `writing`, the destination has failed."""
 
     def connect_destination(self) -> None:
-        """Connect the destination, since there are bytes for it."""
+        """Connect the destination: there are bytes for it."""
 
     def kept_changed(self, change: int) -> None:
-        """Count a change in the number of kept bytes; this may close any connection, also the owner."""
+        """Add a change to the number of kept bytes; this may close any connection, also the owner."""
 
 
 class Pump:
-    """One direction. Nothing is read while `paused`, which the owner sets (mute, hold, not connected).
+    """One direction of a connection. Nothing is read while `paused`, which the owner sets (mute, hold, not
+    connected).
 
     Args:
         encrypted: whether all bytes go through the buffer.
@@ -178,7 +179,7 @@ class Pump:
 
     @property
     def mid_frame(self) -> bool:
-        """Whether a frame is partly read."""
+        """Whether a frame has been read, or forwarded, in part."""
         return self.direction.mid_frame() or bool(self._kept)
 
     def update_reading(self) -> None:
@@ -310,7 +311,7 @@ class Pump:
         self._report()
 
     def _postpone(self, order: int, now_ns: int) -> None:
-        """Have the owner pass the kept bytes later: in the loop's next turn, or when the wait is over."""
+        """Ask the owner to pass the kept bytes later: in the loop's next turn, or when the wait is over."""
         if order == REPLACE:  # enough was replaced in this turn
             self._owner.next_turn(self)
         else:
@@ -323,7 +324,7 @@ class Pump:
             self._owner.signalled(self)
 
     def _write_insert(self, direction: Direction) -> bool:
-        """Write the direction's insert; False if further inserts must wait for the destination.
+        """Write the direction's insert; False if further inserts must wait until the destination has taken it.
 
         Raises:
             OSError: the destination has failed.
@@ -386,13 +387,13 @@ class Pump:
             self._keep_unsent(bytearray(data[sent:]))
 
     def _append_unsent(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
-        """Append to the pending output."""
+        """Append data to the pending output."""
         if not isinstance(unsent, bytearray):
             self._unsent = unsent = bytearray(unsent)
         unsent += data
 
     def _keep_unsent(self, unsent: bytearray | memoryview) -> None:
-        """Write when the destination accepts more."""
+        """Keep the pending output, and write it when the destination accepts more."""
         self._unsent = unsent
         if self.dst is not None:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
@@ -434,12 +435,12 @@ class Pump:
             self._unsent = unsent[sent:]
 
     def _frame_may_be_over(self, now_ns: int) -> None:
-        """Let the direction continue after a frame that ended by splice, or a wait that has ended."""
+        """Call the direction without new bytes, after a frame that ended by splice or a wait that has ended."""
         if not self.direction.verdict.passthrough and not self.paused:
             self._show_kept(now_ns)
 
     def _end(self) -> None:
-        """Handle the source's close of its direction."""
+        """Report that the source has closed its direction, once all of its bytes are written."""
         self.at_end = True
         self.update_reading()
         if not self.blocked:

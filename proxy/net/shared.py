@@ -32,7 +32,7 @@ _BROKERS_MAX: Final = 10_000  # as many as a broker map may have
 
 
 class _Failures:
-    """The number of one broker's consecutive failures, and the time of the last report."""
+    """How often in a row connecting to one broker has failed, and when that was last reported."""
 
     __slots__ = ("count", "reported", "reported_ms")
 
@@ -54,7 +54,7 @@ class Dials:
         self.report: Callable[[int, str], object] = _unreported
 
     def failed(self, broker: int, problem: str, now_ms: int) -> None:
-        """Note a failed attempt to connect to a broker; -1, an unknown broker, is ignored."""
+        """Count a failed attempt to connect to a broker, and report it at times; -1, an unknown broker, is ignored."""
         if broker < 0:
             return
         found = self._failures.get(broker)
@@ -68,7 +68,7 @@ class Dials:
             self.report(broker, problem)
 
     def opened(self, broker: int) -> None:
-        """Note a successful attempt to connect to a broker."""
+        """Register a successful attempt to connect to a broker; reports that earlier failures are over."""
         found = self._failures.get(broker)
         if found is None:
             return
@@ -105,7 +105,7 @@ class Hangups:
         loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, gone: Callable[[bool], None]) -> None:
-        """Call gone(reset) once when the peer of `fd` closes; `reset`: whether it reads no more responses either."""
+        """Call `gone(reset)` once, when the peer of `fd` closes; `reset`: whether it reads no more responses either."""
         self._callbacks[fd] = gone
         self._epoll.register(fd, select.EPOLLRDHUP)
 
@@ -181,7 +181,7 @@ class Pipes:
         return Pipe(read_fd, write_fd, self._widen(write_fd))
 
     def give_back(self, pipe: Pipe) -> None:
-        """Take back an empty pipe."""
+        """Return an empty pipe to the pool."""
         self._idle.append(pipe)
 
     def discard(self, pipe: Pipe) -> None:
@@ -190,7 +190,7 @@ class Pipes:
         self._room += 1
 
     def splice_refused(self, error: OSError) -> None:
-        """Use buffers from now on: the kernel does not splice these sockets."""
+        """Use no pipes from now on, since the kernel does not splice these sockets: buffers are used instead."""
         self._room = 0
         self.close()
         self._fall_back("splice", error)
@@ -233,18 +233,18 @@ the broker first, or the reason why there is neither."""
 
 
 def no_api(_question: Question, _done: OutcomeCallback) -> Withdraw:
-    """The default of `Shared.ask`, until the application replaces it."""
+    """Raise an error: the default of `Shared.ask`, until the application replaces it."""
     raise AssertionError("a listener has an API of its own, and the application has not set it")
 
 
 class Arriving(Protocol):
-    """An arriving connection."""
+    """A connection that is not admitted yet."""
 
     def close(self) -> None:
-        """Stop it."""
+        """Close it."""
 
     def displace(self) -> None:
-        """Stop it in favor of another address."""
+        """Close it in favor of another address."""
 
 
 class Taps(Protocol):
@@ -255,10 +255,10 @@ class Taps(Protocol):
 
 
 class Shared:
-    """One object per process. The read buffer is used within one callback and never kept.
+    """The state of the process that all connections use. The read buffer is used within one callback and never kept.
 
     Attributes:
-        ask: runs the questions that a channel cannot respond to at once.
+        ask: responds to the questions of channels, outside of the loop.
         broker_tls: TLS towards brokers; None for plaintext.
         dials: the brokers that cannot be connected to.
         kept: the ledger of kept bytes.
@@ -301,7 +301,7 @@ class Shared:
         return self.sessions.kept_bytes + self.engine.kept_bytes + self.connection_rates.kept_bytes
 
     def close(self) -> None:
-        """Release the resources of the process."""
+        """Close what the connections shared: pipes, watched descriptors, the thread."""
         for arrival in list(self.arrivals):
             arrival.close()
         self.waiting_room.close()

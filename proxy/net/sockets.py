@@ -17,10 +17,12 @@ class Stream(Protocol):
         """Return the descriptor, for waiting."""
 
     def recv_into(self, buffer: memoryview, nbytes: int, /) -> int:
-        """Read; 0 at the end of the stream, BlockingIOError if no data is available."""
+        """Read into the buffer; returns the number of bytes, 0 at the end of the stream. BlockingIOError: none are
+        available.
+        """
 
     def send(self, data: Buffer, flags: int = 0, /) -> int:
-        """Write as much as is accepted; BlockingIOError if nothing is."""
+        """Write as much as is accepted; returns the number of bytes. BlockingIOError: none are accepted now."""
 
     def setsockopt(self, level: int, optname: int, value: int, /) -> None:
         """Set an option of the socket."""
@@ -65,7 +67,7 @@ class TlsSocket:
         return self._sock.fileno()
 
     def recv_into(self, view: memoryview, count: int) -> int:
-        """Read whole records, as many as are available and fit; 0 at the end.
+        """Read whole records, as many as are available and fit; returns the number of bytes, 0 at the end.
 
         Raises:
             BlockingIOError: no data is available.
@@ -181,7 +183,7 @@ class _Linger:
         shared.loop.add_reader(sock.fileno(), self._drop)
 
     def close(self) -> None:
-        """Close: the peer has closed, or the time is over."""
+        """Close the socket: the peer has closed, or the time is over."""
         if self not in self._shared.arrivals:
             return
         self._shared.arrivals.discard(self)

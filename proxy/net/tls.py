@@ -21,7 +21,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsSide(Protocol):
-    """The reloadable TLS context of one side."""
+    """The TLS context of one side, which can be read again."""
 
     path: str
     files: tuple[Path, ...]
@@ -30,10 +30,10 @@ class TlsSide(Protocol):
         """Read the files; may run in a thread."""
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Put a loaded context in force."""
+        """Use a loaded context for new connections."""
 
     def expires_at(self) -> float | None:
-        """Return when the side's own certificate expires."""
+        """Return when the side's own certificate expires, in seconds since the epoch; None if there is none."""
 
 
 class ServerTls:
@@ -55,7 +55,7 @@ class ServerTls:
         self.context = self.load()
 
     def load(self) -> ssl.SSLContext:
-        """Read the files.
+        """Read the files into a new context.
 
         Raises:
             ConfigError: the files do not give a valid context.
@@ -108,7 +108,7 @@ class BrokerTls:
         self.context = self.load()
 
     def load(self) -> ssl.SSLContext:
-        """Read the files.
+        """Read the files into a new context.
 
         Raises:
             ConfigError: the files do not give a valid context.
@@ -129,7 +129,7 @@ class BrokerTls:
         self.context = context
 
     def expires_at(self) -> float | None:
-        """Return when Sluice's certificate for brokers expires; None without one."""
+        """Return when Sluice's certificate for brokers expires, in seconds since the epoch; None without one."""
         return _expires_at(self._options.cert_file)
 
 
@@ -188,7 +188,7 @@ def _read(path: str, file: Path) -> bytes:
 
 
 def _expires_at(file: Path | None) -> float | None:
-    """Return when the first certificate of a file expires; None if that is unknown."""
+    """Return when the first certificate of a file expires, in seconds since the epoch; None if that is unknown."""
     if file is None:
         return None
     try:

@@ -44,7 +44,7 @@ NextRoute = Callable[[Collection[Upstream]], Route]
 
 
 class Dial:
-    """One attempt to connect.
+    """One attempt to connect to a broker.
 
     Args:
         next_route: returns a broker at none of the tried addresses; None if no other broker will do.

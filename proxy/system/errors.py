@@ -51,7 +51,7 @@ class ServerError(SluiceError):
 
 
 def shorten(value: object) -> str:
-    """Return a value's `repr` in one line of bounded length; of a value without one, the type.
+    """Return a value's `repr` in one line of bounded length; the name of its type if it has no `repr`.
 
     >>> shorten("a" * 100)[-5:], shorten(10**5000)
     ('aa...', '(a value of type int)')
@@ -64,7 +64,7 @@ def shorten(value: object) -> str:
 
 
 def reason(error: BaseException, seconds: float | None = None) -> str:
-    """Return an error's message; without one its name, and for a timeout its length.
+    """Return an error's message; without one, its name; of a timeout, how long it was.
 
     Args:
         seconds: the timeout.

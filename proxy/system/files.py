@@ -46,7 +46,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def lock(descriptor: int, seconds: float, problem: str) -> None:
-    """Lock an open file, after waiting while another process has it locked.
+    """Lock an open file; wait up to `seconds` while another process has it locked.
 
     Args:
         seconds: how long to wait.
@@ -162,11 +162,11 @@ class _Bounded(io.RawIOBase):
             raise self._too_large()
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True: the file is open for reading."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Read the next bytes."""
+        """Read the next bytes into the buffer; returns their number, 0 at the end."""
         count = self._file.readinto(buffer)
         self._left -= count
         if self._left < 0:
@@ -189,7 +189,7 @@ def _kind(mode: int) -> str:
 
 
 class Signature(NamedTuple):
-    """Identifies one state of a file; all zero if the file does not exist."""
+    """Identifies the state of a file at one time; all zero if the file does not exist."""
 
     device: int = 0
     inode: int = 0
@@ -213,7 +213,7 @@ def signatures(paths: Iterable[Path]) -> tuple[Signature, ...]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Prevent other Sluice processes from replacing files of the same directory meanwhile.
+    """Lock a file's directory during the block, so that no other Sluice process replaces a file in it.
 
     The directory is locked, since the file itself is replaced. Editors, and file systems without locks, ignore the
     lock, so callers still check whether a file has changed before they replace it.

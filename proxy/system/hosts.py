@@ -21,7 +21,7 @@ _KNOWN_MAX: Final = 4096
 
 @lru_cache(_KNOWN_MAX)
 def is_ip(host: str) -> bool:
-    """Whether it is an IP address, possibly with a zone.
+    """Whether a host is an IP address, possibly with a zone.
 
     >>> is_ip("192.0.2.7"), is_ip("fe80::1%eth0"), is_ip("a.example")
     (True, True, False)
@@ -37,7 +37,7 @@ def is_ip(host: str) -> bool:
 
 
 def is_host(host: str) -> bool:
-    """Whether it is an IP address or a valid name.
+    """Whether a host is an IP address or a valid name.
 
     >>> is_host("kafka-0.kafka"), is_host("a..b"), is_host("")
     (True, False, False)
@@ -50,7 +50,7 @@ Context = Callable[[], ssl.SSLContext]
 
 
 class FleetContexts(NamedTuple):
-    """TLS between members of a fleet (`[fleet.tls]`).
+    """The TLS contexts between members of a fleet (`[fleet.tls]`).
 
     Args:
         port: of this member's port; None for plaintext.

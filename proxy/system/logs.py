@@ -49,7 +49,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
 
 
 def set_level(level: str) -> None:
-    """Change the level, at any time."""
+    """Change the level of all logs; possible at any time."""
     logging.getLogger().setLevel(level.upper())
 
 
@@ -57,7 +57,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO proxy.control.reload configuration reloaded keys=quotas.mode`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Return the record as one line of text."""
         parts = [_time(record), record.levelname, record.name, _one_line(record.getMessage())]
         parts += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
         if record.exc_info and record.exc_info[0] is not None:
@@ -69,7 +69,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, then the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Return the record as one line of JSON."""
         line: dict[str, Field] = {
             "time": _time(record),
             "level": record.levelname.lower(),

@@ -17,7 +17,7 @@ _MISSING: Final = _LENGTH.pack(-1)
 
 
 class Signer:
-    """Signs and verifies for one use.
+    """Signs and verifies for one use, with a key of its own.
 
     Args:
         secret: the fleet's secret; not empty.
@@ -39,5 +39,5 @@ class Signer:
         return hmac.digest(self._key, joined, hashlib.sha256)
 
     def verifies(self, signature: bytes, *parts: bytes | None) -> bool:
-        """Whether it is the signature of these parts."""
+        """Whether `signature` is that of these parts, in this order."""
         return hmac.compare_digest(signature, self.sign(*parts))

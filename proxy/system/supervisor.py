@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All background tasks of one process.
+    """Runs all background tasks of one process, and counts and logs their failures.
 
     Args:
         loop: the event loop.
@@ -82,7 +82,9 @@ class Supervisor:
         return True
 
     def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
-        """Count and log an exception of a loop's callback, and pass it on: the callback's owner may have to end."""
+        """Count and log each exception of a callback of the loop, then call `raised` with it, which may close the
+        owner.
+        """
         self._raised = raised
         self._loop.set_exception_handler(self._callback_failed)
 
@@ -166,7 +168,7 @@ def _ignore(_: BaseException) -> None: ...
 
 
 def _cause(error: BaseException) -> str:
-    """Return an exception's type and the line that raised it."""
+    """Return the type of an exception and the line that raised it, as text."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     place = error.__traceback__

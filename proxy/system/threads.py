@@ -117,7 +117,7 @@ class AddressQueue(Generic[T]):
         return item
 
     def discard(self, item: T) -> None:
-        """Remove an item; harmless if it is not in the queue."""
+        """Remove an item; no effect if it is not in the queue."""
         address = self._address_of.pop(item, None)
         if address is None:
             return
@@ -156,7 +156,7 @@ class _AddressItems(Generic[T]):
         self.bytes = 0
 
     def add(self, item: T, weight: int, virtual: int) -> None:
-        """Append an item."""
+        """Append an item with its weight; its tag follows from the queue's virtual time."""
         start = self.items[self.last()][1] if self.items else virtual
         self.items[item] = weight, start + weight
         self.bytes += weight
@@ -230,7 +230,7 @@ _SWITCH_INTERVAL: Final = _SwitchInterval()
 
 
 class _Task:
-    """A job; jobs are compared by identity."""
+    """A job that waits for the thread, or runs; jobs are compared by identity."""
 
     __slots__ = ("done", "run")
 
@@ -375,7 +375,7 @@ _PART: Final = 8  # of the time that everything else has just taken
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the items; after each turn the loop does everything else that is due.
+    """Yield the items; after each turn of a few ms at most, the loop does everything else that is due.
 
     A thread would not do: it keeps the interpreter for 5 ms at a time (`sys.getswitchinterval`), and for the whole of
     one call into C, such as that of `json.dumps` for 10,000 clients.

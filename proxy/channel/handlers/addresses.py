@@ -213,7 +213,7 @@ _NOTHING: Final[Mapping[int, int]] = {}
 
 
 class _Metadata(Owed):
-    """A Metadata response: brokers, then topics."""
+    """The broker's response to a Metadata request: brokers first, then topics."""
 
     __slots__ = ()
 
@@ -289,7 +289,7 @@ _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 
 def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed) -> int:
-    """Owe a response that is rewritten in a gateway and forwarded unchanged in a sidecar."""
+    """Add an owed response that is rewritten in a gateway, and forwarded unchanged in a sidecar; returns 0."""
     _, key, version, correlation_id, _ = head
     if direction.state.settings.address_map is None:
         direction.state.in_flight.append((correlation_id, version, None))
@@ -322,7 +322,7 @@ def find_coordinator_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a FindCoordinator response."""
+    """Owe a FindCoordinator response, whose addresses are rewritten in a gateway."""
     return _owe(direction, head, _COORDINATORS)
 
 
@@ -335,7 +335,7 @@ def describe_cluster_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a DescribeCluster response."""
+    """Owe a DescribeCluster response, whose addresses are rewritten in a gateway."""
     return _owe(direction, head, _CLUSTER)
 
 
@@ -374,7 +374,7 @@ _WITHOUT_ADDRESSES: Final = {
 def configs_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe a response; a gateway examines it if a broker's configs are requested."""
+    """Owe a DescribeConfigs response; a gateway removes the addresses from a broker's configs."""
     length, key, version, correlation_id, _ = head
     owed = None
     if direction.state.settings.address_map is not None:
@@ -404,7 +404,7 @@ def quorum_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a response; a gateway removes the addresses from it."""
+    """Owe a DescribeQuorum response; a gateway removes the addresses from it."""
     _, key, version, correlation_id, _ = head
     owed = None
     if direction.state.settings.address_map is not None:

@@ -47,7 +47,7 @@ _RESPONSE_HEAD_BYTES: Final = (
 
 
 class Fetched(Owed):
-    """A response that is charged to an identity's quota.
+    """A Fetch response that is charged to an identity's quota.
 
     Args:
         session_id: the session of the request; 0 if the session in the response is ignored.

@@ -82,7 +82,7 @@ class _AuthenticateResponse(_ExchangeStep):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Apply the broker's response to a token."""
+        """Read the broker's result of a token: the exchange continues, has succeeded, or has failed."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
@@ -110,7 +110,7 @@ class _BareTokenResponse(_ExchangeStep):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, _entry: Entry, now_ms: int
     ) -> int:
-        """Apply the broker's bare token; a broker that refuses closes the connection instead."""
+        """Read the broker's bare token; a broker that refuses closes the connection instead."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
@@ -127,7 +127,7 @@ class _BareTokenResponse(_ExchangeStep):
 def handshake_request(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Begin an exchange."""
+    """Begin an exchange with the mechanism of a SaslHandshake, and owe its response."""
     if not _whole(direction, end - pos, head):
         return direction.verdict.order
     length, _, version, correlation_id, _ = head
@@ -200,7 +200,7 @@ def _whole(direction: ChannelDirection, have: int, head: RequestHead) -> bool:
 
 
 def _await_bytes(direction: ChannelDirection, have: int, need: int) -> int:
-    """Set the order until `need` bytes of a bare token have arrived."""
+    """Order MORE (PASS without any bytes) until `need` bytes of a bare token have arrived; returns 0."""
     direction.verdict.need = need
     direction.verdict.order = MORE if have else PASS
     return 0

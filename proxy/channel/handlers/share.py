@@ -51,7 +51,7 @@ _VERSION_MIN: Final = 1
 
 
 class _ShareResponse(Owed):
-    """A response that is charged if it contains records.
+    """The broker's response to a ShareFetch or ShareAcknowledge, which is charged if it contains records.
 
     Args:
         may_acquire: whether it may contain records for a limited client.
@@ -144,7 +144,7 @@ def acknowledge_request(
     head: RequestHead,
     _now_ms: int,
 ) -> int:
-    """Owe a ShareAcknowledge response."""
+    """Forward a ShareAcknowledge, and owe its response."""
     _check_version(head)
     direction.state.uses_share_fetch = True
     return _owe(direction.state, head, may_acquire=False)
@@ -201,7 +201,7 @@ def _request_no_records(direction: ChannelDirection, buf: Buffer, fields: ShareF
 
 
 def _owe(state: ChannelState, head: RequestHead, *, may_acquire: bool) -> int:
-    """Owe a response; with `may_acquire` it may contain records for a limited client, one at a time."""
+    """Owe the response; with `may_acquire` it may contain records for a limited client: one such request at a time."""
     _, key, version, correlation_id, _ = head
     identity = state.identity
     assert identity is not None, "the request direction has set it"

@@ -127,7 +127,7 @@ class _SizesResponse(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Take the sizes; nothing is forwarded to the client."""
+        """Store the topics' sizes; nothing is forwarded to the client."""
         length = direction.frame_bytes - 4
         if not direction.whole(end - pos, length, SIZES_RESPONSE_BYTES_MAX):
             return direction.verdict.order
@@ -155,7 +155,7 @@ _TOPIC_BYTES: Final = 512
 
 @dataclass(slots=True)
 class _ChargedMutation(Owed):
-    """A forwarded and charged request that awaits its response.
+    """A request that was charged and forwarded, and awaits its response.
 
     Attributes:
         costs: the cost of each topic in the request, in partitions.
@@ -163,7 +163,7 @@ class _ChargedMutation(Owed):
         rejected: the same topics if the quota is enforced: they were not forwarded. Otherwise empty.
         read: the response as `read_and_merge` returns it, once parsed.
         settled: the number of topics whose results were compared.
-        kept_bytes: the memory that is accounted for.
+        kept_bytes: the memory that is counted as kept, in bytes.
     """
 
     key: int
