@@ -43,7 +43,7 @@ _EVICTION_CHECKS_MAX: Final = 16  # clients that one new client may displace
 
 
 class Engine:
-    """All quotas of one process.
+    """All quotas of one process, and the throttles of its clients.
 
     >>> from quotas.definitions.definitions import StaticQuotas
     >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
@@ -120,9 +120,7 @@ class Engine:
         return found if found is not None else self._add(key)
 
     def update(self, options: EngineOptions, definitions: Definitions, now_ms: int) -> None:  # noqa: ARG002 - applied lazily
-        """Apply options and definitions live; recorded bytes stay. A changed scope needs a restart and is
-        left as it was.
-        """
+        """Replace options and definitions; recorded bytes stay. A changed scope needs a restart and is ignored."""
         if options.scope != self._options.scope:
             options = replace(options, scope=self._options.scope)
         self._options = options
@@ -130,28 +128,28 @@ class Engine:
         self._apply_change()
 
     def switch_enforcement(self, on: bool) -> None:
-        """Turn all enforcement off and on again (SIGUSR1), whatever the mode says."""
+        """Turn all enforcement off, or on again (SIGUSR1), whatever the mode is."""
         self._enforcement_on = on
         self._apply_change()
 
     def share(self, budgets: Budgets) -> None:
-        """Have every limiter use its share of the quota only; before the first client."""
+        """Make every limiter use only this process's share of its quota. Call it before the first client."""
         assert not self._limiters, "a limiter that is in use has its whole quota"
         self.budgets = budgets
 
     def refresh(self, lease_until_ms: int | None) -> None:
-        """Have every limiter take its share again before it is used, and once more when the lease is over."""
+        """Make every limiter read its share again before its next use, and once more when the lease is over."""
         self.lease_until_ms = lease_until_ms
         self.version = object()
 
     def end_lease(self, now_ms: int) -> None:
-        """Have every limiter take its share again before it is used, if the lease of the shares is over."""
+        """If the lease of the shares is over, make every limiter read its share again before its next use."""
         if self.lease_until_ms is not None and now_ms >= self.lease_until_ms:
             self.refresh(None)
 
     def expire(self, now_ms: int) -> int:
-        """Remove clients without a channel that had no traffic for an hour, or none at all (every client is
-        ANONYMOUS until it has authenticated). Returns the number of removed clients.
+        """Remove clients without a channel that had no traffic for an hour, or none at all; returns their number.
+        A client that has not authenticated yet is ANONYMOUS.
 
         Call it about once a second: each call checks a bounded number of clients, round robin.
         """
@@ -210,7 +208,7 @@ class Engine:
     def rates(
         self, now_ms: int, wanted: Container[tuple[str, str]]
     ) -> Iterator[tuple[str, str, tuple[float, ...]] | None]:
-        """Yield each client's user and id with its rates at each broker, as `ClientQuota.rates`.
+        """Yield user, client id and rates (`ClientQuota.rates`) of each client, once for each of its brokers.
 
         Args:
             wanted: users with client ids; for any other None is yielded, in a twentieth of the time of its views.
@@ -284,7 +282,7 @@ class Engine:
         return client
 
     def _has_room(self, times: float = 1) -> bool:
-        """Whether there is room for another client, with `times` as many clients as there are."""
+        """Whether another client fits; `times`: as if there were that many times as many clients and bytes."""
         options = self._options
         return (
             len(self._clients) * times < options.client_ids_max
@@ -292,7 +290,7 @@ class Engine:
         )
 
     def _evict_idle(self) -> bool:
-        """Remove one idle client among the next ones in the round; returns whether one was removed."""
+        """Remove an idle client if one is among the next in the round; returns whether there is room now."""
         now_ms = self._now_ms
         for _ in range(min(len(self._expiry_queue), _EVICTION_CHECKS_MAX)):
             key = self._expiry_queue[0]
@@ -321,7 +319,9 @@ class Engine:
         return False
 
     def _may_expire(self, client: ClientQuota, now_ms: int, *, soon: bool) -> bool:
-        """Whether a newly created client would be in the same state."""
+        """Whether an idle client may be removed: after EXPIRE_MS, or, if `soon`, once a new one would be in the same
+        state.
+        """
         idle_ms = now_ms - client.last_active_ms
         if not soon or idle_ms < EXPIRE_SOON_MS:
             return idle_ms >= EXPIRE_MS

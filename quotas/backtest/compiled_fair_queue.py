@@ -85,7 +85,7 @@ def _virtual_time(places: Ints, queue: Ints) -> int:
 
 @inlined
 def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """`FairQueue.enter`."""
+    """`FairQueue.enter`, on arrays."""
     flow = flows[channel]
     if flow[QUEUED]:
         return _index(places, queue[COUNT], channel)
@@ -96,13 +96,13 @@ def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
 
 @inlined
 def index_after(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
-    """`FairQueue.index_after`."""
+    """`FairQueue.index_after`, on arrays."""
     return _bisect_right(places, queue[COUNT], flows[channel, TAG])
 
 
 @inlined
 def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
-    """`FairQueue.bytes_ahead`."""
+    """`FairQueue.bytes_ahead`, on arrays."""
     once = 0
     tags = 0
     for place in range(index):
@@ -113,7 +113,7 @@ def bytes_ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
 
 @inlined
 def record_passed(places: Ints, queue: Ints, flows: Ints, channel: int, start: int, size: int) -> None:
-    """`FairQueue.record_passed`."""
+    """`FairQueue.record_passed`, on arrays, without doubtful bytes."""
     flow = flows[channel]
     queue[VIRTUAL] = max(queue[VIRTUAL], start)
     if not flow[PASSED]:
@@ -128,7 +128,7 @@ def record_passed(places: Ints, queue: Ints, flows: Ints, channel: int, start: i
 
 @inlined
 def put(places: Ints, queue: Ints, flows: Ints, channel: int, size: int) -> None:
-    """`FairQueue.put`."""
+    """`FairQueue.put`, on arrays."""
     flow = flows[channel]
     if flow[QUEUED]:
         if flow[SIZE] != size:
@@ -147,7 +147,7 @@ def put(places: Ints, queue: Ints, flows: Ints, channel: int, size: int) -> None
 
 @inlined
 def remove(places: Ints, queue: Ints, flows: Ints, channel: int) -> None:
-    """`FairQueue.remove`."""
+    """`FairQueue.remove`, on arrays."""
     if flows[channel, QUEUED]:
         index = _index(places, queue[COUNT], channel)
         queue[COUNT] -= 1
@@ -158,7 +158,7 @@ def remove(places: Ints, queue: Ints, flows: Ints, channel: int) -> None:
 
 @compiled
 def sweep(places: Ints, queue: Ints, flows: Ints, now_ms: int, mark_every_ms: int) -> None:
-    """`FairQueue.sweep`."""
+    """`FairQueue.sweep`, on arrays."""
     if now_ms >= queue[MARK_MS]:
         queue[MARK_MS] = now_ms + mark_every_ms
         queue[BEFORE] = queue[MARK]

@@ -69,7 +69,7 @@ def begin(
 def produce(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int
 ) -> tuple[int, int]:
-    """`SampledLimiter.produce`: hold until, or 0; and the throttle time, 0 = admitted."""
+    """`SampledLimiter.produce`; returns the end of the hold in ms, 0 for none, and the throttle time, 0 if admitted."""
     while marks[HOLDS] and not flow[PASSED]:
         if flow[HELD_SINCE_MS] < 0:
             left_ms = _throttle_ms(ring, marks, limit, now_ms, marks[HELD])
@@ -102,7 +102,7 @@ def _pass(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms:
 
 @inlined
 def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms: int) -> int:
-    """`SampledLimiter.fetch`: the throttle time of an empty response, 0 = forwarded."""
+    """`SampledLimiter.fetch`; returns the throttle time of an empty response in ms, 0 if the Fetch is forwarded."""
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1
@@ -126,7 +126,7 @@ def fetch(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, now_ms
 def fetch_max_bytes(
     ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, requested: int, now_ms: int
 ) -> int:
-    """`SampledLimiter.fetch_max_bytes`."""
+    """`SampledLimiter.fetch_max_bytes`, on arrays."""
     known = max(2 * flow[EXPECTED], FETCH_BYTES_MIN) if flow[EXPECTED] else requested
     granted = min(requested, int(safe), known)
     others = marks[IN_FLIGHT] - max(flow[ADMITTED], 0)
@@ -142,7 +142,7 @@ def fetch_max_bytes(
 
 @inlined
 def fetched(ring: Ints, marks: Ints, flow: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
-    """`SampledLimiter.fetched`: the throttle time of this response."""
+    """`SampledLimiter.fetched`; returns the throttle time of this response in ms."""
     if flow[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= flow[ADMITTED]
         flow[ADMITTED] = -1

@@ -177,7 +177,7 @@ def _repeat_one(
 def _produce(
     requests: Requests, rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
-    """Handle the arrival or retry of a Produce; returns when its channel is free, and the bytes if it passes."""
+    """Process the arrival or retry of a Produce; returns when its channel is free (us), and the bytes if it passes."""
     _, _, _, sizes, service_us, _ = requests
     scheduled, limit, safe = rule
     ring, marks, flows, state = limiter
@@ -203,7 +203,7 @@ def _produce(
 def _fetch(
     requests: Requests, rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> int:
-    """Handle the arrival or retry of a Fetch; returns when its channel is free."""
+    """Process the arrival or retry of a Fetch; returns when its channel is free (us)."""
     _, _, _, sizes, service_us, _ = requests
     scheduled, limit, safe = rule
     ring, marks, flows, state = limiter
@@ -242,7 +242,7 @@ def _fetch(
 def _response(
     rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
-    """Handle a Fetch response; returns when its channel is free if the Fetch is complete, and the bytes."""
+    """Process a Fetch response; returns when its channel is free (us) if the Fetch is complete, and the bytes."""
     scheduled, limit, safe = rule
     ring, marks, flows, state = limiter
     at_us = channel[DUE_US]
@@ -274,7 +274,7 @@ def _complete_request(
     out: Ints,
     waits: Numbers,
 ) -> bool:
-    """Count a completed request and schedule the next one; returns whether there is none."""
+    """Count a completed request and schedule the channel's next one; returns whether it was the last."""
     offsets, _, _, sizes, _, gap_us = requests
     size = sizes[channel[REQUEST]]
     waited_ms = channel[WAITED_MS]
@@ -336,7 +336,9 @@ def _sift(heap: Ints, channels: Ints, count: int) -> None:
 
 @compiled
 def _p99(waits: Numbers, count: int, requests: int) -> int:
-    """The 99th percentile over all requests, of which `count` had to wait; nearest rank. Reorders `waits`."""
+    """Return the 99th percentile of the waits of all `requests`, of which `count` had to wait; nearest rank.
+    Reorders `waits`.
+    """
     beyond = requests - (99 * requests + 99) // 100
     rank = count - 1 - beyond
     if rank < 0:

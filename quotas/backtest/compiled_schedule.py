@@ -95,7 +95,9 @@ def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: i
 
 @inlined
 def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, int]:
-    """`ScheduledLimiter.produce`: hold until, or 0; and the throttle time of what passes. A hold has no end here."""
+    """`ScheduledLimiter.produce`; returns the end of the hold in ms, 0 for none, and the throttle time of what passes.
+    A hold has no longest time here.
+    """
     _, marks, queue, places, flows = state
     flow = flows[channel]
     burst_ms = marks[BURST_MS]
@@ -130,7 +132,9 @@ def fetched_before(first: int, limit: float) -> int:
 
 @inlined
 def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledLimiter.fetch`: the throttle time of an empty response, 0 = forwarded; whether for idle Fetches."""
+    """`ScheduledLimiter.fetch`; returns the throttle time of an empty response in ms, 0 if the Fetch is forwarded, and
+    whether it is for idle Fetches.
+    """
     clock, marks, queue, places, flows = state
     flow = flows[channel]
     expected = flow[EXPECTED]
@@ -172,7 +176,7 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
 
 @inlined
 def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
-    """`ScheduledLimiter.fetch_max_bytes`."""
+    """`ScheduledLimiter.fetch_max_bytes`, on arrays."""
     _, _, _, _, flows = state
     flow = flows[channel]
     if requested < flow[GRANTED]:
@@ -182,7 +186,9 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
 
 @inlined
 def fetched(state: State, channel: int, size: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledLimiter.fetched`: the throttle time; whether it is for idle Fetches. Requires an admitted Fetch."""
+    """`ScheduledLimiter.fetched`; returns the throttle time in ms, and whether it is for idle Fetches.
+    The Fetch must have been admitted.
+    """
     _, marks, _, _, flows = state
     flow = flows[channel]
     if size > flow[GRANTED]:

@@ -35,7 +35,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """The same, but inlined at each call, since a call passes five words for each array."""
+    """Compile a function and inline it at each call, since a call passes five words for each array."""
     return _made(function, forceinline=True)
 
 
@@ -54,7 +54,7 @@ def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 
 
 def sources_digest() -> str:
-    """A digest of all source files of this package: any of their rules and constants may be compiled in."""
+    """Return a digest of all source files of this package: any of their rules and constants may be compiled in."""
     digest = hashlib.sha256()
     folders = [resources.files("quotas")]
     while folders:

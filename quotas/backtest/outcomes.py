@@ -18,7 +18,7 @@ from quotas.options import GROUP_MUTE_SHARE, EngineOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The effect of one candidate.
+    """The effect of one candidate quota on a recording.
 
     Attributes:
         limit: the candidate, in bytes/s.
@@ -58,7 +58,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision: time, channel, hold or throttle time, and bytes."""
+    """One decision of the limiter: time, channel, hold or throttle time, and bytes."""
 
     at_us: int
     channel: int
@@ -154,7 +154,7 @@ def _run(
 
 
 def _room(channels: int, samples: int) -> compiled_loop.Limiter:
-    """Room for one limiter's state, whatever the policy."""
+    """Allocate the arrays for one limiter's state, whatever the policy."""
     flows = np.zeros((channels, compiled_fair_queue.FLOW_FIELDS), dtype=np.int64)
     return (
         np.zeros((3, samples + 1), dtype=np.int64),

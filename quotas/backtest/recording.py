@@ -41,7 +41,7 @@ RESPONSE_BYTES_MIN: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Requests by channel; 16 bytes each.
+    """The requests of one limiter by channel, as arrays; 16 bytes for each request.
 
     Attributes:
         offsets: channel c has the requests offsets[c] .. offsets[c + 1] - 1.
@@ -72,7 +72,8 @@ class Recording:
         return len(self.first_us)
 
     def without_empty(self) -> "Recording":
-        """Leave out Fetches with an empty response (a service time below 0); the client's think time during them stays.
+        """Return the recording without Fetches that got an empty response (a service time below 0).
+        The client's think time during them stays.
 
         Pauses must be none of pipelined requests, which Fetches never are.
         """
@@ -152,7 +153,7 @@ class Rows(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Rows by limiter and connection, without what only their order was needed for.
+    """Rows by limiter and connection, without the columns that only their order was needed for.
 
     Attributes:
         limiters: of each run; `pack` sorts them, `Assembly` takes any order.
@@ -167,13 +168,15 @@ class Packed(NamedTuple):
     gap_us: Ints
 
     def row_cuts(self, run_cuts: Ints) -> Ints:
-        """Where runs begin among the rows, by the runs' numbers; that of the end included."""
+        """Return the index of the first row of each of these runs, given by number; the number after the last is the
+        end.
+        """
         cuts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.runs[:, _ROWS])))
         return cuts[run_cuts]
 
 
 def pack(rows: Rows) -> Packed:
-    """Sort a portion by limiter and connection, and cut it into runs. It must have a row."""
+    """Sort a portion of rows, at least one, by limiter and connection, and cut it into runs."""
     rows = _sorted(rows)
     limiter, connection, seq, at_us = rows[:4]
     done_us = at_us + np.maximum(rows.service_us, 0)
@@ -215,7 +218,7 @@ def pack(rows: Rows) -> Packed:
 
 
 class Assembly:
-    """Recordings of packed portions, which may come in any order."""
+    """Assembles recordings from packed portions, which may come in any order."""
 
     def __init__(self) -> None:
         self._limiters: list[Ints] = []
@@ -226,7 +229,7 @@ class Assembly:
         self.runs = 0
 
     def add(self, packed: Packed) -> None:
-        """Keep a portion; its arrays must not change any more."""
+        """Store a portion; its arrays must not change any more."""
         self._limiters.append(packed.limiters)
         self._runs.append(packed.runs)
         self._sizes.append(packed.sizes)
@@ -235,7 +238,7 @@ class Assembly:
         self.runs += len(packed.runs)
 
     def limiters(self) -> list[int]:
-        """Whose rows are kept, ascending."""
+        """The numbers of the limiters with stored rows, ascending."""
         return sorted({limiter for piece in self._limiters for limiter in np.unique(piece).tolist()})
 
     def recordings(self) -> Iterator[tuple[int, Recording | None]]:
@@ -286,7 +289,7 @@ def recording_of(
     throttle_us: Ints | None = None,
     group_ms: Ints | None = None,
 ) -> Recording:
-    """Make a recording of one limiter's rows, which are within each connection in the order of sending.
+    """Return the recording of one limiter's rows, which are within each connection in the order of sending.
 
     >>> made = recording_of(connection=np.array([7, 7, 7]), at_us=np.array([0, 500, 2500]), sizes=np.array([9, 9, 9]),
     ...     service_us=np.array([1000, 1000, 1000]), consumes=False)
@@ -314,7 +317,7 @@ def recording_of(
 
 
 def _sorted(rows: Rows) -> Rows:
-    """By limiter and connection; rows of one connection stay as they came."""
+    """Return the rows by limiter and connection; those of one connection keep their order."""
     limiter, connection = rows.limiter, rows.connection
     descends = (limiter[1:] < limiter[:-1]) | (
         (limiter[1:] == limiter[:-1]) & (connection[1:] < connection[:-1])
@@ -327,14 +330,14 @@ def _sorted(rows: Rows) -> Rows:
 
 
 def _order(column: Ints) -> Ints:
-    """A stable sort; numbers near each other are sorted by their digits, a tenth of the time."""
+    """Return the indices that sort a column, stably; near numbers are sorted by their digits in a tenth of the time."""
     above = column - column.min()
     keys = above.astype(np.uint16) if above.max() < _UINT16 else above
     return np.argsort(keys, kind="stable")
 
 
 class _Row(NamedTuple):
-    """What the pause behind a row depends on."""
+    """The columns from which the pause after a row is computed."""
 
     came_us: Ints
     done_us: Ints
@@ -343,7 +346,7 @@ class _Row(NamedTuple):
 
 
 def _gaps(before: _Row, came_us: Ints, behind: Flags, consumes: Flags) -> Ints:
-    """Think times before requests; of a pipelined one ~g, with g the time since the request before it came.
+    """Return the think times before requests, in us; of a pipelined one ~g, with g the time since the last request.
 
     Args:
         before: the requests before them; behind: whether these were held.
@@ -359,7 +362,7 @@ N = TypeVar("N", np.int64, np.int32)
 
 
 def _stretches(begins: Ints, ends: Ints) -> list[tuple[int, int]]:
-    """Rows that are successive in both orders, as slices.
+    """Return the rows that follow each other in both orders, as slices.
 
     >>> _stretches(np.array([0, 7, 2]), np.array([2, 9, 7]))
     [(0, 2), (7, 9), (2, 7)]
@@ -380,19 +383,19 @@ def _gathered(pieces: list[npt.NDArray[N]], stretches: list[tuple[int, int]]) ->
 
 
 def _joined(pieces: list[npt.NDArray[N]]) -> npt.NDArray[N]:
-    """All pieces as one array; the list is empty then, so that at most one column is there twice."""
+    """Return all pieces as one array, and empty the list, so that at most one column is in memory twice."""
     found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     pieces.clear()
     return found
 
 
 def _small(values: Ints) -> Numbers:
-    """Frames and service times fit into 32 bits: half an hour is longer than any request. -1 stays: no response."""
+    """Return sizes or times (us) in 32 bits, where half an hour is the longest time; -1 (no response) stays."""
     return np.clip(values, -1, _INT32_MAX).astype(np.int32)
 
 
 def _recording(runs: Ints, opens: Flags, sizes: Numbers, service_us: Numbers, gap_us: Ints) -> Recording:
-    """One limiter's, from its runs in order; opens: whether a run is the first of its connection."""
+    """Return one limiter's recording from its runs in order; `opens`: whether a run is the first of its connection."""
     begins = np.cumsum(runs[:, _ROWS]) - runs[:, _ROWS]
     consumes = bool(runs[0, _CONSUMES])
     made = Recording(

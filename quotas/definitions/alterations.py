@@ -34,7 +34,7 @@ PARTS: Final = (USER, CLIENT_ID, IP, TOPIC)  # an Entity's fields as the API nam
 
 
 class Outcome(NamedTuple):
-    """The result of a request.
+    """The result of an AlterClientQuotas request.
 
     Args:
         results: for each entity its error message, or "".
@@ -206,7 +206,7 @@ Quotas = Mapping[Entity, Mapping[str, float]]
 
 
 class Difference(NamedTuple):
-    """One key of one entity: its current and its wanted value; None: no limit."""
+    """One key of one entity: its current and its wanted limit; None for no limit."""
 
     entity: Entity
     key: str
@@ -261,7 +261,7 @@ ANY: Final = 2
 
 
 class FilterError(ValueError):
-    """An invalid filter; `unsupported`: it names an unknown entity type."""
+    """A filter is invalid; `unsupported`: it names an unknown entity type."""
 
     def __init__(self, problem: str, *, unsupported: bool = False) -> None:
         super().__init__(problem)
@@ -269,14 +269,14 @@ class FilterError(ValueError):
 
 
 class Filter(NamedTuple):
-    """A valid filter."""
+    """The valid filter of a DescribeClientQuotas request."""
 
     names: Mapping[str, Name]  # by Kafka's entity type; None: any
     strict: bool
 
 
 def filter_of(components: Iterable[Component], strict: bool) -> Filter:
-    """Validate a request's components.
+    """Return the filter of a request's components.
 
     Raises:
         FilterError: with Kafka's message.
@@ -308,7 +308,7 @@ def matching(
     wanted: Filter,
     entities: Iterable[tuple[Entity, Mapping[str, float]]] | None = None,
 ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
-    """Yield every matching entity with its limits.
+    """Yield each entity that matches the filter, with its limits.
 
     Args:
         entities: the definitions' entries, through a slower iterator if needed.

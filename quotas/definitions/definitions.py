@@ -56,7 +56,9 @@ class StaticQuotas:
     consumer_override: Mapping[str, float] = field(default_factory=dict)
 
     def sides(self) -> tuple[tuple[str, str, float | None, Mapping[str, float]], ...]:
-        """The settings of each side: the side's name, the key, the default, and the overrides by client id."""
+        """The settings of produce and fetch: the side's name, its quota key, the default, the overrides by client
+        id.
+        """
         return (
             ("producer", PRODUCER_BYTE_RATE, self.producer_default, self.producer_override),
             ("consumer", CONSUMER_BYTE_RATE, self.consumer_default, self.consumer_override),
@@ -64,7 +66,7 @@ class StaticQuotas:
 
 
 def keys_of(entity: Entity) -> tuple[str, ...]:
-    """The quota keys that are valid for this kind of entity.
+    """Return the quota keys that are valid for this kind of entity.
 
     >>> keys_of(Entity(topic="orders"))
     ('producer_byte_rate', 'consumer_byte_rate')
@@ -163,7 +165,7 @@ class Definitions:
 
     @property
     def static(self) -> StaticQuotas:
-        """KIP-13's own settings; they may be replaced like everything else."""
+        """KIP-13's own settings; a new value replaces them all."""
         return self._static
 
     @static.setter
@@ -174,7 +176,7 @@ class Definitions:
 
     @property
     def digest(self) -> str:
-        """A digest, equal where quotas are equal; "" unless `keep_digest` was called. Any thread may read it."""
+        """A digest that is equal where all quotas are equal; "" unless `keep_digest` was called. Thread-safe."""
         return "" if self._digest is None else str(self._digest)
 
     def keep_digest(self) -> None:
@@ -223,19 +225,19 @@ class Definitions:
             self.changed(text)
 
     def codes(self) -> list[str]:
-        """The codes of all entities, copied in one step: other threads may call it."""
+        """Return the codes of all entities, copied in one step: other threads may call it."""
         return list(self._codes)
 
     def limits(self, text: str) -> dict[str, float]:
-        """The limits of an entity, by its code; empty where it has none."""
+        """Return the limits of the entity with this code; empty if it has none."""
         return self._values(text)
 
     def values(self, entity: Entity) -> dict[str, float]:
-        """The limits of one entity; empty where it has none. Static settings do not count."""
+        """Return the limits of one entity, without static settings; empty if it has none."""
         return self._values(code(*canonical(entity)))
 
     def entries(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
-        """Every `[[quota]]` entry, in the order it was defined; static settings are in `.static`."""
+        """Yield each `[[quota]]` entry, in the order of definition; static settings are in `static`."""
         for text in self._codes:
             yield entity_of(text), self._values(text)
 
@@ -252,7 +254,7 @@ class Definitions:
             yield
 
     def limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
-        """The limit in units/s (`None`: unlimited) and the bucket that this user and client id count against.
+        """Return the limit in units/s (None: unlimited), and the bucket that this user and client id count against.
 
         >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6}, Entity("u"): {"producer_byte_rate": 5e6}}
         >>> Definitions(entries).limit("producer_byte_rate", "", "a")
@@ -282,7 +284,7 @@ class Definitions:
         return (self._defaults.get(key) if found is None else found), own
 
     def connection_rate(self, ip: str) -> float | None:
-        """The connections per second that an address, in canonical form, may create; `None`: unlimited.
+        """Return the connections per second that an address, in canonical form, may create; None: unlimited.
 
         >>> key = "connection_creation_rate"
         >>> rates = {Entity(ip=DEFAULT): {key: 10}, Entity(ip="2001:DB8::0:1"): {key: 99}}
@@ -296,7 +298,7 @@ class Definitions:
         return rates.get(_DEFAULT_ADDRESS) if found is None else found
 
     def user_connection_rate(self, user: str, *, exactly: bool = False) -> float | None:
-        """The connections per second that a user may create; `None`: unlimited.
+        """Return the connections per second that a user may create; None: unlimited.
 
         Args:
             exactly: use only the user's own entry, not the default user's.
@@ -312,7 +314,7 @@ class Definitions:
         return rates.get(_DEFAULT_USER) if found is None and not exactly else found
 
     def topic_limit(self, key: str, topic: str) -> float | None:
-        """A topic's limit in bytes/s for all clients together; `None`: unlimited.
+        """Return a topic's limit in bytes/s for all clients together; None: unlimited.
 
         >>> entries = {Entity(topic=DEFAULT): {"producer_byte_rate": 9}, Entity(topic="a"): {"producer_byte_rate": 5}}
         >>> definitions = Definitions(entries)
@@ -384,7 +386,7 @@ class Definitions:
 
 
 def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
-    """KIP-13's settings as defaults by key, and overrides by key and client id."""
+    """Return KIP-13's settings as defaults by key, and overrides by key and client id."""
     defaults: dict[str, float] = {}
     overrides: dict[tuple[str, str], float] = {}
     for side, key, default, override in static.sides():
@@ -448,7 +450,7 @@ def candidates(definitions: Definitions, key: str, user: str, client_id: str) ->
 
 
 def match(definitions: Definitions, key: str, user: str, client_id: str) -> Candidate | None:
-    """Return the entity whose limit applies; None without any.
+    """Return the entity whose limit applies to this client; None if no entity has one.
 
     >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 9}}
     >>> match(Definitions(entries), "producer_byte_rate", "ann", "a").entity
@@ -469,7 +471,7 @@ _SPACE: Final = 1 << (8 * _BYTES)
 
 
 class Digest:
-    """The digest of quotas that change.
+    """A digest of quotas that is updated with each change.
 
     >>> one, other = Digest(), Digest()
     >>> one.replace("-=:a", {}, {"producer_byte_rate": 5.0})
@@ -492,11 +494,11 @@ class Digest:
         return f"{(self._entries + self._static) % _SPACE:0{2 * _BYTES}x}"
 
     def replace(self, code: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-        """Follow a change of an entity's limits; no limits: there is no entity."""
+        """Replace an entity's limits in the digest; empty limits stand for no entity."""
         self._entries = (self._entries - _hash(code, before) + _hash(code, after)) % _SPACE
 
     def set_static(self, rates: Iterable[tuple[str, str | None, float]]) -> None:
-        """Set the static settings: the key, the client id or None for the default, and the rate."""
+        """Replace the static settings in the digest: key, client id (None for the default), and rate of each."""
         self._static = (
             sum(_hash(f"static {client_id!r}", {key: rate}) for key, client_id, rate in rates) % _SPACE
         )

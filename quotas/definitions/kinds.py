@@ -39,7 +39,7 @@ CONNECTIONS: Final = Unit("connections/s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of quota.
+    """One kind of quota, a row of the table.
 
     Attributes:
         name: one word, for /v1, captures and explanations.

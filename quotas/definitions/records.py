@@ -33,20 +33,20 @@ T = TypeVar("T")
 
 
 class _Key(Struct):
-    """The key of a record."""
+    """The JSON of a record's key."""
 
     entity: list[tuple[str, str | None]]
     limit: str
 
 
 class _Version(Struct):
-    """The field of a value that all versions have."""
+    """The one field that values of all versions have."""
 
     v: Any = None
 
 
 class _Value(Struct, rename={"name": "by", "address": "from"}):
-    """The value of a record; without all three of its author's fields it does not say who set the limit."""
+    """The JSON of a record's value; unless all three of its author's fields are there, the author is unknown."""
 
     v: int
     value: float
@@ -56,7 +56,7 @@ class _Value(Struct, rename={"name": "by", "address": "from"}):
 
 
 class _Event(Struct, rename={"name": "by", "address": "from"}):
-    """An audit event."""
+    """The JSON of an audit event."""
 
     v: int
     at: str
@@ -74,7 +74,7 @@ _VERSION: Final = Decoder(_Version)
 
 
 class RecordError(ValueError):
-    """A record that is not a limit; `cause`: size, key, value, or version."""
+    """A record is not a valid limit; `cause`: size, key, value, or version."""
 
     def __init__(self, cause: str, problem: str) -> None:
         super().__init__(problem)
@@ -95,7 +95,7 @@ class Author(NamedTuple):
 
     @property
     def principal(self) -> str:
-        """The principal, as it is shown.
+        """The principal for people; one that is not proven is marked as claimed.
 
         >>> Author("ann", "", "").principal, Author("ann", "", "", claimed=True).principal
         ('User:ann', 'User:ann (claimed)')
@@ -104,14 +104,14 @@ class Author(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A limit's value, and who set it; None if the record does not say."""
+    """A limit's value, and who set it; the author is None if the record does not name one."""
 
     value: float
     author: Author | None
 
 
 def key_of(entity: Entity, limit: str) -> bytes:
-    """Return the key of a limit.
+    """Return a limit's record key as JSON bytes.
 
     >>> key_of(Entity("ann"), "producer_byte_rate")
     b'{"entity":[["user","ann"]],"limit":"producer_byte_rate"}'
@@ -120,7 +120,7 @@ def key_of(entity: Entity, limit: str) -> bytes:
 
 
 def value_of(value: float, author: Author) -> bytes:
-    """Return the value of a limit.
+    """Return a limit's record value as JSON bytes.
 
     >>> value_of(5.0, Author("ann", "::1", "2026-01-31T12:00:00.000Z"))
     b'{"v":1,"value":5,"by":"ann","from":"::1","at":"2026-01-31T12:00:00.000Z"}'
@@ -129,7 +129,7 @@ def value_of(value: float, author: Author) -> bytes:
 
 
 def event_of(entity: Entity, limit: str, old: float | None, new: float | None, author: Author) -> bytes:
-    """Return the audit event of a changed limit; a missing limit is null.
+    """Return the audit event of a changed limit as JSON bytes; a missing limit is null.
 
     >>> event_of(Entity("ann"), "producer_byte_rate", None, 5.0, Author("a", "::1", "2026-01-31T12:00:00.000Z"))
     b'{"v":1,"at":"2026-01-31T12:00:00.000Z","by":"a","from":"::1","entity":[["user","ann"]],"limit":"producer_byte_rate","old":null,"new":5}'
@@ -168,8 +168,7 @@ def read_key(key: bytes | None) -> tuple[Entity, str]:
 
 
 def read_setting(entity: Entity, limit: str, value: bytes | None) -> Setting | None:
-    """Return the limit that a record sets, and who set it; None for a tombstone. What it says of the author is not
-    checked.
+    """Return the limit that a record sets, and who set it; None for a tombstone. The author is not verified.
 
     Raises:
         RecordError: it is not a valid value of this entity's limit, or of an unknown version.
@@ -206,7 +205,7 @@ def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
 
 
 def _author(found: _Value) -> Author | None:
-    """Return who set a limit; None if the record does not say."""
+    """Return who set a limit; None unless the record has name, address and time."""
     if found.name is None or found.address is None or found.at is None:
         return None
     most = _AUTHOR_CHARACTERS_MAX
@@ -214,7 +213,7 @@ def _author(found: _Value) -> Author | None:
 
 
 def _said(author: Author) -> tuple[str, str, str]:
-    """Return what a record says of its author."""
+    """Return name, address and time of an author as the record's texts."""
     name, address = author.name[:_NAME_CHARACTERS_MAX], author.address[:_NAME_CHARACTERS_MAX]
     return _text(name), _text(address), author.at
 
@@ -224,12 +223,12 @@ def _parts(entity: Entity) -> list[tuple[str, str | None]]:
 
 
 def _text(name: str) -> str:
-    """Return a name that can be written: UTF-8 has no halves of a surrogate pair."""
+    """Return a name that UTF-8 can encode: each half of a surrogate pair is replaced by a question mark."""
     return name if name.isascii() else name.encode("utf-8", "replace").decode()
 
 
 def _number(value: float) -> float:
-    """Write a whole number without a fraction; no limit has more than 63 bits."""
+    """Return a value as JSON writes it: an integer if it is whole, since no limit has more than 63 bits."""
     return int(value) if value % 1 == 0 else value
 
 

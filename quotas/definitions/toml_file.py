@@ -41,7 +41,7 @@ _NO_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|#.*')
 
 
 def loads(text: str) -> dict[str, object]:
-    """Parse a text.
+    """Parse a TOML text within the bounds on its size, depth and integers.
 
     Raises:
         TomlError: it is not TOML, or beyond the bounds.
@@ -70,7 +70,7 @@ def shown(value: object) -> str:
 
 
 def _check(document: dict[str, object]) -> None:
-    """Raise for values nested too deeply, and for integers beyond TOML's range."""
+    """Raise TomlError for values nested too deeply, and for integers beyond TOML's range."""
     level: list[object] = [document]
     for _ in range(_DEPTH_MAX):
         below: list[object] = []
@@ -228,7 +228,9 @@ def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
 
 
 def _unknown(key: str, value: object) -> str:
-    """Return the message for an unknown key or table; of a table without its values: one may be a password."""
+    """Return the message for an unknown key or table; it does not show a table's values, since one may be a
+    password.
+    """
     if isinstance(value, list) and all(isinstance(item, dict) for item in value) and key == "quotas":
         return "unknown table; did you mean [[quota]]?"
     if isinstance(value, dict | list):
@@ -282,7 +284,7 @@ def parse_limit(value: object, path: str) -> float:
 
 
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
-    """One `[[quota]]` table as its entity and values."""
+    """Return the entity and the limits of one `[[quota]]` table."""
     names: dict[str, Name] = {}
     values: dict[str, float] = {}
     for key, value in table.items():
@@ -314,7 +316,7 @@ def _describe(entity: Entity) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Encode a text as a TOML basic string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
 
@@ -352,7 +354,7 @@ _LIMIT: Final = re.compile(
 
 
 class Document:
-    """The text of a quotas file, by entity."""
+    """A quotas file as text: the text of each table, by entity."""
 
     __slots__ = ("_pieces",)
 

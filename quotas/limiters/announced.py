@@ -73,7 +73,7 @@ class Announcements:
         self.doubtful += self.doubtful_bytes(flow, missing)
 
     def charged_doubtful_bytes(self, flow: Flow) -> int:
-        """The doubtful bytes of the request under way, as of its charge."""
+        """Return the doubtful bytes of the channel's request under way, as they were when it was charged."""
         return self.doubtful_bytes(flow, self.flows.get(flow, 0))
 
     def complete(self, flow: Flow) -> None:
@@ -83,7 +83,9 @@ class Announcements:
         flow.trusted = max(flow.trusted, announced)
 
     def must_wait(self, flow: Flow, now_ms: int) -> bool:
-        """Whether a doubtful request must wait, independently of the quota."""
+        """Queue a doubtful request while such requests pass one at a time; returns whether it must wait, whatever
+        the quota.
+        """
         return now_ms < self.suspended_until_ms + _IN_ORDER_MS and not self.enqueue(flow, now_ms)
 
     def enqueue(self, flow: Flow, now_ms: int) -> bool:
@@ -96,7 +98,7 @@ class Announcements:
         self._waiting.pop(flow, None)
 
     def retry_at_ms(self, now_ms: int) -> int:
-        """The time at which a waiting doubtful request is to be decided on again."""
+        """Return the time at which a waiting doubtful request is to be decided on again."""
         return max(self.suspended_until_ms, now_ms + min(max(_POLL_MS_MIN, len(self._waiting)), ARRIVAL_MS))
 
     def remove(self, flow: Flow, now_ms: int) -> int:
@@ -122,7 +124,7 @@ class Announcements:
         return found
 
     def doubtful_bytes(self, flow: Flow, missing: int) -> int:
-        """The number of doubtful bytes among `missing`."""
+        """Return how many of `missing` bytes are doubtful: those beyond what the channel is trusted with."""
         return max(0, missing - max(_TRUSTED_BYTES_MIN, 2 * flow.trusted))
 
     def _discard(self, flow: Flow) -> int:

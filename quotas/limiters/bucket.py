@@ -62,7 +62,9 @@ class TokenBucket:
         self._burst, self.burst = burst, burst * self._share
 
     def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of rate and burst from now on; no tokens are added, and tokens beyond the burst are lost."""
+        """Use this share (0 to 1) of rate and burst from now on; no tokens are added, and those beyond the burst are
+        lost.
+        """
         self.tokens(now_ms)
         self._share = share
         self.configure(self.limit, self._burst)
@@ -89,7 +91,7 @@ class TokenBucket:
         return self._tokens
 
     def elapse(self, ms: int) -> None:
-        """Act as if `ms` more had passed since the last refill."""
+        """Add the tokens of `ms` more, as if that time had passed since the last refill."""
         self._filled_ms -= ms
 
     def overdrawn(self, now_ms: int) -> bool:
@@ -110,10 +112,10 @@ class TokenBucket:
         self._used += count
 
     def settle(self, now_ms: int) -> None:
-        """Begin to enforce: clear the debt that was made without enforcement."""
+        """Clear the debt that was made without enforcement, since enforcement begins."""
         self._tokens = max(0.0, self.tokens(now_ms))
 
     def throttle_ms(self, now_ms: int) -> int:
-        """The time until the bucket is no longer overdrawn, rounded to the nearest ms; 0 if it is not overdrawn."""
+        """Return the time until the bucket is not overdrawn, rounded to the nearest ms; 0 if it is not."""
         tokens = self.tokens(now_ms)
         return math.floor(min(-tokens / self.rate * 1000, THROTTLE_MS_MAX) + 0.5) if tokens < 0 else 0

@@ -51,13 +51,13 @@ class VirtualSchedule:
         self._change_rate(limit * self._share / 1000.0, now_ms, now_ms)
 
     def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; credit and debt stay the same in bytes."""
+        """Use this share (0 to 1) of the limit from now on; credit and debt stay the same in bytes."""
         assert share > 0, "a schedule without a rate never ends"
         self._share = share
         self._change_rate(self.limit * share / 1000.0, now_ms + self._burst_ms, now_ms)
 
     def credit_bytes(self, now_ms: int) -> float:
-        """The bytes that may pass at once; if negative, the debt beyond the burst."""
+        """Return the bytes that may pass now; if negative, the debt beyond the burst."""
         return (self._burst_ms + now_ms - max(self._paid_ms, now_ms)) * self._rate
 
     def elapse(self, ms: int) -> None:
@@ -70,20 +70,20 @@ class VirtualSchedule:
 
     @property
     def rate(self) -> float:
-        """The share of the limit, in bytes/s."""
+        """This process's share of the limit, in bytes/s."""
         return self._rate * 1000
 
     def new_backlog(self) -> Backlog:
-        """Create the backlog of clients that do not wait for their responses."""
+        """Return an empty backlog, for clients that do not wait for their responses."""
         return PacedBacklog(self._burst_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Begin to enforce: clear the debt of what passed before; the used part of the burst stays used."""
+        """Clear the debt made without enforcement, since enforcement begins; the used part of the burst stays used."""
         self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
         self.virtual_time = None
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Begin without a burst and without debt, since the bytes that passed before are not known here."""
+        """Use up the burst, without debt: which bytes have passed before is not known here."""
         self._paid_ms = float(now_ms + self._burst_ms)
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
@@ -91,7 +91,7 @@ class VirtualSchedule:
         self._paid_ms = float(max(now_ms, since_ms + self._burst_ms))
 
     def debt_bytes(self, now_ms: int) -> float:
-        """The bytes that passed beyond the burst and are not paid for yet."""
+        """Return the bytes that passed beyond the burst and are not paid for yet."""
         return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
 
     def _charge(self, size: int, now_ms: int) -> None:

@@ -73,14 +73,16 @@ class SampledLimiter(SampledLimit):
                 flow.sample = self._rate.sample
 
     def used(self) -> int:
-        """The bytes of all attached clients."""
+        """Return the bytes counted so far by all attached throttles."""
         return sum(throttle.total for throttle in self.throttles)
 
     def use_up_burst(self, now_ms: int) -> None:
         """Do nothing: the window is empty at the start, as in Kafka."""
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Record, then throttle for the excess. A connection's first Produce waits while the quota is exceeded."""
+        """Record a Produce, then throttle it for the excess. A connection's first one is held while the quota is
+        exceeded.
+        """
         if self._announcements.flows and now_ms >= self._announcements.due_ms:
             self.take_back(now_ms)
         if self._holds and not flow.passed:
@@ -101,7 +103,7 @@ class SampledLimiter(SampledLimit):
         return self._throttled(now_ms, others)
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """Register that the admitted request has `missing` bytes still to arrive."""
+        """Register that the admitted request has `missing` bytes still to arrive; late ones are subtracted again."""
         flow.sample = self._rate.sample
         self._announcements.begin(flow, missing, now_ms)
 
@@ -187,14 +189,14 @@ class SampledLimiter(SampledLimit):
             flow.held_since_ms = -1
 
     def _throttled(self, now_ms: int, doubtful: int = 0) -> Decision:
-        """Return the throttle for the excess, without doubtful bytes that have not arrived."""
+        """Return the throttle for the excess over the quota, without counting `doubtful` bytes."""
         throttle_ms = self._rate.throttle_ms(self._limit, now_ms, -doubtful)
         if throttle_ms <= 0:
             return ADMITTED
         return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="over quota")
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """Admission control: throttle as if the last response were returned again (KIP-219), else forward."""
+        """Throttle a Fetch as if the channel's last response were returned again (KIP-219); admit it if that fits."""
         if flow.admitted >= 0:
             self._release_fetch(flow)
         if self._fetching:
@@ -264,7 +266,7 @@ class SampledLimiter(SampledLimit):
         return granted
 
     def delivered(self, size: int, now_ms: int) -> Decision:
-        """Record bytes that pass."""
+        """Record bytes that pass without a decision; returns the throttle for the excess."""
         self._rate.record(size, now_ms)
         return self._throttled(now_ms)
 
@@ -283,11 +285,11 @@ class SampledLimiter(SampledLimit):
 
     @property
     def rate(self) -> float:
-        """The share of the limit, in bytes/s."""
+        """This process's share of the limit, in bytes/s."""
         return self._limit
 
     def new_backlog(self) -> Backlog:
-        """Create the backlog of clients that do not wait for their responses."""
+        """Return an empty backlog, for clients that do not wait for their responses."""
         return SampledBacklog(self._samples, self.window_ms)
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
@@ -328,5 +330,5 @@ class SampledLimiter(SampledLimit):
         self._release(flow)
 
     def debt_bytes(self, now_ms: int) -> float:
-        """The bytes in the window beyond the quota."""
+        """Return the bytes in the window beyond the quota."""
         return float(max(0, -self.room(now_ms)))

@@ -49,7 +49,7 @@ LimiterKey = tuple[str, BucketKey, int]
 
 
 class Lendable(Protocol):
-    """A limiter of any kind: bytes, request time, tokens."""
+    """A limiter of any kind: bytes, request time or tokens, whose limit several processes may share."""
 
     limiter_key: LimiterKey | None
     limit: float  # per second, of all processes together
@@ -59,7 +59,7 @@ class Lendable(Protocol):
         """Whether a request that arrives after a shortened mute is decided on again before it is charged."""
 
     def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; credit and debt stay the same."""
+        """Use this share (0 to 1) of the limit from now on; credit and debt stay the same."""
 
     def begin_empty(self, since_ms: int, now_ms: int) -> None:
         """Begin as if the burst had been used up at `since_ms`."""
@@ -69,19 +69,21 @@ class Lendable(Protocol):
 
 
 class Budgets(Protocol):
-    """The shares that this process has of its limiters' limits."""
+    """The shares of the limits that this process may use."""
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Give a new limiter its share; it begins without a burst."""
+        """Set a new limiter's share; it begins without a burst."""
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Give a limiter its current share."""
+        """Set a limiter's share to the one that this process may use now."""
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
-        """Note that the connection `waiting` has to wait; returns the decision to carry out."""
+        """Count the connection `waiting` in the demand for the limit; returns the decision, perhaps with a shorter
+        mute.
+        """
 
     def end(self, limiter: Lendable) -> None:
-        """Forget a limiter."""
+        """Remove a limiter, with its demand."""
 
 
 class ThrottleSource(Protocol):
@@ -112,7 +114,7 @@ class ThrottleSource(Protocol):
         """The definitions in force."""
 
     def end_lease(self, now_ms: int) -> None:
-        """If the lease of the shares is over, make every limiter take its share again before its next use."""
+        """If the lease of the shares is over, make every limiter read its share again before its next use."""
 
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
@@ -122,7 +124,7 @@ GRACE_MS: Final = 250
 
 
 class Flow:
-    """One channel's state at its limiter."""
+    """One channel's state at its limiter, in one direction."""
 
     __slots__ = (
         "admitted",
@@ -197,7 +199,7 @@ class Flow:
 
 
 class Counted(Protocol):
-    """A throttle that counts bytes; a limiter sums those of its throttles (`Lendable.used`)."""
+    """A throttle with a count of bytes; a limiter adds up those of its throttles (`Lendable.used`)."""
 
     total: int
 
@@ -214,10 +216,10 @@ class Limiter(Lendable, Protocol):
         """Apply a new limit or new options live; what was recorded stays."""
 
     def settle(self, now_ms: int) -> None:
-        """Begin to enforce: clear the debt of unenforced requests, and keep only the burst that they left."""
+        """Clear the debt made without enforcement, since enforcement begins; only the unused burst is kept."""
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Replace another limiter: start without its debt and without a burst."""
+        """Begin in place of another limiter: without its debt and without a burst."""
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """As `Throttle.produce`."""
@@ -239,10 +241,10 @@ class Limiter(Lendable, Protocol):
 
     @property
     def rate(self) -> float:
-        """The share of the limit, in bytes/s."""
+        """This process's share of the limit, in bytes/s."""
 
     def new_backlog(self) -> Backlog:
-        """Create the backlog of clients that do not wait for their responses."""
+        """Return an empty backlog, for clients that do not wait for their responses."""
 
     def room_in_ms(self, size: int, now_ms: int, consumes: bool, alone: bool) -> int:
         """Return the least time in ms until a request of `size` bytes may pass.
@@ -274,4 +276,4 @@ class Limiter(Lendable, Protocol):
         """Remove a closed channel: its place, and the charge of bytes that never arrived."""
 
     def debt_bytes(self, now_ms: int) -> float:
-        """The bytes that have passed beyond the limit up to now."""
+        """Return the bytes that have passed beyond the limit up to now."""

@@ -121,7 +121,7 @@ class SampledRate:
         self.purge_at_ms -= ms
 
     def trim(self, limit: float, now_ms: int) -> None:
-        """Take back what exceeds the limit, the latest first.
+        """Subtract the bytes beyond the limit (bytes/s), the latest first.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(22_000, 0)
@@ -200,7 +200,7 @@ class SampledRate:
         self.purge_at_ms = min(self._lasts) + self._keep_ms
 
     def window_ms(self, now_ms: int) -> int:
-        """W: from the oldest sample's start to now, at least N - 1 samples long."""
+        """Return W: the time from the oldest sample's start to now, at least N - 1 samples long."""
         if not self._starts:
             self._advance(now_ms)
         if now_ms >= self.purge_at_ms:
@@ -212,7 +212,7 @@ class SampledRate:
         return max(1, elapsed_ms)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """Time since the oldest sample began: Kafka's `SimpleRate` divides by it, unstretched (KIP-73)."""
+        """Return the time since the oldest sample began: Kafka's `SimpleRate` divides by it, unstretched (KIP-73)."""
         if not self._starts:
             return 0
         if now_ms >= self.purge_at_ms:
@@ -220,18 +220,18 @@ class SampledRate:
         return now_ms - self._oldest_ms
 
     def total_in(self, now_ms: int) -> int:
-        """S at this time, without samples that have left the window."""
+        """Return S: the bytes at this time, without samples that have left the window."""
         if self._starts and now_ms >= self.purge_at_ms:
             self._purge(now_ms)
         return self.total
 
     def per_second(self, now_ms: int) -> float:
-        """O: the observed rate."""
+        """Return O: the observed rate in bytes/s."""
         window_ms = self.window_ms(now_ms)
         return self.total / (window_ms / 1000.0)
 
     def throttle_ms(self, limit: float, now_ms: int, also: int = 0) -> int:
-        """X: the time in ms until the window is within `limit` bytes/s; 0 if it is, or if X rounds to 0.
+        """Return X: the time in ms until the window is within `limit` bytes/s; 0 if it is, or if X rounds to 0.
 
         Args:
             limit: T, bytes per second.
@@ -246,12 +246,12 @@ class SampledRate:
         return math.floor((observed - limit) / limit * window_ms + 0.5)
 
     def left(self, limit: float, now_ms: int) -> int:
-        """The bytes that may be recorded now without exceeding `limit`; negative if it is exceeded."""
+        """Return the bytes that may be recorded now without exceeding `limit` (bytes/s); negative if it is exceeded."""
         window_ms = self.window_ms(now_ms)
         return math.floor(limit * window_ms / 1000.0) - self.total
 
     def empty_in_ms(self, now_ms: int) -> int:
-        """The time in ms until all samples recorded so far have left the window."""
+        """Return the time in ms until all samples recorded so far have left the window."""
         lasts = [last_ms for last_ms, total in zip(self._lasts, self._sums, strict=True) if total]
         return max(0, max(lasts) + self._keep_ms - now_ms) if lasts else 0
 
@@ -273,7 +273,7 @@ class SampledRate:
         self._oldest_ms = min(self._starts)
 
     def _purge(self, now_ms: int) -> None:
-        """Empty the samples whose last record has left the window; they begin anew now."""
+        """Empty the samples whose last record has left the window; they begin again now."""
         keep_ms = self._keep_ms
         for index, last_ms in enumerate(self._lasts):
             if now_ms - last_ms >= keep_ms:

@@ -19,7 +19,7 @@ _LIMIT_MIN: Final = 1e-6
 
 
 class SampledLimit:
-    """A limit per second over windows.
+    """A limit per second over Kafka's windows, of which this process has a share.
 
     Args:
         limit: the limit of all processes together, per second.
@@ -59,7 +59,9 @@ class SampledLimit:
         self._update()
 
     def resize(self, samples: int, window_ms: int, now_ms: int) -> bool:
-        """Change number and length of the windows. If they differ, all records move to one sample; returns whether."""
+        """Set number and length of the windows; if they differ, all records move to one sample. Returns whether they
+        did.
+        """
         if (samples, window_ms) == (self._samples, self.window_ms):
             return False
         recorded = self._rate.total
@@ -71,7 +73,7 @@ class SampledLimit:
         return True
 
     def lend(self, share: float, now_ms: int) -> None:
-        """Use this share of the limit from now on; the room in the windows stays the same."""
+        """Use this share (0 to 1) of the limit from now on; the room in the windows stays the same."""
         before, self._share = self._share, share
         self._rate.spread((share - before) * self.limit, now_ms)
         self._update()
@@ -90,7 +92,9 @@ class SampledLimit:
         return max(0, int(self.room(now_ms) * 1000 / self._limit))
 
     def settle(self, now_ms: int) -> None:
-        """Begin to enforce: clear the excess of what passed before; the windows stay full up to the limit."""
+        """Clear the excess made without enforcement, since enforcement begins; the windows stay full up to the
+        limit.
+        """
         self._rate.trim(self._limit, now_ms)
         self.virtual_time = None
 
@@ -104,6 +108,6 @@ class SampledLimit:
         return self._rate.left(self._limit, now_ms)
 
     def _update(self) -> None:
-        """Compute this process's part of the limit, and the amount that the smallest window allows (`_safe`)."""
+        """Compute this process's share of the limit per second, and what the smallest window allows (`_safe`)."""
         self._limit = max(self.limit * self._share, _LIMIT_MIN)
         self._safe = self._limit * (self._samples - 1) * self.window_ms / 1000.0

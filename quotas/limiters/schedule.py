@@ -87,7 +87,7 @@ class ScheduledLimiter(VirtualSchedule):
         return True
 
     def used(self) -> int:
-        """The bytes of all attached clients."""
+        """Return the bytes counted so far by all attached throttles."""
         return sum(throttle.total for throttle in self.throttles)
 
     def _under_way(self) -> tuple[Flow, ...]:
@@ -140,7 +140,9 @@ class ScheduledLimiter(VirtualSchedule):
         return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """Register that the request that passed now has `missing` bytes still to arrive."""
+        """Register that the admitted request has `missing` bytes still to arrive; the charge of late ones is
+        returned.
+        """
         self._note_charge(flow)
         self._announcements.begin(flow, missing, now_ms)
 

@@ -210,12 +210,14 @@ class FetchesUnderWay:
         return min((now_ms - flow.forwarded_ms) * beyond // concurrent_max, FETCH_WAIT_MS_MAX)
 
     def mark_crowded(self, flow: Flow, now_ms: int) -> None:
-        """Note that there was no room for this channel's Fetch: it rests, and the crowd lasts longer."""
+        """Register that there was no room for this channel's Fetch: the channel rests, and the crowd lasts longer."""
         self.crowded_until_ms = now_ms + CROWDED_MS
         self.resting[flow] = None
 
     def record_batch(self, size: int) -> None:
-        """Note a response of more bytes than its Fetch was granted: it has one large batch."""
+        """Register a response of more bytes than its Fetch was granted, so one large batch: later Fetches may bring
+        as much.
+        """
         self._batch = max(self._batch, size)
         self._largest = max(self._largest, size)
 

@@ -31,7 +31,7 @@ from quotas.limiters.rate import NEVER_MS, SampledRate
 
 
 class Backlog(Protocol):
-    """The backlog of one budget."""
+    """The bytes that the clients of one budget would have left to send with enforcement, if they kept their rate."""
 
     def add(self, size: int, limit: float, now_ms: int) -> None:
         """Add bytes that were sent; `limit` is in bytes/s."""
@@ -41,7 +41,7 @@ class Backlog(Protocol):
 
 
 class SampledBacklog:
-    """The backlog of a limit over Kafka's sampled windows.
+    """The backlog under a limit over Kafka's sampled windows.
 
     >>> backlog = SampledBacklog(11, 1000)
     >>> backlog.add(12_000, 1_000, 0)
@@ -56,7 +56,7 @@ class SampledBacklog:
         self._passed = SampledRate(samples, sample_ms)
 
     def add(self, size: int, limit: float, now_ms: int) -> None:
-        """Add bytes that were sent."""
+        """Add bytes that were sent; `limit` is in bytes/s."""
         self._left += size
         passing = min(self._left, max(0, self._passed.left(limit, now_ms)))
         if passing:
@@ -64,13 +64,13 @@ class SampledBacklog:
             self._left -= passing
 
     def bytes(self, limit: float, now_ms: int) -> float:
-        """Return the bytes that are left."""
+        """Return the backlog in bytes; `limit` is in bytes/s."""
         self.add(0, limit, now_ms)
         return float(self._left)
 
 
 class PacedBacklog:
-    """The backlog of a virtual schedule with a burst.
+    """The backlog under a virtual schedule with a burst.
 
     >>> backlog = PacedBacklog(burst_ms=2000)
     >>> backlog.add(5_000, 1_000, 0)
@@ -86,13 +86,13 @@ class PacedBacklog:
         self._level_ms = NEVER_MS
 
     def add(self, size: int, limit: float, now_ms: int) -> None:
-        """Add bytes that were sent."""
+        """Add bytes that were sent; `limit` is in bytes/s."""
         paid = limit * (now_ms - self._level_ms) / 1000
         self._level = max(self._level - paid, -limit * self._burst_ms / 1000) + size
         self._level_ms = now_ms
 
     def bytes(self, limit: float, now_ms: int) -> float:
-        """Return the bytes that are left."""
+        """Return the backlog in bytes; `limit` is in bytes/s."""
         return max(0.0, self._level - limit * (now_ms - self._level_ms) / 1000)
 
 
@@ -109,13 +109,13 @@ _UNBOUNDED_MS: Final = 1 << 40
 
 
 class WouldWait(Protocol):
-    """A throttle's counters."""
+    """The counters to which the waits of a throttle are added."""
 
     would_throttle_ms_total: int
 
 
 class BudgetTime:
-    """One budget's lag.
+    """One budget's lag: how far it is ahead of real time.
 
     Attributes:
         lag_ms: the time that has passed for the budget beyond real time.
@@ -163,7 +163,7 @@ class BudgetTime:
         return self.lag_ms - max(lag_ms, self._before_lag_ms)
 
     def rounds_ms(self, now_ms: int) -> int:
-        """Return the length of this and the last round together, in ms of the budget's time."""
+        """Return the length of the current and the last round together, in ms of the budget's time."""
         return now_ms + self.lag_ms - self._before_ms
 
 
@@ -233,7 +233,7 @@ class ConnectionTime:
         self._counted_ms, self._counted_lag_ms = -COUNT_MS, 0
 
     def arrive(self, now_ms: int) -> None:
-        """Note that a request has arrived: it would have waited until the mute ends."""
+        """Update the lag at a request's arrival: the request would have been delayed until the mute ends."""
         self._arrived = True
         past, owed = self._past, len(self._owed)
         self._depth = max(owed, self._depth - _DEPTH_DECAY)
@@ -246,19 +246,21 @@ class ConnectionTime:
         self._seen_ms = now_ms
 
     def weigh(self, now_ms: int) -> None:
-        """Note the charge of a request; it has arrived now unless `arrive` was called for it."""
+        """Update the lag at a request's charge; the request has arrived now unless `arrive` was called for it."""
         if not self._arrived:
             self.arrive(now_ms)
         self._weighed(now_ms)
 
     def weigh_again(self, sent_ms: int, now_ms: int) -> None:
-        """Note the charge for the time of a request that arrived at `sent_ms`, unless its bytes were charged before."""
+        """Update the lag at the charge of a request's time, unless the request was charged by bytes before.
+        `sent_ms`: when it arrived.
+        """
         if sent_ms > self._charged_ms:
             self.arrive(sent_ms)
             self._weighed(now_ms)
 
     def weigh_part(self, now_ms: int) -> None:
-        """Note the charge of a topic's part of a request, unless the whole request was charged before."""
+        """Update the lag at the charge of a topic in a request, unless the whole request was charged before."""
         if self._charged_ms == self._part_ms:
             self.arrive(now_ms)
             self._weighed(now_ms)
@@ -297,7 +299,7 @@ class ConnectionTime:
         self._places[budget] = offset_ms, budget.lag_ms, turn
 
     def hold(self, ms: int, mute_ms: int = 0) -> None:
-        """Count a wait of `ms` before a request passes.
+        """Add a wait of `ms` before a request passes, to the lag and to `waited_ms`.
 
         Args:
             mute_ms: if the last mute ended at most this long before the request, it would have lasted until the
@@ -311,7 +313,7 @@ class ConnectionTime:
         self._slack_ms = -1
 
     def muted_ms(self, now_ms: int) -> int:
-        """The rest of the mute under way, in ms."""
+        """Return the remaining time of the mute under way, in ms; 0 without one."""
         return max(0, self._until_ms - self.lag_ms - now_ms)
 
     def mute(self, ms: int, now_ms: int) -> None:

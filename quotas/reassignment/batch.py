@@ -35,7 +35,7 @@ PATIENCE_ROUNDS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """The limits of steps under way at once.
+    """The limits of steps that are under way at the same time.
 
     Attributes:
         parallel_replica_count: replicas added to one partition by one step (R).
@@ -97,7 +97,7 @@ class FreeSlots:
             self.take(step)
 
     def take(self, step: Step) -> None:
-        """Count a step that is under way."""
+        """Subtract the slots of a step that is under way."""
         self._partitions += 1
         self._leaders += step.moves_leader
         self.reserve(step)
@@ -190,7 +190,7 @@ def choose_batch(
 
 
 class _SlotUse(NamedTuple):
-    """The properties of a step that the limits depend on."""
+    """The properties of a step by which limits count it."""
 
     moves_leader: bool
     leader: int
@@ -249,7 +249,7 @@ class StepQueue:
         return begun
 
     def waiting(self) -> dict[TopicPartition, Waiting]:
-        """Return the reason why each waiting step waits."""
+        """Return for each waiting step's partition the reason why it waits."""
         reasons = {
             limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
             for limit in self._limits.values()
@@ -261,7 +261,7 @@ class StepQueue:
         }
 
     def _sort_key(self, slot_use: _SlotUse) -> tuple[int, bool, int, int, _SlotUse]:
-        """The sort key of a queue's first step: the smallest is next; keys are unique."""
+        """Return the sort key of a queue's first step: the smallest is next; keys are unique."""
         since, place, _ = self._queues[slot_use][0]
         rounds = self._round - since
         return -rounds if rounds >= PATIENCE_ROUNDS else 0, not slot_use.moves_leader, since, place, slot_use
@@ -278,7 +278,7 @@ class StepQueue:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The planned batches.
+    """The batches of a whole reassignment.
 
     Attributes:
         batches: the steps of each batch.
@@ -311,7 +311,7 @@ def plan_moves(
     live: frozenset[int],
     limits: BatchLimits,
 ) -> Plan:
-    """Plan all batches.
+    """Return all batches until the moves are finished, as if every step succeeded.
 
     Args:
         moves: the requested moves; all their partitions exist.

@@ -19,7 +19,7 @@ RESPONSE_BYTES: Final = 10 * 1024 * 1024  # replica.fetch.response.max.bytes
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """The current state of a partition.
+    """The current state of a partition, for an estimate.
 
     Attributes:
         replicas: its brokers; without a leader the first one counts as leader.
@@ -49,13 +49,13 @@ class BrokerLoad:
     rate: float
 
     def seconds(self, throttle: float) -> float:
-        """The time in seconds; infinite if writes alone fill the throttle."""
+        """Return the time in seconds at a throttle in bytes/s; infinite if writes alone fill it."""
         if not self.size:
             return 0.0
         return self.size / (throttle - self.rate) if throttle > self.rate else float("inf")
 
     def throttle_for(self, seconds: float) -> float:
-        """The throttle in bytes/s for this time."""
+        """Return the throttle in bytes/s with which the move takes this time."""
         return self.size / seconds + self.rate if self.size else 0.0
 
 
@@ -94,15 +94,15 @@ class Estimate:
         return amount / (throttle - self.bytes_in_max) if throttle > self.bytes_in_max else float("inf")
 
     def seconds(self, throttle: float) -> float:
-        """The time by brokers, in seconds."""
+        """Return the time of the slowest broker, in seconds, at a throttle in bytes/s."""
         return max((load.seconds(throttle) for load in self.loads), default=0.0)
 
     def stuck(self, throttle: float) -> list[BrokerLoad]:
-        """The loads that would never finish."""
+        """Return the loads that would never finish at a throttle in bytes/s."""
         return [load for load in self.loads if load.seconds(throttle) == float("inf")]
 
     def throttle_for(self, seconds: float) -> float:
-        """The smallest throttle in bytes/s with which the move takes at most this time."""
+        """Return the smallest throttle in bytes/s with which the move takes at most this time."""
         return max((load.throttle_for(seconds) for load in self.loads), default=0.0)
 
     def bounds(self, network: float | None) -> tuple[float, float | None]:
@@ -121,7 +121,7 @@ class Estimate:
 def estimate(
     cluster: Mapping[Partition, Replicated], plan: Mapping[Partition, Sequence[int]], brokers: int
 ) -> Estimate:
-    """Compute the figures of a plan.
+    """Return the figures of a plan.
 
     Args:
         cluster: all partitions of the cluster.

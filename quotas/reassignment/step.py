@@ -33,7 +33,9 @@ NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A requested move of one partition: `original` is CR at the time of the request, `target` is FTR."""
+    """A requested move of one partition: `original` are its replicas at the time of the request (CR), `target` the
+    requested ones (FTR).
+    """
 
     topic: str
     partition: int
@@ -42,7 +44,7 @@ class Move:
 
     @property
     def key(self) -> TopicPartition:
-        """The partition."""
+        """The partition's topic and index."""
         return self.topic, self.partition
 
     def reversed(self) -> "Move":
@@ -75,7 +77,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step.
+    """One step of a partition's reassignment.
 
     Attributes:
         replicas: TR in the order to submit; the first becomes the preferred leader at once.
@@ -97,7 +99,7 @@ class Step:
 
     @property
     def key(self) -> TopicPartition:
-        """The partition."""
+        """The partition's topic and index."""
         return self.topic, self.partition
 
     @property
@@ -121,7 +123,7 @@ class Step:
         return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
 
     def blocked_by(self, now: PartitionState, lost: frozenset[int]) -> tuple[int, ...]:
-        """Return the lost brokers that block a step under way, under either of Kafka's rules."""
+        """Return the lost brokers that block this step, which is under way, by either of Kafka's rules."""
         behind = [replica for replica in self.adds if replica not in now.isr]
         poll_requested: Sequence[int] = behind or [
             replica for replica in self.replicas if replica not in now.isr
@@ -131,7 +133,7 @@ class Step:
         return tuple(replica for replica in poll_requested if replica in lost)
 
     def may_be_cancelled(self, now: PartitionState) -> bool:
-        """Whether enough replicas are in sync after a cancel, which removes the added replicas from the ISR."""
+        """Whether enough replicas (min.insync.replicas) stay in sync after a cancel, which removes the added ones."""
         kept = [replica for replica in now.isr if replica not in self.adds]
         if len(kept) == len(now.isr):
             return bool(kept)  # no replica in sync is removed, even below min ISR
@@ -145,7 +147,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """There is no step now.
+    """There is no step that may begin now.
 
     Attributes:
         reason: a message for the operator.
@@ -159,7 +161,7 @@ class Waiting:
 
 
 class _Change(NamedTuple):
-    """A step's change of the set of replicas."""
+    """The replicas that a step adds and drops."""
 
     adds: tuple[int, ...]
     drops: tuple[int, ...]
@@ -226,7 +228,7 @@ def _choose_change(
     replica_count: int,
     in_sync: Sequence[int],
 ) -> _Change:
-    """Choose NR and DR."""
+    """Return the replicas that the step adds (NR) and drops (DR)."""
     needed = _in_sync_min(move, now)
     in_repair = len(in_sync) < needed
     missing = [broker for broker in move.target if broker not in now.replicas and broker in live]
@@ -254,7 +256,7 @@ def _choose_change(
 
 
 def _keep_needed(drops: list[int], size: int, adds: int, in_sync: Sequence[int], needed: int) -> None:
-    """Keep dropped replicas that are needed: as many stay in sync as now, or as fit, and at least `needed`."""
+    """Remove from `drops` the replicas that are needed: as many stay in sync as now, or as fit, at least `needed`."""
     while drops and drops[-1] in in_sync:
         kept = sum(replica not in drops for replica in in_sync) + adds
         if kept >= max(needed, min(len(in_sync), size)):
@@ -283,7 +285,7 @@ def _step(move: Move, now: PartitionState, in_sync: Sequence[int], change: _Chan
 
 
 def _final_step(move: Move, now: PartitionState, live: frozenset[int]) -> Step | Finished | Waiting:
-    """The last step, when the replicas are the target's, in its order: the election of the preferred leader."""
+    """Return the last step, when the replicas are the target's in its order: the election of the preferred leader."""
     preferred = move.target[0]
     if now.leader == preferred or preferred not in live:
         return Finished()

@@ -61,18 +61,18 @@ class WindowRate:
         return self._rate.total_in(now_ms) / (self._window_ms(now_ms) / 1000)
 
     def room(self, now_ms: int) -> int | None:
-        """Return the bytes that may be asked for; None for any number."""
+        """Return the bytes that a Fetch may ask for: 0, or None for any number."""
         return None if self.limit is None or self.per_second(now_ms) <= self.limit else 0
 
     def grant(self, least: int, most: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
-        """Return the bytes that may be asked for of a partition: `most` or 0."""
+        """Return the bytes that a Fetch may ask for of a partition: `most` or 0."""
         return most if self.room(now_ms) is None else 0
 
     def reserve(self, size: int) -> None:
-        """Do nothing: Kafka reserves nothing."""
+        """Do nothing: Kafka's arithmetic reserves nothing."""
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
-        """Count the bytes that a grant has brought."""
+        """Count the `size` bytes that a Fetch has brought."""
         self.record(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
@@ -138,14 +138,14 @@ class PacedRate:
         return total / (max(self._observed.elapsed_ms(now_ms), _SECOND_MS) / 1000)
 
     def room(self, now_ms: int) -> int | None:
-        """Return the bytes that may be asked for; None for any number."""
+        """Return the bytes that a Fetch may ask for; None for any number."""
         if self.limit is None:
             return None
         self._refill(now_ms, self.limit)
         return max(0, math.floor(min(self.limit - self._in_second - self._reserved, self._tokens)))
 
     def grant(self, least: int, most: int, now_ms: int) -> int:
-        """Return the bytes that may be asked for of a partition: 0, or from `least` (a batch) to `most`."""
+        """Return the bytes that a Fetch may ask for of a partition: 0, or from `least` (a batch) to `most`."""
         limit = self.limit
         if limit is None:
             return most
@@ -164,12 +164,12 @@ class PacedRate:
         return worth if alone else 0
 
     def reserve(self, size: int) -> None:
-        """Reserve granted bytes."""
+        """Reserve `size` granted bytes."""
         self._reserved += size
         self._tokens -= size
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Count the `size` bytes that a grant of `reserved` bytes has brought, and return the others."""
+        """Count the `size` bytes that arrived of a grant of `reserved` bytes; the others may be granted again."""
         if self.limit is not None:
             self._refill(now_ms, self.limit)  # first: bytes returned to a full bucket would be lost
         self._reserved -= reserved
@@ -178,7 +178,7 @@ class PacedRate:
             self._count(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
-        """Count bytes of a throttled replica without a reservation: it is in sync, or had no limit."""
+        """Count bytes of a throttled replica without a reservation: the replica is in sync, or had no limit."""
         if size:
             if self.limit is not None:
                 self._refill(now_ms, self.limit)
@@ -232,6 +232,6 @@ class PacedRate:
             self._filled_ms = now_ms
 
     def _forgive(self, limit: float) -> None:
-        """Reduce the debt to its bound, also after the limit was lowered. The debt of one batch is always paid."""
+        """Reduce the debt to its bound, also after the limit was lowered; the debt of one batch stays."""
         debt = max(limit * _DEBT_SECONDS_MAX, self._last_size) + self._reserved
         self._tokens = max(self._tokens, -debt)

@@ -51,19 +51,19 @@ class Reservation:
         self._reserved = 0
 
     def take(self, size: int) -> None:
-        """Reserve bytes."""
+        """Reserve `size` bytes of all rates."""
         self._reserved += size
         for rate in self.rates:
             rate.reserve(size)
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Count arrived bytes, with or without a reservation."""
+        """Count `size` arrived bytes, of which `reserved` were reserved (0 for none)."""
         self._reserved -= reserved
         for rate in self.rates:
             rate.settle(reserved, size, now_ms)
 
     def give_back(self, now_ms: int) -> None:
-        """Return all reserved bytes: no more of them will arrive."""
+        """Return all reserved bytes to the rates, since no more of them will arrive."""
         self.number += 1
         if self._reserved:
             self.settle(self._reserved, 0, now_ms)
@@ -87,17 +87,17 @@ class Claim:
 
     @property
     def reserved(self) -> int:
-        """The granted bytes without a response yet."""
+        """The granted bytes whose response has not arrived yet."""
         return self._reserved if self._number == self.reservation.number else 0
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes, even if there is no room."""
+        """Reserve `size` bytes, even if there is no room."""
         self._reserved = size
         self._number = self.reservation.number
         self.reservation.take(size)
 
     def settle(self, size: int, now_ms: int) -> None:
-        """Count arrived bytes, granted or not."""
+        """Count `size` arrived bytes, granted or not; the grant has ended."""
         reserved = self.reserved
         self._reserved = 0
         self.reservation.settle(reserved, size, now_ms)
@@ -174,7 +174,7 @@ class ReplicaList:
     pairs: frozenset[tuple[int, int]] = frozenset()
 
     def holds(self, partition: int, broker: int) -> bool:
-        """Whether this replica is in the list."""
+        """Whether this replica is throttled."""
         return self.every or (partition, broker) in self.pairs
 
 
@@ -283,7 +283,7 @@ class BrokerLimits:
     of_broker: Mapping[int, float | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def limit(self, broker: int) -> float | None:
-        """Return a broker's limit."""
+        """Return a broker's limit in bytes/s; None for unlimited."""
         return self.of_broker.get(broker, self.default)
 
 
@@ -295,7 +295,7 @@ class FollowerLink(Protocol):
 
     @property
     def follower(self) -> int:
-        """The broker that fetches."""
+        """The id of the broker that fetches."""
 
     def replica_offsets(self) -> Iterable[tuple[bytes, int, int, int]]:
         """Yield (topic, partition, fetch offset, high watermark) of each replica with known offsets."""
@@ -335,7 +335,7 @@ class Claims:
         self._reservations: dict[tuple[bool, bool], Reservation] = {}
 
     def claim(self, topic: bytes, partition: int, now_ms: int) -> Claim | None:
-        """Create the claim of a replica; None if it is not throttled.
+        """Return a new claim for a replica; None if the replica is not throttled, or its topic's name is not known yet.
 
         Args:
             topic: the topic's id, or in old versions its name.
@@ -353,7 +353,7 @@ class Claims:
         return Claim(self._reservation(sent, received, now_ms)) if sent or received else None
 
     def give_back(self, now_ms: int) -> None:
-        """Return reserved bytes that have not arrived."""
+        """Return all reserved bytes that have not arrived to the rates."""
         for reservation in self._reservations.values():
             reservation.give_back(now_ms)
 
@@ -417,7 +417,7 @@ class ReplicationQuotas:
         return self._options
 
     def configure(self, options: ReplicationOptions) -> None:
-        """Change the options: all rates start anew, claims on the old ones are out of date."""
+        """Replace the options: all rates start with no records, and claims on the old ones are out of date."""
         if options != self._options:
             self._options = options
             self._leaders, self._followers = {}, {}
@@ -437,7 +437,7 @@ class ReplicationQuotas:
         return True
 
     def share(self, now_ms: int) -> bool:
-        """Set the followers' limits to this process's shares; returns whether any has changed."""
+        """Set the followers' limits by this process's current shares; returns whether any limit has changed."""
         shares = self.shares
         if shares is None:
             return False
@@ -450,7 +450,7 @@ class ReplicationQuotas:
         return differs
 
     def throttle(self, lists: ThrottledReplicas) -> bool:
-        """Set the throttled replicas; returns whether the lists have changed."""
+        """Replace the lists of throttled replicas; returns whether they differ."""
         if lists == self.lists:
             return False
         self.lists = lists
@@ -499,11 +499,11 @@ class ReplicationQuotas:
         ]
 
     def begin_sharing(self, waiting: int) -> Sharing:
-        """Begin to grant bytes to this number of replicas that are behind."""
+        """Return an object that grants bytes to `waiting` replicas that are behind."""
         return Sharing(self._refresh, waiting)
 
     def record_arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
-        """Count bytes of a partition that a follower has received."""
+        """Count bytes of a partition that a follower has received, for metrics only."""
         key = (follower, topic, partition)
         if key in self.bytes_in or len(self.bytes_in) < REPLICAS_MAX:
             self.bytes_in[key] += size

@@ -44,7 +44,7 @@ class Limiters(Protocol):
 
 
 def budget_key(limiter_key: LimiterKey) -> str:
-    """Return the text of a limiter's key: quota, broker, entity; the same in every process.
+    """Return a limiter's key as text: quota, broker, entity; the same in every process.
 
     >>> from quotas.definitions.entities import BucketKey
     >>> budget_key(("producer_byte_rate", BucketKey(None, "reports"), -1))
@@ -58,17 +58,17 @@ def budget_key(limiter_key: LimiterKey) -> str:
 
 
 class Sharer(Protocol):
-    """Rates of this process other than limiters' that use shares and have demands: those of followers."""
+    """Rates other than limiters that use shares and have demands: those of followers."""
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:
-        """Return the demands."""
+        """Return the demands by key."""
 
     def apply(self, now_ms: int) -> None:
-        """Apply the shares in force."""
+        """Set the rates' limits by the shares in force."""
 
 
 class _Named:
-    """A key with a demand."""
+    """A key with a demand: its limiter, and the connections that wait."""
 
     __slots__ = ("key", "limiter", "rate", "sample", "since_ms", "waited_ms", "waiting", "weight")
 
@@ -82,7 +82,7 @@ class _Named:
         self.rate = 0.0  # bytes/s
 
     def wish(self, now_ms: int) -> Wish:
-        """Return the demand, with the weight of the last one unless it has changed much."""
+        """Return the demand; its weight stays the last one unless the number of connections has changed much."""
         since_ms = now_ms - WAITING_MS
         for one in [one for one, until_ms in self.waiting.items() if until_ms < since_ms]:
             del self.waiting[one]
@@ -102,7 +102,7 @@ def _ignore() -> None: ...
 
 
 class Budgets:
-    """This process's part of all budgets.
+    """This process's shares of all budgets, and its demands.
 
     Args:
         lessee: the source of shares.
@@ -124,28 +124,26 @@ class Budgets:
 
     @property
     def busy(self) -> bool:
-        """Whether to call `report` often: there are demands, or the lessor is to be told something."""
+        """Whether to call `report` often: there are demands, or a message for the lessor."""
         return bool(self._wishes or self._sharers) or self._lessee.pending
 
     def add(self, sharer: Sharer) -> None:
-        """Add other rates that use shares."""
+        """Add rates, other than limiters, that use shares and have demands."""
         self._sharers.append(sharer)
 
     def begin(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Register a new limiter and give it its share; it begins as if its burst had been used up when the process
-        began.
-        """
+        """Store a new limiter and set its share; its burst counts as used up when the process began."""
         key = budget_key(limiter_key)
         self._limiters[key] = limiter
         limiter.lend(self._lessee.share(key, now_ms), now_ms)
         limiter.begin_empty(self._began_ms, now_ms)
 
     def lend(self, limiter: Lendable, limiter_key: LimiterKey, now_ms: int) -> None:
-        """Give a limiter its share, after a change of all shares or quotas."""
+        """Set a limiter's share to the current one, after all shares or quotas have changed."""
         limiter.lend(self._lessee.share(budget_key(limiter_key), now_ms), now_ms)
 
     def end(self, limiter: Lendable) -> None:
-        """Forget a limiter."""
+        """Remove a limiter, with its demand."""
         self._named.pop(limiter, None)
         if limiter.limiter_key is not None:
             key = budget_key(limiter.limiter_key)
@@ -153,7 +151,9 @@ class Budgets:
             self._wishes.pop(key, None)
 
     def waits(self, limiter: Lendable, waiting: object, decision: Decision, now_ms: int) -> Decision:
-        """Note that a connection waits; returns the decision, with a shorter mute while shares are being moved."""
+        """Count a waiting connection in the key's demand; returns the decision, with a shorter mute while shares
+        move.
+        """
         named = self._named.get(limiter)
         if named is None:
             if limiter.limiter_key is None:
@@ -171,7 +171,7 @@ class Budgets:
         return decision
 
     def _unsettled(self, named: _Named, now_ms: int) -> bool:
-        """Whether the share may soon be another one, and a mute for it may be shortened."""
+        """Whether the share may change soon, so that a mute computed from it may be shortened."""
         if not named.limiter.decides_again:
             return False
         if now_ms < named.since_ms + UNSETTLED_MS:
@@ -180,7 +180,9 @@ class Budgets:
         return self._lessee.share(named.key, now_ms) <= self._lessee.terms.least
 
     def live(self, now_ms: int) -> None:
-        """Register that the lessor's process was seen to run now (`Lessee.live`)."""
+        """Register that the lessor's process runs, to be repeated within LIVE_MS: until then the leased shares may be
+        used, and lapsed ones may be used again.
+        """
         lessee = self._lessee
         if lessee.live(now_ms):
             self._owner.refresh(lessee.usable_until_ms if lessee.leased(now_ms) else None)
@@ -189,7 +191,7 @@ class Budgets:
             self._owner.lease_until_ms = lessee.usable_until_ms
 
     def report(self, now_ms: int) -> Report | None:
-        """Return the report to send to the lessor now, if one is due. Call it several times in a period."""
+        """Return the report to send to the lessor, or None if none is due. Call it several times in a period."""
         lessee = self._lessee
         if lessee.expire(now_ms):
             self._owner.refresh(None)

@@ -44,7 +44,7 @@ class Measured(Protocol):
 
 
 class _Seen:
-    """The recent bytes of one follower."""
+    """The recent bytes of one follower, as samples."""
 
     __slots__ = ("_peak", "_peak_ms", "_samples", "insists_until_ms")
 
@@ -55,7 +55,7 @@ class _Seen:
         self.insists_until_ms = now_ms
 
     def per_second(self, total: int, now_ms: int) -> tuple[float, float]:
-        """Return the bytes per second over the window and over the short window."""
+        """Return the bytes/s over the window and over the short window; `total`: the bytes so far."""
         samples = self._samples
         if now_ms >= samples[-1][0] + _SAMPLE_MS:
             samples.append((now_ms, total))
@@ -141,7 +141,7 @@ class FollowerShares:
         return until_ms if until_ms > now_ms else _NEVER_MS
 
     def wishes(self, now_ms: int) -> dict[str, Wish]:
-        """Return the demands; a follower that receives nothing has none."""
+        """Return the demands by key; a follower that receives nothing has none."""
         limits, found = self._quotas.follower_limits, {}
         for side, broker, rate in self._quotas.rates():
             quota = limits.limit(broker) if side == "follower" else None

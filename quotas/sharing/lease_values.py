@@ -31,7 +31,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 @dataclass(frozen=True)  # without slots: cached properties
 class LeaseTerms:
-    """The length of a lease and the number of lessees.
+    """The terms of leases: their length, and among how many lessees budgets are divided.
 
     Args:
         period_ms: the longest time between two reports.
@@ -50,12 +50,16 @@ class LeaseTerms:
 
     @cached_property
     def equal(self) -> float:
-        """The share that a lessee has of a key that no lessee has named, and of each key when it is cut off."""
+        """The share (0 to 1) that a lessee has of a key that no lessee has named, and of each key when it is cut
+        off.
+        """
         return 1 / self.lessees_max
 
     @cached_property
     def least(self) -> float:
-        """The share of a process that has just begun. Twice `lessees_max` processes may begin at once."""
+        """The share (0 to 1) of a process that has just begun. Twice `lessees_max` processes may begin
+        simultaneously.
+        """
         return self.never_lent / (2 * self.lessees_max)
 
     @cached_property
@@ -83,7 +87,7 @@ class Wish(NamedTuple):
     """A lessee's demand for one key.
 
     Args:
-        wanted: the share that it could use; 1 while its connections wait for more.
+        wanted: the share (0 to 1) that it could use; 1 while its connections wait for more.
         weight: the number of connections that want it, so that connections are equal wherever they are.
     """
 
@@ -92,7 +96,7 @@ class Wish(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A lessee's message.
+    """A lessee's message to its lessor.
 
     Args:
         session: the session that the lessor has opened; 0 opens one, with all wishes and `held`.
@@ -113,7 +117,7 @@ class Report(NamedTuple):
 
 
 class Grants(NamedTuple):
-    """A lessor's message.
+    """A lessor's message to a lessee.
 
     Args:
         run: identifies the life of the lessor.

@@ -27,7 +27,7 @@ _SENT_MAX: Final = 64  # reports whose time is remembered
 
 
 class Lessee:
-    """One process's leases.
+    """One process's leases from its lessor.
 
     Args:
         name: identifies this life of this process.
@@ -72,18 +72,18 @@ class Lessee:
 
     @property
     def until_ms(self) -> int:
-        """The end of the lease; in the past without one."""
+        """The time at which the lease ends; in the past without one."""
         return self._until_ms
 
     @property
     def usable_until_ms(self) -> int:
-        """The time from which shares are to be read again: the end of the lease, or of what `live` has proven."""
+        """The time from which on shares must be read again: the lease, or the time that `live` allows, is over."""
         return int(min(self._until_ms, self._live_until_ms))
 
     def live(self, now_ms: int) -> bool:
-        """Register that the lessor's process was seen to run now, which has to be repeated within LIVE_MS.
+        """Register that the lessor's process runs: the leased shares may be used for another LIVE_MS.
 
-        Returns: whether shares may be used again that could not be used just before.
+        Returns: whether they had lapsed, and may now be used again.
         """
         lapsed = now_ms >= self._live_until_ms
         self._live_until_ms = now_ms + LIVE_MS
@@ -96,19 +96,19 @@ class Lessee:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to tell the lessor before a period is over; true without a session."""
+        """Whether there is a message for the lessor before the period is over; True without a session."""
         return not self.session or self._changed()
 
     def leased(self, now_ms: int) -> bool:
-        """Whether there is a lease."""
+        """Whether a lease is in force."""
         return now_ms < self._until_ms
 
     def cut_off(self, now_ms: int) -> bool:
-        """Whether there was no lease for so long that other processes have this one's shares."""
+        """Whether the lease has ended, or none has begun in time: other processes may then use this one's shares."""
         return not self.leased(now_ms) and (self._until_ms >= 0 or now_ms >= self._begins_until_ms)
 
     def share(self, key: str, now_ms: int) -> float:
-        """The share of a key that may be used now, 0 to 1."""
+        """Return the share of a key that may be used now, 0 to 1."""
         if now_ms < self._until_ms:
             return self._granted(key) if now_ms < self._live_until_ms else self._first
         if self._until_ms < 0 and now_ms < self._begins_until_ms:
@@ -121,7 +121,7 @@ class Lessee:
         return self._shares.keys()
 
     def wish(self, wishes: Mapping[str, Wish]) -> None:
-        """Set the demands, of all keys that have one."""
+        """Replace the demands, by key."""
         if wishes != self._wishes:
             self._wishes = dict(wishes)
 
@@ -179,7 +179,7 @@ class Lessee:
         return True
 
     def _apply(self, grants: Grants, now_ms: int) -> None:
-        """Change the shares, and note the larger ones from before, which may be in use below."""
+        """Change the shares, and store the larger ones from before, which processes below may still use."""
         keys = self._shares.keys() | grants.shares.keys() if grants.complete else grants.shares.keys()
         before = {key: self.share(key, now_ms) for key in keys}  # without a lease too: processes below use it
         if grants.complete:
@@ -195,12 +195,14 @@ class Lessee:
                 self._lowered[key] = max(largest, self._lowered.get(key, 0.0))
 
     def confirm(self) -> None:
-        """Acknowledge the grants taken so far: the shares are in force here, and in all processes below."""
+        """Register that the shares taken so far are in force here and in all processes below; the next report says
+        so.
+        """
         self._applied = self.version
         self._lowered.clear()
 
     def lose(self) -> None:
-        """End the session: the connection has ended, or something is missing. The lease goes on until its end.
+        """End the session, since the connection has ended or a message is missing. The lease lasts until its end.
 
         The next report is due at once.
         """
@@ -208,7 +210,7 @@ class Lessee:
         self._due_ms = self._sent[-1][1] + GAP_MS_MIN if self._sent else 0
 
     def expire(self, now_ms: int) -> bool:
-        """Note the end of the lease; returns whether it has ended since the last call."""
+        """If the lease has ended, end the session and drop the shares; returns whether that happened now."""
         if self._until_ms < 0 or now_ms < self._until_ms or not self._shares:
             return False
         self.lose()
@@ -217,12 +219,12 @@ class Lessee:
         return True
 
     def _granted(self, key: str) -> float:
-        """The share of a key according to the lease."""
+        """Return the share of a key according to the grants taken so far."""
         share = self._shares.get(key)
         return self._shares[DEFAULT_KEY] if share is None else share
 
     def _held(self) -> dict[str, float]:
-        """The shares that may be in use here or below."""
+        """Return the shares that may be in use here or in processes below."""
         return self._shares | {key: max(share, self._granted(key)) for key, share in self._lowered.items()}
 
     def _sent_at(self, number: int) -> int | None:

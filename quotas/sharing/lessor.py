@@ -89,7 +89,7 @@ Change = tuple[LesseeId, float | None]
 
 
 class Part:
-    """One lessee's part of a key.
+    """One lessee's share of a key, and its demand.
 
     Attributes:
         share: the share that it has acknowledged; None if it follows its default share.
@@ -107,7 +107,7 @@ class Part:
         self.wish = wish
 
     def upper(self, default: float) -> float:
-        """The largest share that the lessee may be using.
+        """Return the largest share that the lessee may be using.
 
         Args:
             default: the largest share of the default key that it may be using.
@@ -119,7 +119,7 @@ class Part:
 
 
 class KeyShares:
-    """The parts of one key.
+    """The shares of one key: each lessee's `Part`.
 
     Args:
         default: the parts of the default key; None if this is it.
@@ -132,12 +132,12 @@ class KeyShares:
         self.parts: dict[LesseeId, Part] = {}
 
     def upper(self, lessee: LesseeId) -> float:
-        """The largest share that a lessee may be using."""
+        """Return the largest share that a lessee may be using."""
         default = 0.0 if self._default is None else self._default.upper(lessee)
         return self.parts[lessee].upper(default)
 
     def used(self) -> float:
-        """The largest share that all lessees together may be using."""
+        """Return the largest share that all lessees together may be using."""
         return sum(self.upper(lessee) for lessee in self.parts)
 
     @property
@@ -146,7 +146,7 @@ class KeyShares:
         return any(part.wish is not None for part in self.parts.values())
 
     def acknowledge(self, lessee: LesseeId, version: int) -> None:
-        """Register that a lessee has applied the grants up to this version."""
+        """Set the lessee's share to the sent one, if the lessee has applied the grants up to that version."""
         part = self.parts[lessee]
         if 0 < part.version <= version:
             part.share, part.version = part.sent, 0
@@ -226,7 +226,7 @@ class KeyShares:
     def _raised(
         self, lessees: list[LesseeId], uppers: list[float], targets: list[float], free: float
     ) -> Iterator[Change]:
-        """Yield raised shares, the largest difference first, as far as the free part goes."""
+        """Yield raised shares, the largest difference first, until `free` capacity is used."""
         order = sorted(range(len(lessees)), key=lambda index: uppers[index] - targets[index])
         for index in order:
             gain = min(targets[index] - uppers[index], free)
@@ -260,7 +260,7 @@ class SessionLostError(QuotaError):
 
 
 class _Lessee:
-    """The session of one lessee.
+    """A lessee's session, and the time until which its lease may last.
 
     Attributes:
         until_ms: the time at which it is taken for gone.
@@ -341,16 +341,16 @@ class Lessor:
         return list(self._lessees)
 
     def lasting_ms(self, now_ms: int) -> int:
-        """The longest time in ms that leases of this lessor or a predecessor may last, if it grants no more."""
+        """Return the longest time in ms that leases of this lessor or a predecessor may last, if it grants no more."""
         ends_ms = (lessee.until_ms for lessee in self._lessees.values())
         return max(now_ms, self._learning_until_ms, *ends_ms) - now_ms
 
     def learning(self, now_ms: int) -> bool:
-        """Whether no share is raised yet."""
+        """Whether it is still learning which shares predecessors have leased; until then no share is raised."""
         return self._known_ms(now_ms) < self._learning_until_ms
 
     def roster(self) -> tuple[int, frozenset[int] | None]:
-        """The number of the roster, and all lessees with leases that may last, by their runs; None if they are not
+        """Return the number of the roster, and the runs of all lessees whose leases may last; None if not all are
         known.
         """
         if self._awaited is None:
@@ -358,11 +358,11 @@ class Lessor:
         return self._roster, self._awaited.union(name.run for name in self._lessees)
 
     def enlist(self, number: int) -> None:
-        """Lease only to lessees of the roster of this number, which is surely written, and of all later ones."""
+        """Register that the roster of this number is surely written: only lessees in it get leases."""
         self._enlisted = number
 
     def ended(self, run: int, now_ms: int) -> None:
-        """Register that all processes of a lessee but its workers have ended."""
+        """Register that all processes of a lessee but its workers have ended: its shares are free after GONE_MS."""
         free_ms = now_ms + GONE_MS
         for name, lessee in self._lessees.items():
             if name.run == run:
@@ -376,12 +376,12 @@ class Lessor:
         return list(self._keys)
 
     def used(self, key: str) -> float:
-        """The largest share of a key that all lessees together may be using."""
+        """Return the largest share of a key that all lessees together may be using."""
         shares = self._keys.get(key)
         return self._default.used() if shares is None else shares.used()
 
     def shares(self, key: str) -> dict[LesseeId, float]:
-        """The largest share of a key that each lessee may be using."""
+        """Return the largest share of a key that each lessee may be using."""
         shares = self._keys.get(key, self._default)
         return {lessee: shares.upper(lessee) for lessee in shares.parts}
 
@@ -391,7 +391,7 @@ class Lessor:
         return changed
 
     def demand(self, key: str) -> Wish | None:
-        """The demand of all lessees together; None if there is none."""
+        """Return the demand of all lessees together for a key; None if there is none."""
         shares = self._keys.get(key)
         wishes = (
             () if shares is None else [part.wish for part in shares.parts.values() if part.wish is not None]
@@ -406,11 +406,13 @@ class Lessor:
         self._even = False
 
     def confirm(self, now_ms: int) -> None:
-        """Register that this process was still the lessor at this time; before the first call it is taken to be."""
+        """Register that this process was still the lessor at this time; before the first call it counts as the
+        lessor.
+        """
         self._confirmed_ms = now_ms
 
     def report(self, report: Report, now_ms: int) -> None:
-        """Take a lessee's report.
+        """Process a lessee's report: renew its lease, acknowledge its grants, and store its demands.
 
         Raises:
             LeaseRefusedError: there are too many lessees.
@@ -428,7 +430,7 @@ class Lessor:
             self._wish(report.lessee, key, wish)
 
     def leave(self, lessee: LesseeId) -> None:
-        """Remove a lessee that is known to have ended."""
+        """Remove a lessee that is known to have ended; its shares are free immediately."""
         if self._lessees.pop(lessee, None) is None:
             return
         del self._default.parts[lessee]
@@ -446,7 +448,7 @@ class Lessor:
             self._named(key, KEYS_MAX)
 
     def resized(self, key: str) -> None:
-        """Divide a key again: its capacity has changed."""
+        """Register that a key's capacity has changed: the next grants divide it again."""
         if key == DEFAULT_KEY:
             self._even = False
             self._changed.update(self._keys)
@@ -458,7 +460,7 @@ class Lessor:
         return self.used(key) <= capacity * (1 + 1e-9)
 
     def grants(self, now_ms: int, lease_ms: int | None = None) -> Iterator[tuple[LesseeId, Grants]]:
-        """Yield what to send now.
+        """Yield the grants to send now, with their lessees.
 
         Args:
             lease_ms: the length of the leases, if it is shorter than the terms'.
@@ -499,7 +501,9 @@ class Lessor:
         return max((lessee.lessees_max for lessee in self._lessees.values()), default=self.terms.lessees_max)
 
     def _opened(self, report: Report) -> _Lessee:
-        """Begin a session; grants of an earlier session that were not applied are void."""
+        """Begin a session with the shares that the lessee holds; grants of its last session that it has not applied
+        are void.
+        """
         name = report.lessee
         lessee = self._lessees.get(name)
         if lessee is None:
@@ -529,7 +533,7 @@ class Lessor:
         return lessee
 
     def _newcomer(self, run: int) -> _Lessee:
-        """Return a lessee that is in the next roster; one that was awaited is in all of them."""
+        """Return a new lessee, which is in the next roster; one that was awaited is in all rosters."""
         if self._awaited is not None and run in self._awaited:
             self._awaited -= {run}
             self._ended.pop(run, None)
@@ -538,7 +542,7 @@ class Lessor:
         return _Lessee(self._roster)
 
     def _learn(self, now_ms: int) -> None:
-        """End learning if nothing is unknown any more."""
+        """End learning if no share that a predecessor has leased is unknown any more."""
         awaited = self._awaited
         if not self.learning(now_ms):
             if awaited is None or awaited:
@@ -593,13 +597,13 @@ class Lessor:
         return shares
 
     def expire(self, now_ms: int) -> None:
-        """Remove the lessees that are gone."""
+        """Remove the lessees whose leases are over."""
         known_ms = self._known_ms(now_ms)
         for name in [name for name, lessee in self._lessees.items() if lessee.until_ms <= known_ms]:
             self.leave(name)
 
     def _known_ms(self, now_ms: int) -> float:
-        """The last time at which this process surely was the lessor: a lessee whose lease has ended by then is gone."""
+        """Return the last time at which this process surely was the lessor: leases that ended by then are over."""
         return min(now_ms, self._confirmed_ms)
 
     def _divide(self, now_ms: int) -> None:
@@ -618,7 +622,7 @@ class Lessor:
         self._release(now_ms)
 
     def _release(self, now_ms: int) -> None:
-        """Have lessees follow their default shares again in keys that were idle for IDLE_MS, the longest first."""
+        """Let lessees follow their default shares again in keys that were idle for IDLE_MS, the longest first."""
         for key, since_ms in list(islice(self._idle.items(), _RELEASED_AT_ONCE)):
             if now_ms < since_ms + IDLE_MS:
                 return
@@ -629,7 +633,9 @@ class Lessor:
                     del self._keys[key], self._idle[key]
 
     def _reduce(self) -> None:
-        """Lower shares and raise none, after lessees that were cut off have come back with more than the capacity."""
+        """Lower shares where all together exceed the capacity, as after the return of lessees that were cut off;
+        raise none.
+        """
         changed, self._changed = self._changed, set()
         self._postponed |= changed
         for key in changed & self._keys.keys():
@@ -655,7 +661,9 @@ class Lessor:
         )
 
     def _follows(self, name: LesseeId) -> bool:
-        """Whether a key of a lessee follows its default share; if so, the key is given a share of its own."""
+        """Give each key in which the lessee follows its default share a share of its own; returns whether there is
+        one.
+        """
         follows = False
         for key, shares in self._keys.items():
             part = shares.parts[name]

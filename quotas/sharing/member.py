@@ -13,7 +13,7 @@ from quotas.sharing.lessor import Lessor
 
 
 class Member:
-    """One member's shares, and those of its workers.
+    """A member's leases from the holder, and the shares that it leases to its workers.
 
     Args:
         lessee: this member's leases from the holder.
@@ -36,12 +36,12 @@ class Member:
         return taken
 
     def report(self, now_ms: int) -> Report | None:
-        """Return the report to send to the holder now, if one is due."""
+        """Return the report to send to the holder, or None if none is due."""
         self._step(now_ms)
         return self.lessee.report(now_ms) if self.lessee.due(now_ms) else None
 
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
-        """Yield what to send to the workers now."""
+        """Yield the grants to send to the workers now."""
         self._step(now_ms)
         left_ms = self.lessee.until_ms - now_ms if self.lessee.leased(now_ms) else None
         yield from self.workers.grants(now_ms, left_ms)
@@ -66,7 +66,7 @@ class Member:
         self.lessee.wish(self._wishes)
 
     def _resize(self, keys: Iterable[str] | None) -> None:
-        """Divide these keys again, or all of them."""
+        """Divide these keys among the workers again; None for all keys."""
         workers = self.workers
         workers.pin({key for key in self.lessee.named if key != DEFAULT_KEY})
         if keys is None:

@@ -50,7 +50,7 @@ class Throttle(ClientThrottle):
         self.flows = 0  # the number of attached channels
 
     def flow(self) -> Flow:
-        """Attach a channel; end it with `leave`."""
+        """Return the state of a newly attached channel; `leave` detaches it."""
         self.flows += 1
         return Flow()
 
@@ -118,7 +118,7 @@ class Throttle(ClientThrottle):
         return True
 
     def produce_rest(self, flow: Flow, now_ms: int) -> Decision:
-        """Charge again the bytes that did not arrive in time; returns the same decisions as `produce`."""
+        """Charge the late bytes (`Flow.lost`) again; returns the same decisions as `produce`."""
         missing = flow.missing = flow.lost
         decision = self.produce(flow, missing, now_ms)
         if not decision.hold_until_ms and not decision.refused:
@@ -130,14 +130,14 @@ class Throttle(ClientThrottle):
         return decision
 
     def bytes_arrived(self, flow: Flow, now_ms: int) -> None:
-        """More bytes of an announced request have arrived: return the charge of late bytes, which are then
-        `Flow.lost`.
+        """Return the charge of an announced request's missing bytes if they are late; they are then `Flow.lost`.
+        Call it when more bytes have arrived.
         """
         if flow.limiter is not None and not flow.lost and now_ms >= flow.announced_ms + ARRIVAL_MS:
             flow.limiter.take_back(now_ms)
 
     def request_arrived(self, flow: Flow) -> None:
-        """An announced request has arrived completely."""
+        """Register that an announced request has arrived completely, so that its charge is final."""
         if flow.limiter is not None:
             flow.limiter.request_arrived(flow)
 
@@ -169,7 +169,7 @@ class Throttle(ClientThrottle):
         return decision
 
     def fetch_arrived(self, flow: Flow, now_ms: int) -> bool:
-        """Note that a Fetch has arrived; returns whether it is limited, as `limits`."""
+        """Register a Fetch that is not decided on yet; returns whether it is limited (`limits`)."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         if self._limiter is None:
@@ -181,8 +181,8 @@ class Throttle(ClientThrottle):
         return False
 
     def backlog_bytes(self, now_ms: int) -> float:
-        """The bytes that clients of this identity would have left to send with enforcement, if they kept their rate; 0
-        while quotas are enforced.
+        """Return the bytes that clients of this identity would have left to send with enforcement, if they kept
+        their rate. 0 while quotas are enforced.
         """
         limiter = self._limiter
         if limiter is None or limiter.virtual_time is None or self._source.enforcing:
@@ -223,7 +223,7 @@ class Throttle(ClientThrottle):
         return decision
 
     def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Charge a response without a preceding `fetch`, as `fetched`; the Fetch under way is not affected."""
+        """Charge a response without a preceding `fetch`; returns as `fetched`. A Fetch under way is not affected."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         limiter = self._limiter
@@ -238,7 +238,7 @@ class Throttle(ClientThrottle):
         return decision
 
     def debt_bytes(self, now_ms: int) -> float:
-        """The debt of this client's identity in bytes; 0 if it is unlimited."""
+        """Return the debt of this client's identity in bytes; 0 if it is unlimited."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def in_use(self, now_ms: int) -> bool:  # noqa: ARG002 - for every time
@@ -290,7 +290,7 @@ class Throttle(ClientThrottle):
 
 
 def _count_told(flow: Flow, now_ms: int) -> None:
-    """Count the time until this Fetch came since the mute ended that an empty response has told."""
+    """Add the time between the end of the mute that the last empty response told and this Fetch to `told_ms`."""
     if flow.connection is not None:
         flow.connection.told_ms += min(max(0, now_ms - flow.told_until_ms), TOLD_MS_MAX)
     flow.told_until_ms = 0
@@ -299,7 +299,7 @@ def _count_told(flow: Flow, now_ms: int) -> None:
 def limiter_in_force(
     limiter: Limiter | None, limit: float, rules: ThrottleSource, limiter_key: LimiterKey, now_ms: int
 ) -> Limiter:
-    """Return the limiter with the current limit and options: the given one, or a new one of the policy in force.
+    """Return a limiter with the current limit and options: the given one, or a new one of the policy in force.
 
     It is of a client's identity, or of a topic.
     """

@@ -72,11 +72,15 @@ class ClientQuota:
         return [throttle for throttle in self.by_kind() if throttle is not None]
 
     def taken(self) -> tuple[int, ...]:
-        """Return what was counted of each kind, in the order of CLIENT_KINDS: mutations at all brokers together."""
+        """Return the count of each kind, in its unit, in the order of CLIENT_KINDS; mutations at all brokers
+        together.
+        """
         return tuple(0 if throttle is None else throttle.total for throttle in self.by_kind())
 
     def rates(self, now_ms: int) -> tuple[float, ...]:
-        """Return the rate of each kind, in the order of CLIENT_KINDS; 0 for mutations, which are at no broker."""
+        """Return the rate of each kind, in its unit, in the order of CLIENT_KINDS; 0 for mutations, which have no
+        broker.
+        """
         return tuple(
             0.0 if throttle is None or throttle.kind is MUTATION else throttle.rate(now_ms)
             for throttle in self.by_kind()
@@ -87,12 +91,14 @@ class ClientQuota:
         return any(throttle.in_use(now_ms) for throttle in self.throttles())
 
     def mark(self, now_ms: int, windows_ms: int) -> None:
-        """Store the current counts, from which rates are computed."""
+        """Store the current counts, from which rates are computed; `windows_ms`: the length of a quota's windows
+        together.
+        """
         for throttle in self.throttles():
             throttle.mark(now_ms, windows_ms)
 
     def activity(self) -> int:
-        """A number that changes with every counted byte, mutation or request."""
+        """Return a number that changes with every counted byte, mutation or request."""
         return sum(self.taken())
 
     def detach(self) -> None:

@@ -38,7 +38,7 @@ _ADMITTED: Final = ConnectionDecision()
 
 
 class _AddressRate(SampledLimit):
-    """The connections of one address to one broker, or to all of them."""
+    """The rate of connections of one address to one broker, or to all of them."""
 
     __slots__ = ("_used", "last_ms")
 
@@ -48,7 +48,7 @@ class _AddressRate(SampledLimit):
         self._used = 0
 
     def used(self) -> int:
-        """The number of accepted connections."""
+        """Return the number of accepted connections."""
         return self._used
 
     def accept(self, now_ms: int) -> int:
@@ -170,7 +170,7 @@ class ConnectionCounters(Protocol):
 
 
 class UserThrottle:
-    """One user's connections to one broker."""
+    """The rate of one user's connections to one broker."""
 
     __slots__ = ("_exactly", "_source", "bucket", "enforced", "user")
 

@@ -90,7 +90,7 @@ _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
 class ClientThrottle(ThrottleCounters):
-    """What every throttle of one client has: what was counted, the rate of it, and a view.
+    """The base of all throttles of a client: what was counted, its rate, and its view.
 
     For the rate over about the quota's windows, two earlier counts are stored, half of the windows' length apart; a
     newer one replaces the older one. So it covers at least the last half of the windows and at most all of them.
@@ -144,7 +144,7 @@ class ClientThrottle(ThrottleCounters):
             self._first_mark_ms = self._second_mark_ms = now_ms
 
     def mark(self, now_ms: int, windows_ms: int) -> None:
-        """Store the count, if it is time to. Call it about once a second.
+        """Store the count if half of the windows' length has passed. Call it about once a second.
 
         Args:
             now_ms: monotonic.
@@ -155,7 +155,7 @@ class ClientThrottle(ThrottleCounters):
             self._second_mark_ms, self._second_mark = now_ms, self.total
 
     def rate(self, now_ms: int) -> float:
-        """The rate over about the quota's windows, in the unit of its kind; never below 0."""
+        """Return the rate over about the quota's windows, in the unit of its kind; never below 0."""
         if self._first_mark_ms == _UNKNOWN_MS:
             return 0.0
         elapsed_ms = max(now_ms - self._first_mark_ms, _ELAPSED_MS_MIN)
@@ -166,17 +166,17 @@ class ClientThrottle(ThrottleCounters):
         return False
 
     def debt_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
-        """The debt of this client's identity in bytes; 0 if it is unlimited."""
+        """Return the debt of this client's identity in bytes; 0 if it is unlimited."""
         return 0.0
 
     def backlog_bytes(self, now_ms: int) -> float:  # noqa: ARG002 - only of bytes
-        """The bytes that clients of this identity would have left to send with enforcement, if they kept their rate; 0
-        while quotas are enforced.
+        """Return the bytes that clients of this identity would have left to send with enforcement, if they kept
+        their rate. 0 while quotas are enforced.
         """
         return 0.0
 
     def tokens(self, now_ms: int) -> float | None:  # noqa: ARG002 - only of buckets
-        """The tokens in the identity's bucket; None without a bucket."""
+        """Return the tokens in the identity's bucket; None without a bucket."""
         return None
 
     def view(self, limit: float | None, broker: int, now_ms: int) -> QuotaView:
@@ -213,5 +213,5 @@ ADDRESS_BYTES: Final = 1536  # with its windows
 
 
 def limiter_bytes(enforces: bool) -> int:
-    """Return the memory of a limiter for one direction."""
+    """Return the memory of a limiter for one direction, in bytes."""
     return LIMITER_BYTES if enforces else LIMITER_BYTES + PREDICTION_BYTES

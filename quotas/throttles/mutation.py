@@ -119,7 +119,7 @@ class MutationThrottle(ClientThrottle):
         return (own is not None and own.overdrawn(now_ms)) or (whole is not None and whole.overdrawn(now_ms))
 
     def throttle_ms(self, now_ms: int) -> int:
-        """The time in ms until no bucket is overdrawn; 0 if none is."""
+        """Return the time in ms until no bucket is overdrawn; 0 if none is."""
         self._refresh(now_ms)
         longest_ms = 0
         for bucket in (self._bucket, self._cluster):
@@ -147,13 +147,13 @@ class MutationThrottle(ClientThrottle):
                 bucket.elapse(throttle_ms)
 
     def limit_now(self) -> float | None:
-        """The smaller of the rates in force, in mutations/s; None: unlimited."""
+        """Return the smaller of the rates in force, in mutations/s; None: unlimited."""
         own, _ = self._quotas.source.definitions.limit(self.key, self.user, self.client_id)
         whole = self._quotas.source.options.partition_mutations_rate
         return min((rate for rate in (own, whole) if rate is not None), default=None)
 
     def tokens(self, now_ms: int) -> float | None:
-        """The tokens in the identity's bucket; None without a bucket."""
+        """Return the tokens in the identity's bucket; None without a bucket."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
     def in_use(self, now_ms: int) -> bool:
@@ -161,7 +161,7 @@ class MutationThrottle(ClientThrottle):
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
 
     def _waits(self, bucket: SharedBucket, throttle_ms: int, now_ms: int) -> int:
-        """Note that this client waits for tokens; returns the time in ms."""
+        """Count this client in the demand for a bucket that several processes share; returns the wait in ms."""
         budgets = self._quotas.source.budgets
         if budgets is None:
             return throttle_ms
@@ -209,7 +209,7 @@ _CLUSTER_KEY: Final[LimiterKey] = ("partition_mutations_rate", BucketKey(None, N
 
 
 class MutationQuotas:
-    """The buckets of one process.
+    """The partition mutation buckets of one process.
 
     Attributes:
         default_partitions: the number of partitions of a topic created with the broker's default (-1), as brokers'
@@ -266,7 +266,7 @@ class MutationQuotas:
             del self._clients[throttle.user, throttle.client_id]
 
     def clients(self) -> Iterator[MutationThrottle]:
-        """The throttles of all clients with partition mutations."""
+        """Yield the throttles of all clients with partition mutations."""
         return iter(list(self._clients.values()))
 
     def __len__(self) -> int:
@@ -316,7 +316,7 @@ class MutationQuotas:
         return self._cluster
 
     def cluster_tokens(self, now_ms: int) -> float | None:
-        """The tokens left for all clients together; None without such a limit."""
+        """Return the tokens left for all clients together; None without such a limit."""
         bucket = self.cluster(now_ms)
         return None if bucket is None else bucket.tokens(now_ms)
 

@@ -25,7 +25,7 @@ _LOOKS_MAX: Final = 4
 
 
 class Budget(Protocol):
-    """A limiter of any kind."""
+    """A limiter of any kind, as far as predictions need it."""
 
     virtual_time: BudgetTime | None
 
@@ -39,7 +39,7 @@ class Budget(Protocol):
 def predict(
     limiter: Limiter, flow: Flow, throttle: ThrottleCounters, size: int, now_ms: int, consumes: bool
 ) -> None:
-    """Charge a Produce or Fetch, and count the time that it would have waited."""
+    """Charge a Produce, or a Fetch (`consumes`), and count the time that it would have waited with enforcement."""
     connection = flow.connection
     if connection is None:
         connection = flow.connection = ConnectionTime()
@@ -72,7 +72,7 @@ def predict_afterwards(
     charge: Callable[[], int],
     now_ms: int,
 ) -> None:
-    """Charge a topic or request time, which pass first and are paid for afterwards; count the mute.
+    """Charge a topic or request time, after it has passed, and count the mute that would have begun with enforcement.
 
     Args:
         charge: records the charge, and returns the mute in ms.

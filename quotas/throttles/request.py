@@ -26,7 +26,7 @@ _MICROSECONDS_PER_PERCENT: Final = REQUEST.unit.counted  # of one second
 
 
 class RequestLimiter(SampledLimit):
-    """The request time of all clients that share one quota.
+    """The broker time of all clients that share one request quota.
 
     >>> limiter = RequestLimiter(1, EngineOptions())
     >>> for second in range(10):
@@ -52,7 +52,7 @@ class RequestLimiter(SampledLimit):
         self.resize(options.window_samples, int(options.window_seconds * 1000), now_ms)
 
     def used(self) -> int:
-        """The time of all requests so far, in microseconds."""
+        """Return the time of all requests so far, in microseconds."""
         return self._used_us
 
     def record(self, spent_us: int, now_ms: int) -> None:
@@ -61,7 +61,7 @@ class RequestLimiter(SampledLimit):
         self._used_us += spent_us
 
     def exceeded_ms(self, now_ms: int) -> int:
-        """The time in ms until the windows are within the quota, not capped."""
+        """Return the time in ms until the windows are within the quota, not capped."""
         rate = self._rate
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return 0  # the smallest window allows as much, and no sample is due to be emptied
@@ -69,7 +69,7 @@ class RequestLimiter(SampledLimit):
 
 
 class RequestThrottle(ClientThrottle):
-    """One client's requests at one broker."""
+    """One client's broker time at one broker."""
 
     __slots__ = (
         "_broker",
@@ -95,7 +95,7 @@ class RequestThrottle(ClientThrottle):
         return self._source.enforcing
 
     def limits(self, now_ms: int) -> bool:
-        """Whether this client's time is counted; constant for one version of the engine."""
+        """Whether this client's time is counted; the result changes only with the engine's `version`."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         return self._limiter is not None
@@ -175,7 +175,7 @@ class RequestThrottle(ClientThrottle):
 
 
 class RequestQuotas:
-    """The limiters of one process."""
+    """The request time limiters of one process."""
 
     __slots__ = ("_limiters", "_limiting", "source")
 

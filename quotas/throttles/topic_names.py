@@ -106,7 +106,9 @@ class TopicNames:
         return wanted
 
     def take_limited(self) -> list[str]:
-        """Return the names of topics with limits whose ids are to be asked for now: round robin, if there are many."""
+        """Return names of topics with limits whose ids are to be asked for now; a part of them, in turn, if there
+        are many.
+        """
         names = self.limited()
         if self._next >= len(names):
             self._next = 0

@@ -44,7 +44,7 @@ _UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs 
 
 
 class TopicThrottle(ThrottleCounters):
-    """Bytes of one topic in one direction at one broker."""
+    """The throttle of one topic's bytes in one direction at one broker."""
 
     __slots__ = (
         "_flow",
@@ -121,11 +121,11 @@ class TopicThrottle(ThrottleCounters):
         )
 
     def limit_now(self) -> float | None:
-        """The limit in force; None: unlimited."""
+        """Return the limit in force, in bytes/s; None: unlimited."""
         return self._source.definitions.topic_limit(self.key, self.topic)
 
     def debt_bytes(self, now_ms: int) -> float:
-        """The bytes that have passed beyond the limit up to now."""
+        """Return the bytes that have passed beyond the limit up to now."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def detach(self) -> None:
@@ -147,7 +147,7 @@ class TopicThrottle(ThrottleCounters):
 
 
 class TopicQuotas:
-    """All topics' quotas of one process.
+    """The topic quotas of one process.
 
     Attributes:
         names: the names of topics by id.
@@ -182,7 +182,8 @@ class TopicQuotas:
         now_ms: int,
         connection: ConnectionTime | None = None,
     ) -> tuple[TopicThrottle, int] | None:
-        """Charge several topics; returns the throttle with the longest mute and the mute in ms, or None.
+        """Charge topics with their bytes; returns the throttle with the longest mute and that mute in ms, None for
+        no mute.
 
         >>> from quotas.definitions.definitions import Definitions
         >>> from quotas.definitions.kinds import PRODUCER_BYTE_RATE as KEY
@@ -225,7 +226,7 @@ class TopicQuotas:
         return ""
 
     def throttles(self) -> Iterator[TopicThrottle]:
-        """The throttles of all charged topics, in each direction and at each broker."""
+        """Yield the throttles of all charged topics, in each direction and at each broker."""
         return iter(list(self._throttles.values()))
 
     def expire(self, now_ms: int) -> None:
