@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Stored(Struct, rename={"address": "from"}):
-    """The file's content."""
+    """The content of `enforcement.json`."""
 
     enforcing: bool
     at: Annotated[float, Meta(ge=0, le=_AT_MAX)]
@@ -69,7 +69,7 @@ class EnforcementFile:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of `enforcement.json`."""
         return self._path
 
     def read(self) -> Switched | None:
@@ -103,11 +103,11 @@ class EnforcementFile:
 
 
 class Enforcement:
-    """The switch.
+    """The switch of all enforcement.
 
     Args:
         file: where it is kept; None: nowhere.
-        apply: has all processes enforce quotas, or not.
+        apply: makes all processes enforce quotas, or stop.
         tell: takes events.
 
     Attributes:
@@ -129,7 +129,7 @@ class Enforcement:
         self.problem = ""
 
     def notice(self) -> str:
-        """Return what is to be said on every page; "" while enforcement is not switched off."""
+        """Return a sentence for every page that enforcement was switched off; "" while it is not."""
         found = self.switched
         if found is None or found.enforcing:
             return ""
@@ -137,7 +137,7 @@ class Enforcement:
         return f"All enforcement was switched off at {iso_ms(found.at)}{found.by.text}{why}"
 
     async def load(self) -> None:
-        """Read what was switched before this start; before the first client."""
+        """Apply the switch that was kept before this start; call it before the first client."""
         if self._file is None:
             return
         try:
@@ -164,11 +164,11 @@ class Enforcement:
             )
 
     def toggle(self) -> None:
-        """Switch it (SIGUSR1); the caller has it kept (`keep`)."""
+        """Switch enforcement to the other way (SIGUSR1); the caller then calls `keep`."""
         self._switch(Switched(not self.on, time.time(), _SIGNAL, ""))
 
     async def switch(self, *, enforcing: bool, by: By, why: str) -> bool:
-        """Switch it off or on, and keep that; returns whether it was the other way before."""
+        """Switch enforcement off or on, and keep that; returns False if it was so already."""
         if enforcing == self.on:
             return False
         self._switch(Switched(enforcing, time.time(), by, why))
@@ -176,7 +176,7 @@ class Enforcement:
         return True
 
     async def keep(self) -> None:
-        """Write the last switch."""
+        """Write the last switch to the file; `problem` says why that is not possible."""
         if self._file is None:
             self._not_kept(_NO_DIRECTORY)
             return

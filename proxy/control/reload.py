@@ -37,7 +37,7 @@ Apply = Callable[[Config, Definitions], None]
 
 
 class QuotaFile(Protocol):
-    """The owner of the quotas file: `proxy.control.quotas`."""
+    """The owner of the quotas file (`proxy.control.quotas`)."""
 
     @property
     def file_signature(self) -> Signature:
@@ -77,7 +77,7 @@ class Watch:
 
 
 class Reloader:
-    """Watches the files of one configuration.
+    """Watches the files of one configuration, and reads them again.
 
     Args:
         config: the configuration in force.
@@ -100,11 +100,11 @@ class Reloader:
         self._watch = Watch(signatures(self._paths()))
 
     def request(self) -> None:
-        """Have everything read again soon (SIGHUP). Several requests at once are one."""
+        """Read everything again at the next check (SIGHUP)."""
         self._requested.set()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Check the files at intervals, until cancelled."""
         while True:
             await self._pause(SETTLE_SECONDS if self._watch.settling else LOOK_SECONDS)
             await self.step()
@@ -232,20 +232,20 @@ class Certificates:
 
     @property
     def broker_tls(self) -> Context | None:
-        """Returns the context towards brokers; None for plaintext."""
+        """A function that returns the context towards brokers; None for plaintext."""
         return _context_of(self.brokers)
 
     @property
     def fleet_tls(self) -> Context | None:
-        """Returns the context towards the brokers of the fleet's cluster; None for plaintext."""
+        """A function that returns the context towards the brokers of the fleet's cluster; None for plaintext."""
         return _context_of(self.fleet_brokers)
 
     def request(self) -> None:
-        """Read everything again soon: for SIGHUP."""
+        """Read all certificates again at the next check (SIGHUP)."""
         self._requested = True
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Check the files at intervals, until cancelled."""
         while self._sides:
             settling = any(watch.settling for watch in self._watches)
             await asyncio.sleep(SETTLE_SECONDS if settling else LOOK_SECONDS)
@@ -283,5 +283,5 @@ class Certificates:
 
 
 def _context_of(side: ServerTls | BrokerTls | None) -> Context | None:
-    """Return what returns the context in force."""
+    """Return a function that returns the context in force; None for plaintext."""
     return None if side is None else lambda: side.context

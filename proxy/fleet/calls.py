@@ -63,13 +63,13 @@ class Asking:
             del self._waiting[number]
 
     def take(self, response: Response) -> None:
-        """Take a response; it is dropped if its request does not wait any more."""
+        """Give a response to the request that waits for it; it is dropped if none does."""
         waiting = self._waiting.get(response.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(response.content)
 
     def lose(self) -> None:
-        """End all waiting requests with an error: the connection has ended."""
+        """End all waiting requests with UnansweredError: the connection has ended."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(NoResponseError("the connection to the holder has ended", sent=True))

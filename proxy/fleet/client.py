@@ -46,10 +46,10 @@ from quotas.sharing.lessee import Lessee
 
 
 class Leasing(Protocol):
-    """A lessee, and all processes below it."""
+    """The shares of this process and of all processes below it."""
 
     def report(self, now_ms: int) -> Report | None:
-        """Note the end of a lease; return the report to send now, if one is due."""
+        """End a lease that is over; return the report to send now, None if none is due."""
 
     def take(self, grants: Grants, now_ms: int) -> bool:
         """Apply grants; returns whether they belong to the open session."""
@@ -108,7 +108,7 @@ class FleetClient:
     Attributes:
         problem: why the holder is not reached; "" while it is.
         view: the holder's last view of the fleet; None before the first.
-        view_ms: when that was.
+        view_ms: when that view came, in ms of the clock of leases.
         disagreements: the differences between members in these views.
         holder_ended: called with the holder's address and the run of its process, when that has ended.
     """
@@ -152,7 +152,7 @@ class FleetClient:
             tasks.create_task(self._connect_forever())
 
     def leave(self) -> None:
-        """Tell the holder that this process has ended and uses no share any more; the client does not reconnect."""
+        """Tell the holder that this process has ended and uses its shares no more; the client does not reconnect."""
         self._left = True
         if self._link is not None:
             writer, frames = self._link
@@ -177,7 +177,7 @@ class FleetClient:
         )
 
     async def _watch(self) -> None:
-        """Note the end of the lease in time, even if no message arrives."""
+        """End the lease when it is over, even if no message arrives; log changes of the state."""
         while True:
             if self._link is None:
                 self._leasing.report(self._now_ms())  # without a connection it is not sent
@@ -200,7 +200,7 @@ class FleetClient:
                 pause = PAUSE_SECONDS_MIN
 
     async def _pause(self, holder: Address | None, seconds: float) -> bool:
-        """Wait, but not any more when there is another holder; returns whether there is."""
+        """Wait for `seconds`, or until there is another holder; returns whether there is."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while self._holder() == holder and (left := end - loop.time()) > 0:  # noqa: ASYNC110 - it has no event
@@ -208,7 +208,7 @@ class FleetClient:
         return self._holder() != holder
 
     async def _look_for_end(self, holder: Address) -> None:
-        """Look whether the holder has ended: its side has closed the connection on which it had granted."""
+        """Find out whether the holder has ended: its side has closed the connection on which it had granted."""
         granted, self._granted = self._granted, None
         if granted is None:
             return
@@ -393,7 +393,7 @@ def _ignore(_address: Address, _run: int) -> None: ...
 
 
 def _end(error: Exception) -> _End:
-    """Return why a connection has ended with an error."""
+    """Return the reason why a connection has ended with this error."""
     if isinstance(error, ssl.SSLError):
         return _End("tls", f"TLS: {handshake_problem(error)}")
     if isinstance(error, asyncio.IncompleteReadError):

@@ -113,20 +113,20 @@ class Listener(Protocol):
     """The callbacks of the group, which are called in its thread."""
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Take a ruling of the group; `mine` is whether this member is the holder."""
+        """A ruling of the group has arrived; `mine`: whether this member is the holder."""
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Take Kafka's confirmation that this member was the holder at `sent_ms`; a new holder learns `learning_ms`.
+        """Kafka has confirmed that this member was the holder at `sent_ms`; a new holder learns for `learning_ms`.
 
         Args:
             roster: the last one that is surely committed.
         """
 
     def group_problem(self, problem: Problem | None) -> None:
-        """Take the reason why the group cannot be used; None if it can. May be called repeatedly with the same one."""
+        """The group cannot be used, for this reason; None: it can. May be called repeatedly with the same one."""
 
     def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
-        """Note that claims, a ruling or a commit were ignored, since they are not signed with the fleet's secret.
+        """Claims, a ruling or a commit were ignored, since they are not signed with the fleet's secret.
 
         Args:
             member: the id of one member whose claim it was; "" if it is not known.
@@ -185,7 +185,8 @@ aiokafka.consumer.consumer.GroupCoordinator = _Coordinator
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
-    """Gives the partition to the holder. One instance for each membership.
+    """Chooses the holder, if this member is the group's leader, and takes the group's ruling. One for each
+    membership.
 
     Args:
         statements: of the group.
@@ -242,14 +243,14 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
 
 
 class FleetGroup:
-    """One member's membership.
+    """One member's membership in the Kafka group that chooses the holder.
 
     Args:
         group: the name of the group, and of its topic.
         name: this member's name.
-        lasting_ms: how long leases may last after a confirmation.
+        lasting_ms: how long leases may last after a confirmation, in ms.
         listener: called in the group's thread.
-        now_ms: the clock of leases.
+        now_ms: the clock of leases, in ms.
         run: identifies this life of this process.
         secret: of the fleet.
     """
@@ -304,13 +305,13 @@ class FleetGroup:
         self._address = address
 
     async def enlist(self, known: Roster, roster: Roster) -> None:
-        """Commit this roster soon, in place of one of the same lessor."""
+        """Commit this roster at the next turn; it replaces an earlier one of the same lessor."""
         if self._roster is not None and self._roster.begun is known.begun:
             self._roster = roster
             self._confirm_ms = 0
 
     async def expel(self, address: Address) -> None:
-        """Have Kafka remove the holder at this address, whose process has ended, and the others join again.
+        """Ask Kafka to remove the holder at this address, whose process has ended, so that the others choose again.
 
         It costs a change of the holder if the process has not ended.
         """
@@ -330,7 +331,7 @@ class FleetGroup:
             coordinator.request_rejoin()
 
     async def resign(self, lasting_ms: int) -> None:
-        """Commit how long this holder's leases may last, since it grants no more."""
+        """Commit how long this holder's leases may last, in ms: it grants no more."""
         self._lasting_ms, self._ended = lasting_ms, True
         if self._consumer is not None and self._standing.holds(self._now_ms()) and self._roster is not None:
             try:
@@ -422,7 +423,7 @@ class FleetGroup:
         return aiokafka.TopicPartition(self._group, _PARTITION)
 
     async def _confirm(self, consumer: Any) -> None:
-        """Confirm this holder's tenure by a commit; ignore the result if there was another ruling in between."""
+        """Confirm this holder's tenure by a commit; a result after another ruling is ignored."""
         standing = self._standing
         ruling = standing.ruling
         if standing.asks:
@@ -453,7 +454,7 @@ class FleetGroup:
         self._responded()
 
     async def _succeed(self, consumer: Any, ruling: Ruling | None) -> None:
-        """Read what the last holder has committed, and take it if there was no other ruling in between."""
+        """Read what the last holder has committed; it counts unless there was another ruling in between."""
         # `committed` does not return the metadata.
         asked = consumer._coordinator.fetch_committed_offsets([self._place])
         found = await bounded(asked, _CONFIRM_SECONDS_MAX)
@@ -469,13 +470,13 @@ class FleetGroup:
             self._roster = Roster(past, 0, past.lessees)  # another member may have been the holder meanwhile
 
     def _surely(self, committed: Roster) -> Roster:
-        """Return a roster that names no newcomer which one of the doubtful ones does not."""
+        """Return the roster with a number that is surely committed: not above that of any roster in doubt."""
         own = [one.number for one in self._doubtful if one.begun is committed.begun]
         number = min(own) if len(own) == len(self._doubtful) else -1
         return committed._replace(number=min(number, committed.number))
 
     def _responded(self) -> None:
-        """Note that the group's coordinator has responded."""
+        """Register that the group's coordinator has responded: the group can be used."""
         self._heard_ms = self._now_ms()
         self._listener.group_problem(self._unread)
 
@@ -618,16 +619,16 @@ class Elected:
         self._thread.submit(self._group.run())
 
     def bound(self) -> None:
-        """Note that the port is bound: this member may be the holder from now on."""
+        """Offer this member as a holder from now on: its port is bound."""
         self._thread.submit(self._group.advertise(self._options.own_address))
 
     @property
     def ended(self) -> str:
-        """The runs of the last holders that this member has seen end; also the next holder is to know them."""
+        """The runs of the last holders that this member has seen end, in hex, for the next holder."""
         return " ".join(f"{run:x}" for run in list(self._ended)[-_ENDED_TOLD:])
 
     def holder_ended(self, address: Address, run: int) -> None:
-        """Note that the process of the holder has ended (`ends`): its shares are free, and it is no member any more."""
+        """Register that the holder's process has ended (`ends`): its shares become free, and the group expels it."""
         now_ms = self._now_ms()
         if len(self._ended) >= _ENDED_MAX:
             del self._ended[next(iter(self._ended))]
@@ -653,7 +654,7 @@ class Elected:
     # Called in the group's thread.
 
     def ruled(self, ruling: Ruling, mine: bool) -> None:
-        """Take a ruling of the group; `mine` is whether this member is the holder."""
+        """Take over a ruling of the group, on the loop; `mine`: whether this member is the holder."""
         self._call(self._ruled, ruling, mine)
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
@@ -685,7 +686,7 @@ class Elected:
             )
 
     def _confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Register the confirmation; become the holder if this member is not yet.
+        """Extend this holder's tenure; become the holder if this member is not yet.
 
         It is never the holder before Kafka has its commit, which its successor reads.
         """
@@ -701,7 +702,7 @@ class Elected:
             lessor.enlist(roster.number)
 
     def _lead(self, learning_ms: int, roster: Roster) -> Lessor:
-        """Become the holder."""
+        """Become the holder; returns the new lessor."""
         at_ms, again = self._now_ms(), roster.begun is self._begun
         begun = Past(self._run, None) if again else roster.begun
         lessor = Lessor(self._terms(), self._run, _whole, at_ms, learning_ms, begun.lessees)
@@ -715,13 +716,13 @@ class Elected:
         return lessor
 
     def _enlist(self, number: int, lessees: frozenset[int] | None) -> None:
-        """Have the roster of this holder committed, after a change."""
+        """Commit the roster of this holder, after a change."""
         if self._begun is not None:
             roster = Roster(self._begun, number, lessees)
             self._thread.submit(self._group.enlist(roster, roster))
 
     def _note_unsigned(self, what: str, count: int, member: str) -> None:
-        """Count it; log one line for each kind in ten minutes."""
+        """Count an ignored statement; log one line for each kind in ten minutes."""
         self._figures.unsigned[what] += count
         now_ms = self._now_ms()
         if now_ms < self._unsigned_ms.get(what, 0):
@@ -755,12 +756,12 @@ class Elected:
 
 
 def _whole(_key: str) -> float:
-    """Return 1: the holder of a fleet leases the whole of each quota."""
+    """Return 1: the share of each quota that the holder of a fleet leases, which is all of it."""
     return 1.0
 
 
 def _differs(problem: Problem, before: Problem | None) -> bool:
-    """Whether a problem is logged: its cause, or the missing permission, differs from that of the last one."""
+    """Whether a problem is to be logged: its cause, or the missing permission, differs from the last one's."""
     if before is None or before.cause != problem.cause:
         return True
     return problem.cause == "denied" and before.text != problem.text

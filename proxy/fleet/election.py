@@ -76,7 +76,7 @@ NO_TERM: Final = Term(0, 0)
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="claim"):
-    """The message of a member that joins.
+    """What a member says of itself when it joins the group.
 
     Args:
         address: where other members reach it; None if it cannot be the holder.
@@ -103,7 +103,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Ruling(Struct, frozen=True, forbid_unknown_fields=True, tag="ruling"):
-    """The choice, as a member receives it.
+    """The choice of the holder, as a member receives it.
 
     Args:
         name: the holder's; "" if no member can be the holder.
@@ -155,10 +155,10 @@ def choose(claims: Mapping[str, Claim]) -> tuple[str | None, Ruling]:
 
 
 class Standing:
-    """One member's knowledge of the holder.
+    """What one member knows of the holder, and whether it is the holder itself.
 
     Args:
-        tenure_ms: how long this member is the holder without a further confirmation.
+        tenure_ms: how long this member is the holder without a further confirmation, in ms.
         lasting_ms: how long leases may last after a confirmation.
 
     Attributes:
@@ -180,7 +180,7 @@ class Standing:
 
     @property
     def asks(self) -> bool:
-        """Whether this member was chosen, and has to read what its predecessor has committed."""
+        """Whether this member was chosen, and has yet to read what its predecessor has committed."""
         return self.mine and self._learning_ms is None
 
     @property
@@ -199,7 +199,7 @@ class Standing:
         return self.ruling.term.number if self.ruling is not None and self.holds(now_ms) else 0
 
     def rule(self, ruling: Ruling, now_ms: int, *, mine: bool) -> None:
-        """Take a ruling.
+        """Take over a ruling: the holder by it, and the term that it begins.
 
         Args:
             mine: whether it makes this member the holder.
@@ -217,7 +217,7 @@ class Standing:
             self._confirmed_ms = now_ms
 
     def succeed(self, lasting: Lasting | None, *, committed: bool) -> bool:
-        """Take the predecessor's commit; returns whether it is one, and to be believed.
+        """Take over the predecessor's commit; returns whether there is one that is to be believed.
 
         If there is none although a member has known a holder, the commit was deleted together with its topic.
 
@@ -263,7 +263,7 @@ T = TypeVar("T")
 
 
 class Statements:
-    """Writes and reads the statements of one group.
+    """Encodes, signs, verifies and decodes the statements of one group.
 
     Args:
         secret: of the fleet; empty without one.

@@ -32,7 +32,7 @@ ENDED_BY_PEER: Final = (asyncio.IncompleteReadError, ConnectionResetError, Broke
 
 
 async def refuses(place: Place) -> bool | None:
-    """Whether connections are refused there; None if neither is known."""
+    """Try to connect to a place; returns whether it refuses, None if it neither accepts nor refuses."""
     host, port = place
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:
@@ -71,7 +71,7 @@ class Ends:
         self._shared: set[Place] = set()  # of several members: addresses are translated
 
     def connected(self, lessee: LesseeId, place: Place | None) -> None:
-        """Note that a member has a connection, and where it listens; None if it does not, or is not known."""
+        """Register a member's connection and where its port is; None if it has none, or that is not known."""
         if place is not None and self._places.get(lessee) == place and lessee not in self._closed:
             return
         self.forget(lessee)
@@ -89,7 +89,7 @@ class Ends:
         self._start(lessee, self._reach(lessee, place))
 
     def closed(self, lessee: LesseeId) -> None:
-        """Note that a member's side has closed its connection."""
+        """Begin to look whether a member has ended: its side has closed its connection."""
         place = self._places.get(lessee)
         if place is not None:
             self._closed.add(lessee)
@@ -97,7 +97,7 @@ class Ends:
                 self._start(lessee, self._look(lessee, place))
 
     def forget(self, lessee: LesseeId) -> None:
-        """Forget a member: its end would say nothing."""
+        """Forget a member, so that its end is not looked for."""
         self._places.pop(lessee, None)
         self._reached.discard(lessee)
         self._closed.discard(lessee)
@@ -106,7 +106,7 @@ class Ends:
             task.cancel()
 
     def keep(self, lessees: set[LesseeId]) -> None:
-        """Forget all other members."""
+        """Forget all members but these."""
         for lessee in self._places.keys() - lessees:
             self.forget(lessee)
 
@@ -122,12 +122,12 @@ class Ends:
             del self._tasks[lessee]
 
     async def _reach(self, lessee: LesseeId, place: Place) -> None:
-        """Look whether the port can be reached from here."""
+        """Find out whether the port accepts connections from here: only then does a refusal mean anything."""
         if await refuses(place) is False and lessee not in self._closed:
             self._reached.add(lessee)
 
     async def _look(self, lessee: LesseeId, place: Place) -> None:
-        """Look whether the port is closed."""
+        """Find out whether the port refuses by now; if so the member has ended."""
         for pause in PAUSES_SECONDS:
             await asyncio.sleep(pause)
             if await refuses(place):

@@ -31,7 +31,7 @@ def facts_of(
     options: EngineOptions,
     definitions: Definitions,
 ) -> Facts:
-    """Return the facts of one member.
+    """Return the facts of this member that must be equal in all members.
 
     Args:
         settings, reassignment: the settings of the store and of the journal, which a reload does not change.
@@ -183,7 +183,7 @@ def _shown(names: list[str]) -> str:
 
 
 def _twice(view: View) -> Iterator[str]:
-    """Yield the names that two processes have used at once for longer than a rolling upgrade takes."""
+    """Yield the names that two processes have used at the same time for longer than a rolling upgrade takes."""
     names: dict[str, int] = {}
     for member in view.members:
         if member.present_s >= TWICE_SECONDS:

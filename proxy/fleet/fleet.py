@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 def fleet_terms(options: FleetOptions) -> LeaseTerms:
-    """Return the terms between the holder and its members."""
+    """Return the times of the leases between the holder and its members."""
     return LeaseTerms(LEASE_MS, PERIOD_MS, options.members_max)
 
 
@@ -63,7 +63,7 @@ def new_lessee(options: FleetOptions, now_ms: int) -> Lessee:
 
 
 class Fleet:
-    """The application's interface to the fleet.
+    """This process's membership in a fleet, as the application uses it.
 
     Args:
         lessee: this member's leases from the holder.
@@ -144,7 +144,7 @@ class Fleet:
             await self._bind()
 
     async def run(self) -> None:
-        """Run until the application cancels it."""
+        """Keep the connection to the holder, and the port, until the application cancels it."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._client.run())
             tasks.create_task(self._port.run())
@@ -162,7 +162,7 @@ class Fleet:
             self._port.lessor.configure(terms)
 
     def families(self) -> Iterator[Family]:
-        """Return the metrics."""
+        """Return the metrics of this member and, at the holder, of all members."""
         return self._metrics.families()
 
     def state(self) -> Mapping[str, object]:
@@ -180,7 +180,7 @@ class Fleet:
         }
 
     async def close(self) -> None:
-        """Leave the fleet. Call it when this process uses no share any more."""
+        """Leave the fleet; call it when this process uses its shares no more."""
         self._client.leave()
         await asyncio.sleep(_LEAVE_SECONDS)
         if self._elected is not None:
@@ -189,7 +189,7 @@ class Fleet:
         await self._port.close()
 
     async def _others_end(self) -> None:
-        """Wait until no member has a lease, or for a while."""
+        """Wait until no other member has a lease, at most for a limited time."""
         for _ in range(round(_END_SECONDS / _LEAVE_SECONDS)):
             if not self._port.lasting_ms():
                 return
@@ -213,7 +213,7 @@ class Fleet:
         )
 
     def _told(self) -> Facts:
-        """Return what this member tells of itself; also its port, as soon as it is bound."""
+        """Return the facts that this member sends about itself; also its port, as soon as it is bound."""
         told = dict(self._facts())
         if self._bound is not None:
             told[LISTENS] = str(self._bound.port)
@@ -255,5 +255,5 @@ class Fleet:
 
 
 def _whole(_key: str) -> float:
-    """Return 1: the holder of a fleet leases the whole of each quota."""
+    """Return 1: the share of each quota that the holder of a fleet leases, which is all of it."""
     return 1.0

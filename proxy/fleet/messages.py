@@ -96,7 +96,7 @@ class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
 
 
 class Refusal(_Message, frozen=True):
-    """The holder refuses a member.
+    """The holder's refusal of a member.
 
     Args:
         cause: one word.
@@ -108,13 +108,13 @@ class Refusal(_Message, frozen=True):
 
 
 class Lost(_Message, frozen=True):
-    """The session is not open at the holder; the member opens another."""
+    """The member's session is not open at the holder, so it opens another one."""
 
     problem: _Problem
 
 
 class Leave(_Message, frozen=True):
-    """The member has ended: its shares are free."""
+    """The member has ended, and its shares are free."""
 
 
 class Question(_Message, frozen=True):
@@ -239,7 +239,7 @@ def read(message: bytes) -> Message:
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """Return as much of a text as a field has room for.
+    """Return the longest beginning of a text that has at most `bytes_max` bytes in UTF-8.
 
     >>> cut("caf\u00e9", 4)
     'caf'
@@ -248,7 +248,7 @@ def cut(text: str, bytes_max: int) -> str:
 
 
 def told(facts: Facts) -> Told:
-    """Return the message of these facts; what is too much is left out."""
+    """Return the message with these facts; those for which there is no room are left out."""
     bounded = [(cut(name, FACT_BYTES_MAX), cut(value, FACT_BYTES_MAX)) for name, value in facts.items()]
     return Told(dict(bounded[:FACTS_MAX]))
 
@@ -273,8 +273,9 @@ def named(key: str) -> bool:
 
 
 def sendable(report: Report) -> Report:
-    """Return the report with wishes in their bounds, and without the keys that cannot be sent; these have the default
-    share.
+    """Return the report as it can be sent: wishes within their bounds, no keys that cannot be sent.
+
+    Keys that are left out have the default share.
     """
     wishes: dict[str, Wish | None] = {}
     for key, wish in report.wishes.items():
@@ -312,7 +313,7 @@ def _check_names(lessees: Iterable[LesseeId]) -> None:
 
 
 def _check_texts(texts: Iterable[str], bytes_max: int) -> None:
-    """Bound bytes; the number of characters was bounded before."""
+    """Refuse texts of more than `bytes_max` bytes; the number of characters was bounded before."""
     for text in texts:
         size = len(text if text.isascii() else text.encode())
         if size > bytes_max:
@@ -368,11 +369,11 @@ class Frames:
         return SIGNATURE_BYTES + (MESSAGE_BYTES_MAX if self.proven else HELLO_BYTES)
 
     def hello(self) -> bytes:
-        """Return the first frame."""
+        """Return the first frame of this side: version and nonce."""
         return _frame(b"", _HELLO + self._nonce, b"")
 
     def proof(self) -> bytes:
-        """Return the second frame; the holder's comes after the member's."""
+        """Return the second frame, which proves the secret; the holder's comes after the member's."""
         assert not self._sent, "the proof comes first"
         return self._signed(_HELLO + self._nonce)
 
@@ -399,7 +400,7 @@ class Frames:
         return message
 
     def greet(self, frame: bytes) -> None:
-        """Take the hello of the other side.
+        """Take over the nonce of the other side's hello.
 
         Raises:
             MessageError: it is not a hello; VersionError: of another version.

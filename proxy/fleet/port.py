@@ -125,7 +125,7 @@ class Acceptor:
         self._stop_listening()
 
     async def ended(self) -> None:
-        """Wait until no connection is served."""
+        """Wait until no connection is served any more."""
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _stop_listening(self) -> None:
@@ -159,7 +159,7 @@ class Acceptor:
         await asyncio.sleep(PAUSE_SECONDS)
 
     async def _open(self, sock: socket.socket) -> None:
-        """Carry out the handshake of a connection, and serve it."""
+        """Do the TLS handshake of a connection, and serve it."""
         task = asyncio.current_task()
         assert task is not None, "called as a task"
         peer = _peer_of(sock)
@@ -267,7 +267,7 @@ class Refusals:
 
     Args:
         figures: the counters of all refusals.
-        now_ms: the clock.
+        now_ms: the clock, in ms.
     """
 
     def __init__(self, figures: FleetFigures, now_ms: Callable[[], int]) -> None:
@@ -276,7 +276,7 @@ class Refusals:
         self._said_ms: dict[tuple[str, str], int] = {}  # the oldest first
 
     def note(self, cause: str, peer: tuple[str, int] | None, problem: str, member: str = "") -> None:
-        """Note one refusal.
+        """Count a refusal, and log it if its cause and host were not logged lately.
 
         Args:
             cause: one word, for the counter.
@@ -329,7 +329,7 @@ class _RefusedError(Exception):
 
 
 class _Link:
-    """One connection."""
+    """A member's connection to the holder's port."""
 
     def __init__(self, writer: asyncio.StreamWriter, frames: Frames) -> None:
         self.writer = writer
@@ -348,7 +348,7 @@ class _Link:
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection."""
+        """Close the connection at once; what was not sent is lost."""
         self.closed = True
         self.writer.transport.abort()
 
@@ -359,7 +359,7 @@ class HolderPort:
     Args:
         secret: the fleet's secret.
         members_max: the largest number of members; may be set at any time.
-        now_ms: the clock of leases.
+        now_ms: the clock of leases, in ms.
         tls: returns the TLS context of the port; None for plaintext.
 
     Attributes:
@@ -427,7 +427,7 @@ class HolderPort:
         )
 
     def confirm(self, at_ms: int) -> None:
-        """Register that this process was still the holder at this time."""
+        """Extend the tenure: this process was still the holder at `at_ms`."""
         self._confirmed_ms = at_ms
         if self._lessor is not None:
             self._lessor.confirm(at_ms)
@@ -465,7 +465,7 @@ class HolderPort:
         return await self._acceptor.start(bind)
 
     async def run(self) -> None:
-        """Send regularly the grants that time makes due, and the view. Runs until it is cancelled."""
+        """Send at intervals the grants that are due, and the view, until cancelled."""
         views_due = 0.0
         loop = asyncio.get_running_loop()
         while True:
@@ -551,7 +551,7 @@ class HolderPort:
         )
 
     def _make_room(self, writer: asyncio.StreamWriter) -> bool:
-        """Close the oldest connection that may be closed, if there are too many; returns whether this one stays."""
+        """Close the oldest connection that may be closed, if there are too many; returns False if that is this one."""
         most = _CONNECTIONS_A_MEMBER * self.members_max + _CONNECTIONS_MORE
         if len(self._unproven) >= UNPROVEN_MAX:
             last = next(iter(self._unproven))
@@ -594,7 +594,7 @@ class HolderPort:
             await self._refuse(writer, link, error.cause, str(error))
 
     def _take(self, link: _Link, message: Message) -> bool:
-        """Take a member's message; returns whether another may follow."""
+        """Handle a member's message; returns whether another may follow."""
         if isinstance(message, Report):
             self._report(link, message)
         elif isinstance(message, Told):
@@ -645,7 +645,7 @@ class HolderPort:
         self._flush_soon()
 
     def _told(self, link: _Link, lessee: LesseeId) -> None:
-        """Take where a member listens, and which holders it has seen end."""
+        """Apply a member's facts: where it listens, and which holders it has seen end."""
         self._ends.connected(lessee, link.place)
         if self._lessor is not None:
             for run in link.facts.get(ENDED, "").split():
@@ -663,7 +663,7 @@ class HolderPort:
             self._flush_handle = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
 
     def _flush(self) -> None:
-        """Send all grants that are due."""
+        """Send all grants that are due, and pass on a changed roster."""
         self._flush_handle = None
         lessor = self._leading()
         if lessor is None:

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def secret_problem(path: Path | None, error: OSError) -> str:
-    """Return the sentence for a secret that cannot be used."""
+    """Return a sentence on why a secret cannot be used."""
     return str(error) if error.errno is None else f"{KEY}: {path}: {system_reason(error)}"
 
 

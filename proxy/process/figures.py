@@ -44,7 +44,7 @@ _OWN: Final = 0  # the source of control's own figures
 
 
 class WorkerFigures:
-    """A worker's side.
+    """A worker's side: collects its figures, and sends them to control.
 
     Args:
         send: sends the figures.
@@ -74,7 +74,7 @@ class WorkerFigures:
         self._newest_scrape = self._newest_list = 0
 
     async def send(self, request: Scrape | TakeRows | Look) -> None:
-        """Look through all clients, in portions, and send what was asked for.
+        """Collect the figures that were asked for, in portions, and send them.
 
         What looks through all clients is made one at a time; a question about one client does not wait for it. Control
         asks one such question at a time too, so an older one has been given up, and is not worth its time.
@@ -121,7 +121,7 @@ class WorkerFigures:
 
 
 class Responses(NamedTuple):
-    """What workers have responded.
+    """The workers' responses to one request.
 
     Args:
         by_run: the figures by worker's life, in portions.
@@ -133,7 +133,7 @@ class Responses(NamedTuple):
 
 
 class MergedFigures:
-    """Control's side: the pages of all processes together.
+    """Control's side: the figures of all processes, added up for the pages.
 
     Args:
         scrape: sends a request, made with its number, to each worker, and waits for the responses.
@@ -179,7 +179,7 @@ class MergedFigures:
         return self._missing()
 
     async def clients(self) -> ClientTable:
-        """Return the table of `/clients`.
+        """Return the table of `/clients` for all workers together.
 
         Raises:
             NoWorkersError: none has responded.
@@ -203,14 +203,14 @@ class MergedFigures:
         return replace(seen, missing=missing)
 
     async def _ask_all(self, request: Callable[[int], Message]) -> tuple[list[Figures], tuple[Missing, ...]]:
-        """Ask all workers; refuse to go on without any."""
+        """Ask all workers; returns their figures and the workers without a response."""
         by_run, missing = await self._scrape(request)
         if not by_run:
             raise NoWorkersError(missing)
         return [portion for portions in by_run.values() for portion in portions], missing
 
     async def metrics(self) -> Callable[[str], tuple[bytes, str]]:
-        """Take a snapshot of all processes."""
+        """Take a snapshot of all processes; returns a function that renders it."""
         now_ms = self._now_ms()
         async for _ in in_turns(chain(self._metrics.portions(now_ms), self._series.weigh(now_ms))):
             pass
@@ -227,5 +227,5 @@ class MergedFigures:
         return lambda accept: self._metrics.render(families, accept, process=False)
 
     def ended(self, run: int) -> None:
-        """Note that a life of a worker has ended."""
+        """Register that a life of a worker has ended: its counters stay in the sums."""
         self._merging.end(run)

@@ -63,7 +63,7 @@ class State:
 
 
 class Feed:
-    """Sends the state to one life of a worker.
+    """Sends the state of control, and its changes, to one life of a worker.
 
     Args:
         send: sends a message as soon as there is room; False if the link is closed.
@@ -83,21 +83,21 @@ class Feed:
         self._moves: Mapping[Partition, ShownMove] = {}
 
     def wake(self) -> None:
-        """Send what has changed."""
+        """Send what has changed, from the next turn on."""
         self._wake.set()
 
     def quota_changed(self, code: str) -> None:
-        """Note that an entity's limits have changed."""
+        """Queue an entity whose limits have changed; the worker is sent its limits."""
         self._quotas[code] = None
         self._wake.set()
 
     def topic_named(self, topic_id: bytes, name: str) -> None:
-        """Note a topic's name."""
+        """Queue a topic's name for the worker."""
         self._names[topic_id] = name
         self._wake.set()
 
     def read_certificates(self) -> None:
-        """Have certificates read again."""
+        """Tell the worker to read its certificates again."""
         self._certificates = True
         self._wake.set()
 
@@ -218,7 +218,7 @@ class Life:
         problem: why it cannot start; "" if it can.
         connections: the number of its clients' connections at its last beat.
         not_accepting: why a listener of it accepted nothing at its last beat; "" if all did.
-        heard: when its last message came, on the monotonic clock.
+        heard: when its last message came, on the monotonic clock, in seconds.
         code: how it has ended; None while it runs.
         ended: set when it has ended.
     """
@@ -289,11 +289,13 @@ class Life:
         return 0 if self._process is None else self._process.pid
 
     def silent(self, now: float) -> bool:
-        """Whether it has sent nothing for longer than a beat may take: it is stopped, or does not come to send."""
+        """Whether no message has come for longer than a beat may take: the worker is stopped, or its loop is
+        blocked.
+        """
         return now - self.heard > SILENT_SECONDS
 
     async def wait(self) -> int:
-        """Wait for its end, and release everything; returns the exit code."""
+        """Wait until the process has ended, and release its resources; returns the exit code."""
         assert self._process is not None, "it was started"
         code = await self._process.wait()
         if self._link is not None:
@@ -313,20 +315,22 @@ class Life:
         return code
 
     def grant(self, grants: Grants | None) -> None:
-        """Send shares; if too much waits, the worker opens a new session later."""
+        """Send shares; None: the worker's report was refused. If too much waits, the worker opens a new session
+        later.
+        """
         self._send(messages.Granted(grants))
 
     def drain(self, *, hurried: bool) -> bool:
-        """Have it end; returns whether it was told."""
+        """Tell the worker to end; returns whether it was told."""
         return self._send(messages.Drain(hurried))
 
     def kill(self) -> None:
-        """End it at once; harmless if it has ended."""
+        """Kill the process; no effect if it has ended."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     async def figures(self, number: int, request: Message) -> list[Figures]:
-        """Send a scrape's request, and wait for all portions of the response; cancelled if the worker ends."""
+        """Send a request for figures; returns all portions of the response. Cancelled if the worker ends."""
         response: asyncio.Future[list[Figures]] = asyncio.get_running_loop().create_future()
         self._figures[number] = response, []
         try:
@@ -337,7 +341,7 @@ class Life:
             del self._figures[number]
 
     def _link_lost(self) -> None:
-        """Note the end of the link: the process ends by itself now, or is killed."""
+        """Kill the process after _END_SECONDS_MAX, unless it has ended by itself: its link is gone."""
         asyncio.get_running_loop().call_later(_END_SECONDS_MAX, self.kill)
 
     def _received(self, message: Message) -> None:
@@ -394,10 +398,10 @@ class Life:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, and where it imports from: the child must not look elsewhere."""
+    """Return this process's environment with its import path, so that the child imports the same modules."""
     paths = [path or os.getcwd() for path in sys.path]  # noqa: PTH109 - as Python itself resolves it
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _nothing() -> None:
-    """Withdraw nothing."""
+    """Do nothing: there is nothing to withdraw."""

@@ -49,7 +49,7 @@ class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=T
 
 
 class Start(Message):
-    """The first message.
+    """The first message to a worker: what it runs.
 
     Args:
         number: the worker's, from 1.
@@ -83,7 +83,7 @@ class QuotaBatch(Message):
 
 
 class Brokers(Message):
-    """The broker map."""
+    """The whole broker map."""
 
     known: KnownBrokers
 
@@ -105,7 +105,7 @@ class ReadCertificates(Message):
 
 
 class Enforce(Message):
-    """SIGUSR1: enforcement on or off."""
+    """SIGUSR1, or the admin port: enforcement on or off."""
 
     on: bool
 
@@ -227,13 +227,13 @@ class BrokersSeen(Message):
 
 
 class Judged(Message):
-    """Clients have begun or ended to wait for much of their time."""
+    """The clients of the worker that have begun, or ended, to wait for much of their time."""
 
     judgement: Judgement
 
 
 class Dialled(Message):
-    """Connections to a broker fail; without a problem, they do not any more."""
+    """Connections to a broker fail, with the problem; "": they succeed again."""
 
     broker: int
     problem: str
@@ -296,7 +296,10 @@ _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=encode_hook)
 
 
 def _hooked(kind: type, value: object) -> object:
-    """Return a value of a type that is not msgspec's own; `Question.plan` may be anything, and is None here."""
+    """Return a decoded value of a type that msgspec does not know.
+
+    `Question.plan` may be anything, and is None here.
+    """
     return value if kind is object else decode_hook(kind, value)
 
 
@@ -320,7 +323,7 @@ def frame_of(message: Message) -> bytearray:
 
 
 class Frames:
-    """Takes bytes as they come, and returns the messages that are complete."""
+    """Cuts the received bytes into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -370,7 +373,7 @@ logger = logging.getLogger(__name__)
 
 
 class Link(asyncio.Protocol):
-    """One end of the link.
+    """One end of the link between control and a worker.
 
     Args:
         received: handles a message.
@@ -399,13 +402,15 @@ class Link(asyncio.Protocol):
         self._poll = select.poll()
 
     async def open(self, sock: socket.socket) -> None:
-        """Begin, at this socket."""
+        """Start to read and write at this socket."""
         sock.setblocking(False)
         self._poll.register(sock, select.POLLRDHUP)
         await self._loop.create_connection(lambda: self, sock=sock)
 
     def other_side_runs(self) -> bool:
-        """Whether the other side is there now, read or not; its kernel closes its end when it ends, also if killed."""
+        """Whether the other process still has its end open; its kernel closes it when the process ends, also if
+        killed.
+        """
         return not self.closed and not self._poll.poll(0)
 
     def send(self, message: Message) -> bool:
@@ -426,7 +431,7 @@ class Link(asyncio.Protocol):
         return self.send(message)
 
     def close(self) -> None:
-        """Close it; what waits is sent, and nothing is handled any more."""
+        """Close the link once all pending messages are sent; nothing that arrives is handled any more."""
         self.closed = True
         self._queue.clear()
         self._may_send.set()
@@ -444,12 +449,12 @@ class Link(asyncio.Protocol):
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Store the transport; asyncio calls it when the link is open."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes."""
+        """Queue the complete messages in these bytes, to be handled in turns."""
         if self.closed:
             return
         try:
@@ -466,7 +471,7 @@ class Link(asyncio.Protocol):
             self._transport.pause_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """End, once what came before is handled."""
+        """End the link, after the messages that came before are handled."""
         self._gone.set()
         if self._busy and not self.closed:
             self._loop.call_soon(self.connection_lost, None)
@@ -474,15 +479,15 @@ class Link(asyncio.Protocol):
         self._end()
 
     def pause_writing(self) -> None:
-        """Have `send_all` wait."""
+        """Make `send_all` wait: too much waits to be sent."""
         self._may_send.clear()
 
     def resume_writing(self) -> None:
-        """Let `send_all` go on."""
+        """Let `send_all` continue."""
         self._may_send.set()
 
     def _next(self) -> None:
-        """Handle messages for a while."""
+        """Handle queued messages for TURN_NS; the rest follows in the next turns."""
         until_ns = monotonic_ns() + TURN_NS
         while self._queue and not self.closed:
             self._handle(self._queue.popleft())

@@ -47,7 +47,9 @@ def configured_names(config: Config) -> OwnNames | None:
 
 
 class Refusals:
-    """Logs one line for each address and API in ten minutes, at most KNOWN_MAX of them; all are counted elsewhere.
+    """Logs clients' attempts to use Sluice's own names.
+
+    One line for each address and API in ten minutes, at most KNOWN_MAX of them; all are counted elsewhere.
 
     Args:
         now_ms: the clock.
@@ -58,7 +60,7 @@ class Refusals:
         self._said_ms: dict[tuple[str, str], int] = {}  # the oldest first
 
     def __call__(self, user: str, address: str, client_id: str, api: str) -> None:
-        """Take a refusal."""
+        """Log a refusal, unless one of the same address and API was logged lately."""
         now_ms, said = self._now_ms(), self._said_ms
         while said and now_ms - next(iter(said.values())) >= AGAIN_MS:
             del said[next(iter(said))]
@@ -83,7 +85,7 @@ logger = logging.getLogger(__name__)
 
 
 class Relay:
-    """Listeners and their connections, under one quota engine.
+    """The listeners of one process and their connections, under one quota engine.
 
     Args:
         config: what runs; its listeners are given to `listen`.
@@ -160,25 +162,27 @@ class Relay:
             listener.open()
 
     def not_accepting(self) -> str:
-        """Return why a listener accepts no connection; "" if all do."""
+        """Return why a listener accepts no connection now; "" if all do."""
         return "; ".join(filter(None, (listener.not_accepting() for listener in self._listeners)))
 
     def start(self) -> None:
-        """Begin the sweep, and to watch where connections' time goes."""
+        """Start the sweep, and the visits that find where connections' time goes."""
         self._supervisor.run_forever("watching", self.watching.run)
         self._sweep_task = self._supervisor.run_forever("sweep", self._sweep)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
-        """Take quotas, policy, and mode; connections stay, and `reconsider` decides anew on what waits."""
+        """Put a new configuration and quotas in force; connections stay, and `reconsider` decides again on what
+        waits.
+        """
         self.engine.update(engine_options(config), definitions, now_ms())
 
     def enforce(self, on: bool) -> None:
-        """Turn enforcement off and on."""
+        """Enforce quotas, or stop."""
         self.engine.switch_enforcement(on)
         self.replication.enforcing = on
 
     def reconsider(self) -> None:
-        """Decide anew on what waits, in the background: there may be thousands."""
+        """Decide again on what waits, in the background: there may be thousands of connections."""
         self._supervisor.run_once("reconsider", self.connections.reconsider())
 
     async def drain(self, hurried: Callable[[], bool]) -> None:
@@ -200,14 +204,14 @@ class Relay:
         event(logger, logging.INFO, "stopped", connections_cut=left)
 
     async def end_capture(self, hurried: Callable[[], bool]) -> None:
-        """End the sweep, and write the captured rows; the names of the last rows' topics may have to be asked for."""
+        """End the sweep, and write the captured rows, after a look-up of topic names that the last ones need."""
         self._sweep_task.cancel()
         if self._capture is not None:
             self._capture.close()
             await asyncio.to_thread(self._capture.wait, hurried)
 
     def close(self) -> None:
-        """Release what the process shares; no client is connected any more."""
+        """Release what the connections shared; call it when no client is connected any more."""
         self.shared.close()
 
     async def _sweep(self) -> None:

@@ -45,7 +45,7 @@ _EARLY_PART: Final = (
 
 
 def terms_of(workers: int) -> LeaseTerms:
-    """Return the terms between control and its workers."""
+    """Return the times of the leases between control and its workers."""
     return LeaseTerms(_LEASE_MS, _PERIOD_MS, workers)
 
 
@@ -55,7 +55,7 @@ def lessee_of(terms: LeaseTerms, number: int, run: int, now_ms: int) -> Lessee:
 
 
 class ControlShares:
-    """Leases shares to the workers.
+    """Leases shares of all budgets to the workers, as control's lessor.
 
     Args:
         run: identifies this life of the control process.
@@ -77,11 +77,11 @@ class ControlShares:
         return bool(self._lessor.keys) or self._own is not None
 
     def use(self, lessee: Lessee, budgets: Budgets) -> None:
-        """Have this process use shares itself, as one more lessee."""
+        """Let this process use shares itself, as one more lessee."""
         self._own = lessee, budgets
 
     def report(self, report: Report, now_ms: int) -> bool:
-        """Take a worker's report; returns False if the worker needs a new session."""
+        """Pass a worker's report to the lessor; returns False if the worker needs a new session."""
         try:
             self._lessor.report(report, now_ms)
         except (SessionLostError, LeaseRefusedError):
@@ -89,7 +89,7 @@ class ControlShares:
         return True
 
     def grants(self, now_ms: int) -> Iterator[tuple[LesseeId, Grants]]:
-        """Yield what to send to which worker now."""
+        """Yield the grants that are due now, each with its lessee."""
         if self._own is not None:
             self._report(*self._own, now_ms)
         found = self._lessor.grants(now_ms) if self._member is None else self._member.grants(now_ms)
@@ -105,7 +105,7 @@ class ControlShares:
             own.lose()  # this process was suspended for longer than a lease
 
     def ended(self, number: int, run: int) -> None:
-        """Note that a worker has ended: its shares are free at once."""
+        """Free the shares of a worker that has ended; they may be granted to others immediately."""
         self._lessor.leave(_id(number, run))
 
 
@@ -118,7 +118,7 @@ def _all(_key: str) -> float:
 
 
 def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts) -> "Fleet":
-    """Have this process use the shares that are leased to it; returns its membership.
+    """Join the fleet, so that this process uses the shares that are leased to it; returns the membership.
 
     Args:
         relay: before its first client.
@@ -161,7 +161,7 @@ def join_with_workers(
 
 
 def _budgets(config: Config, relay: "Relay", lessee: Lessee, began_ms: int) -> Budgets:
-    """Return the budgets of a process that uses shares; followers' too if brokers replicate through it."""
+    """Return the budgets of a process that uses shares; with those of followers if brokers replicate through it."""
     budgets = Budgets(relay.engine, lessee, began_ms)
     if config.replicates:
         budgets.add(FollowerShares(relay.replication, lessee, relay.reconsider))
@@ -202,7 +202,7 @@ def _fleet(
 
 
 class Pace:
-    """How often control and workers step: often while shares move, seldom otherwise, at once when something begins.
+    """When control and workers step: often while shares move, seldom otherwise, immediately when something begins.
 
     Each step wakes the process, which is nearly all that a worker costs without requests. Its lease is renewed at each
     step, so a long pause must be a small part of a lease. Steps are due at the same times in all processes of the host:
@@ -215,7 +215,7 @@ class Pace:
         self._idle = False
 
     def wake(self) -> None:
-        """End a long pause; a short one is over soon."""
+        """End a long pause, so that the next step is soon; a short pause is not changed."""
         if self._idle:
             self._woken.set()
 

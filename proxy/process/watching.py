@@ -57,7 +57,7 @@ _VIEWS_PORTION: Final = 500
 
 
 class Watching:
-    """Watches the connections of one process.
+    """Visits the connections of one process, and reports on its clients' time.
 
     Args:
         connections: all that are open.
@@ -81,7 +81,7 @@ class Watching:
         self._round_ms = int(TICK_SECONDS * 1000)
 
     async def run(self) -> None:
-        """Run until the application cancels it."""
+        """Visit connections and judge clients at intervals, until the application cancels it."""
         ticks = 0
         while True:
             pause = TICK_SECONDS if self._connections else IDLE_SECONDS
@@ -180,7 +180,10 @@ class Watching:
             await asyncio.sleep(0)
 
     async def _note_own_time(self) -> None:
-        """Note how long a full turn of the loop takes; this task goes first in its turn, so the second one is full."""
+        """Measure how long a full turn of the loop takes.
+
+        This task goes first in its turn, so the second one is full.
+        """
         await asyncio.sleep(0)
         began_ns = clock_ns()
         await asyncio.sleep(0)
@@ -193,7 +196,7 @@ class Watching:
         )
 
     async def _judge(self, now_ms: int) -> None:
-        """Judge which clients wait for much of their time, if it is due."""
+        """Find the clients that have begun or ended to wait for much of their time, every JUDGE_MS."""
         if now_ms - self._judged_ms < JUDGE_MS:
             return
         self._judged_ms = now_ms
@@ -204,7 +207,7 @@ class Watching:
             self.judged(judgement)
 
     def _visit_some(self, now_ms: int) -> None:
-        """Visit the next connections, at most as many as there are."""
+        """Visit the next connections of the round, at most VISITS_MAX."""
         if not self._round:
             self._begin_round(now_ms)
         for connection in self._round[-VISITS_MAX:]:
@@ -247,7 +250,7 @@ class ProcessEvents:
         self._sources: dict[tuple[str, str], set[int]] = {}  # the processes in which a client waits
 
     def judged(self, source: int, judgement: Judgement) -> None:
-        """Take one process's judgement."""
+        """Make events of the clients that have begun or ended to wait in one process."""
         for waiter in judgement.begun:
             sources = self._sources.setdefault((waiter.user, waiter.client_id), set())
             if not sources:
@@ -259,11 +262,11 @@ class ProcessEvents:
             self._tell(ClientsWait(judgement.others))
 
     def dialled(self, source: int, broker: int, problem: str) -> None:
-        """Note that connections to a broker fail in one process; without a problem, they do not any more."""
+        """Make an event if connections to a broker fail in one process, or with "" as the problem, succeed again."""
         self._brokers.reported(source, broker, problem, now_ms())
 
     def ended(self, source: int) -> None:
-        """Note that a process has ended, and its connections with it."""
+        """Remove what a process had seen: it has ended, and its connections with it."""
         for user, client_id in [name for name, sources in self._sources.items() if source in sources]:
             self._end(source, user, client_id, 0.0)
         self._brokers.ended(source, now_ms())

@@ -71,7 +71,7 @@ class SharedResponses:
         self._rests: WeakSet[_Rest] = WeakSet()
 
     def shared(self, frame: bytes) -> bytes | SharedResponse:
-        """Return a response to send: the same, or one whose rest is in memory already."""
+        """Return the response to send: the frame, or one whose bytes are in memory already."""
         if len(frame) < _SHARED_BYTES_MIN:
             return frame
         view = memoryview(frame)
@@ -84,7 +84,7 @@ class SharedResponses:
 
 
 class Worker:
-    """One worker.
+    """One worker process: its relay, and its link to control.
 
     Args:
         link: to the control process.
@@ -190,11 +190,11 @@ class Worker:
     # What control sends.
 
     def received(self, message: Message) -> None:
-        """Handle a message."""
+        """Handle a message of control."""
         self._handlers[type(message)](message)
 
     def lost(self) -> None:
-        """Note that control is gone, and drain."""
+        """Drain and end, since control is gone."""
         questions, self._questions = self._questions, {}
         for respond in questions.values():
             respond(_CONTROL_GONE)
@@ -262,7 +262,7 @@ class Worker:
     # What control is told.
 
     def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
-        """Hand a question to control."""
+        """Send a question to control; returns a function that withdraws it."""
         self._asked += 1
         plan = question.plan  # of a `Forwarded`, as control has sent it
         assert plan is None or isinstance(plan, bytes), "only control reads plans"
@@ -281,7 +281,7 @@ class Worker:
         self._pace.wake()
 
     async def _step(self) -> None:
-        """Exchange shares, and report what was learned from traffic."""
+        """Report demands, and what was learned from traffic, to control, at intervals."""
         while True:
             seen_ms = now_ms()  # before the look: what it shows may be as old as that
             if self._link.other_side_runs():
@@ -298,7 +298,7 @@ class Worker:
             await self._pace.pause(busy=self._budgets.busy)
 
     def _tell_brokers(self) -> None:
-        """Tell control of the addresses that responses to clients had, and that it does not know."""
+        """Send control the broker addresses that responses to clients had and that it does not know."""
         if self._brokers.changed:
             self._brokers.changed = False
             seen = dict(self._brokers.addresses())
@@ -313,7 +313,7 @@ class Worker:
             )
 
     async def _beat(self) -> None:
-        """Tell control that this process runs."""
+        """Tell control every second that this process runs."""
         while True:
             self._link.send(messages.Beat(len(self._relay.connections), self._relay.not_accepting()))
             await asyncio.sleep(_BEAT_SECONDS)
@@ -338,14 +338,14 @@ class _Numbered(logging.Filter):
         self._number = number
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add it."""
+        """Add the worker's number to the record; returns True."""
         found = getattr(record, FIELDS, None)
         setattr(record, FIELDS, {**(found if isinstance(found, dict) else {}), "worker": self._number})
         return True
 
 
 async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
-    """Wait for either event."""
+    """Wait until one of two events is set."""
     waits = [asyncio.ensure_future(one.wait()), asyncio.ensure_future(other.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
@@ -353,7 +353,7 @@ async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
 
 
 def _nothing() -> None:
-    """Withdraw nothing."""
+    """Do nothing: there is nothing to withdraw."""
 
 
 async def serve(sock: socket.socket) -> int:

@@ -51,7 +51,7 @@ SILENT_TICKS_MAX: Final = 30
 
 
 class Restarts:
-    """The lives of one worker.
+    """When one worker, whose lives end now and then, is started again.
 
         it was ready, and ran for STEADY_MS     at once
         otherwise                               after a pause that doubles from PAUSE_MS_MIN to PAUSE_MS_MAX
@@ -80,11 +80,11 @@ class Restarts:
         return pause_ms
 
     def message_received(self) -> None:
-        """Note that the worker has sent something."""
+        """Start the count of silent seconds again: the worker has sent something."""
         self._silent_ticks = 0
 
     def tick(self) -> bool:
-        """Count one second; True if the worker is to be killed.
+        """Count one second of silence; returns whether the worker is to be killed.
 
         Seconds are counted here, and not compared with a clock: when the whole machine was suspended, all processes
         were silent, and this one too.
@@ -94,7 +94,8 @@ class Restarts:
 
 
 def part_of(config: Config, workers: int) -> Config:
-    """Return the configuration of a worker: its listeners, and its part of what bounds memory and descriptors.
+    """Return the configuration of one worker: its listeners, and its fraction of the limits on memory and
+    descriptors.
 
     Sluice's own logins and the fleet's secret stay with control. Of the fleet a worker has what names its group, which
     it refuses to clients.
@@ -119,7 +120,7 @@ def part_of(config: Config, workers: int) -> Config:
 
 
 class SharedTopicNames(TopicNames):
-    """The known names, for several processes.
+    """The known names of topics, for several processes.
 
     Args:
         learned: called with each new name.
@@ -267,7 +268,7 @@ class Workers:
         return tuple(found)
 
     def configure(self, config: Config) -> None:
-        """Pass on a configuration, and the quotas that have changed."""
+        """Send all workers a new configuration, and the quotas that have changed."""
         if config is not self._source:
             self._source = config
             self._state.config = part_of(config, self.count)
@@ -276,18 +277,18 @@ class Workers:
             life.feed.wake()
 
     def enforce(self, on: bool) -> None:
-        """Turn enforcement on or off."""
+        """Let all workers enforce quotas, or stop."""
         self._state.enforcing = on
         for life in self._lives.values():
             life.feed.wake()
 
     def read_certificates(self) -> None:
-        """Have all certificates read again."""
+        """Let all workers read their certificates again."""
         for life in self._lives.values():
             life.feed.read_certificates()
 
     async def drain(self, hurried: Callable[[], bool]) -> None:
-        """Have all workers drain, and wait for their end.
+        """Tell all workers to end, and wait until they have.
 
         Args:
             hurried: whether to end at once.
@@ -367,7 +368,9 @@ class Workers:
         return of_workers(up, connections, missed, self._exits)
 
     async def _refuse_taken_ports(self) -> None:
-        """Check that no other process has the ports; workers of a killed control process give them up in a moment.
+        """Check that no other process has bound the ports.
+
+        The workers of a control process that was killed give them up in a moment.
 
         Raises:
             StartError: another process has one.
@@ -408,7 +411,7 @@ class Workers:
             await asyncio.sleep(pause_ms / 1000)
 
     async def _watch(self, life: Life) -> None:
-        """Feed a worker until it ends."""
+        """Feed a worker until it ends; then count its end, and log it."""
         feeding = self._supervisor.run_once("worker_feed", life.feed.run())
         try:
             code = await life.wait()
@@ -437,7 +440,7 @@ class Workers:
         )
 
     def _on_message(self, life: Life, message: Message) -> None:
-        """Handle what concerns other workers too."""
+        """Handle a worker's message that concerns other workers too."""
         self._restarts[life.number].message_received()
         handler = self._handlers.get(type(message))
         if handler is not None:
@@ -465,7 +468,7 @@ class Workers:
                 life.feed.topic_named(topic_id, name)
 
     def _reported(self, life: Life, message: messages.Reported) -> None:
-        """Take a report; the grants for all reports of this turn of the loop are sent at its end."""
+        """Pass on a report; the grants for all reports of this turn of the loop are sent at its end."""
         if not self._shares.report(message.report, now_ms()):
             life.grant(None)
         elif not self._grants_due:
@@ -473,7 +476,7 @@ class Workers:
             self._loop.call_soon(self._send_grants)
 
     async def _step(self) -> None:
-        """Send shares, and what has changed meanwhile."""
+        """Send due grants and changed state to the workers, at intervals."""
         version = self._brokers.version
         while True:
             self._send_grants()
@@ -513,7 +516,7 @@ class Workers:
             life.kill()
 
     def _quota_changed(self, code: str) -> None:
-        """Note a changed quota, in the store's thread."""
+        """Queue a changed quota, and wake the loop; called in the store's thread."""
         self._changed.append(code)
         if not self._waking:
             self._waking = True
@@ -525,7 +528,7 @@ class Workers:
         self._pace.wake()
 
     def _pass_on(self) -> None:
-        """Note which quotas the store's thread has changed."""
+        """Queue the quotas that the store's thread has changed for all workers."""
         while self._changed:
             code = self._changed.popleft()
             for life in self._lives.values():

@@ -48,7 +48,7 @@ class KnownBrokers(NamedTuple):
 
 
 class BrokerMap:
-    """Broker ids and their addresses.
+    """The brokers' addresses by id, and which brokers are alive.
 
     `address_map` may run in another thread, for a large response: each loop over all addresses first copies them in one
     step.
@@ -91,7 +91,9 @@ class BrokerMap:
         self.changed = False
 
     def set_live(self, brokers: Iterable[int]) -> None:
-        """Store which brokers are alive: the bootstrap port leads to these, and others make room for them."""
+        """Store which brokers are alive: the bootstrap port leads to these, and the addresses of others may be
+        dropped.
+        """
         live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
         self.version += live != self._live
         self._live = live
@@ -105,12 +107,12 @@ class BrokerMap:
         return self._live
 
     def resolved(self, host: str, ip: str) -> None:
-        """Store a host's resolved address."""
+        """Store the IP address that a host name resolves to now."""
         self.version += self._ips.get(host) != ip
         self._ips[host] = ip
 
     def hosts(self) -> list[str]:
-        """Return every host name that is not an IP address; the poller resolves them again, since they may change.
+        """Return every host name that is not an IP address, so that the poller resolves it again: it may change.
 
         The addresses of names that are no longer used are removed.
         """
@@ -126,7 +128,7 @@ class BrokerMap:
     def targets(self) -> list[tuple[str, int]]:
         """Return the addresses to ask until a broker responds: the configured ones, then those of known brokers.
 
-        If there are many brokers, a few, different ones each time: each may take its time not to respond.
+        Of many brokers a few are returned, different ones each time, since each may take its time to fail.
         """
         known = list(self._addresses.values())
         if len(known) > _TARGETS_MAX:
@@ -176,7 +178,7 @@ class BrokerMap:
         return advertised
 
     def _address_problem(self, broker: int, host: str, port: int) -> str:
-        """Return the error in a broker's id, host or port; "" if there is none."""
+        """Return what is wrong with a broker's id, host or port; "" if nothing is."""
         if not 0 <= broker <= _ID_MAX:
             return "id"
         if not is_host(host):
@@ -219,7 +221,7 @@ _STORED: Final = Decoder(dict[Annotated[int, Meta(ge=-(2**31), lt=2**31)], Addre
 
 
 class MapFile:
-    """Reads and writes the map. Both calls block: make them outside of the loop.
+    """The file in which the map is kept over a restart. Both calls block: make them outside of the loop.
 
     Args:
         stats: counts the results of writing.
@@ -244,7 +246,7 @@ class MapFile:
             return {}
 
     def write(self, addresses: Mapping[int, Address]) -> bool:
-        """Replace the file; False if that fails, which is logged once for each reason."""
+        """Replace the file; returns False if that fails, which is logged once for each reason."""
         try:
             store(self._path, (encode(dict(sorted(addresses.items()))),), _MODE)
         except OSError as error:
@@ -268,7 +270,7 @@ class MapFile:
 
 
 class Maps(NamedTuple):
-    """The broker maps.
+    """The broker maps of one process.
 
     Args:
         brokers: for clients.
@@ -284,7 +286,7 @@ class Maps(NamedTuple):
 
 
 def maps_of(config: Config, stats: Stats) -> Maps:
-    """Create the maps, with what is configured."""
+    """Create the maps, with the addresses that are configured."""
     upstreams = config.upstreams(replicates=False)
     leaders = config.upstreams(replicates=True)
     if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):

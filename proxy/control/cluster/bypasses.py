@@ -59,13 +59,13 @@ class Advertised:
         self.unknown: dict[int, str] = {}
 
     async def run(self) -> None:
-        """Run until cancelled by the application."""
+        """Ask the brokers again and again, until cancelled by the application."""
         while self._expected:
             await self.ask()
             await asyncio.sleep(_UNKNOWN_SECONDS if self.unknown or self.problem else _KNOWN_SECONDS)
 
     async def ask(self) -> None:
-        """Ask every broker once."""
+        """Ask every broker once for its advertised address; log when a problem begins or ends."""
         said = [await self._ask(broker, listeners) for broker, listeners in self._expected.items()]
         problem = "; ".join(filter(None, said))
         if problem != self.problem:
@@ -79,7 +79,7 @@ class Advertised:
         self.problem = problem
 
     async def _ask(self, broker: int, listeners: Sequence[ListenerOptions]) -> str:
-        """Return the error in one broker's advertised address; "" if it is correct, or unknown."""
+        """Ask a broker; returns what is wrong with its advertised address, "" if nothing is or that is unknown."""
         _, target = self._brokers.upstream(broker)
         try:
             if target is None:
@@ -153,7 +153,7 @@ def warning_of(things: list[str]) -> str:
 
 
 async def is_unguarded(access: "Access") -> bool:
-    """Ask the brokers; returns whether they have no authorizer.
+    """Ask a broker; returns whether the brokers have no authorizer.
 
     Raises:
         OSError: no broker responds.
@@ -165,7 +165,7 @@ class Unguarded:
     """Asks now and then, logs one line when brokers are found to have no authorizer, and has the metric.
 
     Args:
-        things: what is kept at them; not empty.
+        things: what Sluice keeps at these brokers; not empty.
     """
 
     def __init__(self, access: "Access", things: list[str]) -> None:
@@ -174,7 +174,7 @@ class Unguarded:
         self.unguarded = False
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Ask at intervals, until cancelled by the application."""
         while True:
             try:
                 found = await is_unguarded(self._access)
@@ -192,6 +192,6 @@ class Unguarded:
             await asyncio.sleep(_ASK_SECONDS)
 
     def families(self) -> Iterator[Family]:
-        """Return the metric."""
+        """Yield the metric: whether the brokers have no authorizer."""
         text = "1 while the brokers that keep Sluice's own topics and group have no authorizer"
         yield Family("sluice_brokers_unguarded", "gauge", text, (), [((), float(self.unguarded))])

@@ -107,7 +107,7 @@ _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
 
 def login_of(options: ClusterOptions) -> Login | None:
-    """Return the login that `[cluster]` configures; None if it configures none."""
+    """Return the login that `[cluster]` configures; None where it configures none."""
     if not options.sasl_mechanism:
         return None
     if options.password or options.password_file is None:  # GSSAPI and AWS_MSK_IAM have neither
@@ -116,7 +116,7 @@ def login_of(options: ClusterOptions) -> Login | None:
 
 
 def secret_of(options: ClusterOptions) -> Callable[[], str]:
-    """Return the function that reads the password now in force; it raises LoginError."""
+    """Return a function that returns the password now in force; it raises LoginError."""
     path = options.password_file
     if options.password or path is None:
         return lambda: options.password

@@ -71,7 +71,7 @@ class Poller:
         self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
-        """Run until cancelled by the application."""
+        """Run a round after each pause, until cancelled by the application."""
         try:
             while True:
                 pause_seconds = await self.poll()
@@ -81,7 +81,7 @@ class Poller:
                 lookup.cancel()
 
     async def poll(self) -> float:
-        """Run one round; returns the pause until the next one, in seconds."""
+        """Read the brokers and update the map; returns the pause until the next round, in seconds."""
         self.states.settle(now_ms())
         await self.resolve()
         targets = self._brokers.targets()
@@ -122,7 +122,7 @@ class Poller:
                 self._brokers.changed = True  # the disk may have room the next time
 
     def _look_for_ports(self) -> None:
-        """Tell of brokers that no port leads to, when they appear."""
+        """Report brokers that no port leads to, once when they appear."""
         found: set[tuple[str, int]] = set()
         for listener in self._listeners:
             missing = listener.without_port(self._brokers.live())
@@ -140,7 +140,7 @@ class Poller:
         self.problem = f"cluster unreachable: {problem}"
 
     async def resolve(self) -> None:
-        """Resolve every name; slow ones continue in the background, and are not started twice."""
+        """Resolve every host name; slow ones continue in the background, and are not started twice."""
         hosts = {host for brokers in (self._brokers, *self._others) for host in brokers.hosts()}
         self._unknown &= hosts
         waiting = sorted(hosts.difference(self._lookups), key=lambda host: host not in self._unknown)

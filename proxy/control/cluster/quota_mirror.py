@@ -41,13 +41,13 @@ class QuotaMirror:
         self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
-        """Run until cancelled by the application."""
+        """Read the quotas at intervals, until cancelled by the application."""
         while True:
             await self.poll()
             await asyncio.sleep(_POLL_SECONDS)
 
     async def poll(self) -> None:
-        """Read the quotas once."""
+        """Read the brokers' quotas once; `problem` says why that has failed."""
         try:
             differs = await first_response(self._brokers.targets(), self._mirror, _RESPONSE_SECONDS_MAX)
         except OSError as error:

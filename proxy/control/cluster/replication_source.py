@@ -62,7 +62,7 @@ class ReplicationSource:
 
     Args:
         changed: called when any setting differs: waiting requests are decided on again.
-        now_ms: the clock.
+        now_ms: the clock of the replication quotas, in ms.
 
     Attributes:
         problem: why the cluster cannot be read now; "" if it can.
@@ -109,7 +109,7 @@ class ReplicationSource:
             self._apply(*self._own_rates(), self._quotas.lists)  # even if the cluster cannot be reached
 
     async def run(self) -> None:
-        """Run until cancelled by the application."""
+        """Poll at intervals, and at once when a poll is requested, until cancelled by the application."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -179,7 +179,7 @@ class ReplicationSource:
         quotas.name_topics(names)
 
     async def _cluster_settings(self) -> _Settings:
-        """Read the brokers' rates, and their topics' lists if there is any rate."""
+        """Return the brokers' rates, and the lists of their topics if there is any rate."""
         keys = (LEADER_RATE, FOLLOWER_RATE)
         brokers = self._brokers.live()
         found = await asyncio.gather(*(self._describe_broker(broker, keys) for broker in brokers))
@@ -227,7 +227,7 @@ class ReplicationSource:
         return ThrottledReplicas(leaders=leaders, followers=followers)
 
     async def _reassignment_settings(self) -> _Settings:
-        """Read the reassignments under way."""
+        """Return the replicas that reassignments under way are adding, as throttled."""
         found = await self._ask_any_broker(metadata.list_ongoing())
         if found.error_code:
             raise OSError(
@@ -280,7 +280,10 @@ class ReplicationSource:
         return await first_response(targets, partial(self._ask, request), _RESPONSE_SECONDS_MAX)
 
     async def _ask(self, request: Request[T], target: Target) -> T:
-        """Send a request on a kept connection, which is taken out meanwhile: several brokers may have one address."""
+        """Send a request on a kept connection.
+
+        The connection is taken out meanwhile, since several brokers may have one address.
+        """
         connection = self._connections.pop(target, None)
         try:
             async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
@@ -299,7 +302,7 @@ class ReplicationSource:
 
 
 def _rate(described: Described, key: str) -> float | None:
-    """Return a broker's rate; None if it is unlimited or not a number."""
+    """Return a broker's rate in bytes/s; None if it is unlimited or not a number."""
     configs: Mapping[str, str] = described.configs
     try:
         rate = int(configs.get(key, _UNLIMITED))

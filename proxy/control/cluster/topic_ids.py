@@ -33,11 +33,11 @@ logger = logging.getLogger(__name__)
 
 
 class TopicIds:
-    """Looks up names.
+    """Looks up the names of topics by id.
 
     Args:
         names: the known names and the ids to look up.
-        now_ms: the time, monotonic.
+        now_ms: the monotonic clock, in ms.
 
     Attributes:
         problem: why names cannot be looked up now; "" if they can.

@@ -134,14 +134,14 @@ class FileStore:
         return outcome
 
     def _note(self, outcome: Outcome, client: Client | None) -> None:
-        """Note who has altered these entities."""
+        """Call `noted` with the author of each altered entity."""
         if self.noted is not None and client is not None:
             author = Author(client.principal, client.address, "")
             for entity in self._in_force.with_pauses(outcome.changes):
                 self.noted(entity, author)
 
     def report_to(self, tell: Tell) -> None:
-        """Tell each changed limit from now on."""
+        """Report each changed limit to `tell` from now on."""
         self._in_force.tell = tell
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
@@ -176,7 +176,7 @@ class FileStore:
         self._in_force.apply(outcome.changes.items(), changer)
 
     def _catch_up(self, path: Path) -> None:
-        """Read a file that others have changed, once it is complete."""
+        """Read the file if others have changed it; wait until it is complete."""
         now = signature(path)
         if now == self.file_signature:
             return

@@ -86,7 +86,7 @@ class QuotaTopic:
         service: QuotaService,
         once: Callable[[str, Coroutine[Any, Any, object]], object],
     ) -> None:
-        """Have the service's thread apply the records that are read.
+        """Let the service's thread apply the records that are read, from now on.
 
         Args:
             once: runs a coroutine in the background.
@@ -116,7 +116,7 @@ class QuotaTopic:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def save_snapshots(self) -> None:
-        """Save snapshots, until cancelled."""
+        """Write a snapshot at intervals if quotas have changed, until cancelled."""
         while True:
             await asyncio.sleep(_SAVE_SECONDS)
             await self._change(self.store.keep)
@@ -124,14 +124,14 @@ class QuotaTopic:
 
     @property
     def not_ready(self) -> str:
-        """The reason why there are no quotas yet; "" if there are."""
+        """Return why there are no quotas yet; "" if there are."""
         if self.store.ready:
             return ""
         problem = self.log.problem
         return f"quotas: {f'topic {self.log.topic} is being read' if problem is None else problem.text}"
 
     def families(self) -> list[Family]:
-        """Return the metrics."""
+        """Return the metrics of the topic, its snapshot and the audit topic."""
         return families(self.store, self.log, self.events)
 
     def close(self) -> None:
@@ -148,12 +148,12 @@ class QuotaTopic:
 
 
 def by_label(name: str, kind: str, text: str, label: str, counts: Mapping[str, float]) -> Family:
-    """Return a family with one label."""
+    """Return a family with one label, whose values are the keys of `counts`."""
     return Family(name, kind, text, (label,), [((value,), float(count)) for value, count in counts.items()])
 
 
 def single(name: str, kind: str, text: str, value: float) -> Family:
-    """Return a family of one value."""
+    """Return a family with one value and no label."""
     return Family(name, kind, text, (), [((), float(value))])
 
 
@@ -224,7 +224,7 @@ def require_aiokafka(what: str = '[quotas] store = "topic"') -> None:
     """Refuse to start where the extra `fleet` is not installed.
 
     Args:
-        what: needs it.
+        what: the setting that needs it, for the message.
 
     Raises:
         StartError: it is not.
@@ -236,7 +236,7 @@ def require_aiokafka(what: str = '[quotas] store = "topic"') -> None:
 
 
 def seal_of(config: Config, use: str, topic: str) -> Seal | None:
-    """Return what signs the records of a topic; None without a secret.
+    """Return the seal that signs the records of a topic; None without a secret.
 
     Args:
         use: see `Seal`.
@@ -254,7 +254,7 @@ def seal_of(config: Config, use: str, topic: str) -> Seal | None:
 
 
 def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None) -> Access:
-    """Return the way to a cluster, with its login, and the certificates that are in force.
+    """Return the access to a cluster: its brokers, its login, and the TLS context in force.
 
     Args:
         cluster: `Config.fleet_cluster`, for the fleet's group and for Sluice's own topics.
@@ -267,7 +267,7 @@ def access_of(cluster: ClusterOptions, tls: Callable[[], ssl.SSLContext] | None)
 
 
 def quota_spec(quotas: QuotaSettings) -> TopicSpec:
-    """Return what the quota topic must be like.
+    """Return the properties that the quota topic must have.
 
     Batches are stored uncompressed, so that max.message.bytes also bounds what a reader has to unpack. Segments are
     small and closed soon, since brokers compact closed ones only: what others write under few keys is gone soon.
@@ -276,7 +276,7 @@ def quota_spec(quotas: QuotaSettings) -> TopicSpec:
 
 
 def journal_spec(topic: str) -> TopicSpec:
-    """Return what the topic of a reassignment journal must be like: as the quota topic."""
+    """Return the properties that the topic of a reassignment journal must have: those of the quota topic."""
     configs = {
         "max.message.bytes": str(_BATCH_BYTES_MAX + _FRAME_BYTES),
         "compression.type": "uncompressed",
@@ -287,7 +287,7 @@ def journal_spec(topic: str) -> TopicSpec:
 
 
 def audit_spec(quotas: QuotaSettings) -> TopicSpec:
-    """Return what the audit topic must be like."""
+    """Return the properties that the audit topic must have."""
     seconds = quotas.audit_retention_seconds
     configs = {} if seconds is None else {"retention.ms": str(1000 * seconds)}
     return TopicSpec(quotas.audit_topic, "delete", one_partition=False, configs=configs)

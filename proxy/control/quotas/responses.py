@@ -56,7 +56,7 @@ ANY_PRINCIPAL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Two lists of principals; "*" in a list is any principal, also an unauthenticated one."""
+    """Which principals may alter and describe quotas; "*" is any principal, also an unauthenticated one."""
 
     alter: frozenset[str] = frozenset()
     describe: frozenset[str] = frozenset((ANY_PRINCIPAL,))
@@ -106,7 +106,7 @@ def audit(question: Question, outcome: Outcome, entries: int) -> None:
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """Return the text of all changed limits.
+    """Return text with every limit that differs: its old and its new value.
 
     >>> _change({"producer_byte_rate": 5, "request_percentage": 1}, {"producer_byte_rate": 7})
     'producer_byte_rate: 5 -> 7, request_percentage: 1.0 -> none'
@@ -152,7 +152,7 @@ Unread = WeakValueDictionary[object, Described]
 def handle_request(
     store: QuotaStore, permissions: Permissions, question: Question, unread: Unread | None = None
 ) -> Response:
-    """Make the response to one request.
+    """Return the response to one request, after altering quotas if it asks for that.
 
     Args:
         unread: the shared responses; the caller keeps it between calls.

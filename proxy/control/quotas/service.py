@@ -89,7 +89,7 @@ class QuotaService:
     def ask(self, question: Question, respond: Respond) -> Callable[[], None]:
         """Queue a request; `respond` is called on the loop with its response.
 
-        Returns a function that cancels the request: unless the thread has begun it, `respond` is not called.
+        Returns a function that cancels the request: `respond` is then not called, unless the thread has begun it.
         """
         request = _Request(question, respond)
         for dropped in self._waiting.add(question.address, len(question.frame), request):
@@ -113,18 +113,18 @@ class QuotaService:
         return found
 
     async def change(self, work: Callable[[], bool]) -> bool:
-        """Have the thread change quotas; returns what `work` does: whether any differed."""
+        """Run `work`, which changes quotas, in the thread; returns its result: whether any quota differed."""
         differs = await self._loop.run_in_executor(self._thread, work)
         if differs:
             self._altered()
         return differs
 
     async def mirror(self, take: Callable[[QuotaEntries], bool], entries: QuotaEntries) -> bool:
-        """Have the thread take the brokers' quotas; returns whether any differed."""
+        """Take the brokers' quotas in the thread; returns whether any quota differed."""
         return await self.change(partial(take, entries))
 
     def close(self) -> None:
-        """Stop taking requests; the thread finishes what it is writing."""
+        """Take no more requests; the thread finishes what it is writing."""
         self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -179,7 +179,7 @@ ALTERED_MAX: Final = 10_000  # entities; the one altered longest ago is forgotte
 
 
 class Origins:
-    """The origins of limits: alterations that were seen here, else the place where quotas are kept.
+    """Who has set each limit, and when: as seen in alterations here, else the place where quotas are kept.
 
     Any thread may call it.
     """
@@ -190,7 +190,7 @@ class Origins:
         self._altered: OrderedDict[Entity, Origin] = OrderedDict()
 
     def note(self, entity: Entity, author: Author) -> None:
-        """Note an alteration; without a time it is now."""
+        """Store the author of an alteration; if it has no time, the time is now."""
         altered = self._altered
         host = author.address.rpartition(":")[0] or author.address
         by = f"{author.principal}{f' from {host}' if host else ''}"

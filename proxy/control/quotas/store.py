@@ -65,7 +65,7 @@ class QuotaStore(Protocol):
         """The signature of the quotas file when it was last read or written here; of no file without one."""
 
     def report_to(self, tell: Tell) -> None:
-        """Tell each changed limit from now on."""
+        """Report each changed limit to `tell` from now on."""
 
     def read(self, settings: QuotaSettings) -> Definitions:
         """Apply new settings, and read the file if it is another one or has changed.
@@ -86,7 +86,7 @@ class QuotaStore(Protocol):
 
 
 class Changer(NamedTuple):
-    """The author of a change of quotas.
+    """Who has changed quotas, for the audit log and for events.
 
     Args:
         audited: whether the audit log has a line for it.
@@ -100,7 +100,7 @@ BROKERS: Final = Changer(By("the brokers' own quotas"))
 
 
 def by_client(author: Author, *, audited: bool) -> Changer:
-    """Return a client of the quota API.
+    """Return a client of the quota API as the author of a change.
 
     >>> by_client(Author("ops", "10.0.0.4:51000", ""), audited=True).by
     By(name='User:ops', address='10.0.0.4')
@@ -109,7 +109,7 @@ def by_client(author: Author, *, audited: bool) -> Changer:
 
 
 def by_file(name: str) -> Changer:
-    """Return the quotas file, which was edited."""
+    """Return the quotas file, which an operator has edited, as the author of a change."""
     return Changer(By(name))
 
 
@@ -124,7 +124,9 @@ def changes_of(
 
 
 class Changers:
-    """The author of changes in a topic. A record that removes a limit does not say it; this process knows its own.
+    """Finds the author of each change in a topic.
+
+    A record that removes a limit does not name its author; of this process's own alterations the author is known.
 
     Args:
         topic: its name.
@@ -137,11 +139,11 @@ class Changers:
         self._authors: dict[Entity, Author] = {}
 
     def alters(self, author: Author | None, entities: Collection[Entity] = ()) -> None:
-        """An alteration of this process is under way; None: it has ended."""
+        """Register that an alteration of this process by `author` is under way; None: it has ended."""
         self._own, self._entities = author, entities
 
     def read(self, entity: Entity, author: Author | None) -> None:
-        """A record was read, of this author."""
+        """Register the author of a record that was read."""
         if author is None and entity in self._entities:
             author = self._own
         if author is None:
@@ -157,7 +159,7 @@ class Changers:
         return by_client(author, audited=author == self._own)
 
     def forget(self) -> Changer:
-        """Forget all authors: the topic was read from its beginning; returns the topic itself."""
+        """Forget all authors, since the topic was read from its beginning; returns the topic itself as the author."""
         self._authors.clear()
         return self._topic
 
@@ -184,7 +186,7 @@ _ITEMS_PER_CHECK: Final = 16
 
 
 def with_pauses(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items, with pauses."""
+    """Yield the items; pause now and then, so that other threads can run."""
     until = monotonic_ns() + _WORK_NS
     for index, item in enumerate(items):
         yield item
@@ -194,7 +196,7 @@ def with_pauses(items: Iterable[T]) -> Iterator[T]:
 
 
 def drain(items: list[T]) -> Iterator[T]:
-    """Yield and remove the items, with pauses: freeing 10,000 at once would stop all threads."""
+    """Yield and remove the items, with pauses: freeing 10,000 in one go would stop all threads."""
     items.reverse()
     return (items.pop() for _ in with_pauses(range(len(items))))
 
@@ -209,7 +211,7 @@ _SET_ON_COMMAND_LINE: Final = "The entity was given on the command line (--quota
 
 
 class QuotasInForce:
-    """The definitions, and how a store changes them.
+    """The definitions in force, and the changes that a store may make to them.
 
     Args:
         settings: `[quotas]`.
@@ -237,7 +239,7 @@ class QuotasInForce:
             self.definitions.put(entity, values)
 
     def configure(self, settings: QuotaSettings) -> None:
-        """Apply the static settings."""
+        """Apply the limits of `[quotas]` itself, which are no entries."""
         static = static_quotas(settings)
         if static != self.definitions.static:
             self.definitions.static = static
@@ -269,7 +271,7 @@ class QuotasInForce:
         return self.version != before
 
     def removed_entities(self, found: Definitions) -> list[str]:
-        """The codes of the entities in force that are not in `found`."""
+        """Return the codes of the entities in force that are not in `found`."""
         known = self.with_pauses(self.definitions.entries())
         return [code(*entity) for entity, _ in known if entity not in found]
 
@@ -282,7 +284,10 @@ class QuotasInForce:
         return entity in self._overrides
 
     def refuse_overridden(self, outcome: Outcome) -> Outcome:
-        """Refuse entities with quotas on the command line: these would override what is altered."""
+        """Return the outcome with an error for each entity that has quotas on the command line.
+
+        These override what would be altered.
+        """
         refused = {entity for entity in self._overrides if entity in outcome.changes}
         if not refused:
             return outcome
@@ -294,7 +299,7 @@ class QuotasInForce:
         return Outcome(results, changes, outcome.before)
 
     def with_pauses(self, items: Iterable[T]) -> Iterator[T]:
-        """Iterate with pauses, where an event loop is running."""
+        """Iterate over the items; with pauses, except before an event loop runs."""
         return iter(items) if self.starting else with_pauses(items)
 
 

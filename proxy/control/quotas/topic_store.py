@@ -75,7 +75,7 @@ from quotas.errors import DefinitionError
 
 
 class Log(ReadLog, Protocol):
-    """The quota topic."""
+    """The quota topic, as the store reads and appends to it."""
 
     @property
     def topic_id(self) -> bytes:
@@ -85,14 +85,14 @@ class Log(ReadLog, Protocol):
     """Whether a record is delivered; others are counted only. Called in any thread."""
 
     def append(self, records: list[Record]) -> "Future[int]":
-        """Append records as one batch; the offset after them, or an AppendError."""
+        """Append records as one batch; the result is the offset after them, or an AppendError."""
 
 
 class Events(Protocol):
-    """The audit topic."""
+    """The audit topic, as the store appends to it."""
 
     def add(self, records: list[Record]) -> None:
-        """Append records some time later."""
+        """Queue records; they are appended later."""
 
 
 # The quotas of a topic on disk: with them a process starts while Kafka is away (`[state] directory`).
@@ -111,7 +111,7 @@ _MODE: Final = 0o600
 
 
 class SnapshotError(Exception):
-    """The file cannot be used; the text says why."""
+    """The snapshot cannot be used; the text says why."""
 
 
 class Place(Struct, frozen=True):
@@ -129,7 +129,7 @@ class Place(Struct, frozen=True):
 
 
 class _Tail(Struct):
-    """The last line, of all before it."""
+    """The last line of a snapshot: a check of all lines before it."""
 
     entities: int
     sha256: str
@@ -141,7 +141,7 @@ _TAIL: Final = Decoder(_Tail)
 
 
 class Snapshot:
-    """One file.
+    """The file with the quotas as of an offset of the topic.
 
     Args:
         directory: its directory, which is created.
@@ -235,7 +235,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Own(NamedTuple):
-    """A record of this process that is acknowledged and not read back."""
+    """A record that this process has appended, which is acknowledged but not read back yet."""
 
     offset: int
     record: Record
@@ -332,11 +332,11 @@ class TopicStore:
         return len(self._unreadable)
 
     def report_to(self, tell: Tell) -> None:
-        """Tell each changed limit from now on."""
+        """Report each changed limit to `tell` from now on."""
         self._in_force.tell = tell
 
     def read(self, settings: QuotaSettings) -> Definitions:
-        """Apply new static settings."""
+        """Apply new static settings; returns the definitions in force."""
         self._in_force.configure(settings)
         return self.definitions
 
@@ -376,7 +376,7 @@ class TopicStore:
         return outcome
 
     def drain(self) -> bool:
-        """Apply what has arrived; return whether quotas differ from those at the last call."""
+        """Apply the records that have arrived; returns whether quotas differ from those at the last call."""
         self._drain()
         return self._differs()
 
@@ -484,7 +484,7 @@ class TopicStore:
                 yield Record(key, None if value is None else value_of(value, author))
 
     def _write(self, records: list[Record], *, now_us: int | None = None) -> int:
-        """Append records, signed if there is a secret; return the offset of the first.
+        """Append records, signed if there is a secret; returns the offset of the first one.
 
         Args:
             now_us: for the stamps; None: now.
@@ -703,7 +703,7 @@ class TopicStore:
         return "" if record.key in (SINCE, LAST) else None
 
     def _become_signed(self, target: Definitions, changes: dict[Entity, Mapping[str, float]]) -> None:
-        """From here on unsigned records are void, and so are those before."""
+        """Treat unsigned records as void from here on, those already read included."""
         self._signed = True
         self._take_over_at = None
         keys = self._keys
@@ -735,7 +735,7 @@ class TopicStore:
         )
 
     def _ignored(self, cause: str, record: Record | None, count: int = 1) -> None:
-        """Count records that are ignored; the value in force is to be written over one that hides it."""
+        """Count records that are ignored; later the value in force is written over each."""
         self.records[cause] += count - 1
         shown = "" if record is None or record.key is None else f": {record.key[:100]!r}"
         what = {"unsigned": "not signed with the fleet's secret", "replayed": "an earlier record again"}[
@@ -763,7 +763,7 @@ class TopicStore:
             self._skipped("limit", error.problem)
 
     def _finish(self, fresh: Definitions) -> None:
-        """Put what was read from the beginning in force."""
+        """Put the quotas that were read from the topic's beginning in force."""
         found, self._found = self._found, None
         topic_id = self._topic_id.hex()
         if self._seal is not None and not self._signed:

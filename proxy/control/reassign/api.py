@@ -67,10 +67,10 @@ class NoExecutorError(Exception):
 
 
 class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request that is journaled, for as long as the broker decides.
+    """A request that is journaled, while the broker decides on its first steps.
 
     Attributes:
-        sent: the broker's part; nothing: it is not asked.
+        sent: the part of the request for the broker; if it is empty, the broker is not asked.
         journaled: whether a partition is in the journal.
         token: what `conclude` needs to know it again: a number at the holder, or the whole plan.
     """
@@ -82,7 +82,7 @@ class Planned(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Decisions(Protocol):
-    """Decides on callers' requests."""
+    """Validates and journals callers' requests, here or at the holder."""
 
     async def plan(self, request: AlterRequest) -> Planned:
         """Validate a request and journal it.
@@ -101,7 +101,7 @@ class Decisions(Protocol):
 
 
 class LocalDecisions:
-    """Decides in this process.
+    """Validates and journals callers' requests in this process.
 
     Args:
         settings: returns the settings in force.
@@ -127,7 +127,9 @@ class LocalDecisions:
         self._request_numbers = count(1)
 
     async def plan(self, request: AlterRequest) -> Planned:
-        """Read the cluster, validate, choose first steps and journal; again if another process was faster.
+        """Read the cluster, validate the request, choose first steps and journal them.
+
+        It starts again if another process has appended to the journal meanwhile.
 
         A controller handles requests one after the other. So a request that conflicts with an undecided one waits for a
         while: the caller may be the same, after a lost connection. A controller also knows a topic before the brokers:
@@ -155,7 +157,7 @@ class LocalDecisions:
         raise JournalError("other processes keep writing to it")
 
     async def conclude(self, planned: Planned, response: AlterResponse) -> Outcomes:
-        """Accept or remove the entries."""
+        """Accept or remove the request's journal entries, by the broker's response."""
         plan = planned.token
         assert isinstance(plan, Plan), "planned here"
         outcomes = outcomes_of(plan, response)
@@ -193,7 +195,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReadFrame(Protocol):
-    """Calls a function of a frame in a thread: `proxy.system.threads.Worker.call`."""
+    """Calls a function with a frame, in a thread: `proxy.system.threads.Worker.call`."""
 
     async def __call__(self, address: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
         """Return the function's result.
@@ -230,7 +232,7 @@ def plan_of(data: bytes) -> Planned | PermissionCheck:
 
 
 class ReassignmentApi:
-    """Handles AlterPartitionReassignments.
+    """Responds to AlterPartitionReassignments.
 
     Args:
         decisions: who validates and journals requests.
@@ -257,7 +259,7 @@ class ReassignmentApi:
         return len(self._requests)
 
     def ask(self, question: Question, respond: Respond) -> None:
-        """Handle a request, or a broker's response to one."""
+        """Begin to handle a request, or the broker's response to one that was forwarded."""
         of_address, total = self._requests[question.address], self._requests.total()
         # A forwarded request is always journaled; before that nothing is lost with the connection.
         if not isinstance(question.plan, Planned) and (
@@ -291,7 +293,7 @@ class ReassignmentApi:
             self._requests += Counter()  # removes addresses without requests
 
     async def _permission_checked(self, question: Question, check: PermissionCheck) -> bytes | Forward:
-        """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
+        """Continue with a request after the broker's permission check: if granted, validate and journal it."""
         first = check.question
         address, size = first.address, len(first.frame)
         response = await parse_response(reassignments.read_alter_response, question.frame, question.version)
@@ -317,7 +319,7 @@ class ReassignmentApi:
             return await self._failure_response(question, request, error)
 
     async def _first_steps_sent(self, question: Question) -> bytes:
-        """Handle the broker's response to the first steps."""
+        """Journal the broker's response to the first steps; returns the response for the caller."""
         planned = question.plan
         assert isinstance(planned, Planned), "the plan of the request that was sent"
         response = await parse_response(reassignments.read_alter_response, question.frame, question.version)
@@ -327,7 +329,7 @@ class ReassignmentApi:
             return await self._failure_response(question, planned.request, error)
 
     async def _conclude(self, question: Question, planned: Planned, response: AlterResponse) -> bytes:
-        """Have the broker's response journaled, and return the response to the caller.
+        """Journal the broker's response, and return the response for the caller.
 
         Raises:
             JournalError: the result cannot be written; the executor finds out what has happened.
@@ -401,7 +403,7 @@ def _encode(question: Question, request: AlterRequest, response: AlterResponse) 
 
 
 def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:
-    """Return the request to the broker in the caller's name: with its client id, for the broker's quotas and logs."""
+    """Return the request to send to the broker with the caller's client id, for the broker's quotas and logs."""
     size = REQUEST_HEAD.unpack_from(question.frame)[4]
     client_id = None if size < 0 else question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
     frame = reassignments.request_frame(request, question.version, question.correlation_id, client_id)

@@ -118,7 +118,7 @@ class Cluster:
     async def submit(
         self, targets: Mapping[TopicPartition, Target], may: Callable[[], bool]
     ) -> dict[TopicPartition, Outcome]:
-        """Have partitions reassigned, or their reassignments cancelled (None); returns the outcome of each.
+        """Reassign partitions, or cancel their reassignments (None); returns the outcome of each.
 
         Args:
             may: asked in the same turn of the loop in which the request is written.
@@ -141,7 +141,7 @@ class Cluster:
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
-        """Return the bytes of every replica of these brokers, for those that respond."""
+        """Return the bytes of every replica, for those of these brokers that respond."""
         found = {}
         for broker in brokers:
             _, target = self._brokers.upstream(broker)
@@ -184,7 +184,10 @@ class Cluster:
         return {topic: self._min_isr[topic][1] for topic in topics if topic in self._min_isr}
 
     async def _registered(self) -> frozenset[int]:
-        """Return every registered broker; brokers before 4.0 close on this request and only list those alive."""
+        """Return the ids of registered brokers.
+
+        Brokers before 4.0 close the connection on this request; then only live brokers are known.
+        """
         loop = asyncio.get_running_loop()
         if loop.time() < self._registered_retry_at:
             return frozenset()
@@ -273,7 +276,7 @@ def _partition_states(
 
 
 class Sizes(NamedTuple):
-    """The replicas' sizes as last read.
+    """The replicas' sizes in bytes, as last read.
 
     Args:
         by_broker: the bytes of every replica of each broker involved.

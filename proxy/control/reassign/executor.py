@@ -65,7 +65,7 @@ class Executor:
         cluster: asks and changes the cluster.
         lock: decides which process executes.
         settings: returns the settings in force.
-        now_ms: the time, monotonic.
+        now_ms: the monotonic clock, in ms.
 
     Attributes:
         decision: the last decision, with the reasons for waiting moves.
@@ -117,7 +117,7 @@ class Executor:
         self._woken.set()
 
     async def run(self) -> None:
-        """Run until cancelled by the application."""
+        """Run a round after each pause, until cancelled by the application."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -142,7 +142,9 @@ class Executor:
             self._release_leadership()
 
     async def run_round(self) -> float:
-        """Run one round; returns the pause until the next one, in seconds."""
+        """Read the journal and the cluster, and execute what is due; returns the pause until the next round, in
+        seconds.
+        """
         try:
             state = await self._read_journal()
             if not state.entries:
@@ -225,7 +227,7 @@ class Executor:
             await self._elect(found.elections)
 
     def _with_size(self, record: Record, entries: Mapping[TopicPartition, Entry]) -> Record:
-        """Add the moved bytes to the end of a move, if its sizes are known: the status keeps the total."""
+        """Return the record; the end of a move gets its number of moved bytes, which the status sums up."""
         if not isinstance(record, Ended) or record.how != "done":
             return record
         return replace(record, size=self.sizes.partition(record.key) * len(entries[record.key].added_brokers))
@@ -264,7 +266,7 @@ class Executor:
                 self._memory.failures.pop(key, None)
 
     def _may_submit(self) -> bool:
-        """Whether this process still executes; asked at the very moment of a submission."""
+        """Whether this process still executes; asked right before a submission."""
         return self.leads and self._lock.held
 
     async def _elect(self, partitions: list[TopicPartition]) -> None:
@@ -320,7 +322,7 @@ class Executor:
             self.sizes_ms = self._now_ms()
 
     async def _recover(self) -> None:
-        """Set a damaged journal aside if this process holds the lock; other processes wait for that."""
+        """Set a damaged journal aside, if this process holds the lock; other processes wait for that."""
         try:
             if await asyncio.to_thread(self._lock.take):
                 await self._journal.recover()

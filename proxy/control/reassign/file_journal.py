@@ -234,7 +234,7 @@ class FileJournal:
                 (self._directory / _NEW).unlink(missing_ok=True)
 
     def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
-        """Replace the file by one with the current moves only; the old one may be kept as `aside`."""
+        """Replace the file by one with the current moves only; the old one is kept as `aside` if that is given."""
         sequence = self._sequence + 1
         # The term comes last: the first entry resets the totals.
         records: list[Record] = [*entries, replace(self._contents.term, over=self._contents.ended_totals)]
@@ -270,7 +270,7 @@ class FileJournal:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock out other processes' writes; the kernel releases the lock if this process is killed."""
+        """Hold the file lock during the block; the kernel releases it if this process is killed."""
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -347,13 +347,13 @@ class LeaderLock:
         return True
 
     def holder(self) -> str:
-        """Return the name of the holder, as the file says."""
+        """Return the name of the process that holds the lock, as the file says; "" if it says none."""
         with suppress(OSError), open_file(self._path) as file:
             return file.read(_HOLDER_BYTES_MAX).decode("utf-8", "replace")
         return ""
 
     def release(self) -> None:
-        """Release the lock for another process."""
+        """Release the lock, so that another process can take it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -366,12 +366,12 @@ _NAME_BYTES: Final = 4
 
 
 def process_name() -> str:
-    """Return a name for this life of the process, which no other has."""
+    """Return a name for this life of the process; no other process or life has it."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
 
 
 class FilePlace:
-    """A directory that the proxies of a cluster share: each of them decides."""
+    """A journal in a directory that the proxies of a cluster share: each process decides on its callers' requests."""
 
     def __init__(self, directory: Path) -> None:
         self.process = process_name()
@@ -379,15 +379,15 @@ class FilePlace:
         self.lock = LeaderLock(directory, self.process)
 
     def decisions(self, local: Decisions, _executes: Callable[[], bool], _journal: AsyncJournal) -> Decisions:
-        """Decide here: any process may append."""
+        """Return `local`: any process may append to the journal."""
         return local
 
     def start(self) -> None:
-        """There is nothing to begin with."""
+        """Do nothing: a file needs no preparation."""
 
     def families(self) -> Iterator[Family]:
-        """Return no metrics."""
+        """Yield no metrics: a file has none."""
         return iter(())
 
     def close(self) -> None:
-        """There is nothing to release: the executor has released the lock."""
+        """Do nothing: the executor has released the lock."""

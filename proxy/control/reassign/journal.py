@@ -63,7 +63,7 @@ class PendingRequest(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
-    """One move.
+    """One move in the journal.
 
     Attributes:
         topic_id: the topic's id at the time of the request, in hex; a topic that was created again has another.
@@ -87,7 +87,7 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
 
     @property
     def key(self) -> TopicPartition:
-        """The partition."""
+        """The topic and partition that the entry is about."""
         return self.topic, self.partition
 
     @property
@@ -106,7 +106,7 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
 
     @property
     def added_brokers(self) -> tuple[int, ...]:
-        """The brokers that the move adds."""
+        """The ids of the brokers that the move adds."""
         return tuple(broker for broker in self.wanted if broker not in self.original)
 
     def accepted(self) -> "Entry":
@@ -161,7 +161,7 @@ class Ended(Struct, frozen=True, tag_field="kind", tag="ended"):
 
     @property
     def key(self) -> TopicPartition:
-        """The partition."""
+        """The topic and partition that the move was of."""
         return self.topic, self.partition
 
 
@@ -289,14 +289,14 @@ class Leadership(Protocol):
         """Return the name of the process that executes, as far as known."""
 
     def release(self) -> None:
-        """Let another process execute."""
+        """Stop executing, so that another process may."""
 
 
 _NO_TERM: Final = Term(0, "")
 
 
 class Contents:
-    """The state of a journal, built record by record."""
+    """The contents of a journal, built record by record."""
 
     def __init__(self) -> None:
         self.entries: dict[TopicPartition, Entry] = {}
@@ -376,7 +376,7 @@ class AsyncJournal:
         return await self._call(lambda: self._journal.append(records, expected=expected, term=term))
 
     async def recover(self) -> None:
-        """Set a damaged journal aside; its readable entries are for the executor to confirm.
+        """Set a damaged journal aside; the executor confirms its readable entries with the cluster.
 
         Raises:
             JournalError: the journal cannot be moved.

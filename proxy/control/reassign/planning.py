@@ -39,7 +39,7 @@ NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 
 
 class Handling(Enum):
-    """The handling of one partition of a request."""
+    """How one partition of a request is handled."""
 
     REFUSED = "refused"
     UNCHANGED = "unchanged"  # the request changes nothing, or it is no move of Sluice's
@@ -50,7 +50,7 @@ class Handling(Enum):
 
 
 class Verdict(NamedTuple):
-    """The result for one partition. `entry` is its journal entry during the broker's decision."""
+    """What one partition of a request leads to. `entry` is its journal entry until the broker has decided."""
 
     key: TopicPartition
     target: Target
@@ -132,7 +132,7 @@ def _check_target(
     now: PartitionState,
     cluster: ClusterState,
 ) -> Verdict | None:
-    """Refuse an invalid target."""
+    """Return a refusal if the target is invalid; None if it is valid."""
     message = _replicas_problem(target, cluster)
     if message:
         return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
@@ -151,7 +151,7 @@ def _check_target(
 
 
 def _replicas_problem(target: tuple[int, ...], cluster: ClusterState) -> str:
-    """Return the error of Kafka's controller for a list of replicas; empty if there is none."""
+    """Return the message of Kafka's controller on an invalid list of replicas; "" if it is valid."""
     if not target:
         return "The manual partition assignment includes an empty replica list."
     before = None
@@ -179,7 +179,7 @@ def _without_entry(
 
 
 def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], cluster: ClusterState) -> Verdict:
-    """Return the result of a valid occurrence that a later one replaces: as if it were the only one."""
+    """Return the verdict on a valid occurrence that a later one of the same partition replaces."""
     code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, cluster) else 0
     return Verdict(verdict.key, verdict.target, Handling.REPLACED, Outcome(code))
 
@@ -194,12 +194,12 @@ def _cancels_nothing(
 
 
 def _replicas_before(now: PartitionState) -> tuple[int, ...]:
-    """The replicas without ongoing changes."""
+    """Return the replicas as if the reassignment under way had not begun."""
     return tuple(broker for broker in now.replicas if broker not in now.adding)
 
 
 def _replicas_after(now: PartitionState) -> tuple[int, ...]:
-    """The replicas after ongoing changes."""
+    """Return the replicas as if the reassignment under way were complete."""
     return tuple(broker for broker in now.replicas if broker not in now.removing)
 
 
@@ -216,7 +216,7 @@ PER_OCCURRENCE: Final = frozenset((Handling.REFUSED, Handling.REPLACED))
 
 
 class Plan(NamedTuple):
-    """One request during the broker's decision; `entries` are its journal entries."""
+    """One request until the broker has decided on it; `entries` are its journal entries meanwhile."""
 
     request: AlterRequest
     verdicts: Sequence[Verdict]

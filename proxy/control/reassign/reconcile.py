@@ -86,7 +86,7 @@ class Memory:
         return {key: verdict for key, (_, _, verdict) in self._next_steps.items()}
 
     def record_failure(self, key: TopicPartition, problem: str, now_ms: int) -> None:
-        """Note a refused submission: retry later, with growing pauses."""
+        """Count a refused submission: it is retried later, after pauses that grow."""
         count = self.failures.get(key, (0, 0, ""))[0] + 1
         pause_ms = _RETRY_MS[min(count, len(_RETRY_MS)) - 1]
         self.failures[key] = (count, now_ms + pause_ms, problem)
@@ -111,7 +111,7 @@ class Memory:
 
 @dataclass(slots=True)
 class Decision:
-    """The next actions, in this order: journal, submit, elect.
+    """What is to be done next, in this order: journal, submit, elect.
 
     Attributes:
         records: to be journaled; contains the entries of `steps`.
@@ -133,7 +133,7 @@ class Decision:
 
 
 class _StepState(Enum):
-    """The state of a step."""
+    """Where a step is, by the cluster's state."""
 
     NONE = "none"
     HELD = "held"
@@ -149,7 +149,7 @@ def reconcile(
     dead_target_ms: int,
     now_ms: int,
 ) -> Decision:
-    """Decide on the next actions."""
+    """Return what is to be done next."""
     memory.forget(entries)
     decision = Decision(lost=_lost_brokers(entries, cluster, memory, dead_target_ms, now_ms))
     open_entries = []
@@ -190,7 +190,7 @@ def _lost_brokers(
     dead_target_ms: int,
     now_ms: int,
 ) -> frozenset[int]:
-    """Return the brokers that have been dead for too long."""
+    """Return the brokers that have been dead for `dead_target_ms` or longer."""
     concerned = {broker for entry in entries.values() for broker in (*entry.original, *entry.wanted)}
     dead = concerned - cluster.live
     memory.dead_ms = {broker: memory.dead_ms.get(broker, now_ms) for broker in dead}
@@ -202,7 +202,7 @@ def _lost_brokers(
 def _handle_missing(
     decision: Decision, entry: Entry, cluster: ClusterState, memory: Memory, now_ms: int
 ) -> None:
-    """Handle a missing partition: another topic of that name ends it at once, a missing topic after a while."""
+    """End a move whose topic was replaced by another, or is unknown for _GONE_MS; else let it wait."""
     key = entry.key
     since_ms = memory.gone_ms.setdefault(key, now_ms)
     is_another = cluster.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
@@ -213,7 +213,7 @@ def _handle_missing(
 
 
 def _confirm(decision: Decision, entry: Entry, now: PartitionState) -> None:
-    """Confirm an entry of a damaged journal if the cluster's state agrees with it."""
+    """Confirm an entry of a damaged journal if the cluster's state agrees with it; otherwise end it as lost."""
     step = entry.step
     if step is None:
         is_so = not now.is_reassigned and now.replicas == entry.original
@@ -261,9 +261,10 @@ def _handle_pending(
     executed: frozenset[str],
     now_ms: int,
 ) -> None:
-    """Handle an undecided request; the caller's connection reports the decision, unless it is lost.
+    """Accept a request that the cluster shows as executed, remove one undecided for ASKED_MS_MAX, else let it wait.
 
-    A request is a unit: if the cluster shows a part of it, its waiting partitions are accepted too.
+    The caller's connection reports the decision, unless it is lost. A request is a unit: if the cluster shows a part
+    of it, its waiting partitions are accepted too.
     """
     key, asked = entry.key, entry.asked
     assert asked is not None, "it is being judged"
@@ -349,7 +350,7 @@ def _needs_leader(step: Step, now: PartitionState, memory: Memory) -> bool:
 
 
 def _end(decision: Decision, entry: Entry, memory: Memory, now_ms: int) -> None:
-    """End a move, unless a late step of an earlier executor might still change its replicas."""
+    """End a move; if a late step of an earlier executor might still change its replicas, let it wait."""
     if now_ms < memory.settled_ms.get(entry.key, now_ms):
         decision.waiting[entry.key] = Waiting(
             "done; a late step of the process that carried it out before would still be noticed"

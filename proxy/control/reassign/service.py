@@ -77,7 +77,7 @@ class Reassignments:
         self._executor.wake()
 
     def ask(self, question: Question, respond: Respond) -> None:
-        """Handle a request."""
+        """Begin to handle a request; `respond` is called with the outcome."""
         self._api.ask(question, respond)
 
     async def run(self) -> None:
@@ -93,7 +93,7 @@ class Reassignments:
         self._place.close()
 
     async def page(self) -> dict[str, object]:
-        """Return the admin port's page."""
+        """Return the document of /reassignments."""
         moves = await self._look()
         described = await asyncio.to_thread(
             status.describe, moves, self._settings, self._rate.per_second(), self._journal.state.ended_totals
@@ -108,11 +108,11 @@ class Reassignments:
         }
 
     def families(self) -> list[Family]:
-        """Return the metrics: moves as of a moment ago, counters as of now."""
+        """Return the metrics: moves as of the last update by `watch`, counters as of now."""
         return [*self._families, *status.counters(self._stats), *self._place.families()]
 
     async def watch(self) -> None:
-        """Update the status regularly: for thousands of moves a scrape would block the loop too long."""
+        """Update the status at intervals, since for thousands of moves a scrape would block the loop too long."""
         while True:
             moves = await self._look()
             decision, rate, leads = self._executor.decision, self._rate.per_second(), self._executor.leads
@@ -148,7 +148,7 @@ def make_reassignments(
 
     Args:
         start: starts a background task.
-        read: has callers' frames parsed.
+        read: parses a caller's frame, in a thread if it is large.
         access: returns the way to the cluster of a journal in a topic.
         fleet: returns this process's membership, which may be made later; None without `[fleet]`.
         tell: takes events.

@@ -25,7 +25,7 @@ _MS_A_SECOND: Final = 1000
 
 
 class Progress(NamedTuple):
-    """The progress of one move."""
+    """The progress of one move: its state, and its bytes."""
 
     entry: Entry
     now: PartitionState | None
@@ -38,7 +38,7 @@ class Progress(NamedTuple):
 
     @property
     def state(self) -> str:
-        """The state as one word."""
+        """The state of the move as one word."""
         if self.entry.asked is not None:
             return "asked"
         if self.step is not None:
@@ -47,7 +47,7 @@ class Progress(NamedTuple):
 
 
 class Rate:
-    """The rate of moved bytes."""
+    """The rate of moved bytes, from samples."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, Mapping[TopicPartition, int]]] = deque(maxlen=_SAMPLES)
@@ -62,7 +62,7 @@ class Rate:
         self._samples.clear()
 
     def per_second(self) -> float | None:
-        """Return bytes/s; None with too few samples."""
+        """Return the rate in bytes/s; None with too few samples."""
         if len(self._samples) < 2:
             return None
         came = 0
@@ -185,7 +185,7 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
 
 
 def counters(stats: Stats) -> Iterator[Family]:
-    """Return the counters of requests, steps and moves."""
+    """Yield the counters of requests, steps and moves as metrics."""
     for name, label, text, counter in (
         ("sluice_reassignment_requests", "result", "Reassignment requests", stats.reassignment_requests),
         ("sluice_reassignment_steps", "result", "Steps, by result", stats.reassignment_steps),

@@ -83,7 +83,7 @@ Found: TypeAlias = TopicPartition | None
 def write_records(
     records: Sequence[Record], term: Term, totals: EndedTotals, sequence: int
 ) -> list[TopicRecord]:
-    """Encode what is appended at once, with the term and the totals that apply after it.
+    """Encode the records of one append, with the term and the totals that apply after it.
 
     Args:
         sequence: of the last append.
@@ -168,7 +168,7 @@ logger = logging.getLogger(__name__)
 
 
 class Fenced(Protocol):
-    """The topic, as `proxy.topics.writers` appends to it."""
+    """The topic's writer, as the journal uses it (`proxy.topics.writers`)."""
 
     @property
     def open(self) -> bool:
@@ -179,17 +179,17 @@ class Fenced(Protocol):
         """Why this process could not begin to append when it last tried."""
 
     def begin(self) -> "Future[None]":
-        """Fence every other writer."""
+        """Fence every other writer, and open this one."""
 
     def append(self, records: Sequence[TopicRecord]) -> "Future[int]":
-        """Append records, all or none; the offset after them, or an AppendError."""
+        """Append records, all or none; the result is the offset after them, or an AppendError."""
 
     def end(self) -> "Future[None]":
         """Close the writer."""
 
 
 class TopicJournal:
-    """Both the journal and the choice of the executor, since only the executor appends.
+    """The journal in a topic, and the choice of the executor, since only the executor appends.
 
     Args:
         log: reads the topic.
@@ -353,7 +353,7 @@ class TopicJournal:
         return self._contents.term.executor
 
     def release(self) -> None:
-        """Close the writer; does not wait."""
+        """Close the writer, so that this process executes no more; does not wait."""
         self._held_in = 0
         self._writer.end()
 
@@ -418,7 +418,10 @@ class TopicJournal:
             self._take(portion)
 
     def _done(self, work: "Future[T]", seconds: float) -> T:
-        """Wait for the log's thread; after any problem this process executes no more until it has taken over again."""
+        """Return the result of work in the log's thread.
+
+        After any error this process executes no more until it has taken over again.
+        """
         try:
             return work.result(seconds)
         except AppendError as error:
@@ -453,7 +456,7 @@ class TopicJournal:
         ]
 
     def _drain(self) -> None:
-        """Take what has been read; a process that has just started waits for that."""
+        """Take the portions that have been read; a process that has just started waits for the first ones."""
         deadline = time.monotonic() + (0 if self._complete else _FIRST_SECONDS_MAX)
         while (portion := self._log.inbox.take(self._patience(deadline))) is not None:
             self._take(portion)
@@ -526,7 +529,7 @@ class TopicJournal:
             self._fresh_sequence = max(self._fresh_sequence, sequence)
 
     def _accepts(self, record: TopicRecord) -> bool:
-        """Whether a record counts: with a secret, if it is signed, and not one of an earlier time."""
+        """Whether a record counts. With a secret it must be signed, and must not repeat an earlier one."""
         seal = self._seal
         if seal is None:
             return True
@@ -548,7 +551,7 @@ class TopicJournal:
         return True
 
     def _become_signed(self) -> None:
-        """From here on unsigned records are void, and so are those before."""
+        """Treat unsigned records as void from here on, those already read included."""
         self._signed = True
         places = self._signed_places
         contents = self._contents if self._fresh is None else self._fresh
@@ -586,7 +589,7 @@ _NO_PLACE: Final = "", -1
 
 
 def _place(record: TopicRecord) -> Found:
-    """Return the place of a record; _NO_PLACE for one that has none."""
+    """Return what a record is about; _NO_PLACE if its key is invalid."""
     try:
         return read_key(record.key)
     except LineError:

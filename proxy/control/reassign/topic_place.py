@@ -310,7 +310,7 @@ class RespondingMember(FleetMember, Protocol):
 
 
 class TopicPlace:
-    """One process's view of the journal.
+    """One process's view of a journal in a topic.
 
     Args:
         access: the way to the topic's cluster.
@@ -373,7 +373,7 @@ class TopicPlace:
         return None if self._fleet is None else self._fleet()
 
     def _tenure(self) -> int:
-        """The number of this process's tenure; a process that is alone has one, for ever."""
+        """Return the number of this process's tenure; a process that is alone has one that never ends."""
         if self._fleet is None:
             return 1
         member = self._fleet()
