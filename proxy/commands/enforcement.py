@@ -8,13 +8,16 @@ import argparse
 import getpass
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
+
+from msgspec import to_builtins
 
 from commandline.amounts import printable
 from commandline.arguments import add_format, print_result
 from commandline.program import FAILED, NEGATIVE, OK
-from proxy.commands.servers import ADMIN, Document, add_admin, read_document, send_action
+from proxy.commands.servers import ADMIN, add_admin, read_present, send_action
+from proxy.explain.documents import EnforcementDocument, StatusDocument
 from proxy.system.errors import ServerError, UsageError
 
 DESCRIPTION: Final = "Switch all enforcement of quotas off or on, or say whether it is off."
@@ -38,55 +41,52 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--reason may have {_REASON_CHARACTERS_MAX} characters")
     if options.reason and options.state == "status":
         raise UsageError("--reason is for on and off")
-    found: dict[str, Document] = {}
-    failed = False
+    found: dict[str, StatusDocument] = {}
+    rows: list[dict[str, Any]] = []
     for admin in dict.fromkeys(options.admin or [ADMIN]):
         try:
             found[admin] = _ask(admin, options)
+            rows.append({"admin": admin, **to_builtins(found[admin])})
         except ServerError as error:
-            failed = True
-            found[admin] = {"error": str(error)}
+            rows.append({"admin": admin, "error": str(error)})
             print(f"sluice: {error}", file=sys.stderr)
-    document = {"members": [{"admin": admin, **one} for admin, one in found.items()]}
     lines = (text for admin, one in found.items() for text in _lines(admin, one))
-    print_result(options.format, document, lines)
-    if failed:
+    print_result(options.format, {"members": rows}, lines)
+    if len(found) < len(rows):
         return FAILED
-    negative = options.state == "status" and not all(one["enforcing"] for one in found.values())
+    negative = options.state == "status" and not all(one.enforcing for one in found.values())
     return NEGATIVE if negative else OK
 
 
-def line(admin: str, document: Document) -> str:
+def line(admin: str, document: StatusDocument) -> str:
     """Return a line on one process's enforcement, for people.
 
-    >>> line("gw-1:19080", {"enforcing": True, "mode": "enforce", "member": "", "switched": None})
+    >>> line("gw-1:19080", StatusDocument(enforcing=True, mode="enforce"))
     'gw-1:19080: quotas are enforced'
     """
-    name = f"{admin} ({printable(document['member'])})" if document["member"] else admin
-    if document["enforcing"]:
+    name = f"{admin} ({printable(document.member)})" if document.member else admin
+    if document.enforcing:
         return f"{name}: quotas are enforced"
-    switched = document["switched"]
-    if switched is None or switched["enforcing"]:
-        return f"{name}: quotas are not enforced: mode {document['mode']}"
-    by = f" by {printable(switched['by'])}" if switched["by"] else ""
-    place = f" from {printable(switched['from'])}" if switched["from"] else ""
-    why = f": {printable(switched['reason'])}" if switched["reason"] else ""
-    return f"{name}: enforcement is switched off, since {switched['at']}{by}{place}{why}"
+    switched = document.switched
+    if switched is None or switched.enforcing:
+        return f"{name}: quotas are not enforced: mode {printable(document.mode)}"
+    return f"{name}: enforcement is switched off, since {printable(switched.text)}"
 
 
-def _lines(admin: str, document: Document) -> Iterator[str]:
-    if "error" in document:
-        return
+def _lines(admin: str, document: StatusDocument) -> Iterator[str]:
     yield line(admin, document)
-    if not document.get("kept", True):
-        yield f"  not kept over a restart: {printable(document['problem'])}"
+    if isinstance(document, EnforcementDocument) and not document.kept:
+        yield f"  not kept over a restart: {printable(document.problem)}"
 
 
-def _ask(admin: str, options: argparse.Namespace) -> Document:
+def _ask(admin: str, options: argparse.Namespace) -> StatusDocument:
     if options.state == "status":
-        return read_document(admin, "/v1/status")
+        found = read_present(admin, "/v1/status", StatusDocument)
+        if not found.mode:  # every field has a default, and another server's page must not read as "enforced"
+            raise ServerError(f"{admin}: its /v1/status is not that of a Sluice")
+        return found
     fields = {"enforcing": str(options.state == "on").lower(), "reason": options.reason, "by": _user()}
-    return send_action(admin, f"/v1/enforcement?{urlencode(fields)}", _ACTION)
+    return send_action(admin, f"/v1/enforcement?{urlencode(fields)}", _ACTION, EnforcementDocument)
 
 
 def _user() -> str:

@@ -169,28 +169,31 @@ def _refusal(error: urllib.error.HTTPError, body: bytes, seconds_max: float) -> 
     return reason(error, seconds_max)
 
 
-def send_action(admin: str, path: str, action: str) -> Document:
+def send_action(admin: str, path: str, action: str, kind: type[_Document]) -> _Document:
     """Send an action to the admin port, as a POST without a body.
 
     Args:
         action: the value of the header Sluice-Action.
+        kind: the document of the response.
 
     Raises:
         UsageError: the address is neither HOST:PORT nor a URL.
-        ServerError: the action was not carried out; the message is the port's, or why there is no response.
+        ServerError: the action was not carried out, or the response is no such document; the message is the port's,
+            or why there is none.
     """
     page = _url(admin, path)
     request = urllib.request.Request(page, method="POST", headers={"Sluice-Action": action})
     try:
         with urllib.request.urlopen(request, timeout=SECONDS_MAX) as response:
-            document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
+            return decode(_read(response, RESPONSE_BYTES_MAX), kind)
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(_REFUSAL_BYTES_MAX).decode("utf-8", "replace").strip()
         raise ServerError(f"{_url(admin, '')}: {printable(said)}") from None
+    except DocumentError as error:
+        raise ServerError(f"{page}: {error}") from None
     except _FAILURES as error:
         raise _failed(admin, page, error, SECONDS_MAX) from None
-    return document
 
 
 def _failed(admin: str, page: str, error: Exception, seconds_max: float) -> ServerError:

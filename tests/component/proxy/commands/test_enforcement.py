@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from proxy.admin import AdminServer, State
+from proxy.admin import AdminServer, Page, Request, State
 from proxy.config import Address, AdminOptions
 from proxy.control.enforcement import Enforcement, EnforcementFile
 from proxy.events import Events
@@ -70,6 +70,7 @@ async def test_off_status_and_on_at_two_members(tmp_path: Path, capsys: pytest.C
         assert await run("status", *everywhere, "--format", "json") == 3
         found = json.loads(capsys.readouterr().out)["members"]
         assert [one["admin"] for one in found] == [member.admin for member in members]
+        assert list(found[0]) == ["admin", *StatusDocument.__struct_encode_fields__]
         assert found[0]["switched"]["reason"] == "orders\x1b[2J are late"
         assert found[0]["switched"]["from"] == HOST
 
@@ -80,6 +81,23 @@ async def test_off_status_and_on_at_two_members(tmp_path: Path, capsys: pytest.C
     finally:
         for member in members:
             await member.server.close()
+
+
+async def test_response_that_is_no_status_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    async def other(_: Request) -> Page:
+        return Page(200, "application/json", b'{"status": "up"}')
+
+    port = free_ports(1)[0]
+    server = AdminServer({"/v1/status": other}, actions={"/v1/enforcement": other})
+    await server.start(Address(HOST, port))
+    try:
+        for state, problem in (("status", "is not that of a Sluice"), ("off", "missing required field")):
+            assert await run(state, "--admin", f"{HOST}:{port}", "--format", "json") == 1
+            out, err = capsys.readouterr()
+            assert problem in err
+            assert list(json.loads(out)["members"][0]) == ["admin", "error"]
+    finally:
+        await server.close()
 
 
 async def test_member_that_does_not_answer_keeps_no_other_from_being_switched(
