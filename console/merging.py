@@ -85,7 +85,7 @@ def one_budget(names: Sequence[str]) -> bool:
 
 
 def merge_clients(lists: Sequence[ClientsDocument], *, shared: bool = True) -> ClientsDocument:
-    """Return all members' clients, each once, those that wait longest first."""
+    """Return all members' clients, each once, those that wait longest first; `shared`: whether budgets are shared."""
     found: dict[tuple[str, str], ClientRow] = {}
     for client in chain.from_iterable(one.clients for one in lists):
         key = client.user, client.client_id

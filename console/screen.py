@@ -49,7 +49,7 @@ class Verdict(ModalScreen[None]):
         self.text = Static("asking …", markup=False, id="verdict")
 
     def compose(self) -> ComposeResult:
-        """Show the text, which may be longer than the screen."""
+        """Lay out the text, which scrolls if it is longer than the screen."""
         name = printable(self.row.client.client_id) or "(no client id)"
         with VerticalScroll() as scroll:
             scroll.border_title = Text(f"{name[:60]}  (Esc: back)").markup

@@ -85,7 +85,7 @@ class TopicPartitions(NamedTuple):
 
 
 class ClusterMetadata(NamedTuple):
-    """The brokers that are alive, and the requested topics."""
+    """The brokers that are alive, and the requested topics with their partitions."""
 
     brokers: Sequence[Broker]
     topics: Mapping[str, TopicPartitions]

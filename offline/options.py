@@ -316,7 +316,7 @@ class BacktestSettings(msgspec.Struct, frozen=True):
 
     @property
     def gateway(self) -> bool:
-        """Whether one budget counts at all brokers."""
+        """Whether one budget is for all brokers together, and not for each."""
         return self.engine.scope == "cluster"
 
 

@@ -148,8 +148,8 @@ class Engine:
             self.refresh(None)
 
     def expire(self, now_ms: int) -> int:
-        """Remove clients without a channel that had no traffic for an hour, or none at all; returns their number.
-        A client that has not authenticated yet is ANONYMOUS.
+        """Remove clients without a channel that had no traffic for an hour, or none at all, as those before
+        authentication (ANONYMOUS). Returns the number of removed clients.
 
         Call it about once a second: each call checks a bounded number of clients, round robin.
         """

@@ -23,18 +23,18 @@ class EngineOptions:
     Attributes:
         policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.
         mode: `observe` makes every decision and enforces none.
-        scope: `broker` counts each broker by itself (KIP-13), `cluster` all brokers behind this process as
-        one. window_samples: samples of the window (kip13); Kafka's quota.window.num.
+        scope: `broker` counts each broker by itself (KIP-13), `cluster` all brokers behind this process as one.
+        window_samples: samples of the window (kip13); Kafka's quota.window.num.
         window_seconds: length of one sample; Kafka's quota.window.size.seconds.
-        burst_seconds: how much of its rate an idle identity may send at once (schedule).
+        burst_seconds: the seconds of its rate that an idle identity may send in one go (schedule).
         hold_seconds_max: how long a Produce may wait at its header (schedule); 0 = never held.
-        mute_seconds_max: the longest mute; what is left over stays as debt.
-        new_connections: `held` has the first Produce of a connection wait while its client is over the quota (kip13);
-        `as-kafka` lets it pass.
-        client_ids_max: identities told apart; further ones share one budget, `<other>`.
-        client_bytes_max: what identities may take in memory, with all that limits them; the same beyond it.
+        mute_seconds_max: the longest mute; a longer one is cut, and the debt stays.
+        new_connections: `held` makes the first Produce of a connection wait while its client is over the quota (kip13);
+            `as-kafka` lets it pass.
+        client_ids_max: the largest number of identities; further ones share one budget, `<other>`.
+        client_bytes_max: the most memory of identities with their limiters, in bytes; the same applies beyond it.
         partition_mutations_rate: partition mutations/s of all clients together (KIP-599); None = unlimited.
-        partition_mutations_burst: how many of them at once; None = the rate times all windows.
+        partition_mutations_burst: how many of them may come in one go; None = the rate times all windows.
         charge_validate_only: whether a request that only asks whether it would work counts, as in KRaft.
         charge_auto_created: whether topics that Metadata requests create count.
         unknown_users: what holds for users that can not be read in passing: no user's quota, the default user's for all

@@ -5,8 +5,8 @@ quotas one step towards the recommendation, from the busiest client's recorded u
 the operator checks the throttle metrics between two steps. A file is replaced as a whole.
 
 Step s of n is the weighted geometric mean of both ends, with the weight s / n, so that every step reduces the limit by
-the same factor; the last step is the target. A limit whose target is not below today's use is set at once. No step
-raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, the target is set at once.
+the same factor; the last step is the target. A limit whose target is not below today's use is set by step 1. No step
+raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, step 1 sets the target.
 The limit in force is the entity's own, or the one that applies to its clients without it.
 
 A server is reached with or without TLS. SASL is not supported: errors refer to `sluice quotas apply FILE
@@ -103,7 +103,7 @@ def _merged(current: Quotas, wanted: Quotas) -> Quotas:
 
 
 def _edited(text: str, current: Quotas, wanted: Quotas) -> str:
-    """Return the file's text with the changes; comments and order stay if its form allows it."""
+    """Return the file's text with the changes; comments and order stay if it consists of `[[quota]]` tables."""
     merged = _merged(current, wanted)
     try:
         document, _, _ = Document.read(text.splitlines(keepends=True))

@@ -41,7 +41,7 @@ _NOTHING_LEFT: Final = "no requests: every row was left out"
 
 
 class Problems:
-    """The problems so far, as rows of the table `ingest/problems`."""
+    """The problems found so far, as rows of the table `ingest/problems`."""
 
     def __init__(self, *, lenient: bool) -> None:
         self.noted: list[Problem] = []

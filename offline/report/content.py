@@ -56,7 +56,7 @@ class Direction:
         throttle_ms: the sum of their connections' waits; overrides: the number of overrides.
         peak_before, peak_after: the peak of the broker that is the busiest in each case.
         capacity: the stated capacity, or None.
-        gateway: whether one budget counts at all brokers: peaks, loads and capacity are those of all together.
+        gateway: whether one budget is for all brokers together: peaks, loads and capacity are those of all together.
     """
 
     name: str

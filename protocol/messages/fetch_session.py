@@ -101,7 +101,7 @@ class _Session:
         self.kept_bytes += sum(map(len, self.partitions.values()))
 
     def clear_changes(self) -> None:
-        """Clear the changes, which are sent to the broker now."""
+        """Clear the changes, since the request that is sent to the broker now contains them."""
         self.partitions, self.forgotten = {}, {}
         self.kept_bytes = SESSION_BYTES
 
@@ -117,7 +117,7 @@ class _Session:
 
 
 def _kept_bytes(changes: Mapping[TopicPartition, object]) -> int:
-    """The memory of changes in bytes, without the partitions' entries."""
+    """Return the memory of changes in bytes, without the partitions' entries."""
     return CHANGE_BYTES * len(changes) + sum([len(topic) for topic, _ in changes])
 
 

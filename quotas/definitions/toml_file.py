@@ -426,7 +426,7 @@ class Document:
         yield from (text for name, text in edit.items() if name not in self._pieces)
 
     def apply(self, edit: Edit) -> None:
-        """Make the edit part of this document; call it when the new text is on disk."""
+        """Make the edit part of this document. Call it when the new text is on disk."""
         for name, text in edit.items():
             if text or name == _PREAMBLE:
                 self._pieces[name] = text

@@ -21,7 +21,7 @@ THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 class TokenBucket:
-    """Tokens that are added at a steady rate and taken in any number.
+    """A token bucket: tokens are added at a steady rate, and taken in any number.
 
     >>> bucket = TokenBucket(rate=10, burst=100, now_ms=0)
     >>> bucket.take(90, 0), bucket.take(90, 0), bucket.tokens(0)  # 100 - 90 - 90

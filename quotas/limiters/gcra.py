@@ -95,7 +95,7 @@ class VirtualSchedule:
         return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
 
     def _charge(self, size: int, now_ms: int) -> None:
-        """Move the schedule by `size` bytes; credit older than the burst is lost."""
+        """Move the schedule on by `size` bytes; credit older than the burst is lost."""
         self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
 
     def _note_charge(self, flow: Flow) -> None:

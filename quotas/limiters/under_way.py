@@ -8,7 +8,7 @@ paid part is exposed as well, since the response may still bring these bytes, to
 
 In a *crowd* more Fetches are to be at their brokers than the room allows. Then each waits there only for a part of a
 second, and afterwards its channel *rests* in proportion to that wait, so that three quarters of the room are in use. A
-Fetch that finds records at once hardly rests, and finds a place, however many others wait without finding records.
+Fetch that finds records immediately hardly rests, and finds a place, however many others wait without finding records.
 """
 
 from math import ceil

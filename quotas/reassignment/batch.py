@@ -61,7 +61,7 @@ class BatchLimits:
 
     @property
     def replica_count(self) -> int:
-        """R, at most the number of replicas that a whole batch may add: a step cannot be divided."""
+        """R, the replicas that one step may add, at most as many as a whole batch may add: a step cannot be divided."""
         out = self.max_movements_out_per_broker or self.parallel_replica_count
         return min(self.parallel_replica_count, self.max_concurrent_replica_movements, out)
 
@@ -317,7 +317,7 @@ def plan_moves(
         moves: the requested moves; all their partitions exist.
         now: the cluster's current state.
         live: the brokers that are alive.
-        limits: the limits of steps under way at once.
+        limits: the limits of steps that are under way at the same time.
     """
     remaining = {move.key: (place, move) for place, move in enumerate(moves)}
     state = {key: now[key] for key in remaining}

@@ -80,7 +80,7 @@ class Step:
     """One step of a partition's reassignment.
 
     Attributes:
-        replicas: TR in the order to submit; the first becomes the preferred leader at once.
+        replicas: TR in the order to submit; the first is the preferred leader as soon as it is submitted.
         adds: NR; all of them alive.
         drops: DR, and members of FTR on lost brokers: they are left out, and added when the brokers are back.
         elects: the preferred leader to elect when the step is done; None for no election.

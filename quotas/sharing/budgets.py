@@ -225,7 +225,7 @@ class Budgets:
             sharer.apply(now_ms)
 
     def _renew(self, now_ms: int) -> None:
-        """Compute demands again, the oldest first; a bounded number at a time."""
+        """Compute demands again, a bounded number of them, those computed longest ago first."""
         least = self._lessee.share(DEFAULT_KEY, now_ms)
         for _ in range(min(len(self._named), _RENEWED_AT_ONCE)):
             limiter = next(iter(self._named))

@@ -85,7 +85,7 @@ class Demands:
         """Return the bytes/s that a follower could receive through this process, at most its quota.
 
         Args:
-            quota: the whole quota in bytes/s; `rate.limit` is this process's part.
+            quota: the whole quota in bytes/s; `rate.limit` is this process's share of it.
         """
         seen = self._seen.get(follower)
         if seen is None:

@@ -36,7 +36,7 @@ class LeaseTerms:
     Args:
         period_ms: the longest time between two reports.
         lessees_max: how many lessees share a budget; each has 1 / lessees_max of a key that no lessee has named.
-        never_lent: the part of each budget that no lessee gets: processes that begin use the least share of it.
+        never_lent: the share of each budget (0 to 1) that no lessee gets: processes that begin use it.
 
     >>> terms = LeaseTerms(15_000, 1000, 8)
     >>> terms.equal, terms.least, terms.slack_ms

@@ -11,8 +11,8 @@ A worker's lease may last much longer than its control process: it uses the shar
 runs, and for LIVE_MS after that (`live`); then the least share. A worker that was stopped itself looks first. So a
 lease ends LIVE_MS after the end of the process that has given it, and yet lasts while that is only stopped.
 
-A lowered share is in force here at once, but acknowledged (`confirm`) only when it is in force in all processes below.
-A session that begins before that reports the old, larger share.
+A lowered share is in force here immediately, but is acknowledged (`confirm`) only when it is in force in all processes
+below. A session that begins before that reports the old, larger share.
 """
 
 from collections import deque
@@ -91,7 +91,7 @@ class Lessee:
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether grants are in force here that are not confirmed."""
+        """Whether grants were taken that `confirm` has not acknowledged yet."""
         return self._applied < self.version
 
     @property
@@ -126,7 +126,7 @@ class Lessee:
             self._wishes = dict(wishes)
 
     def due(self, now_ms: int) -> bool:
-        """Whether to report now: the period is over, there is something to confirm, or demands have changed."""
+        """Whether to send a report now: the period is over, there is something to confirm, or demands have changed."""
         if now_ms >= self._due_ms:
             return True
         last_ms = self._sent[-1][1] if self._sent else -GAP_MS_MIN
@@ -204,7 +204,7 @@ class Lessee:
     def lose(self) -> None:
         """End the session, since the connection has ended or a message is missing. The lease lasts until its end.
 
-        The next report is due at once.
+        The next report is due as soon as the smallest gap between reports allows.
         """
         self.session = self._opening = 0
         self._due_ms = self._sent[-1][1] + GAP_MS_MIN if self._sent else 0

@@ -2,7 +2,7 @@
 
     report(…)   takes a lessee's report: its demands, and the grants that it has applied
     grants(…)   returns what to send now: a response to each report, and changes that other lessees wait for
-    leave(…)    removes a lessee that is known to be gone: its shares are free at once
+    leave(…)    removes a lessee that is known to be gone: its shares are free immediately
 
 A lessee that has not reported for one lease (and `slack_ms`) is taken for gone: its own lease, which began when it sent
 the report, has ended before. From then on it uses the cut-off share at most (`lessee`); only this share can exceed a
@@ -300,7 +300,7 @@ class Lessor:
 
     Args:
         run: identifies this life of the lessor.
-        capacity: returns the part of a key that may be leased; 1 for the holder of a fleet.
+        capacity: returns the share of a key (0 to 1) that may be leased; 1 for the holder of a fleet.
         learning_ms: the time for which no share is raised, at most.
         awaited: the lessees, by their runs, to which predecessors may have leased; None if they are not known.
     """
@@ -661,9 +661,7 @@ class Lessor:
         )
 
     def _follows(self, name: LesseeId) -> bool:
-        """Give each key in which the lessee follows its default share a share of its own; returns whether there is
-        one.
-        """
+        """Whether any of the lessee's keys follows its default share; each such key is given a share of its own."""
         follows = False
         for key, shares in self._keys.items():
             part = shares.parts[name]

@@ -259,7 +259,7 @@ class MutationQuotas:
         return found
 
     def leave(self, throttle: MutationThrottle) -> None:
-        """Detach one `ClientQuota`; the throttle is removed with the last one."""
+        """Detach one `ClientQuota` from its throttle, which is removed with the last of them."""
         throttle.users -= 1
         if throttle.users <= 0:
             throttle.detach()

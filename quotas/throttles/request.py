@@ -106,8 +106,8 @@ class RequestThrottle(ClientThrottle):
         Args:
             spent_us: the request's time, in microseconds.
             now_ms: monotonic.
-            muted_ms: the rest of the mute that the channel already has because of this quota, for requests pipelined
-                with this one.
+            muted_ms: the remaining time of the mute that the channel already has because of this quota, for
+                requests pipelined with this one.
         """
         source = self._source
         if self._version is not source.version or (
