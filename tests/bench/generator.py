@@ -1,6 +1,6 @@
 """The load generator: a process of its own that sends valid requests and measures; the same for every lane.
 
-It is spoken to by lines (see `main`): it says `ready`, waits for an order, carries it out, and answers with JSON.
+It is spoken to by lines (see `main`): it says `ready`, waits for an order, carries it out, and responds with JSON.
 So the parent can read a proxy's CPU exactly around the measured part.
 Closed loop (ping-pong) for the cost of a request; open loop for latency, timed from the moment a request was *meant*
 to leave, so that a stall is not hidden by the requests it kept back; and connections that are only held.
@@ -23,27 +23,27 @@ from tests.bench import wire
 from tests.bench.figures import percentile
 
 _RECEIVE_BYTES = 1 << 20
-_ANSWER_SECONDS = 30.0
+_RESPONSE_SECONDS = 30.0
 _CONNECTS_PER_PAUSE = 20
 """A broker's listen backlog holds 50: connecting in smaller groups never waits for a SYN to be sent again."""
 
 
 class Peer:
-    """One connection and what has come in of its next answer."""
+    """One connection and what has come in of its next response."""
 
     __slots__ = ("due", "received", "socket", "topic")
 
     def __init__(self, host: str, port: int, topic: str, tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection((host, port), timeout=_ANSWER_SECONDS)
-        if tls is not None:  # an answer here fits into one record, so nothing is ever left inside
+        self.socket = socket.create_connection((host, port), timeout=_RESPONSE_SECONDS)
+        if tls is not None:  # a response here fits into one record, so nothing is ever left inside
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = bytearray()
         self.due: deque[float] = deque()
         self.topic = topic
 
-    def answers(self) -> list[bytearray]:
-        """Read once and return the whole answers that are there now."""
+    def responses(self) -> list[bytearray]:
+        """Read once and return the whole responses that are there now."""
         chunk = self.socket.recv(_RECEIVE_BYTES)
         if not chunk:
             raise ConnectionError("the other side closed the connection")
@@ -59,24 +59,24 @@ class Peer:
         return frames
 
     def exchange(self, request: bytes) -> bytearray:
-        """Send one request and wait for its answer."""
+        """Send one request and wait for its response."""
         self.socket.sendall(request)
         while True:
-            frames = self.answers()
+            frames = self.responses()
             if frames:
                 return frames[0]
 
-    def appended(self, answer: bytearray) -> None:
+    def appended(self, response: bytearray) -> None:
         """Make sure the record was appended."""
-        code = wire.produce_failed(answer, self.topic)
+        code = wire.produce_failed(response, self.topic)
         if code:
-            raise ConnectionError(f"Produce was answered with error {code}")
+            raise ConnectionError(f"Produce got a response with error {code}")
 
-    def fetched(self, answer: bytearray) -> None:
+    def fetched(self, response: bytearray) -> None:
         """Make sure the record was read."""
-        code = wire.fetch_failed(answer)
+        code = wire.fetch_failed(response)
         if code:
-            raise ConnectionError(f"Fetch was answered with error {code}")
+            raise ConnectionError(f"Fetch got a response with error {code}")
 
 
 def connect(options: argparse.Namespace, count: int) -> list[Peer]:
@@ -105,7 +105,7 @@ def closed_loop(
     check: Callable[[Peer, bytearray], None],
     depth: int = 1,
 ) -> int:
-    """Keep `depth` requests under way on each connection; return how many were answered, each of them checked."""
+    """Keep `depth` requests under way on each connection; return the number of responses, each of them checked."""
     poller = select.epoll()
     by_descriptor = {peer.socket.fileno(): peer for peer in peers}
     for descriptor in by_descriptor:
@@ -114,25 +114,25 @@ def closed_loop(
     for peer in peers:
         peer.socket.sendall(request * depth)
     under_way = len(peers) * depth
-    answered = 0
+    responded = 0
     while under_way:
         again = time.monotonic() < end
-        for descriptor, _ in poller.poll(_ANSWER_SECONDS) or _nothing_came():
+        for descriptor, _ in poller.poll(_RESPONSE_SECONDS) or _nothing_came():
             peer = by_descriptor[descriptor]
-            answers = peer.answers()
-            for answer in answers:
-                check(peer, answer)
-            answered += len(answers)
+            responses = peer.responses()
+            for response in responses:
+                check(peer, response)
+            responded += len(responses)
             if again:
-                peer.socket.sendall(request * len(answers))
+                peer.socket.sendall(request * len(responses))
             else:
-                under_way -= len(answers)
+                under_way -= len(responses)
     poller.close()
-    return answered
+    return responded
 
 
 def _nothing_came() -> list[tuple[int, int]]:
-    raise TimeoutError(f"no answer within {_ANSWER_SECONDS} s")
+    raise TimeoutError(f"no response within {_RESPONSE_SECONDS} s")
 
 
 def open_loop(peers: Sequence[Peer], request: bytes, seconds: float, rate: float) -> list[float]:
@@ -151,17 +151,17 @@ def open_loop(peers: Sequence[Peer], request: bytes, seconds: float, rate: float
             peer.socket.sendall(request)
             sent += 1
             now = time.monotonic()
-        wait = max(0.0, began + sent / rate - now) if sent < total else _ANSWER_SECONDS
+        wait = max(0.0, began + sent / rate - now) if sent < total else _RESPONSE_SECONDS
         # select() and not epoll: its timeout is in microseconds, epoll's in milliseconds.
         readable, _, _ = select.select(sockets, [], [], wait)
         if not readable and sent == total:
             _nothing_came()
         for each in readable:
             peer = by_socket[each]
-            answers = peer.answers()
+            responses = peer.responses()
             arrived = time.monotonic()
-            for answer in answers:
-                peer.appended(answer)
+            for response in responses:
+                peer.appended(response)
                 latencies.append((arrived - peer.due.popleft()) * 1000)
     return latencies
 
@@ -197,7 +197,7 @@ def lost(peers: Sequence[Peer]) -> int:
 
 
 class Orders:
-    """What the generator can be told to do, one method an order; each returns what is answered as JSON."""
+    """What the generator can be told to do, one method an order; each returns its response, which is sent as JSON."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -208,15 +208,15 @@ class Orders:
     def closed(self, seconds: str) -> dict[str, float]:
         """Ping-pong for some seconds."""
         began = time.monotonic()
-        answered = closed_loop(self.peers, self.request, float(seconds), Peer.appended, self.options.depth)
-        return {"requests": answered, "seconds": time.monotonic() - began}
+        responded = closed_loop(self.peers, self.request, float(seconds), Peer.appended, self.options.depth)
+        return {"requests": responded, "seconds": time.monotonic() - began}
 
     def fetch(self, seconds: str) -> dict[str, float]:
         """Ping-pong with Fetches of the topic's first batch, for some seconds; something must have been produced."""
         request = wire.fetch_first(self.options.client_id, self.options.topic)
         began = time.monotonic()
-        answered = closed_loop(self.peers, request, float(seconds), Peer.fetched)
-        return {"requests": answered, "seconds": time.monotonic() - began}
+        responded = closed_loop(self.peers, request, float(seconds), Peer.fetched)
+        return {"requests": responded, "seconds": time.monotonic() - began}
 
     def open(self, seconds: str, rate: str) -> dict[str, float]:
         """Send at a fixed rate for some seconds."""
@@ -258,14 +258,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Connect, say `ready`, then answer orders until standard input ends."""
+    """Connect, say `ready`, then respond to orders until standard input ends."""
     gc.disable()  # a collection in the middle would be measured as latency
     orders = Orders(parse(arguments))
     print("ready", flush=True)
     for line in sys.stdin:
         order, *parameters = line.split()
-        answer = getattr(orders, order)(*parameters)
-        print(json.dumps(answer), flush=True)
+        response = getattr(orders, order)(*parameters)
+        print(json.dumps(response), flush=True)
     return 0
 
 

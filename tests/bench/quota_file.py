@@ -2,7 +2,7 @@
 
 In one process, as in the proxy: an event loop that relays (a turn is a `send` and a `recv` on a socket pair, which
 release Python's lock as the data path does), and the quota service with its thread. Printed are how long each request
-took from the loop's asking to its answer, and the longest turn of the loop meanwhile, which is what a client's frame
+took from the loop's asking to its response, and the longest turn of the loop meanwhile, which is what a client's frame
 could have waited for beside an idle proxy's. The first rows are a loop with nothing else to do: what this machine
 itself makes a turn wait.
 """
@@ -170,14 +170,14 @@ class Bench:
         self._row(name, seconds, longest_ns)
 
     async def _ask(self, asked: Question) -> int:
-        answered: asyncio.Future[bytes] = self._loop.create_future()
+        responded: asyncio.Future[bytes] = self._loop.create_future()
 
-        def take(answer: bytes | bytearray | SharedResponse | Exception) -> None:
-            assert not isinstance(answer, Exception), f"no answer: {answer!r}"
-            answered.set_result(bytes(answer))
+        def take(response: bytes | bytearray | SharedResponse | Exception) -> None:
+            assert not isinstance(response, Exception), f"no response: {response!r}"
+            responded.set_result(bytes(response))
 
         self._desk.ask(asked, take)
-        return len(await answered)
+        return len(await responded)
 
     async def _edited(self, index: int) -> None:
         await self._replace("# team 5\n", f"# team 5-{index}\n", 20)

@@ -1,7 +1,7 @@
 """The requests the load generator sends, encoded by hand so that sending one costs next to nothing.
 
 Produce v12, Fetch v12, Metadata v12, ApiVersions v3: what a current client speaks. One topic, one partition, one
-record. It does not decode answers beyond the error code that says whether the request was good.
+record. It does not decode responses beyond the error code that says whether the request was good.
 """
 
 import struct
@@ -66,9 +66,9 @@ def sasl_plain(client_id: str, user: str, secret: str) -> bytes:
     return _request(_SASL_AUTHENTICATE, 2, client_id, compact(token) + b"\0")
 
 
-def login_failed(answer: bytearray) -> int:
-    """Return the error code of an answer to SaslAuthenticate 2: length, correlation id, tags, error code."""
-    return int.from_bytes(answer[9:11], "big", signed=True)
+def login_failed(response: bytearray) -> int:
+    """Return the error code of a response to SaslAuthenticate 2: length, correlation id, tags, error code."""
+    return int.from_bytes(response[9:11], "big", signed=True)
 
 
 def metadata_all_topics(client_id: str) -> bytes:
@@ -89,11 +89,11 @@ def produce(client_id: str, topic: str, value_size: int, timestamp_ms: int) -> b
     return _request(_PRODUCE, _PRODUCE_VERSION, client_id, body)
 
 
-def produce_failed(answer: bytes | bytearray, topic: str) -> int:
-    """Return the error code of the one partition in the answer (the whole frame) to `produce`; 0: appended."""
+def produce_failed(response: bytes | bytearray, topic: str) -> int:
+    """Return the error code of the one partition in the response (the whole frame) to `produce`; 0: appended."""
     # length, correlation id, tags, topics, name, partitions, index
     at = 4 + 4 + 1 + 1 + len(compact(topic.encode())) + 1 + 4
-    return int(struct.unpack_from(">h", answer, at)[0])
+    return int(struct.unpack_from(">h", response, at)[0])
 
 
 def fetch_first(client_id: str, topic: str) -> bytes:
@@ -106,13 +106,13 @@ def fetch_first(client_id: str, topic: str) -> bytes:
     return _request(_FETCH, _FETCH_VERSION, client_id, body)
 
 
-def fetch_failed(answer: bytes | bytearray) -> int:
-    """Return the error code of a whole answer to `fetch_first`; 0: it was read."""
+def fetch_failed(response: bytes | bytearray) -> int:
+    """Return the error code of a whole response to `fetch_first`; 0: it was read."""
     # length, correlation id, tags, throttle time
-    return int(struct.unpack_from(">h", answer, 4 + 4 + 1 + 4)[0])
+    return int(struct.unpack_from(">h", response, 4 + 4 + 1 + 4)[0])
 
 
-def metadata_answer(brokers: int, topics: int, partitions_per_topic: int) -> bytes:
+def metadata_response(brokers: int, topics: int, partitions_per_topic: int) -> bytes:
     """Return a Metadata v12 answer with that many partitions of three replicas each."""
     listed = b"".join(
         struct.pack(">i", node) + compact(b"broker-%d.example" % node) + struct.pack(">i", 9092) + b"\0\0"

@@ -108,7 +108,7 @@ class Cluster:
             self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Wait until every running broker answers Metadata with all running brokers in it."""
+        """Wait until every running broker responds to Metadata with all running brokers in it."""
         wanted = set(self._running)
         deadline = time.monotonic() + self.options.ready_seconds_max
         waiting = set(wanted)

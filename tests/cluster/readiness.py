@@ -30,7 +30,7 @@ def brokers(address: Address, *, seconds: float = 2.0) -> dict[int, Address]:
 
 
 def parse_brokers(body: bytes) -> dict[int, Address]:
-    """Read the brokers of a Metadata v1 answer that begins with its correlation id."""
+    """Read the brokers of a Metadata v1 response that begins with its correlation id."""
     named: dict[int, Address] = {}
     try:
         _correlation_id, count = struct.unpack_from(">ii", body)
@@ -42,7 +42,7 @@ def parse_brokers(body: bytes) -> dict[int, Address]:
             named[node] = (host, port)
             position += 12 + host_length + max(0, rack_length)
     except struct.error as error:
-        raise ValueError("the Metadata answer ends too early") from error
+        raise ValueError("the Metadata response ends too early") from error
     return named
 
 
@@ -51,6 +51,6 @@ def _receive(connection: socket.socket, count: int) -> bytes:
     while len(data) < count:
         piece = connection.recv(count - len(data))
         if not piece:
-            raise ConnectionError("closed before the answer was whole")
+            raise ConnectionError("closed before the response was whole")
         data += piece
     return bytes(data)

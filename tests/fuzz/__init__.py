@@ -12,7 +12,7 @@ Atheris but `run`, which is a process of its own: the corpus is replayed with th
     stopwatch   the time bound for one call
     channels    a channel of any kind, configured by bytes
     shell       shows bytes to a channel as `proxy.net.pump` does
-    dialogue    scripts of several requests and answers; one request; one request and its answer
+    dialogue    scripts of several requests and responses; one request; one request and its response
     messages    readers of single messages, by name and version
     peers       readers of what is no Kafka message: PROXY, tokens, certificates, HTTP
     fleet       messages between members of a fleet; what comes to its port, and what members of the group say

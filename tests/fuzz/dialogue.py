@@ -7,15 +7,15 @@ what that needs:
     1 stretched         the same, and how its body is stretched (5 bytes: `draw.stretched`)
     2 announced         as 0, in a frame that is longer than what is there (4 bytes: by how much)
     3 from the client   length (2 bytes), bytes as they are
-    4 answer            length (2 bytes), body: to what is owed first
+    4 respond           length (2 bytes), body: to what is owed first
     5 stretched         the same, and how its body is stretched
     6 from the broker   length (2 bytes), bytes as they are
     7 later             so many milliseconds, as a power of 2
     8 cut               pieces of this size from now on
-    9 the shell answers length (2 bytes), body; or has a broker asked first
+    9 shell responds    length (2 bytes), body; or has a broker asked first
     10 end              the channel takes no more, quotas are considered anew, or another broker is there
 
-A request's length is right, and an answer's correlation id: most of what a fuzzer changes lies behind both.
+A request's length is right, and a response's correlation id: most of what a fuzzer changes lies behind both.
 """
 
 import struct
@@ -80,9 +80,9 @@ class _Script:
         return key, version, request(key, version, self._correlation_id, client)
 
     def owed(self, body: bytes) -> None:
-        """The broker answers what it owes."""
+        """The broker responds to what it owes."""
         correlation_id, version = next_owed(self.shell.channel) or (0, 0)
-        self.shell.broker(answer(correlation_id, body), f"{self.kind} version {version}")
+        self.shell.broker(response_frame(correlation_id, body), f"{self.kind} version {version}")
 
 
 def request(key: int, version: int, correlation_id: int, client: bytes | None) -> bytes:
@@ -91,8 +91,8 @@ def request(key: int, version: int, correlation_id: int, client: bytes | None) -
     return head + (client or b"") + (b"\0" if flexible(key, version) else b"")
 
 
-def answer(correlation_id: int, body: bytes) -> bytes:
-    """An answer with its length; a bare token where one is owed."""
+def response_frame(correlation_id: int, body: bytes) -> bytes:
+    """A response with its length; a bare token where one is owed."""
     whole = body if correlation_id == BARE_TOKEN else struct.pack(">i", correlation_id) + body
     return struct.pack(">i", len(whole)) + whole
 
@@ -119,7 +119,7 @@ def _from_client(script: _Script) -> None:
     script.shell.client(script.body(stretch=False), f"{script.kind} as it is")
 
 
-def _answer(script: _Script, *, stretch: bool) -> None:
+def _respond(script: _Script, *, stretch: bool) -> None:
     script.owed(script.body(stretch=stretch))
 
 
@@ -135,7 +135,7 @@ def _cut(script: _Script) -> None:
     script.shell.cut(script.draw.byte())
 
 
-def _shell_answers(script: _Script) -> None:
+def _shell_responds(script: _Script) -> None:
     body, shell = script.body(stretch=False), script.shell
     question, shell.question = shell.question, None
     if question is None:
@@ -147,7 +147,7 @@ def _shell_answers(script: _Script) -> None:
         shell.channel.responded(Forward(question.api_key, frame, "a plan"))
         shell.later(0)
     else:
-        shell.answered(struct.pack(">i", len(whole)) + whole)
+        shell.respond_to_question(struct.pack(">i", len(whole)) + whole)
 
 
 def _end(script: _Script) -> None:
@@ -167,12 +167,12 @@ STEPS: Final[tuple[Callable[[_Script], None], ...]] = (
     partial(_request, stretch=True),
     _announced,
     _from_client,
-    partial(_answer, stretch=False),
-    partial(_answer, stretch=True),
+    partial(_respond, stretch=False),
+    partial(_respond, stretch=True),
     _from_broker,
     _later,
     _cut,
-    _shell_answers,
+    _shell_responds,
     _end,
 )
 

@@ -55,7 +55,7 @@ def _mutation(frame: bytes, version: int) -> object:
     return topic_mutations.read_request(frame, _BODY, _MUTATIONS[version % 3], version // 3)
 
 
-def _mutation_answer(frame: bytes, version: int) -> object:
+def _mutation_response(frame: bytes, version: int) -> object:
     key, version = _MUTATIONS[version % 3], version // 3
     if version > api.MAX_VERSION[key]:
         return None
@@ -157,7 +157,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ),
     ("client_quotas_calls.read_alter_answer", _own(own_quotas.alter([], validate_only=True))),
     ("topic_mutations.read_request", _mutation),
-    ("topic_mutation_responses.read_response", _mutation_answer),
+    ("topic_mutation_responses.read_response", _mutation_response),
     ("throttle.patch", _throttle),
     ("header.body_start", _body_start),
     ("sasl", _sasl),

@@ -22,12 +22,12 @@ _SHARE_REQUEST: Final = bytes.fromhex(
 
 
 class Sample(NamedTuple):
-    """A request's body and its answer's, both behind their headers; the answer's tags belong to its body."""
+    """A request's body and its response's, both behind their headers; the response's tags belong to its body."""
 
     key: int
     version: int
     request: bytes
-    answer: bytes
+    response: bytes
 
 
 def samples() -> Iterator[Sample]:
@@ -39,7 +39,7 @@ def samples() -> Iterator[Sample]:
     topics = {"t": [90, 20], "free": [10]}
     for version in (3, 9, 13):
         asked = _body(frames.produce_to(version, topics), PRODUCE, version)
-        yield Sample(PRODUCE, version, asked, frames.produce_answer(version)[8:])
+        yield Sample(PRODUCE, version, asked, frames.produce_response(version)[8:])
     for version in (4, 11, 12, 16):
         asked = _body(frames.fetch(version, session_id=9, session_epoch=2), FETCH, version)
         yield Sample(FETCH, version, asked, frames.fetched_from(version, topics)[8:])

@@ -42,11 +42,11 @@ def asked(kind: int, configuration: bytes, one: Sample, how: bytes = b"") -> byt
     return head + b"\0" * own_tags + one.request
 
 
-def answered(kind: int, configuration: bytes, one: Sample, how: bytes = b"") -> bytes:
+def responded(kind: int, configuration: bytes, one: Sample, how: bytes = b"") -> bytes:
     """An input of `answers`."""
     head = bytes((kind,)) + configuration + bytes((one.key, one.version))
     flags = _OWN_TAGS | _STRETCHED * bool(how)
-    return head + _sized(one.request) + bytes((flags,)) + how + one.answer
+    return head + _sized(one.request) + bytes((flags,)) + how + one.response
 
 
 def _sized(body: bytes) -> bytes:
@@ -54,8 +54,8 @@ def _sized(body: bytes) -> bytes:
 
 
 def _step(number: int, one: Sample) -> bytes:
-    """A request and its answer, as steps of a dialogue."""
-    return bytes((number, one.key, one.version, 0)) + _sized(one.request) + b"\4" + _sized(one.answer)
+    """A request and its response, as steps of a dialogue."""
+    return bytes((number, one.key, one.version, 0)) + _sized(one.request) + b"\4" + _sized(one.response)
 
 
 def _script(configuration: bytes, several: Sequence[Sample]) -> bytes:
@@ -68,13 +68,13 @@ def _channels() -> Iterator[tuple[str, bytes]]:
     fetches = [one for one in every if one.key == FETCH and one.version >= 12]
     for one, configuration in product(every, CONFIGURATIONS):
         yield "requests", asked(_PLAIN, configuration, one)
-        yield "answers", answered(_PLAIN, configuration, one)
+        yield "answers", responded(_PLAIN, configuration, one)
     for one in every:
         yield "requests", asked(_CAPTURED, CONFIGURATIONS[1], one)
-        yield "answers", answered(_CAPTURED, CONFIGURATIONS[1], one)
+        yield "answers", responded(_CAPTURED, CONFIGURATIONS[1], one)
     for one in fetches:
         yield "requests", asked(_FOLLOWER, CONFIGURATIONS[1], one)
-        yield "answers", answered(_FOLLOWER, CONFIGURATIONS[1], one)
+        yield "answers", responded(_FOLLOWER, CONFIGURATIONS[1], one)
         yield "follower", _script(CONFIGURATIONS[1], [one, one, one])
     for start in range(0, len(every), _SCRIPTS_A_CHANNEL):
         several = every[start : start + _SCRIPTS_A_CHANNEL]
@@ -115,11 +115,11 @@ def _messages() -> Iterator[tuple[str, bytes]]:
     """Each reader with every message: what it is not made for is thrown out by the minimiser."""
     every = list(samples())
     for number, (name, _) in enumerate(READERS):
-        answers = "answer" in name or "rewrite" in name or name in ("sasl", "throttle.patch")
+        responses = "answer" in name or "rewrite" in name or name in ("sasl", "throttle.patch")
         for one in every:
-            head = b"" if answers else struct.pack(">hhih", one.key, one.version, 7, 1) + b"a"
-            head += b"\0" if not answers and flexible(one.key, one.version) else b""
-            body = struct.pack(">i", 7) + one.answer if answers else head + one.request
+            head = b"" if responses else struct.pack(">hhih", one.key, one.version, 7, 1) + b"a"
+            head += b"\0" if not responses and flexible(one.key, one.version) else b""
+            body = struct.pack(">i", 7) + one.response if responses else head + one.request
             yield "messages", bytes((number, one.version, 0)) + body
 
 

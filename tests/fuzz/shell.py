@@ -95,7 +95,7 @@ class Shell:
     """A channel between what a script says for both peers.
 
     Attributes:
-        question: what the channel has asked the shell, and was not answered yet.
+        question: what the channel has asked the shell, without a response yet.
     """
 
     def __init__(self, channel: Machine) -> None:
@@ -120,7 +120,7 @@ class Shell:
 
     def broker(self, data: bytes, label: str) -> None:
         """The broker sends something."""
-        self._responses.label = f"answer {label}"
+        self._responses.label = f"response {label}"
         self._responses.source.append(data)
         self._go_on()
 
@@ -129,9 +129,9 @@ class Shell:
         self.now_ms += milliseconds
         self._go_on()
 
-    def answered(self, answer: bytes) -> None:
-        """The shell has found the answer to a question."""
-        self.channel.responded(answer)
+    def respond_to_question(self, response: bytes) -> None:
+        """The shell has found the response to a question."""
+        self.channel.responded(response)
         self._go_on()
 
     def _go_on(self) -> None:

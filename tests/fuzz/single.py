@@ -1,8 +1,8 @@
-"""One request, or one request and its answer: shorter than a dialogue, so that a fuzzer gets deeper into a message.
+"""One request, or one request and its response: shorter than a dialogue, so that a fuzzer gets deeper into a message.
 
 request    kind, configuration (3 bytes), key, version, client id, flags, [how it is stretched], body
 answer     kind, configuration (3 bytes), key, version, length of the request's body (2 bytes), that body, flags,
-           [how it is stretched], the answer's body
+           [how it is stretched], the response's body
 """
 
 import struct
@@ -13,7 +13,7 @@ from protocol.api import API_NAMES, flexible
 from protocol.errors import WireError
 from proxy.channel import PeerError
 from tests.fuzz.channels import KINDS, channel
-from tests.fuzz.dialogue import CLIENTS, answer, request
+from tests.fuzz.dialogue import CLIENTS, request, response_frame
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell
 from tests.support.playbook import next_owed
@@ -48,8 +48,8 @@ def asked(data: bytes) -> None:
     _say(shell, struct.pack(">i", len(head) + len(body)) + head + body, None, _label(kind, key, version))
 
 
-def answered(data: bytes) -> None:
-    """One request and its answer."""
+def responded(data: bytes) -> None:
+    """One request and its response."""
     draw = Draw(data)
     kind = draw.pick(_KINDS)
     shell = Shell(channel(kind, draw))
@@ -72,7 +72,7 @@ def _say(shell: Shell, sent: bytes, said: tuple[bytes, int] | None, label: str) 
                 body, size = said
                 shell.cut(size or 1 << 16)
                 correlation_id, _ = next_owed(shell.channel) or (1, 0)
-                shell.broker(answer(correlation_id, body), label)
+                shell.broker(response_frame(correlation_id, body), label)
             shell.later(10_000)
     finally:
         shell.channel.close(shell.now_ms)

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.sweep [API-KEY ...]
 
-Each message of `samples` is written as a request and as an answer, with every quota there is, with each of its places
+Each message of `samples` is written as a request and as a response, with every quota there is, with each of its places
 written many times over and each form of count before it. What takes several times as long as the message itself is
 written once more, as large as it gets, and shown if that takes too long. Takes a quarter of an hour, and no Atheris.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from protocol.api import API_NAMES, flexible
 from tests.fuzz import stopwatch
 from tests.fuzz.samples import Sample, samples
-from tests.fuzz.seeds import CONFIGURATIONS, answered, asked
+from tests.fuzz.seeds import CONFIGURATIONS, asked, responded
 from tests.fuzz.targets import TARGETS
 
 _SOME: Final = 0xFF  # 5992 times
@@ -74,7 +74,7 @@ def main() -> None:
         print(f"{API_NAMES[one.key]} version {one.version}", flush=True)
         tags = b"\0" * flexible(one.key, one.version)
         _sweep("requests", lambda *made: asked(0, *made), tags + one.request, one)
-        _sweep("answers", lambda *made: answered(0, *made), one.answer, one)
+        _sweep("answers", lambda *made: responded(0, *made), one.response, one)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ _TOML: Final = (
 
 TARGETS: Final[Mapping[str, Target]] = {
     "requests": Target(run=single.asked, packages=_CHANNEL, about="one request to a channel of any kind"),
-    "answers": Target(run=single.answered, packages=_CHANNEL, about="one request and its answer"),
+    "answers": Target(run=single.responded, packages=_CHANNEL, about="one request and its answer"),
     "dialogue": Target(
         run=partial(dialogue.converse, "plain"),
         packages=_CHANNEL,

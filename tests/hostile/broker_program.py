@@ -89,7 +89,7 @@ def produce_acks(data: bytes, at: int, version: int) -> tuple[int, int]:
 
 
 def produced(version: int, correlation_id: int, data: bytes, at: int) -> bytes:
-    """An answer that acknowledges nothing."""
+    """A response that acknowledges nothing."""
     if version >= 9:
         return frame(struct.pack(">ixbix", correlation_id, 1, 0))
     return frame(struct.pack(">iii", correlation_id, 0, 0)[: 12 if version >= 1 else 8])
@@ -121,7 +121,7 @@ def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
 
 
 def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
-    """The pieces of a Fetch answer with records of `size` bytes."""
+    """The pieces of a Fetch response with records of `size` bytes."""
     compact = version >= 12
     head = struct.pack(">i", correlation_id) + (b"\0" if compact else b"")
     head += struct.pack(">i", 0) if version >= 1 else b""
@@ -133,7 +133,7 @@ def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -
     head += (b"\0" if compact else struct.pack(">i", -1)) if version >= 4 else b""
     head += struct.pack(">i", -1) if version >= 11 else b""
     head += count_bytes(size, compact)
-    # The tags of the partition, the topic and the answer.
+    # The tags of the partition, the topic and the response.
     return _pieces(head, size, bytes(3) if compact else b"")
 
 
@@ -161,7 +161,7 @@ def _pieces(head: bytes, size: int, tail: bytes) -> Iterator[memoryview]:
 
 
 def share_acknowledged(version: int, correlation_id: int) -> bytes:
-    """An answer without topics."""
+    """A response without topics."""
     lock = struct.pack(">i", 30_000) if version >= 2 else b""
     return frame(struct.pack(">ixih", correlation_id, 0, 0) + b"\0" + lock + b"\1\1\0")
 
@@ -226,7 +226,7 @@ def sasl_authenticate(version: int, correlation_id: int) -> bytes:
 
 
 def anything(correlation_id: int) -> bytes:
-    """An answer that says nothing."""
+    """A response that says nothing."""
     return frame(struct.pack(">i", correlation_id) + bytes(16))
 
 
@@ -251,7 +251,7 @@ class Script:
 
     Attributes:
         batch_bytes: size of one batch: no Fetch brings less than one, whatever it allows.
-        fetch_bytes_max: what one answer holds at most.
+        fetch_bytes_max: what one response holds at most.
         released: client id -> until when there are records for it; matters to those that begin with PARKED.
         hosts: of further brokers that Metadata names.
     """
@@ -267,7 +267,7 @@ class Script:
         self.requests: defaultdict[str, int] = defaultdict(int)
 
     def order(self, line: bytes) -> bytes:
-        """Carry out one order and return its answer."""
+        """Carry out one order and return its response."""
         words = json.loads(line)
         for name in ("batch_bytes", "fetch_bytes_max", "hosts"):
             if name in words:
@@ -285,7 +285,7 @@ class Script:
         return client.startswith(PARKED) and self.released.get(client, 0.0) < time.monotonic()
 
     def records(self, max_bytes: int) -> int:
-        """The size of a Fetch answer's records."""
+        """The size of a Fetch response's records."""
         allowed = min(max_bytes, self.fetch_bytes_max)
         return max(1, allowed // self.batch_bytes) * self.batch_bytes
 
@@ -391,7 +391,7 @@ class Peer:
             say()
 
     def unpark(self, now: float) -> None:
-        """Answer Fetches that have waited long enough, or all once there are records."""
+        """Respond to Fetches that have waited long enough, or all once there are records."""
         while self.parked:
             until, client, say = self.parked[0]
             empty = self.script.empty(client)

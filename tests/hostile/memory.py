@@ -5,10 +5,10 @@
 A scripted broker and the clients are this process, the proxy is one of its own; each has a descriptor or two for each
 connection. Of the connections a fifth each
 
-    idle         has had one request answered, and does nothing
+    idle         has had one response, and does nothing
     half sent    sends a part of a request that is seen whole
     sessions     sends throttled incremental Fetches, with the longest entries that are kept, and longer ones
-    unread       asks for all quotas and reads no answer
+    unread       asks for all quotas and reads no response
     names        sends long client ids, and as many as a connection may have
 
 Who is closed connects again, for as many rounds as are asked for. The bound is what the issue asks for:
@@ -55,7 +55,7 @@ KINDS: Final = ("idle", "half sent", "sessions", "unread", "names")
 
 
 class Broker:
-    """Answers every request with something, and Metadata with itself."""
+    """Responds to every request with something, and Metadata with itself."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server((HOST, 0), backlog=4096)

@@ -27,7 +27,7 @@ _WARM_UP_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class Latencies:
-    """When each request was due and how long its answer took, in seconds; known when the `with` is over.
+    """When each request was due and how long its response took, in seconds; known when the `with` is over.
 
     Attributes:
         lost: why the connection broke, "" where it did not.

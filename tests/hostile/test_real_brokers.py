@@ -80,8 +80,8 @@ def appended(kafka: Cluster, topic: Topic) -> int:
     named.name = topic.name
     asked = request(LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=[named])
     with wired(kafka.address(topic.leaders[0])) as client:
-        (answered,) = response(LIST_OFFSETS, 5, client.ask(asked).frame).topics
-    return int(answered.partitions[0].offset) * RECORD_BYTES
+        (responded,) = response(LIST_OFFSETS, 5, client.ask(asked).frame).topics
+    return int(responded.partitions[0].offset) * RECORD_BYTES
 
 
 def name() -> str:
@@ -125,7 +125,7 @@ def test_producer_appends_no_more_than_its_quota(front: Front, create_topic: Cre
 
 
 def fetched(front: Front, topic: Topic, ask: Callable[[str, Topic], bytes], depth: int) -> int:
-    """The bytes of the answers to `depth` pipelined requests, each followed by another when it is answered."""
+    """The bytes of the responses to `depth` pipelined requests, each followed by another when it gets a response."""
     frame = ask(name(), topic)
     until = time.monotonic() + SECONDS
     total = 0

@@ -146,7 +146,7 @@ class Client:
 
     Args:
         address: where to.
-        until: a moment after which no wait goes on (TimeoutError); 0: each lasts ANSWER_SECONDS_MAX at most.
+        until: a moment after which no wait goes on (TimeoutError); 0: each lasts RESPONSE_SECONDS_MAX at most.
         source: the address to come from; "" for any.
     """
 
@@ -169,18 +169,18 @@ class Client:
         self.socket.sendall(data)
 
     def receive(self) -> bytes:
-        """Wait for one answer and return its frame without the length."""
+        """Wait for one response and return its frame without the length."""
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def skip(self) -> int:
-        """Wait for one answer, drop it, and return its length."""
+        """Wait for one response, drop it, and return its length."""
         length = left = int.from_bytes(self._exactly(4), "big")
         while left:
             left -= len(self._piece(left))
         return length
 
     def ask(self, data: bytes) -> bytes:
-        """Send a request and return its answer."""
+        """Send a request and return its response."""
         self.send(data)
         return self.receive()
 
@@ -222,7 +222,7 @@ class Client:
         self._bound()
         piece = self.socket.recv(min(count, 1 << 20))
         if not piece:
-            raise ConnectionResetError("closed before its answer")
+            raise ConnectionResetError("closed before its response")
         return piece
 
     def _bound(self) -> None:

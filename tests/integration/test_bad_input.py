@@ -66,11 +66,11 @@ def sent(sluice: SluiceProcess, data: bytes) -> bytes:
     """Send it, and give what comes back until the connection is closed."""
     with socket.create_connection((HOST, sluice.ports.bootstrap), timeout=SECONDS_MAX) as client:
         client.sendall(data)
-        answer = b""
+        response = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := client.recv(4096):
-                answer += piece
-        return answer
+                response += piece
+        return response
 
 
 @pytest.mark.parametrize("what", NONSENSE)
@@ -124,7 +124,7 @@ def test_many_bad_clients_leave_no_connection_behind(sluice: SluiceProcess) -> N
     assert sluice.metric("sluice_connections") <= 1  # the neighbour
 
 
-def test_answers_before_the_nonsense_are_delivered(sluice: SluiceProcess) -> None:
+def test_responses_before_the_nonsense_are_delivered(sluice: SluiceProcess) -> None:
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         assert wire.ask(message(METADATA, 9, topics=[])).frame
         wire.send_bytes(NONSENSE["negative length"][0])

@@ -1,4 +1,4 @@
-"""Brokers that answer wrongly: one connection ends under one cause, the others go on, and nothing is left behind.
+"""Brokers that respond wrongly: one connection ends under one cause, the others go on, and nothing is left behind.
 
 One proxy meets all faults, one after the other, so a descriptor or a megabyte that one of them costs is seen.
 The brokers are scripted; no real one is started.
@@ -29,7 +29,7 @@ IDLE_SECONDS = 2
 KIB_MAX = 16 * 1024
 """What a fault may add to the proxy's memory: a few reads, and the allocator's rounding."""
 RESIDENT_KIB_MAX = 128 * 1024
-"""Of a whole process: 40 MiB at its start, and nothing near the gibibyte that some answer announces."""
+"""Of a whole process: 40 MiB at its start, and nothing near the gibibyte that some response announces."""
 GIB = 1 << 30
 
 
@@ -46,7 +46,7 @@ def broker() -> Iterator[ScriptedBroker]:
         address = full.getsockname()
         fillers = [
             socket.socket() for _ in range(4)
-        ]  # its queue holds one or two; further ones it does not answer
+        ]  # its queue holds one or two; further ones get no response
         for each in fillers:
             each.setblocking(False)
             each.connect_ex(address)
@@ -63,7 +63,7 @@ def sluice(broker: ScriptedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
     limits = {"idle_seconds": IDLE_SECONDS, "connect_seconds": 1}
     settings = SluiceSettings(broker.address, sections={"limits": limits})
     with SluiceProcess.configured(settings, tmp_path_factory.mktemp("broken")) as process:
-        until(lambda: answered(process), "broker 1 is known at its port")
+        until(lambda: responds(process), "broker 1 is known at its port")
         yield process
 
 
@@ -72,7 +72,7 @@ def at(sluice: SluiceProcess, node: int) -> tuple[str, int]:
     return HOST, sluice.ports.first_broker + node
 
 
-def answered(sluice: SluiceProcess) -> bool:
+def responds(sluice: SluiceProcess) -> bool:
     try:
         with wired(at(sluice, 1)) as wire:
             return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
@@ -86,12 +86,12 @@ def descriptors_max(sluice: SluiceProcess) -> int:
     time.sleep(0.2)  # the end of the connection that waited for broker 1
     return (
         sluice.descriptors() + 2 + 2
-    )  # the neighbour, its broker; one pipe, which is kept for the next answer
+    )  # the neighbour, its broker; one pipe, which is kept for the next response
 
 
 @pytest.fixture
 def neighbour(sluice: SluiceProcess, broker: ScriptedBroker, descriptors_max: int) -> Iterator[Wire]:
-    """Another connection to the same broker; the scripts answer its client id honestly."""
+    """Another connection to the same broker; the scripts respond to its client id honestly."""
     broker.script = broken.honest
     with wired(at(sluice, 1), "neighbour") as wire:
         wire.ask(message(METADATA, 9, topics=[]))
@@ -116,24 +116,24 @@ ENDED = {
     "length below a header's": (broken.length_of(3), ASKED, "broker_frame_length"),
     "goes on behind its end": (broken.shorter_than_what_follows, ASKED, "broker_out_of_order"),
     "wrong correlation id": (broken.wrong_correlation_id, ASKED, "broker_out_of_order"),
-    "answers in reverse": (broken.answers_in_reverse, ASKED_TWICE, "broker_out_of_order"),
-    "a response without a request": (broken.answers_twice, ASKED, "broker_out_of_order"),
-    "answers without end": (broken.frames_for_ever, ASKED, "broker_out_of_order"),
-    "closes in place of an answer": (broken.closes_first, ASKED, "broker_closed_early"),
+    "responds in reverse": (broken.responds_in_reverse, ASKED_TWICE, "broker_out_of_order"),
+    "a response without a request": (broken.responds_twice, ASKED, "broker_out_of_order"),
+    "responds without end": (broken.frames_for_ever, ASKED, "broker_out_of_order"),
+    "closes in place of a response": (broken.closes_first, ASKED, "broker_closed_early"),
     "closes within the head": (broken.closes_within_head, ASKED, "broker_closed_early"),
-    "closes within an answer": (broken.closes_within(1000), ASKED, "broker_closed_early"),
-    "closes within a large answer": (broken.closes_within(1_000_000), ASKED, "broker_closed_early"),
-    "resets in place of an answer": (broken.resets, ASKED, "broker_reset"),
-    "resets within an answer": (broken.resets_within, ASKED, "broker_reset"),
+    "closes within a response": (broken.closes_within(1000), ASKED, "broker_closed_early"),
+    "closes within a large response": (broken.closes_within(1_000_000), ASKED, "broker_closed_early"),
+    "resets in place of a response": (broken.resets, ASKED, "broker_reset"),
+    "resets within a response": (broken.resets_within, ASKED, "broker_reset"),
     "names more brokers than there are": (broken.says(b"\0\0\0\0\0\xff\xff\xff\xff\x0f"), METADATA_ASKED, "malformed"),
     "Metadata that ends at once": (broken.says(b""), METADATA_ASKED, "malformed"),
-    "stops within an answer": (broken.longer_than_what_follows, ASKED, QUIET),
-    "never answers": (broken.never, ASKED, QUIET),
+    "stops within a response": (broken.longer_than_what_follows, ASKED, QUIET),
+    "never responds": (broken.never, ASKED, QUIET),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", ENDED)
-def test_broker_that_answers_wrongly_ends_one_connection_under_one_cause(
+def test_broker_that_responds_wrongly_ends_one_connection_under_one_cause(
     sluice: SluiceProcess, broker: ScriptedBroker, neighbour: Wire, descriptors_max: int, fault: str
 ) -> None:
     script, asked, cause = ENDED[fault]
@@ -172,7 +172,7 @@ def read_to_the_end(client: socket.socket, meanwhile: Callable[[], object]) -> N
 
 
 @pytest.mark.parametrize("announced", [GIB, (1 << 31) - 1], ids=["1 GiB", "2 GiB"])
-def test_answer_without_end_is_not_kept_for_a_client_that_reads_nothing(
+def test_response_without_end_is_not_kept_for_a_client_that_reads_nothing(
     sluice: SluiceProcess, broker: ScriptedBroker, neighbour: Wire, descriptors_max: int, announced: int
 ) -> None:
     before = resident_kib(sluice.process_id)
@@ -233,18 +233,18 @@ OWN = {
     "1 GiB announced": broken.for_ever(GIB),
     "goes on behind its end": broken.shorter_than_what_follows,
     "wrong correlation id": broken.wrong_correlation_id,
-    "answers twice": broken.answers_twice,
-    "closes in place of an answer": broken.closes_first,
-    "closes within an answer": broken.closes_within(1000),
+    "responds twice": broken.responds_twice,
+    "closes in place of a response": broken.closes_first,
+    "closes within a response": broken.closes_within(1000),
     "resets": broken.resets,
-    "resets within an answer": broken.resets_within,
+    "resets within a response": broken.resets_within,
     "an empty body": broken.says(b""),
     "filler": broken.says(filler(500)),
     "more brokers than there are": broken.says(broken.brokers_v1((2, HOST.encode(), 9), count=(1 << 31) - 1)),
     "a host that is not a string": broken.says(broken.brokers_v1((2, b"\xff\xfe\0\x80", 9092))),
     "fewer than no brokers": broken.says(broken.brokers_v1(count=-2)),
 }
-# Answers that are whole. Each host and number here is refused by something behind: the resolver, connect, a pack.
+# Responses that are whole. Each host and number here is refused by something behind: the resolver, connect, a pack.
 IMPOSSIBLE = (b"a..b", 64 * b"a", b"a\0b", 32_767 * b"a", b"", b".", b"[", b"%", b"::1%lo")
 BELIEVED = {
     "no broker": broken.brokers_v1(),
@@ -254,8 +254,8 @@ BELIEVED = {
     "impossible brokers": broken.brokers_v1((-2, b"127.0.0.2", 9), ((1 << 31) - 1, b"127.0.0.2", 9)),
 }  # fmt: skip
 OWN_SILENT = {
-    "never answers": broken.never,
-    "stops within an answer": broken.longer_than_what_follows,
+    "never responds": broken.never,
+    "stops within a response": broken.longer_than_what_follows,
     "half a length": lambda asked: (asked.say(b"\0\0"), asked.sleep())[1],
 }  # each takes the 5 s that a broker is given
 
@@ -271,14 +271,14 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future
 
 
 @pytest.mark.parametrize("fault", SCRIPTS)
-def test_process_lives_with_a_broker_that_answers_its_own_questions_wrongly(
+def test_process_lives_with_a_broker_that_responds_wrongly_to_sluices_questions(
     lived: dict[str, Future[None]], fault: str
 ) -> None:
     lived[fault].result()
 
 
 def live_with(fault: str, directory: Path) -> None:
-    """Start a process that meets the fault in its first answers, and assert that it serves afterwards."""
+    """Start a process that meets the fault in its first responses, and assert that it serves afterwards."""
     with ScriptedBroker() as broker:
         broker.own_script = SCRIPTS[fault]
         sluice = SluiceProcess.configured(SluiceSettings(broker.address), directory)
@@ -288,7 +288,7 @@ def live_with(fault: str, directory: Path) -> None:
             broker.own_script = broken.honest
             if fault in BELIEVED:
                 until(lambda: broker.own_asked > asked or not sluice.alive(), "it asks again")
-            until(lambda: answered(sluice) or not sluice.alive(), "broker 1 is served")
+            until(lambda: responds(sluice) or not sluice.alive(), "broker 1 is served")
             assert sluice.alive(), sluice.log()
             assert sluice.get("/healthz")[0] == 200
             assert resident_kib(sluice.process_id) < PROCESSES * RESIDENT_KIB_MAX

@@ -102,7 +102,7 @@ def test_brokers_are_named_at_their_sidecars(deployed: Deployment, wire: Wire, t
     assert {b.node_id: (b.host, b.port) for b in seen.brokers} == sidecars
     seen = response(DESCRIBE_CLUSTER, 1, wire.ask(request(DESCRIBE_CLUSTER, 1, endpoint_type=1)).frame)
     assert {b.broker_id: (b.host, b.port) for b in seen.brokers} == sidecars
-    # New leaders, in an answer to Produce and in one to Fetch.
+    # New leaders, in a response to Produce and in one to Fetch.
     asked = produce_request(topic, topic.led_by(2)[0], batch([b"value"]), version=12)
     (node,) = response(PRODUCE, 12, wire.ask(asked).frame).node_endpoints
     assert (node.node_id, (node.host, node.port)) == (2, sidecars[2])

@@ -1,4 +1,4 @@
-"""SIGTERM drains: what was asked is answered, what is acknowledged is there, and the process ends with 0.
+"""SIGTERM drains: each request gets a response, what is acknowledged is there, and the process ends with 0.
 
 And with `reuse_port` a new process takes over the ports before the old one drains.
 """
@@ -49,7 +49,7 @@ def sluice(settings: SluiceSettings, tmp_path: Path) -> Iterator[SluiceProcess]:
 
 @pytest.fixture
 def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
-    """An empty topic, whose Fetches are answered when their time is over."""
+    """An empty topic, whose Fetches get responses when their time is over."""
     return describe(kafka, create_topic(partitions=3))
 
 
@@ -72,7 +72,7 @@ def draining(sluice: SluiceProcess) -> str:
 
 
 def long_poll(sluice: SluiceProcess, topic: Topic, wire: Wire, max_wait_ms: int = LONG_POLL_MS) -> None:
-    """Ask for records that are not there, and do not wait for the answer."""
+    """Ask for records that are not there, and do not wait for the response."""
     asked = fetch_request(topic, {topic.led_by(LEADER)[0]: 0}, version=FETCH_VERSION, max_wait_ms=max_wait_ms)
     before = sluice.metric("sluice_requests_total", api="Fetch")
     wire.send(asked)
@@ -124,7 +124,7 @@ def test_second_signal_ends_at_once(sluice: SluiceProcess, topic: Topic) -> None
         assert ended(sluice, 3) == 0
 
 
-def test_answer_that_does_not_come_is_waited_for_no_longer_than_the_limit(
+def test_response_that_does_not_come_is_waited_for_no_longer_than_the_limit(
     settings: SluiceSettings, tmp_path: Path, topic: Topic
 ) -> None:
     short = replace(settings, sections={"limits": {"drain_seconds": 1}})
@@ -144,7 +144,7 @@ def test_muted_client_does_not_hold_the_process_up(sluice: SluiceProcess, topic:
         assert ended(sluice, DRAIN_SECONDS / 2) == 0
 
 
-def test_request_behind_a_mute_is_answered(sluice: SluiceProcess, topic: Topic) -> None:
+def test_request_behind_a_mute_gets_a_response(sluice: SluiceProcess, topic: Topic) -> None:
     with wired((HOST, sluice.ports.first_broker + LEADER), client_id="throttled") as wire:
         asked = produce_request(topic, topic.led_by(LEADER)[0], batch([bytes(30_000)]))
         # Both in one write: the second one has been read when the first one mutes.

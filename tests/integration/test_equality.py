@@ -1,4 +1,4 @@
-"""Transparency: the same request to a broker and through Sluice, the answers compared byte for byte.
+"""Transparency: the same request to a broker and through Sluice, the responses compared byte for byte.
 
 What may differ is named: broker addresses (rewritten), a new fetch session's id (the broker's choice), and nothing
 else; correlation ids are the same on both sides, and no quota is reached.
@@ -22,7 +22,7 @@ LIST_OFFSETS, DESCRIBE_GROUPS, LIST_GROUPS, DESCRIBE_CONFIGS, DESCRIBE_TOPIC_PAR
 FETCH_VERSIONS = range(4, 19)
 GZIP = 1
 BROKER = 1
-# Where the session id lies in an answer: length, correlation id, tags in flexible versions, throttle time, error.
+# Where the session id lies in a response: length, correlation id, tags in flexible versions, throttle time, error.
 SESSION_AT = {True: 4 + 4 + 1 + 4 + 2, False: 4 + 4 + 4 + 2}
 CORRELATION = 7
 
@@ -52,11 +52,11 @@ def both(
     kafka: Cluster, sluice: SluiceProcess, message: Message, broker: int = BROKER
 ) -> tuple[bytes, bytes]:
     """Ask the broker itself and Sluice's port for it."""
-    answers = []
+    received = []
     for address in (kafka.address(broker), (HOST, sluice.ports.first_broker + broker)):
         with wired(address) as wire:
-            answers.append(wire.ask(message, CORRELATION).frame)
-    return answers[0], answers[1]
+            received.append(wire.ask(message, CORRELATION).frame)
+    return received[0], received[1]
 
 
 def through(kafka: Cluster, sluice: SluiceProcess, node: int, host: str, port: int) -> tuple[str, int]:
@@ -71,7 +71,7 @@ def rewritten(kafka: Cluster, sluice: SluiceProcess, entries: list[Message], nod
 
 
 def in_order(api_key: int, version: int, frame: bytes, node_field: str) -> bytes:
-    """Return the answer as if the broker said the same each time.
+    """Return the response as if the broker said the same each time.
 
     It gives brokers and partitions in any order, and in KRaft mode any broker as the controller.
     """

@@ -49,13 +49,13 @@ def test_broker_that_joins_later_is_reached_at_its_own_port(
     try:
         with SluiceProcess.configured(SluiceSettings(kafka.bootstrap()), tmp_path) as sluice:
             kafka.start_broker(3)
-            until(lambda: answers(sluice, 3), "broker 3 answers at its port")
+            until(lambda: responds(sluice, 3), "broker 3 responds at its port")
     finally:
         if not kafka.is_running(3):
             kafka.start_broker(3)
 
 
-def answers(sluice: SluiceProcess, broker: int) -> bool:
+def responds(sluice: SluiceProcess, broker: int) -> bool:
     try:
         with wired((HOST, sluice.ports.first_broker + broker)) as wire:
             return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
@@ -100,11 +100,11 @@ def forwarded(port: int, target: tuple[str, int]) -> Iterator[None]:
 
 @contextmanager
 def started(settings: SluiceSettings, directory: Path) -> Iterator[SluiceProcess]:
-    """A gateway that need not be ready: only its admin port has to answer."""
+    """A gateway that need not be ready: only its admin port has to respond."""
     before = _serving(directory)  # of an earlier life, with the same log
     sluice = SluiceProcess.configured(settings, directory)
     try:
-        until(lambda: readiness(sluice) is not None, "the admin port answers")
+        until(lambda: readiness(sluice) is not None, "the admin port responds")
         until(lambda: _serving(directory) > before, "its ports are bound")
         yield sluice
     finally:
@@ -148,15 +148,15 @@ def test_cluster_that_appears_is_served(kafka: Cluster, nowhere: tuple[SluicePro
     sluice, port = nowhere
     with forwarded(port, kafka.address(1)):
         until(lambda: sluice.get("/readyz")[0] == 200, "/readyz says yes")
-        until(lambda: answers(sluice, 2), "broker 2 answers at its port")
+        until(lambda: responds(sluice, 2), "broker 2 responds at its port")
 
 
-def test_ports_are_bound_while_the_cluster_does_not_answer(tmp_path: Path) -> None:
+def test_ports_are_bound_while_the_cluster_does_not_respond(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as mute:  # takes connections and says nothing
         settings = SluiceSettings(f"{HOST}:{mute.getsockname()[1]}")
         with started(settings, tmp_path) as sluice:
             socket.create_connection((HOST, sluice.ports.bootstrap), timeout=5).close()
-            # A broker is given 5 s to answer Metadata; then there is a line.
+            # A broker is given 5 s to respond to Metadata; then there is a line.
             assert "no response within" not in sluice.log().partition(" serving ")[0]
 
 
@@ -178,11 +178,13 @@ def test_proxy_killed_mid_traffic_loses_nothing(
     assert (load.failed, lost(load, kafka.bootstrap())) == ([], [])
 
 
-def test_restarted_proxy_knows_its_brokers_before_the_cluster_answers(kafka: Cluster, tmp_path: Path) -> None:
+def test_restarted_proxy_knows_its_brokers_before_the_cluster_responds(
+    kafka: Cluster, tmp_path: Path
+) -> None:
     port = free_port()
     state: dict[str, object] = {"directory": str(tmp_path / "state")}
     settings = SluiceSettings(f"{HOST}:{port}", sections={"state": state})
     with forwarded(port, kafka.address(1)), SluiceProcess.configured(settings, tmp_path):
         until((tmp_path / "state" / "brokers.json").exists, "the map is on disk")
     with started(settings, tmp_path) as sluice:
-        assert answers(sluice, 2)
+        assert responds(sluice, 2)

@@ -68,8 +68,8 @@ def coordinator(sluice: SluiceProcess, group: str) -> int:
     deadline = time.monotonic() + 30
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         while True:
-            answer = wire.ask(request(FIND_COORDINATOR, 2, key=group, key_type=0))
-            found = response(FIND_COORDINATOR, 2, answer.frame)
+            reply = wire.ask(request(FIND_COORDINATOR, 2, key=group, key_type=0))
+            found = response(FIND_COORDINATOR, 2, reply.frame)
             if found.error_code == 0:
                 assert (found.host, found.port) == (HOST, sluice.ports.first_broker + found.node_id)
                 return int(found.node_id)
@@ -133,10 +133,10 @@ def test_member_that_fetches_far_over_its_quota_is_never_expelled(
         throttled, longest, received = 0, 0.0, 0
         while time.monotonic() < ends:
             message = fetch_request(topic, {partition: 0}, version=FETCH_VERSION, max_wait_ms=100)
-            answer, _ = fetch(wire, message, FETCH_VERSION)
-            throttled += answer.throttle_time_ms > 0
+            reply, _ = fetch(wire, message, FETCH_VERSION)
+            throttled += reply.throttle_time_ms > 0
             received += sum(
-                len(entry.records or b"") for found in answer.responses for entry in found.partitions
+                len(entry.records or b"") for found in reply.responses for entry in found.partitions
             )
             beat = wire.ask(
                 request(

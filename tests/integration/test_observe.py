@@ -21,7 +21,7 @@ from tests.support.raw_topics import Topic, batch, describe, fetch_request, prod
 from tests.support.waiting import until
 from tests.support.wire import wired
 
-SECONDS = 14.0  # more than the window of the answer
+SECONDS = 14.0  # more than the window of the response
 BYTES_PER_SECOND = 100_000
 RECORD_BYTES = 20_000
 # How many requests without a pause, and the pause, by load; the quota has a request every 200 ms.

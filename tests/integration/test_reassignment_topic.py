@@ -111,9 +111,9 @@ def test_topic_that_cannot_be_used_is_said(rig: ReassignmentRig) -> None:
     until(lambda: "cleanup.policy=delete" in str(rig.status(front)["problem"]), "it is said")
     assert front.metric("sluice_reassignment_topic_problem", cause="cleanup_policy") == 1
     rig.create("refused", [[1, 2]])
-    answer = rig.alter(front.bootstrap, AlterRequest(60_000, True, [(("refused", 0), (3, 4))]))
-    assert answer.outcome.error_code == NOT_CONTROLLER
-    assert "cleanup.policy=delete" in str(answer.outcome.error_message)
+    response = rig.alter(front.bootstrap, AlterRequest(60_000, True, [(("refused", 0), (3, 4))]))
+    assert response.outcome.error_code == NOT_CONTROLLER
+    assert "cleanup.policy=delete" in str(response.outcome.error_message)
     assert rig.replicas("refused") == {0: (1, 2)}
     rig.end_gateway("wrong")
     rig.admin.delete_topics(["__other"])["__other"].result(30)

@@ -80,11 +80,11 @@ def test_unauthorized_reassignment_is_refused_by_the_broker(
     journal = rig.journal / "journal"
     for request in (asked((("denied", 0), (3, 4)), (("nowhere", 0), (1,))), asked((("denied", 0), None))):
         for bootstrap in (rig.cluster.bootstrap(SASL), front.bootstrap):
-            answer = rig.alter(bootstrap, request, user="alice")
+            response = rig.alter(bootstrap, request, user="alice")
             # The message names the broker's own connection, so it is never twice the same.
-            assert answer.outcome.error_code == 31
-            assert str(answer.outcome.error_message).startswith("Request Request(")
-            assert answer.partitions == [(key, answer.outcome) for key, _ in request.wanted]
+            assert response.outcome.error_code == 31
+            assert str(response.outcome.error_message).startswith("Request Request(")
+            assert response.partitions == [(key, response.outcome) for key, _ in request.wanted]
     assert idle(rig, front)
     assert '"topic":"denied"' not in journal.read_text(), "nothing is journaled"
     with pytest.raises(Exception, match="ClusterAuthorizationException"):
@@ -136,8 +136,8 @@ def test_version_1_of_the_list_has_the_batch(
     rig.create("batch", [[1, 2]])
     rig.fill("batch", 3)
     rig.throttle(SLOW)
-    answer = rig.alter(front.bootstrap, asked((("batch", 0), (3, 4))))
-    assert [outcome for _, outcome in answer.partitions] == [Outcome()]
+    response = rig.alter(front.bootstrap, asked((("batch", 0), (3, 4))))
+    assert [outcome for _, outcome in response.partitions] == [Outcome()]
 
     def stepping() -> dict[tuple[str, int], reassignments.Stepping]:
         key, version = LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
@@ -252,8 +252,8 @@ def test_dead_target_is_waited_for(rig: ReassignmentRig, front: SluiceProcess) -
     rig.create("dead", [[1, 2]])
     rig.fill("dead", 1)
     rig.cluster.stop_broker(4)
-    answer = rig.alter(front.bootstrap, asked((("dead", 0), (3, 4))))
-    assert [outcome for _, outcome in answer.partitions] == [Outcome()], "registered, and only down"
+    response = rig.alter(front.bootstrap, asked((("dead", 0), (3, 4))))
+    assert [outcome for _, outcome in response.partitions] == [Outcome()], "registered, and only down"
 
     def reasons() -> str:
         partitions = rig.status(front)["partitions"]

@@ -1,6 +1,6 @@
 """What goes through a gateway is what comes out, and no address that a client sees is a broker's.
 
-What single answers say, and whose ports they name, is test_equality's; here records go their whole way, in by one door
+What single responses say, and whose ports they name: see test_equality; here records go their whole way, in by one door
 and out by the other.
 """
 
@@ -109,7 +109,7 @@ def real_ports(kafka: Cluster) -> list[bytes]:
 
 
 @pytest.mark.parametrize("version", [10, 12, 13])
-def test_new_leader_in_a_produce_answer_is_at_a_port_of_sluice(
+def test_new_leader_in_a_produce_response_is_at_a_port_of_sluice(
     kafka: Cluster, sluice: SluiceProcess, topic: Topic, version: int
 ) -> None:
     led_elsewhere = topic.led_by(2)[0]

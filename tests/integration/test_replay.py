@@ -77,7 +77,7 @@ def replay(tmp_path: Path, capture: Path, target: str, *words: str) -> tuple[int
     return code, json.loads(report.read_text()) if report.exists() else {}
 
 
-def test_every_request_arrives_and_is_answered(kafka: Cluster, tmp_path: Path) -> None:
+def test_every_request_arrives_and_gets_a_response(kafka: Cluster, tmp_path: Path) -> None:
     topic = f"r-{secrets.token_hex(4)}"
     capture = recording(tmp_path, topic)
     target = kafka.bootstrap().split(",")[0]
@@ -88,7 +88,7 @@ def test_every_request_arrives_and_is_answered(kafka: Cluster, tmp_path: Path) -
     assert requests["partitions_left_out"] == 0
     assert found["planned"]["seconds"] == pytest.approx(119 * 0.02 / 2, abs=0.01)
     assert found["apis"]["Produce"]["answered"] == 60
-    # Each Fetch finds as many bytes as it brought, in an answer with a few fields around them.
+    # Each Fetch finds as many bytes as it brought, in a response with a few fields around them.
     assert found["apis"]["Fetch"]["answered"] == 30
     assert 30 * 5000 < found["achieved"]["response_bytes"] < 30 * 5000 + 120 * 2000
     assert found["fetched"]["larger_than_recorded"] == 0

@@ -64,7 +64,7 @@ def test_reassignment_tool_throttles_and_verify_takes_it_away(rig: ReplicationRi
     assert watched.seconds <= 3 * size / (2 * MB)
     assert rig.sluice.metric("sluice_replicas_left_out_total") > 0
     came = rig.sluice.metric("sluice_replication_partition_bytes_total", topic="tool", broker="3")
-    assert size <= came <= 1.1 * size  # a leader may end an answer in the middle of a batch
+    assert size <= came <= 1.1 * size  # a leader may end a response in the middle of a batch
     until(lambda: rig.in_sync("tool") == {0: {1, 3}}, "in sync")
     assert "is completed" in rig.reassign({"tool": [[1, 3]]}, None, "--verify")
     sluice = rig.sluice

@@ -37,7 +37,7 @@ def port_of(sluice: SluiceProcess) -> Address:
 
 
 def ask_in_a_loop(sluice: SluiceProcess, client_id: str, seconds: float) -> tuple[int, int]:
-    """Ask for all topics as often as answers come; how often that was, and the longest throttle time told."""
+    """Ask for all topics as often as responses come; how often that was, and the longest throttle time told."""
     longest_ms = asked = 0
     until = time.monotonic() + seconds
     with wired(port_of(sluice), client_id) as wire:
@@ -46,8 +46,8 @@ def ask_in_a_loop(sluice: SluiceProcess, client_id: str, seconds: float) -> tupl
             # Version 9: topics null; not to be created, no operations, no tags.
             frame = request(METADATA, 9, b"\0\0\0\0\0", correlation_id=asked, client_id=client_id)
             wire.send_bytes(frame)
-            answer = wire.receive()
-            longest_ms = max(longest_ms, int.from_bytes(answer[9:13], "big", signed=True))
+            response = wire.receive()
+            longest_ms = max(longest_ms, int.from_bytes(response[9:13], "big", signed=True))
     return asked, longest_ms
 
 

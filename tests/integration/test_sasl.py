@@ -83,12 +83,12 @@ def plain(user: str, secret: str | None = None) -> bytes:
 
 def log_in(wire: Wire, user: str) -> None:
     handshake(wire, "PLAIN")
-    answer = response(SASL_AUTHENTICATE, 2, authenticate(wire, plain(user)))
-    assert answer.error_code == 0, answer
+    received = response(SASL_AUTHENTICATE, 2, authenticate(wire, plain(user)))
+    assert received.error_code == 0, received
 
 
 def told_ms(wire: Wire, topic: Topic, size: int) -> int:
-    """Produce so many bytes; gives the throttle time of the answer."""
+    """Produce so many bytes; gives the throttle time of the response."""
     message = produce_request(topic, topic.led_by(BROKER)[0], batch([bytes(size)]))
     throttle_ms: int = response(PRODUCE, 9, wire.ask(message).frame).throttle_time_ms
     return throttle_ms
@@ -288,8 +288,8 @@ def test_request_behind_a_mute_arrives_before_its_session_is_over(again: SluiceP
         log_in(wire, "alice")
         throttled = told_ms(wire, stock, 900_000) / 1000
         assert throttled < REAUTH_SECONDS
-        answer = wire.ask(request(3, 9, topics=[], allow_auto_topic_creation=False))
-        assert throttled / 2 < answer.seconds < throttled + 2 * AT_ONCE_SECONDS
+        received = wire.ask(request(3, 9, topics=[], allow_auto_topic_creation=False))
+        assert throttled / 2 < received.seconds < throttled + 2 * AT_ONCE_SECONDS
 
 
 def rate_of(sluice: SluiceProcess, user: str, client_id: str, seconds: float) -> float:

@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227) under throttling: a consumer that sends only what changed loses nothing, ever.
 
-Two model consumers share one quota, so that each meets the other's debt and is answered locally again and again, while
+Two model consumers share one quota, so that each meets the other's debt and gets local responses again and again, while
 partitions are added and forgotten at random and the connection is changed now and then. What they receive is
 compared with what was written. Another connection may be at another worker, which does not know the session: then it
 begins again, as at a broker that has forgotten it.
@@ -118,19 +118,21 @@ class Consumer:
             max_bytes=BATCH_BYTES,
             partition_max_bytes=BATCH_BYTES,
         )
-        answer, _ = fetch(self.wire, message, self.version)
-        # The other worker may answer locally first, while the quota is exceeded.
-        if WORKERS > 1 and self.moved and answer.error_code in FORGOTTEN:
+        response, _ = fetch(self.wire, message, self.version)
+        # The other worker may respond locally first, while the quota is exceeded.
+        if WORKERS > 1 and self.moved and response.error_code in FORGOTTEN:
             self.session, self.epoch, self.known, self.moved = 0, 0, {}, False
             return
-        assert answer.error_code == 0, f"epoch {self.epoch} of session {self.session}: {answer.error_code}"
-        assert self.session in {0, answer.session_id}
-        self.throttled += answer.throttle_time_ms > 0
-        self.emptied += answer.throttle_time_ms > 0 and not answer.responses
+        assert response.error_code == 0, (
+            f"epoch {self.epoch} of session {self.session}: {response.error_code}"
+        )
+        assert self.session in {0, response.session_id}
+        self.throttled += response.throttle_time_ms > 0
+        self.emptied += response.throttle_time_ms > 0 and not response.responses
         self.known = wanted
-        if answer.session_id:
-            self.session, self.epoch = answer.session_id, self.epoch + 1
-        for found in answer.responses:
+        if response.session_id:
+            self.session, self.epoch = response.session_id, self.epoch + 1
+        for found in response.responses:
             for entry in found.partitions:
                 self.take(entry.partition_index, bytes(entry.records or b""), entry.error_code)
 

@@ -2,7 +2,7 @@
 
 The cheat keeps eight ShareFetches on their way, each with an acknowledgement that it makes up: those pass at once,
 whatever the quota says, so nothing may come with them. In t seconds at most T · (t + 1 s of burst), one batch more
-than max_bytes allows, and what the answers hold beside records may pass.
+than max_bytes allows, and what the responses hold beside records may pass.
 """
 
 import secrets
@@ -74,18 +74,18 @@ def test_made_up_acknowledgements_are_no_way_round_the_quota(member: Member) -> 
     member.wire.client_id = "acknowledging"
     made_up = {0: [(UNACKNOWLEDGED, UNACKNOWLEDGED)]}
     started = time.monotonic()
-    moved = answers = 0
+    moved = responses = 0
     for _ in range(ON_THEIR_WAY):
         member.wire.send_bytes(member.fetch_frame((), made_up))
     while (elapsed := time.monotonic() - started) < SECONDS:
         found = read_fetched(member.wire.receive())
         assert (found.error, found.errors[0][0]) == (0, 0)
         moved += found.bytes_total
-        answers += 1
+        responses += 1
         member.wire.send_bytes(member.fetch_frame((), made_up))
     factor = moved / (T * (elapsed + 1) + BATCH_BYTES)
-    print(f"{moved} bytes in {answers} answers in {elapsed:.1f} s: {factor:.2f} times what may pass")
-    assert answers > 20, "they pass at once"
+    print(f"{moved} bytes in {responses} responses in {elapsed:.1f} s: {factor:.2f} times what may pass")
+    assert responses > 20, "they pass at once"
     assert factor <= 1.0
 
 
@@ -117,11 +117,11 @@ def test_acknowledgements_pass_a_mute_and_count(member: Member) -> None:
         found = member.fetch()
     taken += batches(found)
     started = time.monotonic()
-    answer = member.fetch((), {0: taken[:1]})
-    assert (answer.errors[0], answer.bytes_total) == ((0, 0), 0)
-    answer = member.fetch((), {0: [(UNACKNOWLEDGED, UNACKNOWLEDGED)]})
-    assert answer.errors[0][1] != 0, "the broker has looked at it"
-    assert not answer.bytes_total
+    response = member.fetch((), {0: taken[:1]})
+    assert (response.errors[0], response.bytes_total) == ((0, 0), 0)
+    response = member.fetch((), {0: [(UNACKNOWLEDGED, UNACKNOWLEDGED)]})
+    assert response.errors[0][1] != 0, "the broker has looked at it"
+    assert not response.bytes_total
     member.acknowledge({0: taken[1:]})
     assert time.monotonic() - started < max(0.5, found.throttle_ms / 1000)
 

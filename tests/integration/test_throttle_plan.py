@@ -1,4 +1,4 @@
-"""KIP-219 clause by clause, with raw frames whose times are taken: answered at once, then muted.
+"""KIP-219 clause by clause, with raw frames whose times are taken: a response at once, then the mute.
 
 kip13 arithmetic for one request of S bytes in a fresh window: the rate is taken over at least (N − 1) samples of
 1 s, here ten, so X = (S/10 s − T)/T · 10 s = S/T − 10 s. With T = 10,000 B/s and S = 120,000 B: 2 s.
@@ -103,26 +103,26 @@ def large(topic: Topic, *, version: int = 9, acks: int = 1) -> Message:
 def overdraw(wire: Wire, stock: Topic) -> None:
     """Fetch one batch that is worth more than the window: 130,000 B / 10,000 B/s − 10 s = 3 s of debt."""
     partition = stock.led_by(BROKER)[1]
-    answer, _ = fetch(wire, fetch_request(stock, {partition: 0}, version=11), 11)
-    assert answer.throttle_time_ms == pytest.approx(3_000, abs=1000 * SLACK_SECONDS)
+    received, _ = fetch(wire, fetch_request(stock, {partition: 0}, version=11), 11)
+    assert received.throttle_time_ms == pytest.approx(3_000, abs=1000 * SLACK_SECONDS)
 
 
 @pytest.mark.parametrize(
     "version", [3, 9, 13]
 )  # the first of each layout; all: tests/unit/protocol/test_throttle.py
-def test_produce_is_answered_at_once_and_then_muted(
+def test_produce_gets_a_response_at_once_and_is_then_muted(
     connect: Connect, topic: Topic, client_id: str, version: int
 ) -> None:
     wire = connect(client_id)
-    answer = wire.ask(large(topic, version=version))
-    assert answer.seconds < AT_ONCE_SECONDS
-    told = response(PRODUCE, version, answer.frame).throttle_time_ms / 1000
+    received = wire.ask(large(topic, version=version))
+    assert received.seconds < AT_ONCE_SECONDS
+    told = response(PRODUCE, version, received.frame).throttle_time_ms / 1000
     assert told == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)
     # Muted whatever version it speaks and whether or not it obeys.
     assert wire.ask(any_request()).seconds == pytest.approx(told, abs=SLACK_SECONDS)
 
 
-def test_produce_without_an_answer_is_muted_all_the_same(
+def test_produce_without_a_response_is_muted_all_the_same(
     connect: Connect, topic: Topic, client_id: str
 ) -> None:
     wire = connect(client_id)
@@ -138,7 +138,7 @@ def test_only_the_channel_that_was_throttled_is_muted(connect: Connect, topic: T
 
 @one_process("two connections are at one worker or at two, and each worker counts what passes it")
 @pytest.mark.parametrize("version", [4, 7, 12, 13, 18])
-def test_throttled_fetch_is_answered_at_once_and_empty(
+def test_throttled_fetch_gets_an_empty_response_at_once(
     connect: Connect, stock: Topic, client_id: str, version: int
 ) -> None:
     overdrawn, wire = connect(client_id), connect(client_id)
@@ -150,14 +150,14 @@ def test_throttled_fetch_is_answered_at_once_and_empty(
     message = fetch_request(
         stock, {filled: 0}, version=version, session_id=session, session_epoch=1 if version >= 7 else -1
     )
-    answer, seconds = fetch(wire, message, version)
+    received, seconds = fetch(wire, message, version)
     assert seconds < AT_ONCE_SECONDS
-    assert answer.throttle_time_ms > 0
-    assert all(not entry.records for part in answer.responses for entry in part.partitions)
+    assert received.throttle_time_ms > 0
+    assert all(not entry.records for part in received.responses for entry in part.partitions)
     if version >= 7:
-        assert (answer.error_code, answer.session_id) == (0, session)
+        assert (received.error_code, received.session_id) == (0, session)
     wire.send(any_request())
-    assert wire.silent(AT_ONCE_SECONDS), "answered although it is muted"
+    assert wire.silent(AT_ONCE_SECONDS), "a response although it is muted"
 
 
 def test_batch_larger_than_the_window_arrives(
@@ -170,8 +170,8 @@ def test_batch_larger_than_the_window_arrives(
     wire = connect(client_id)
     offset, deadline = 0, time.monotonic() + 30
     while offset == 0 and time.monotonic() < deadline:
-        answer, _ = fetch(wire, fetch_request(found, {partition: 0}, version=11, max_wait_ms=100), 11)
-        offset = sum(len(entry.records or b"") for part in answer.responses for entry in part.partitions)
+        received, _ = fetch(wire, fetch_request(found, {partition: 0}, version=11, max_wait_ms=100), 11)
+        offset = sum(len(entry.records or b"") for part in received.responses for entry in part.partitions)
     assert offset > 250_000
 
 
@@ -194,8 +194,8 @@ def set_broker_quota(kafka: Cluster, client_id: str, bytes_per_second: float) ->
     entity = part(ALTER_CLIENT_QUOTAS, 0, "EntityData", entity_type="client-id", entity_name=client_id)
     entry = part(ALTER_CLIENT_QUOTAS, 0, "EntryData", entity=[entity], ops=[operation])
     with wired(kafka.address(BROKER)) as wire:
-        answer = wire.ask(request(ALTER_CLIENT_QUOTAS, 0, entries=[entry], validate_only=False))
-    assert response(ALTER_CLIENT_QUOTAS, 0, answer.frame).entries[0].error_code == 0
+        received = wire.ask(request(ALTER_CLIENT_QUOTAS, 0, entries=[entry], validate_only=False))
+    assert response(ALTER_CLIENT_QUOTAS, 0, received.frame).entries[0].error_code == 0
     time.sleep(1.0)
 
 
@@ -204,8 +204,8 @@ def test_client_is_told_the_larger_of_two_throttle_times(
 ) -> None:
     # 120,000 B at 8,000 B/s are 5 s by the same arithmetic: more than Sluice's 2 s.
     set_broker_quota(kafka, client_id, int(8_000 * FIRST_SHARE))
-    answer = connect(client_id).ask(large(topic))
-    told = response(PRODUCE, 9, answer.frame).throttle_time_ms / 1000
+    received = connect(client_id).ask(large(topic))
+    told = response(PRODUCE, 9, received.frame).throttle_time_ms / 1000
     assert told == pytest.approx(REQUEST_BYTES / (8_000 * FIRST_SHARE) - 10, abs=AT_ONCE_SECONDS)
 
 
@@ -214,6 +214,6 @@ def test_client_is_told_sluices_time_when_the_broker_has_less(
 ) -> None:
     # 120,000 B at 11,000 B/s are 0.9 s: less than Sluice's 2 s.
     set_broker_quota(kafka, client_id, int(11_000 * FIRST_SHARE))
-    answer = connect(client_id).ask(large(topic))
-    told = response(PRODUCE, 9, answer.frame).throttle_time_ms / 1000
+    received = connect(client_id).ask(large(topic))
+    told = response(PRODUCE, 9, received.frame).throttle_time_ms / 1000
     assert told == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)

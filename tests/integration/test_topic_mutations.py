@@ -58,8 +58,8 @@ def port_of(sluice: SluiceProcess, node: int = 1) -> Address:
 def sizes_on(kafka: Cluster) -> dict[str, int]:
     """Every topic's number of partitions, asked of a broker directly."""
     with wired(kafka.address(1)) as wire:
-        answer = wire.ask(request(METADATA, 12, topics=None, allow_auto_topic_creation=False))
-    return {topic.name: len(topic.partitions) for topic in response(METADATA, 12, answer.frame).topics}
+        received = wire.ask(request(METADATA, 12, topics=None, allow_auto_topic_creation=False))
+    return {topic.name: len(topic.partitions) for topic in response(METADATA, 12, received.frame).topics}
 
 
 def settled(kafka: Cluster, wanted: dict[str, int]) -> None:
@@ -69,7 +69,7 @@ def settled(kafka: Cluster, wanted: dict[str, int]) -> None:
 
 
 def say(wire: Wire, frame: bytes) -> bytes:
-    """Send a whole frame and give the answer's."""
+    """Send a whole frame and give the response's."""
     wire.send_bytes(frame)
     return wire.receive()
 
@@ -209,8 +209,8 @@ def test_auto_created_topic_is_charged_and_over_the_quota_is_not_created(
 def ask_for(wire: Wire, name: str) -> int:
     """Ask for a topic as clients do, which may create it; give its number of partitions."""
     topic = part(METADATA, 12, "MetadataRequestTopic", name=name)
-    answer = wire.ask(request(METADATA, 12, topics=[topic], allow_auto_topic_creation=True))
-    (found,) = response(METADATA, 12, answer.frame).topics
+    received = wire.ask(request(METADATA, 12, topics=[topic], allow_auto_topic_creation=True))
+    (found,) = response(METADATA, 12, received.frame).topics
     return len(found.partitions)
 
 

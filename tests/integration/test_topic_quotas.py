@@ -79,8 +79,8 @@ def test_producers_share_a_topics_rate(
         with wired((HOST, sluice.ports.first_broker + leader), f"client-{client}") as wire:
             while time.monotonic() < until:
                 sent = produce_request(topic, 0, records, version=versions[client])
-                (answered,) = response(PRODUCE, versions[client], wire.ask(sent).frame).responses
-                assert answered.partition_responses[0].error_code == 0
+                (responded,) = response(PRODUCE, versions[client], wire.ask(sent).frame).responses
+                assert responded.partition_responses[0].error_code == 0
                 moved += len(records)
         return moved
 
@@ -108,8 +108,8 @@ def test_consumers_share_a_topics_rate(
                 asked = fetch_request(
                     topic, {0: moved % batches}, version=version, partition_max_bytes=RECORDS
                 )
-                answer, _ = fetch(wire, asked, version)
-                assert answer.responses[0].partitions[0].error_code == 0
+                received, _ = fetch(wire, asked, version)
+                assert received.responses[0].partitions[0].error_code == 0
                 moved += 1
         return moved * RECORDS
 
@@ -127,13 +127,13 @@ def test_other_topic_on_the_same_connection_is_not_charged(
     limit(sluice, "--topic", topic.name, f"producer_byte_rate={BYTES_PER_SECOND}")
 
     def told_ms(wire: Wire, to: Topic, size: int) -> int:
-        answer = wire.ask(produce_request(to, 0, batch([bytes(size)])))
-        throttle_ms: int = response(PRODUCE, 9, answer.frame).throttle_time_ms
+        received = wire.ask(produce_request(to, 0, batch([bytes(size)])))
+        throttle_ms: int = response(PRODUCE, 9, received.frame).throttle_time_ms
         return throttle_ms
 
     with wired((HOST, sluice.ports.first_broker + leader)) as wire:
         assert told_ms(wire, free, 900_000) == 0
-        # 300,000 B / 100,000 B/s less the burst's second, less what the answer took.
+        # 300,000 B / 100,000 B/s less the burst's second, less what the response took.
         assert 500 < told_ms(wire, topic, int(300_000 * FIRST_SHARE)) <= 2100
     assert charged(sluice, "Produce", free.name) == 0
 
@@ -166,20 +166,20 @@ def test_users_connections_wait_for_their_tokens(kafka: Cluster, tmp_path: Path)
         user_quotas={"alice": {"connection_creation_rate": 1}},
     )
 
-    def first_answer_seconds(user: str) -> float:
+    def first_response_seconds(user: str) -> float:
         with wired((HOST, settings.ports.first_broker + BROKER), user) as wire:
             wire.ask(request(SASL_HANDSHAKE, 1, mechanism="PLAIN"), 5)
             token = f"\0{user}\0{password(user)}".encode()
-            answer = wire.ask(request(SASL_AUTHENTICATE, 2, auth_bytes=token), 6)
-            assert response(SASL_AUTHENTICATE, 2, answer.frame).error_code == 0
+            received = wire.ask(request(SASL_AUTHENTICATE, 2, auth_bytes=token), 6)
+            assert response(SASL_AUTHENTICATE, 2, received.frame).error_code == 0
             topics = [part(METADATA, 9, "MetadataRequestTopic", name="none")]
             asked = request(METADATA, 9, topics=topics, allow_auto_topic_creation=False)
             return wire.ask(asked).seconds
 
     with SluiceProcess.configured(settings, tmp_path) as sluice:
         with ThreadPoolExecutor(5) as pool:
-            waited = sorted(pool.map(first_answer_seconds, ["alice"] * 5))
-            free = sorted(pool.map(first_answer_seconds, ["bob"] * 5))
+            waited = sorted(pool.map(first_response_seconds, ["alice"] * 5))
+            free = sorted(pool.map(first_response_seconds, ["bob"] * 5))
         # No, no, 1, 2 and 3 seconds, less the time between their arrivals, a second on a busy machine. Workers begin
         # without a burst.
         assert waited[-1] > 1.0

@@ -51,9 +51,9 @@ def rate(
     key: tuple[str, int],
     seconds: float,
 ) -> float:
-    """Return the bytes/s of one client id and API between two snapshots: requests and answers together."""
+    """Return the bytes/s of one client id and API between two snapshots: requests and responses together."""
     then, now = before.get(key, Seen()), after.get(key, Seen())
-    # A produce's answers and a fetch's requests are small beside what is counted.
+    # A produce's responses and a fetch's requests are small beside what is counted.
     sent = now.request_bytes - then.request_bytes
     received = now.response_bytes - then.response_bytes
     return max(sent, received) / seconds

@@ -28,7 +28,7 @@ END_SECONDS_MAX = 90.0
 # kip13: ten batches of 16 KB are 32 s of quota. schedule: a batch is a fraction of a second.
 BYTES_PER_SECOND = {"kip13": 5_000, "schedule": 50_000}
 # The shortest request timeout among the clients' defaults: franz-go, 10 s and what the request itself may take.
-ANSWER_MS_MAX = 30_000
+RESPONSE_MS_MAX = 30_000
 WORDS = {"produce": PRODUCE, "consume": FETCH}
 Snapshot = dict[tuple[str, int], Seen]
 
@@ -117,7 +117,7 @@ def test_low_quota_causes_no_timeouts(family: Family, policy: str, word: str, wi
     if word == "produce":
         line = run.last("produced")
         assert line.number("records") > 0, run.describe()
-        assert line.number("slowest_ms") < ANSWER_MS_MAX, run.describe()
+        assert line.number("slowest_ms") < RESPONSE_MS_MAX, run.describe()
     else:
         assert run.last("consumed").number("records") > 0, run.describe()
 
@@ -138,7 +138,7 @@ def test_producer_that_obeys_is_silent_for_its_time(family: Family, policy: str,
     if not family.obeys_throttle:
         pytest.skip(f"{family.name} does not obey throttle_time_ms; it is held by not being read")
     seen = window.after[policy][client("produce", family), PRODUCE]
-    # Several requests are under way at once, and several answers: franz-go waits for the first one's time, looks no
+    # Several requests are under way at once, and several responses: franz-go waits for the first one's time, looks no
     # second time, and so sends one before the later one's is over. Who does not obey at all is early every time.
     assert seen.early <= max(2, seen.throttled // 5), str(seen)
 

@@ -92,7 +92,7 @@ def test_refused_produce_is_retried_by_clients(name: str, kafka: Cluster, tmp_pa
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_a_refusal_by_error_answers_each_partition(version: int) -> None:
+def test_a_refusal_by_error_responds_to_each_partition(version: int) -> None:
     topic_id = uuid.UUID(int=7)
     entries = [part(PRODUCE, version, "PartitionProduceData", index=index, records=b"r") for index in (0, 5)]
     data = part(PRODUCE, version, "TopicProduceData", name="t", topic_id=topic_id, partition_data=entries)
@@ -100,12 +100,12 @@ def test_a_refusal_by_error_answers_each_partition(version: int) -> None:
     frame = refusal(framed(asked, correlation_id=9), version, 7, 250)
     assert frame is not None
     assert frame[4:8] == b"\0\0\0\x09"
-    answered = response(PRODUCE, version, frame)
-    assert answered.throttle_time_ms == 250
-    (topic,) = answered.responses
+    received = response(PRODUCE, version, frame)
+    assert received.throttle_time_ms == 250
+    (topic,) = received.responses
     assert [(entry.index, entry.error_code) for entry in topic.partition_responses] == [(0, 7), (5, 7)]
 
 
-def test_acks_0_is_not_answered() -> None:
+def test_acks_0_gets_no_response() -> None:
     asked = request(PRODUCE, 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
     assert refusal(framed(asked), 9, 7, 250) is None

@@ -1,4 +1,4 @@
-"""Asks `Judge.java`, which answers with Kafka's own message classes, and `Names.java`, which has its SASL servers;
+"""Asks `Judge.java`, which responds with Kafka's own message classes, and `Names.java`, which has its SASL servers;
 one Java each for a whole run.
 """
 
@@ -13,8 +13,8 @@ from typing import Final, Self
 from tests.cluster import jars
 
 _SOURCES: Final = Path(__file__).resolve().parent
-# The first answer waits for the compiler.
-_ANSWER_SECONDS_MAX: Final = 60
+# The first response waits for the compiler.
+_RESPONSE_SECONDS_MAX: Final = 60
 
 
 class Judge:
@@ -22,7 +22,7 @@ class Judge:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._responses: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True, name="judge").start()
 
     @classmethod
@@ -48,7 +48,7 @@ class Judge:
         self._process.communicate()
 
     def ask(self, *words: str | int | bytes) -> str:
-        """One answer; frames are given as bytes.
+        """One response; frames are given as bytes.
 
         Raises:
             ValueError: Kafka's classes refused it.
@@ -56,17 +56,17 @@ class Judge:
         question = " ".join(word.hex() if isinstance(word, bytes) else str(word) for word in words)
         assert self._process.stdin is not None
         self._process.stdin.write(question + "\n")
-        answer = self._answers.get(timeout=_ANSWER_SECONDS_MAX)
-        if answer.startswith("!"):
-            raise ValueError(f"{answer} to: {question[:200]}")
-        return answer
+        result = self._responses.get(timeout=_RESPONSE_SECONDS_MAX)
+        if result.startswith("!"):
+            raise ValueError(f"{result} to: {question[:200]}")
+        return result
 
     def frame(self, *words: str | int | bytes) -> bytes:
-        """An answer that is a frame and nothing more."""
+        """A response that is a frame and nothing more."""
         return bytes.fromhex(self.ask(*words))
 
     def response(self, api_key: int, version: int, seed: int) -> bytes:
-        """An arbitrary answer."""
+        """An arbitrary response."""
         return bytes.fromhex(self.ask("make", "response", api_key, version, seed).split()[0])
 
     def request(self, api_key: int, version: int, seed: int) -> tuple[bytes, int]:
@@ -86,4 +86,4 @@ class Judge:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._answers.put(line.rstrip("\n"))
+            self._responses.put(line.rstrip("\n"))

@@ -61,10 +61,10 @@ def read(mechanism: str, token: bytes) -> str | None:
 def judged(names: Judge, mechanism: str, token: bytes) -> str | None:
     """The name that Kafka accepts; None if it accepts none."""
     try:
-        answer = names.ask(mechanism, token)
+        response = names.ask(mechanism, token)
     except ValueError:
         return None
-    return DELEGATION_TOKEN if answer == "T" else bytes.fromhex(answer).decode()
+    return DELEGATION_TOKEN if response == "T" else bytes.fromhex(response).decode()
 
 
 ACCEPTED = [

@@ -52,7 +52,7 @@ def test_throttle_time_lies_where_kafka_puts_it(judge: Judge, api_key: int) -> N
         for seed in SEEDS:
             frame = judge.response(api_key, version, seed)
             if api_key == api.API_VERSIONS:
-                # Arbitrary, it might be that of a version which is not spoken, whose answer has another form.
+                # Arbitrary, it might be that of a version which is not spoken, whose response has another form.
                 frame = judge.frame("set", "response", api_key, version, "errorCode", 0, frame)
             patched = bytearray(frame)
             if throttle.patch(patched, api_key, version, LARGEST):
@@ -123,7 +123,7 @@ def test_fetch_requests_are_written_as_kafka_writes_them(judge: Judge, version: 
 
 
 @pytest.mark.parametrize("version", served(api.FETCH))
-def test_empty_fetch_answer_is_kafkas(judge: Judge, version: int) -> None:
+def test_empty_fetch_response_is_kafkas(judge: Judge, version: int) -> None:
     assert fetch.empty_response(version, 9, 5, 77) == judge.frame("empty", version, 9, 5, 77)
 
 
@@ -157,7 +157,7 @@ REWRITERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(key, v) for key in REWRITERS for v in served(key)])
-def test_rewritten_answers_are_kafkas(judge: Judge, api_key: int, version: int) -> None:
+def test_rewritten_responses_are_kafkas(judge: Judge, api_key: int, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(api_key, version, seed)
         if api_key == api.DESCRIBE_CLUSTER and version >= 1:
@@ -207,7 +207,7 @@ WALKS: Final[dict[int, Callable[[int, int], Walk]]] = {
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("api_key", "version"), [(key, v) for key in WALKS for v in served(key)])
-def test_walked_answers_differ_in_addresses_alone(
+def test_walked_responses_differ_in_addresses_alone(
     judge: Judge, api_key: int, version: int, seed: int
 ) -> None:
     frame = judge.response(api_key, version, seed)

@@ -27,17 +27,17 @@ def test_alter_request_is_written_as_kafka_does(judge: Judge, version: int) -> N
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_alter_answer_is_written_as_kafka_does(judge: Judge, version: int) -> None:
+def test_alter_response_is_written_as_kafka_does(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(ALTER, version, seed)
-        answer = alter_reassignments.read_alter_response(frame, version)
+        received = alter_reassignments.read_alter_response(frame, version)
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        ours = alter_reassignments.write_alter_response(answer, version, correlation_id)
-        told = answer.throttle_time_ms
+        ours = alter_reassignments.write_alter_response(received, version, correlation_id)
+        told = received.throttle_time_ms
         assert judge.frame("set", "response", ALTER, version, "throttleTimeMs", told, ours) == ours
 
 
-def test_list_answer_is_written_as_kafka_does(judge: Judge) -> None:
+def test_list_response_is_written_as_kafka_does(judge: Judge) -> None:
     for seed in SEEDS:
         frame = judge.response(LIST, 0, seed)
         found = reassignments.read_list_response(frame)

@@ -1,11 +1,11 @@
-"""Topic mutations as we cut and answer them, read and written again by Kafka's own classes (KIP-599)."""
+"""Topic mutations as we cut and respond to them, read and written again by Kafka's own classes (KIP-599)."""
 
 import pytest
 
 from protocol import api
 from protocol.messages import metadata
-from protocol.messages import topic_mutations as answers
 from protocol.messages import topic_mutations as requests
+from protocol.messages import topic_mutations as responses
 from tests.oracle.judge import Judge
 
 SEEDS = range(6)
@@ -34,19 +34,19 @@ def test_request_without_topics_is_kafkas(judge: Judge, api_key: int, version: i
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_answers_made_here_are_kafkas(judge: Judge, api_key: int, version: int) -> None:
+def test_responses_made_here_are_kafkas(judge: Judge, api_key: int, version: int) -> None:
     for seed in SEEDS:
         frame, body = judge.request(api_key, version, seed)
         topics = requests.read_request(frame, body, api_key, version).topics
-        local = answers.local_response(topics, api_key, version, 7, 77)
+        local = responses.local_response(topics, api_key, version, 7, 77)
         assert again(judge, "response", api_key, version, "throttleTimeMs", 77, local) == local
-        answered = judge.response(api_key, version, seed)
-        found = answers.read_response(answered, api_key, version)
-        told = int.from_bytes(answered[found.throttle_at : found.throttle_at + 4], "big", signed=True)
-        assert told == judge.number("response", api_key, version, "throttleTimeMs", answered)
-        entries: list[answers.TopicResult | bytes | None] = [*found.topics]
-        entries += (answers.rejected_entry(topic, api_key, version) for topic in topics)
-        merged = answers.merged_response(answered, found, entries, compact=api.flexible(api_key, version))
+        received = judge.response(api_key, version, seed)
+        found = responses.read_response(received, api_key, version)
+        told = int.from_bytes(received[found.throttle_at : found.throttle_at + 4], "big", signed=True)
+        assert told == judge.number("response", api_key, version, "throttleTimeMs", received)
+        entries: list[responses.TopicResult | bytes | None] = [*found.topics]
+        entries += (responses.rejected_entry(topic, api_key, version) for topic in topics)
+        merged = responses.merged_response(received, found, entries, compact=api.flexible(api_key, version))
         assert again(judge, "response", api_key, version, "throttleTimeMs", told, merged) == merged
 
 

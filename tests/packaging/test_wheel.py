@@ -83,7 +83,9 @@ def test_pipeline_names_the_missing_packages(installed: Path, tmp_path: Path) ->
     assert done.stderr.endswith("-m pip install --require-hashes -r requirements/offline.txt\n")
 
 
-def test_serve_answers_healthz_without_a_cluster_and_stops_when_told(installed: Path, tmp_path: Path) -> None:
+def test_serve_responds_to_healthz_without_a_cluster_and_stops_when_told(
+    installed: Path, tmp_path: Path
+) -> None:
     bootstrap, *_, admin, unused = free_ports(80)  # no process listens at the last one
     log = tmp_path / "serve.log"
     command = [
@@ -113,8 +115,8 @@ def _wait_healthy(port: int) -> int:
 
 def _status(port: int, path: str) -> int:
     try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=5) as answer:
-            return int(answer.status)
+        with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=5) as response:
+            return int(response.status)
     except urllib.error.HTTPError as error:
         with error:
             return error.code

@@ -20,7 +20,7 @@ from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Mode, Policy
-from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
+from tests.support.frames import fetch, fetch_response, heartbeat, join_group, produce, request, some_response
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import engine_of, gateway_address, owed_of, stats_of
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
@@ -72,28 +72,28 @@ def requests(draw: st.DrawFn) -> list[bytes]:
 
 
 def broker(sizes: list[int]) -> Callable[[bytes], bytes]:
-    """A broker whose answers to Fetches have these sizes, in turn."""
-    answered = 0
+    """A broker whose responses to Fetches have these sizes, in turn."""
+    response = 0
 
-    def answers(asked: bytes) -> bytes:
-        nonlocal answered
+    def respond(asked: bytes) -> bytes:
+        nonlocal response
         key, version, correlation_id = struct.unpack_from(">hhi", asked, 4)
-        answered += 1
-        size = sizes[answered % len(sizes)]
+        response += 1
+        size = sizes[response % len(sizes)]
         if key == PRODUCE:
-            return produce_answer(asked, version, correlation_id)
+            return produce_response(asked, version, correlation_id)
         if key == FETCH and version >= 16:
             return with_addresses(version, correlation_id, size)
         if key == FETCH:
-            return fetch_answer(version, 60 + size, correlation_id=correlation_id)
+            return fetch_response(version, 60 + size, correlation_id=correlation_id)
         if key == METADATA:
             return metadata(version, correlation_id, size)
-        return answer(20 + size, correlation_id=correlation_id)
+        return some_response(20 + size, correlation_id=correlation_id)
 
-    return answers
+    return respond
 
 
-def produce_answer(asked: bytes, version: int, correlation_id: int) -> bytes:
+def produce_response(asked: bytes, version: int, correlation_id: int) -> bytes:
     (client_id_length,) = struct.unpack_from(">h", asked, 12)
     # Behind the client id: an empty tag section and a null in one byte each, or a null in two.
     acks_at = 14 + max(0, client_id_length) + 2
@@ -137,7 +137,7 @@ def relayed(
     gateway: bool = True,
     spent: int = 0,
     *,
-    answering: bool = True,
+    responding: bool = True,
     spent_us: int | None = None,
     rows: Rows | None = None,
 ) -> MemoryShell:
@@ -159,8 +159,8 @@ def relayed(
     )
     tap = None if rows is None else Tap(rows, 1, "10.0.0.1", "clients", "blank")
     channel = Channel(place, engine, SessionTable(100), Stats(), tap)
-    answers = broker(sizes) if answering else lambda _asked: b""
-    return MemoryShell(channel, answers, b"".join(sent), pieces).run()
+    respond = broker(sizes) if responding else lambda _asked: b""
+    return MemoryShell(channel, respond, b"".join(sent), pieces).run()
 
 
 def decided(shell: MemoryShell) -> object:
@@ -227,9 +227,9 @@ def test_any_cutting_gives_the_same_under_a_request_quota(
     assert cut.responses.out == whole.responses.out
     assert decided(cut) == decided(whole)
     owed = [correlation_id(asked) for asked in sent if not silent(asked)]
-    answered = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(cut.responses.out))]
-    assert answered == owed[: len(answered)]
-    assert cut.requests.refused or len(answered) == len(owed)
+    response = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(cut.responses.out))]
+    assert response == owed[: len(response)]
+    assert cut.requests.refused or len(response) == len(owed)
 
 
 @CUTTINGS
@@ -239,14 +239,14 @@ def test_any_cutting_gives_the_same_under_a_request_quota(
     pieces=PIECES,
     policy=st.sampled_from(["kip13", "schedule"]),
 )
-def test_every_request_that_is_owed_an_answer_gets_one_in_order(
+def test_every_request_that_is_owed_a_response_gets_one_in_order(
     sent: list[bytes], sizes: list[int], pieces: list[int], policy: Policy
 ) -> None:
     shell = relayed(sent, sizes, pieces, EngineOptions(policy=policy), spent=40_000)
     owed = [correlation_id(asked) for asked in sent if not silent(asked)]
-    answered = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(shell.responses.out))]
-    assert answered == owed[: len(answered)]
-    assert shell.requests.refused or len(answered) == len(owed)
+    response = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(shell.responses.out))]
+    assert response == owed[: len(response)]
+    assert shell.requests.refused or len(response) == len(owed)
 
 
 @CUTTINGS
@@ -255,9 +255,9 @@ def test_sidecar_that_only_observes_changes_nothing(
     sent: list[bytes], sizes: list[int], pieces: list[int]
 ) -> None:
     shell = relayed(sent, sizes, pieces, EngineOptions(mode="observe"), gateway=False)
-    answers = broker(sizes)
+    respond = broker(sizes)
     assert shell.requests.out == b"".join(sent)
-    assert shell.responses.out == b"".join(map(answers, sent))
+    assert shell.responses.out == b"".join(map(respond, sent))
 
 
 @pytest.mark.parametrize("gateway", [True, False])
@@ -293,8 +293,8 @@ def test_capture_changes_nothing_and_has_a_row_for_every_request(
     assert [row[Row.HEAD][Head.REQUEST_BYTES] for row in made] == [len(asked) - 4 for asked in sent]
     kept = [complete_frame(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in made]
     assert all(len(frame) in (0, len(asked)) for frame, asked in zip(kept, sent, strict=True))
-    answered = [row for row in made if row[Row.RESPONSE_BYTES] >= 0]
-    assert len(answered) == sum(not silent(asked) for asked in sent)
+    response = [row for row in made if row[Row.RESPONSE_BYTES] >= 0]
+    assert len(response) == sum(not silent(asked) for asked in sent)
 
 
 def frames(stream: bytes) -> list[bytes]:
@@ -312,4 +312,4 @@ def correlation_id(asked: bytes) -> int:
 
 def silent(asked: bytes) -> bool:
     key, version = struct.unpack_from(">hh", asked, 4)
-    return key == PRODUCE and not produce_answer(asked, version, 0)
+    return key == PRODUCE and not produce_response(asked, version, 0)

@@ -45,7 +45,7 @@ def test_client_that_sends_anything_ends_with_a_cause(
 ) -> None:
     stream = damaged(b"".join(sent), damage)
     with suppress(PeerError, WireError):
-        relayed([stream], [10], pieces, EngineOptions(policy=policy), gateway, 40_000, answering=False)
+        relayed([stream], [10], pieces, EngineOptions(policy=policy), gateway, 40_000, responding=False)
 
 
 @FUZZ
@@ -53,14 +53,14 @@ def test_client_that_sends_anything_ends_with_a_cause(
 def test_broker_that_sends_anything_ends_with_a_cause(
     sent: list[bytes], sizes: list[int], damage: Damage, pieces: list[int], gateway: bool
 ) -> None:
-    answers = broker(sizes)
-    stream = damaged(b"".join(map(answers, sent)), damage)
-    shell = relayed(sent, sizes, [], EngineOptions(mode="observe"), gateway, answering=False)
+    respond = broker(sizes)
+    stream = damaged(b"".join(map(respond, sent)), damage)
+    shell = relayed(sent, sizes, [], EngineOptions(mode="observe"), gateway, responding=False)
     with suppress(PeerError, WireError):
-        feed_answers(shell, stream, pieces)
+        feed_responses(shell, stream, pieces)
 
 
-def feed_answers(shell: MemoryShell, stream: bytes, pieces: list[int]) -> None:
+def feed_responses(shell: MemoryShell, stream: bytes, pieces: list[int]) -> None:
     responses = shell.responses
     responses.source += stream
     turn = 0

@@ -1,6 +1,6 @@
 """Streams of topic mutations through a channel, in front of a broker that keeps topics (KIP-599).
 
-However the streams are cut and whatever the quota lets through: each request is answered once and in order, each of
+However the streams are cut and whatever the quota lets through: each request gets one response, in order, each of
 its topics in its place, and what the client was told is what the broker did.
 """
 
@@ -21,7 +21,7 @@ from tests.property.test_channel_cutting import PIECES, frames
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
 from tests.support.engines import engine_with
 from tests.support.memory_shell import MemoryShell
-from tests.support.mutation_frames import EXCEEDED, answer, create, delete, errors, grow, sizes
+from tests.support.mutation_frames import EXCEEDED, create, delete, errors, grow, mutation_response, sizes
 from tests.support.playbook import channel_machine, engine_of
 from tests.unit.protocol.kafka_frames import REQUESTS, decoded
 
@@ -51,7 +51,7 @@ def mutations(draw: st.DrawFn) -> list[bytes]:
 
 
 class Broker:
-    """Keeps topics and answers as Kafka does; DeleteTopics in an order of its own."""
+    """Keeps topics and responses as Kafka does; DeleteTopics in an order of its own."""
 
     def __init__(self) -> None:
         self.topics: dict[str, int] = {}
@@ -68,7 +68,7 @@ class Broker:
         found = [self._do(key, topic) for topic in named_in(key, version, message)]
         if key == DELETE_TOPICS:
             found.reverse()
-        return answer(key, version, found, correlation_id=correlation_id)
+        return mutation_response(key, version, found, correlation_id=correlation_id)
 
     def _do(self, key: int, topic: Any) -> tuple[str, int]:
         name = topic if isinstance(topic, str) else topic.name
@@ -114,11 +114,11 @@ def relayed(sent: Sequence[bytes], pieces: list[int], mode: str = "enforce") -> 
 @given(sent=mutations(), pieces=PIECES)
 def test_client_gets_the_result_that_the_broker_produced(sent: list[bytes], pieces: list[int]) -> None:
     shell, broker = relayed(sent, pieces)
-    answered = frames(bytes(shell.responses.out))
-    assert len(answered) == len(sent)
+    response = frames(bytes(shell.responses.out))
+    assert len(response) == len(sent)
     forwarded = {struct.unpack_from(">i", asked, 8)[0]: names_of(asked) for asked in broker.seen}
     topics: dict[str, int] = {}
-    for number, (asked, got) in enumerate(zip(sent, answered, strict=True)):
+    for number, (asked, got) in enumerate(zip(sent, response, strict=True)):
         key, version, correlation_id = struct.unpack_from(">hhi", asked, 4)
         assert struct.unpack_from(">i", got, 4) == (correlation_id,)
         found, throttle_ms = errors(key, version, got)
@@ -170,7 +170,7 @@ def test_bucket_is_charged_for_exactly_the_created_partitions(sent: list[bytes],
 
 @FEW
 @given(sent=mutations(), pieces=PIECES)
-def test_observing_forwards_everything_and_changes_no_answer(sent: list[bytes], pieces: list[int]) -> None:
+def test_observing_forwards_everything_and_changes_no_response(sent: list[bytes], pieces: list[int]) -> None:
     shell, broker = relayed(sent, pieces, mode="observe")
     alone = Broker()
     assert shell.responses.out == b"".join(map(alone, sent))
@@ -200,7 +200,7 @@ def test_broker_that_sends_anything_ends_with_a_cause(
         requests = shell.requests
         requests.read(len(sent[0]), 0)
         for asked in frames(bytes(requests.out)):
-            answers = shell.responses
-            answers.source += damaged(Broker()(asked), damage)
-            while answers.source:
-                answers.read(pieces[0], 0)
+            unread = shell.responses
+            unread.source += damaged(Broker()(asked), damage)
+            while unread.source:
+                unread.read(pieces[0], 0)

@@ -15,7 +15,15 @@ from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
-from tests.support.frames import answer, fetch, fetched_from, heartbeat, produce_answer, produce_to, topic_id
+from tests.support.frames import (
+    fetch,
+    fetched_from,
+    heartbeat,
+    produce_response,
+    produce_to,
+    some_response,
+    topic_id,
+)
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import engine_of, gateway_address
 
@@ -57,10 +65,10 @@ def relayed(
         key, version, correlation_id = struct.unpack_from(">hhi", asked, 4)
         if key == PRODUCE:
             acks = struct.unpack_from(">h", asked, 14 + 1 + 2)[0]
-            return produce_answer(version, correlation_id=correlation_id) if acks else b""
+            return produce_response(version, correlation_id=correlation_id) if acks else b""
         if key == FETCH:
             return fetched_from(version, fetched, correlation_id=correlation_id)
-        return answer(correlation_id=correlation_id)
+        return some_response(correlation_id=correlation_id)
 
     return MemoryShell(Channel(place, quotas, SessionTable(9), Stats()), broker, b"".join(sent), pieces).run()
 

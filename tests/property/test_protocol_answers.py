@@ -1,4 +1,4 @@
-"""Whatever we change in an answer equals decode, change, encode with kafka-python, for every version it knows."""
+"""Whatever we change in a response equals decode, change, encode with kafka-python, for every version it knows."""
 
 from typing import Any
 
@@ -86,14 +86,14 @@ def test_metadata_head_waits_for_its_last_byte(version: int, data: st.DataObject
 def test_find_coordinator_has_our_addresses(version: int, data: st.DataObject) -> None:
     frame = framed(data.draw(messages(RESPONSES[FIND_COORDINATOR], version)))
     message = decoded(RESPONSES[FIND_COORDINATOR], version, frame)
-    for answer in message.coordinators if version >= 4 else [message]:
-        if answer.error_code and answer.node_id < 0:
+    for response in message.coordinators if version >= 4 else [message]:
+        if response.error_code and response.node_id < 0:
             continue
-        if answer.node_id % 2:
-            answer.error_code = answer.error_code or addresses.COORDINATOR_NOT_AVAILABLE
-            answer.node_id, answer.host, answer.port = -1, "", -1
+        if response.node_id % 2:
+            response.error_code = response.error_code or addresses.COORDINATOR_NOT_AVAILABLE
+            response.node_id, response.host, response.port = -1, "", -1
         else:
-            _moved(answer)
+            _moved(response)
     assert addresses.rewrite_find_coordinator(frame, version, hide_odd) == framed(message)
 
 
@@ -114,7 +114,7 @@ def test_describe_cluster_has_our_addresses(version: int, data: st.DataObject, e
 @given(data=st.data(), error_code=st.sampled_from([0, 35]))
 def test_api_versions_are_cut(version: int, data: st.DataObject, error_code: int) -> None:
     cls = RESPONSES[API_VERSIONS]
-    # An answer to a version that the broker does not speak comes in version 0, whatever was asked.
+    # A response to a version that the broker does not speak comes in version 0, whatever was asked.
     spoken = 0 if error_code == api_versions.UNSUPPORTED_VERSION else version
     frame = framed(data.draw(messages(cls, spoken, error_code=st.just(error_code))))
     message = decoded(cls, spoken, frame)

@@ -71,7 +71,7 @@ def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject
 @VERSIONS
 @FEW
 @given(entries=st.lists(st.tuples(PARTS, st.dictionaries(TEXTS, VALUES, max_size=3)), max_size=3))
-def test_describe_answer_is_read_by_kafka_python_and_by_us(
+def test_describe_response_is_read_by_kafka_python_and_by_us(
     version: int, entries: list[tuple[tuple[tuple[str, str | None], ...], dict[str, float]]]
 ) -> None:
     frame = client_quotas.describe_response(version, 7, iter(entries))
@@ -81,9 +81,9 @@ def test_describe_answer_is_read_by_kafka_python_and_by_us(
         (parts_of(entry.entity), {value.key: value.value for value in entry.values})
         for entry in message.entries
     ] == entries
-    answer = QuotaEntities(version, frame)
-    assert (answer.error_code, answer.error_message) == (0, None)
-    assert list(answer) == entries
+    response = QuotaEntities(version, frame)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert list(response) == entries
     if entries:
         for end in range(len(frame)):
             with pytest.raises(WireError):
@@ -95,14 +95,14 @@ def test_describe_error_has_no_entries(version: int) -> None:
     frame = client_quotas.describe_error(version, 7, 42, "no")
     message = decoded(RESPONSES[DESCRIBE_CLIENT_QUOTAS], version, frame)
     assert (message.error_code, message.error_message, message.entries) == (42, "no", None)
-    answer = QuotaEntities(version, frame)
-    assert (answer.error_code, answer.error_message, list(answer)) == (42, "no", [])
+    response = QuotaEntities(version, frame)
+    assert (response.error_code, response.error_message, list(response)) == (42, "no", [])
 
 
 @VERSIONS
 @FEW
 @given(results=st.lists(st.tuples(PARTS, st.integers(-1, 100), NAMES), max_size=3))
-def test_alter_answer_is_read_by_kafka_python_and_by_us(
+def test_alter_response_is_read_by_kafka_python_and_by_us(
     version: int, results: list[tuple[tuple[tuple[str, str | None], ...], int, str | None]]
 ) -> None:
     frame = client_quotas.alter_response(version, 7, iter(results))

@@ -1,4 +1,4 @@
-"""Bytes that no Kafka peer would send: a WireError or an answer, never anything else, and never without end."""
+"""Bytes that no Kafka peer would send: a WireError or a response, never anything else, and never without end."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -66,7 +66,7 @@ READERS: dict[str, tuple[int, Callable[[bytes, int], Any]]] = {
 @pytest.mark.parametrize("reader", READERS)
 @FEW
 @given(noise=NOISE, data=st.data())
-def test_noise_gives_a_wire_error_or_an_answer(reader: str, noise: bytes, data: st.DataObject) -> None:
+def test_noise_gives_a_wire_error_or_a_response(reader: str, noise: bytes, data: st.DataObject) -> None:
     newest, read = READERS[reader]
     with suppress(WireError):
         read(noise, data.draw(st.integers(0, newest)))

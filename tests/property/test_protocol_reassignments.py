@@ -84,23 +84,23 @@ def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: Al
 @VERSIONS
 @FEW
 @given(
-    answer=st.builds(
+    response=st.builds(
         AlterResponse, INT32, st.booleans(), OUTCOMES, st.lists(st.tuples(PARTITIONS, OUTCOMES), max_size=4)
     )
 )
-def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: AlterResponse) -> None:
-    frame = alter_reassignments.write_alter_response(answer, version, 7)
+def test_alter_response_is_read_by_kafka_python_and_by_us(version: int, response: AlterResponse) -> None:
+    frame = alter_reassignments.write_alter_response(response, version, 7)
     if known(ALTER, version):
         message = decoded(RESPONSES[ALTER], version, frame)
-        assert (message.error_code, message.error_message) == answer.outcome
-        assert answer.partitions == [
+        assert (message.error_code, message.error_message) == response.outcome
+        assert response.partitions == [
             ((topic.name, one.partition_index), (one.error_code, one.error_message))
             for topic in message.responses
             for one in topic.partitions
         ]
     again = alter_reassignments.read_alter_response(frame, version)
-    allowed = answer.allow_factor_change or version == 0
-    assert again == answer._replace(allow_factor_change=allowed)
+    allowed = response.allow_factor_change or version == 0
+    assert again == response._replace(allow_factor_change=allowed)
     for end in range(len(frame)):
         with pytest.raises(WireError):
             alter_reassignments.read_alter_response(frame[:end], version)
@@ -132,7 +132,7 @@ FOUND = st.builds(
 
 @FEW
 @given(found=FOUND)
-def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> None:
+def test_list_response_is_read_by_kafka_python_and_by_us(found: Reassignments) -> None:
     frame = reassignments.write_list_response(found, 7)
     message = decoded(RESPONSES[LIST], 0, frame)
     assert (message.error_code, message.error_message) == (found.error_code, found.error_message)
@@ -168,7 +168,7 @@ def test_batch_of_version_1_follows_what_version_0_has(
 
 
 @pytest.mark.parametrize("size", [126, 127, 200])
-def test_list_answer_may_name_many_brokers(size: int) -> None:
+def test_list_response_may_name_many_brokers(size: int) -> None:
     """From 127 on a length needs two bytes."""
     many = tuple(range(size))
     found = Reassignments(0, 0, None, {("t", 1): Ongoing(many, (1,), ()), ("t", 2): Ongoing((1,), (), many)})

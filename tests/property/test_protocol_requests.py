@@ -101,11 +101,11 @@ def _name_apart(topic: Any, number: int) -> None:
 @pytest.mark.parametrize("version", range(19))
 @FEW
 @given(correlation_id=st.integers(-(2**31), 2**31 - 1), session_id=st.integers(0, 2**31 - 1))
-def test_empty_fetch_answer_is_kafka_pythons(version: int, correlation_id: int, session_id: int) -> None:
+def test_empty_fetch_response_is_kafka_pythons(version: int, correlation_id: int, session_id: int) -> None:
     message = RESPONSES[FETCH](version=version, throttle_time_ms=9, session_id=session_id, responses=[])
-    answer = fetch.empty_response(version, correlation_id, session_id, 9)
-    assert answer == framed(message, correlation_id=correlation_id)
-    assert decoded(RESPONSES[FETCH], version, answer).responses == []
+    response = fetch.empty_response(version, correlation_id, session_id, 9)
+    assert response == framed(message, correlation_id=correlation_id)
+    assert decoded(RESPONSES[FETCH], version, response).responses == []
 
 
 @pytest.mark.parametrize("version", range(14))

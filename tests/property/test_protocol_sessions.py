@@ -23,7 +23,7 @@ SESSION: Final = 4711
 Partition: TypeAlias = tuple[int, int]
 
 PARTITIONS: Final = st.tuples(st.integers(1, 3), st.integers(0, 3))
-# (answered locally, partitions named with an offset, partitions forgotten)
+# (responded to locally, partitions named with an offset, partitions forgotten)
 STEPS: Final = st.lists(
     st.tuples(
         st.booleans(),

@@ -1,4 +1,4 @@
-"""Topic mutations as we read, cut and answer them, against kafka-python: decode, change, encode (KIP-599)."""
+"""Topic mutations as we read, cut and respond to them, against kafka-python: decode, change, encode (KIP-599)."""
 
 import uuid
 from typing import Any
@@ -90,7 +90,7 @@ def test_request_that_is_cut_off_is_an_error(api_key: int, version: int, data: s
             topic_mutations.read_request(frame[:end], body, api_key, version)
 
 
-def answered(message: Any, api_key: int) -> Any:
+def responded(message: Any, api_key: int) -> Any:
     field = {CREATE_TOPICS: "topics", CREATE_PARTITIONS: "results", DELETE_TOPICS: "responses"}[api_key]
     return getattr(message, field)
 
@@ -98,11 +98,11 @@ def answered(message: Any, api_key: int) -> Any:
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
 @FEW
 @given(data=st.data())
-def test_answer_is_what_kafka_python_wrote(api_key: int, version: int, data: st.DataObject) -> None:
+def test_response_is_what_kafka_python_wrote(api_key: int, version: int, data: st.DataObject) -> None:
     message = data.draw(messages(RESPONSES[api_key], version))
     frame = framed(message)
     found = topic_mutation_responses.read_response(frame, api_key, version)
-    theirs = answered(message, api_key)
+    theirs = responded(message, api_key)
     assert [(topic.name, topic.error_code) for topic in found.topics] == [
         (topic.name, topic.error_code) for topic in theirs
     ]
@@ -116,17 +116,17 @@ def test_answer_is_what_kafka_python_wrote(api_key: int, version: int, data: st.
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
 @FEW
 @given(data=st.data(), throttle_ms=st.integers(0, 2**31 - 1))
-def test_local_answer_says_error_89_for_every_topic(
+def test_local_response_says_error_89_for_every_topic(
     api_key: int, version: int, data: st.DataObject, throttle_ms: int
 ) -> None:
     topics = read(framed(data.draw(messages(REQUESTS[api_key], version))), api_key, version).topics
     frame = topic_mutation_responses.local_response(topics, api_key, version, 77, throttle_ms)
     message = decoded(RESPONSES[api_key], version, frame)
     assert framed(message, correlation_id=77) == frame
-    assert [(topic.name, topic.error_code) for topic in answered(message, api_key)] == [
+    assert [(topic.name, topic.error_code) for topic in responded(message, api_key)] == [
         (topic.name, 89) for topic in topics
     ]
-    for topic in answered(message, api_key):
+    for topic in responded(message, api_key):
         if version >= {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0, DELETE_TOPICS: 5}[api_key]:
             assert topic.error_message == "The throttling quota has been exceeded."
         if api_key == CREATE_TOPICS and version >= 5:
@@ -138,7 +138,7 @@ def test_local_answer_says_error_89_for_every_topic(
 )
 @FEW
 @given(data=st.data())
-def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data: st.DataObject) -> None:
+def test_merged_response_is_in_the_requests_order(api_key: int, version: int, data: st.DataObject) -> None:
     request = data.draw(messages(REQUESTS[api_key], version))
     for number, topic in enumerate(request.topics):
         topic.name = f"topic-{number}"
@@ -148,8 +148,8 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
             topic.topic_id = NO_ID
     topics = read(framed(request), api_key, version).topics
     rejected = {index for index in range(len(topics)) if data.draw(st.booleans())}
-    answer = data.draw(messages(RESPONSES[api_key], version))
-    drawn = dict(enumerate(answered(answer, api_key)))
+    response = data.draw(messages(RESPONSES[api_key], version))
+    drawn = dict(enumerate(responded(response, api_key)))
     entries = []
     for index in range(len(topics)):
         if index in rejected or index not in drawn:
@@ -162,8 +162,8 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
         entries.append((index, entry))
     shuffled = data.draw(st.permutations(entries))
     field = {CREATE_TOPICS: "topics", CREATE_PARTITIONS: "results", DELETE_TOPICS: "responses"}[api_key]
-    setattr(answer, field, [entry for _, entry in shuffled])
-    frame = framed(answer)
+    setattr(response, field, [entry for _, entry in shuffled])
+    frame = framed(response)
     found = topic_mutation_responses.read_response(frame, api_key, version)
     became = topic_mutation_responses.match_results(found, topics)
     ordered = [
@@ -177,9 +177,9 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
     assert framed(message) == merged
     expected = sorted([index for index, _ in entries] + list(rejected))
     codes = [89 if index in rejected else drawn[index].error_code for index in expected]
-    assert [topic.error_code for topic in answered(message, api_key)] == codes
+    assert [topic.error_code for topic in responded(message, api_key)] == codes
     names = [topics[index].name if index in rejected else f"topic-{index}" for index in expected]
-    assert [topic.name for topic in answered(message, api_key)] == names
+    assert [topic.name for topic in responded(message, api_key)] == names
 
 
 @pytest.mark.parametrize("version", range(14))

@@ -1,4 +1,4 @@
-"""What walks measure: each topic's part of a request or answer, as kafka-python encodes it, however it is cut."""
+"""What walks measure: each topic's part of a request or response, as kafka-python encodes it, however it is cut."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ def test_produce_requests_are_measured(version: int, data: st.DataObject, pieces
 @pytest.mark.parametrize("version", range(19))
 @FEW
 @given(data=st.data(), pieces=PIECES)
-def test_fetch_answers_are_measured(version: int, data: st.DataObject, pieces: list[int]) -> None:
+def test_fetch_responses_are_measured(version: int, data: st.DataObject, pieces: list[int]) -> None:
     message = data.draw(messages(RESPONSES[FETCH], version))
     frame = framed(message)
     wanted = judged(message, "responses", version >= 13)

@@ -1,4 +1,4 @@
-"""Walks through Fetch answers: any cutting of the stream gives the same bytes, and only addresses are changed."""
+"""Walks through Fetch responses: any cutting of the stream gives the same bytes, and only addresses are changed."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ CLS = RESPONSES[FETCH]
 
 
 @st.composite
-def answers(draw: st.DrawFn, version: int) -> Any:
-    """Arbitrary Fetch answers, half of them with many plain partitions, as those of a healthy broker are."""
+def fetch_responses(draw: st.DrawFn, version: int) -> Any:
+    """Arbitrary Fetch responses, half of them with many plain partitions, as those of a healthy broker are."""
     message = draw(messages(CLS, version))
     for topic in message.responses:
         for _ in range(draw(st.integers(0, 5))):
@@ -49,7 +49,7 @@ def answers(draw: st.DrawFn, version: int) -> Any:
 def test_only_addresses_change_however_the_stream_is_cut(
     version: int, data: st.DataObject, pieces: list[int]
 ) -> None:
-    frame = framed(data.draw(answers(version)))
+    frame = framed(data.draw(fetch_responses(version)))
     whole = relay(FetchWalk(version, len(frame) - 4), frame, [], hide_odd)
     assert relay(FetchWalk(version, len(frame) - 4), frame, pieces, hide_odd) == whole
     assert len(whole) == len(frame)
@@ -68,7 +68,7 @@ def test_only_addresses_change_however_the_stream_is_cut(
 @FEW
 @given(data=st.data(), pieces=PIECES)
 def test_without_a_map_nothing_changes(version: int, data: st.DataObject, pieces: list[int]) -> None:
-    frame = framed(data.draw(answers(version)))
+    frame = framed(data.draw(fetch_responses(version)))
     assert relay(FetchWalk(version, len(frame) - 4), frame, pieces, None) == frame
 
 
@@ -102,10 +102,10 @@ def test_an_address_of_any_length_fits_or_is_left_out(
 @pytest.mark.parametrize("version", [0, 3, 4, 7, 11, 12, 13, 16, 18])
 @FEW
 @given(data=st.data(), pieces=PIECES)
-def test_damaged_answers_give_wire_errors_and_nothing_else(
+def test_damaged_responses_give_wire_errors_and_nothing_else(
     version: int, data: st.DataObject, pieces: list[int]
 ) -> None:
-    frame = bytearray(framed(data.draw(answers(version))))
+    frame = bytearray(framed(data.draw(fetch_responses(version))))
     for _ in range(data.draw(st.integers(1, 3))):
         frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(frame[: data.draw(st.integers(4, len(frame)))])

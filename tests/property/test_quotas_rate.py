@@ -50,7 +50,7 @@ def test_produce_decisions_equal_kafkas(events: list[tuple[int, int]], limit: fl
 def test_fetches_of_one_size_are_decided_as_kafka_does(
     events: list[tuple[int, bool, int]], limit: float
 ) -> None:
-    """One channel whose answers always have the same size: guess and truth agree, and so must the decisions.
+    """One channel whose responses always have the same size: guess and truth agree, and so must the decisions.
 
     Two differences are meant: the first Fetch passes, and one larger than the whole window passes once it is empty.
     """

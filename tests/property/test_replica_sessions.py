@@ -108,7 +108,7 @@ class ReplicaSessions(RuleBasedStateMachine):
     def goes_on(self, times: int) -> None:
         for _ in range(times):
             self.asks()
-            self.answers(1 << 30)
+            self.respond(1 << 30)
             self.now_ms += 50
 
     @rule()
@@ -121,15 +121,15 @@ class ReplicaSessions(RuleBasedStateMachine):
             self.sent = outcome
 
     @rule(piece_bytes=st.sampled_from([3, 50, 1 << 30]))
-    def answers(self, piece_bytes: int) -> None:
+    def respond(self, piece_bytes: int) -> None:
         if self.sent is None:
             return
         frame, self.sent = self.sent, None
-        answer, _ = self.leader.answer(self.follower.version, frame)
+        response, _ = self.leader.respond(self.follower.version, frame)
         refused = self.leader.seen[-1].session_epoch > 0 and not self.leader.sessions
         if not refused:
             self.judge_leader()
-        self.link.relay(answer, self.now_ms, piece_bytes)
+        self.link.relay(response, self.now_ms, piece_bytes)
 
     def judge_leader(self) -> None:
         """Compare what the leader was asked for with what the follower wants."""
@@ -161,10 +161,10 @@ class ReplicaSessions(RuleBasedStateMachine):
             return
         self.quotas.enforcing = False
         if self.sent is not None:
-            self.answers(1 << 30)
+            self.respond(1 << 30)
         for _ in range(12):
             self.asks()
-            self.answers(1 << 30)
+            self.respond(1 << 30)
         for key, offset in self.follower.offsets.items():
             assert offset == self.leader.ends[key], key
 

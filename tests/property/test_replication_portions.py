@@ -110,8 +110,8 @@ class Scene:
         self.waiting = isinstance(sent, int)
         self.said.append(sent)
         if isinstance(sent, bytes):
-            answer, _ = self.leader.answer(self.follower.version, sent)
-            self.said.append(self.link.relay(answer, self.now_ms))
+            response, _ = self.leader.respond(self.follower.version, sent)
+            self.said.append(self.link.relay(response, self.now_ms))
 
 
 def said(version: int, policy: str, wanted: set[Partition], steps: list[Step], portion: int) -> list[object]:

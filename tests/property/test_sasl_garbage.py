@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.errors import WireError
 from proxy.channel import PeerError
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
-from tests.support.frames import LIST_OFFSETS, answer, frame, request
+from tests.support.frames import LIST_OFFSETS, frame, request, some_response
 from tests.support.playbook import Playbook, channel_machine, owed_of, user_of
 
 FUZZ: Final = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -37,19 +37,19 @@ Frames = list[tuple[bytes, bytes]]
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> Frames:
-    """Requests and answers of one exchange and what follows it."""
+    """Requests and responses of one exchange and what follows it."""
     mechanism = draw(st.sampled_from(sorted(EXCHANGES)))
     version = draw(st.sampled_from([0, 1]))
     name = struct.pack(">h", len(mechanism)) + mechanism.encode()
     frames = [(request(HANDSHAKE, version, name), frame(struct.pack(">ihi", 1, 0, 0)))]
-    for sent, answered in EXCHANGES[mechanism]:
+    for sent, response in EXCHANGES[mechanism]:
         if version:
             asked = request(AUTHENTICATE, 1, struct.pack(">i", len(sent)) + sent)
-            said = frame(struct.pack(">ihhi", 1, 0, -1, len(answered)) + answered + bytes(8))
+            said = frame(struct.pack(">ihhi", 1, 0, -1, len(response)) + response + bytes(8))
             frames.append((asked, said))
         else:
-            frames.append((frame(sent), frame(answered)))
-    return [*frames, (request(LIST_OFFSETS, 7, size=60), answer(30))]
+            frames.append((frame(sent), frame(response)))
+    return [*frames, (request(LIST_OFFSETS, 7, size=60), some_response(30))]
 
 
 def relay(frames: Frames, pieces: list[int]) -> Playbook:

@@ -84,7 +84,7 @@ def test_scram_name_comes_out_as_it_went_in(user: str) -> None:
 @given(mechanism=MECHANISMS, exchange=st.lists(st.tuples(TOKENS, TOKENS), max_size=4))
 def test_any_exchange_ends_with_a_verdict(mechanism: str, exchange: list[tuple[bytes, bytes]]) -> None:
     conversation = SaslExchange(mechanism)
-    for sent, answered in exchange:
+    for sent, response in exchange:
         conversation.read_token(sent, 0, len(sent), "sub")
-        assert conversation.succeeded(answered, 0, len(answered)) in (True, False)
+        assert conversation.succeeded(response, 0, len(response)) in (True, False)
         assert conversation.name != ""

@@ -280,7 +280,7 @@ class Holder(Process):
     def receive(
         self,
         report: Report,
-        answer: Callable[[Grants | None], None],
+        response: Callable[[Grants | None], None],
         connection: Connection,
         place: int,
         ended: Iterable[int],
@@ -293,11 +293,11 @@ class Holder(Process):
         self.connected(connection, place)
         if connection.number < self.connections[report.lessee] or report.lessee in self.closed:
             return False
-        self.world.answers[self, report.lessee] = answer
+        self.world.responses[self, report.lessee] = response
         try:
             self.lessor.report(report, self.now_ms)
         except (SessionLostError, LeaseRefusedError):
-            answer(None)
+            response(None)
         self.send()
         return True
 
@@ -310,7 +310,7 @@ class Holder(Process):
         """Send all grants that are due."""
         if self.lessor is not None:
             for lessee, grants in self.lessor.grants(self.now_ms):
-                self.world.answers[self, lessee](grants)
+                self.world.responses[self, lessee](grants)
 
 
 class Worker(Process):
@@ -339,7 +339,7 @@ class Worker(Process):
         """Shares are looked at before each use."""
 
     def tick(self) -> None:
-        """Report to the member, whose answer comes with its next tick."""
+        """Report to the member, whose response comes with its next tick."""
         if not self.alive:
             return
         world, now_ms = self.world, self.now_ms
@@ -542,18 +542,18 @@ class MemberProcess(Process):
 
     def receive(self, report: Report, worker: Worker) -> None:
         """Take a worker's report."""
-        self.world.answers[self, worker.name] = lambda grants: self.world.send(
+        self.world.responses[self, worker.name] = lambda grants: self.world.send(
             worker, lambda: worker.take(grants)
         )
         try:
             self.member.workers.report(report, self.now_ms)
         except (SessionLostError, LeaseRefusedError):
-            self.world.answers[self, worker.name](None)
+            self.world.responses[self, worker.name](None)
 
     def send(self) -> None:
         """Send the workers what is due."""
         for lessee, grants in self.member.grants(self.now_ms):
-            self.world.answers[self, lessee](grants)
+            self.world.responses[self, lessee](grants)
 
     def kill_worker(self, worker: Worker) -> None:
         """Kill a worker, which its parent knows at once; another one begins."""

@@ -71,7 +71,7 @@ class World:
         self.all_members: list[MemberProcess] = []  # also those that have ended
         self.members: list[MemberProcess] = []
         self.demand: dict[LesseeId, dict[str, Wish]] = {}
-        self.answers: dict[tuple[Process, LesseeId], Callable[[Grants | None], None]] = {}
+        self.responses: dict[tuple[Process, LesseeId], Callable[[Grants | None], None]] = {}
         self._numbers = 0
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._arrival_ms: dict[Process, int] = {}

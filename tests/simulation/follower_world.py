@@ -162,13 +162,13 @@ class FollowerWorld:
             size = min(granted, sidecar.supply) // self.batch * self.batch
             takes_ms = self.dice.randint(2, 30) + int(size * 1000 / sidecar.pace)
 
-            def answered() -> None:
+            def responded() -> None:
                 sidecar.supply -= size
                 sidecar.claim.settle(size, self.now_ms)
                 self.arrivals.append((self.now_ms, size, sidecar.name))
                 fetch()
 
-            self._in(takes_ms, answered)
+            self._in(takes_ms, responded)
 
         return fetch
 

@@ -1,7 +1,7 @@
 """Kafka's own quota arithmetic as a throttle, for comparison: the oracle of kip13 in simulation.
 
 Written from kafka-quotas.md §1 and not from our code: produce is recorded and then compared; fetch is recorded when its
-answer is ready, compared, and taken back with an empty answer if it is too much. Sums are made from a plain list of
+response is ready, compared, and taken back with an empty response if it is too much. Sums are made from a plain list of
 samples each time; nothing is cached.
 """
 
@@ -64,12 +64,12 @@ class KafkaSensor:
         return math.floor((observed - self.limit) / self.limit * window_ms + 0.5)
 
     def produce(self, size: int, now_ms: int) -> int:
-        """Appended already: the throttle time of the answer."""
+        """Appended already: the throttle time of the response."""
         self.record(size, now_ms)
         return self.throttle_ms(now_ms)
 
     def fetch(self, size: int, now_ms: int) -> int:
-        """Data is ready: 0 = it is sent; else the throttle time of the empty answer that is sent instead."""
+        """Data is ready: 0 = it is sent; else the throttle time of the empty response that is sent instead."""
         self.record(size, now_ms)
         throttle_ms = self.throttle_ms(now_ms)
         if throttle_ms:

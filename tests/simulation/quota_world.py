@@ -1,7 +1,7 @@
 """A closed-loop world of clients, channels and the quota engine on a virtual clock.
 
 It knows no Kafka bytes: a request is a size, a channel is what `proxy.channel` will do with the engine's decisions
-(read the next request when not muted, hold it at its header, mute after it, answer a throttled Fetch empty), a client
+(read the next request when not muted, hold it at its header, mute after it, empty a throttled Fetch), a client
 sends as much as it may. Latencies and timers jitter by a seeded generator; the seed is part of every result.
 """
 
@@ -31,7 +31,7 @@ class ClientOptions:
     start_ms: int = 0
     stop_ms: int | None = None  # sends nothing from then on
     closes: bool = False  # and closes its connection then
-    think_ms: int = 0  # between an answer and the next request
+    think_ms: int = 0  # between a response and the next request
     burst: int = 1  # requests one after the other before it thinks
     max_bytes: int = 50_000_000
     group_session_timeout_ms: int | None = None
@@ -62,9 +62,9 @@ class Waits:
 
     hold_ms: int = 0
     mute_ms: int = 0
-    latency_ms: int = 0  # from sending a request to its answer, as the client sees it
+    latency_ms: int = 0  # from sending a request to its response, as the client sees it
     decisions: int = 0
-    empty_answers: int = 0
+    empty_responses: int = 0
     refused: int = 0
 
 
@@ -87,7 +87,7 @@ class Gate(Protocol):
         """What it may bring."""
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """Its answer begins."""
+        """Its response begins."""
 
 
 Gates = Callable[[ClientOptions], Gate]
@@ -211,7 +211,7 @@ class Channel:
     owed: deque[Request] = field(default_factory=deque)  # Produces that are with the broker
     busy: bool = False  # a request is held, or a Fetch is with the broker
     open: bool = True
-    answers: int = 0  # that were not empty
+    responses: int = 0  # that were not empty
 
     def __post_init__(self) -> None:
         self.throttle = self.world.gates(self.options)
@@ -237,14 +237,14 @@ class Channel:
         world = self.world
         world.at(world.now_ms + world.latency_ms(), partial(self.arrives, Request(size, world.now_ms)))
 
-    def answered(self, request: Request, throttle_ms: int, *, empty: bool = False) -> None:
-        """The answer is at the client; to an empty one it does not give a thought."""
+    def responded(self, request: Request, throttle_ms: int, *, empty: bool = False) -> None:
+        """The response is at the client; to an empty one it does not give a thought."""
         world = self.world
         self.in_flight -= 1
         world.waits.latency_ms = max(world.waits.latency_ms, world.now_ms - request.sent_ms)
         self.quiet_until_ms = max(self.quiet_until_ms, world.now_ms + throttle_ms)
-        self.answers += not empty
-        if self.options.think_ms and not empty and self.answers % self.options.burst == 0:
+        self.responses += not empty
+        if self.options.think_ms and not empty and self.responses % self.options.burst == 0:
             world.timer(world.now_ms + self.options.think_ms, self.client_sends)
         else:
             self.client_sends()
@@ -300,15 +300,15 @@ class Channel:
         self.read()
 
     def produced(self, request: Request) -> None:
-        """The broker's answer to a Produce passes, with what is left of the mute."""
+        """The broker's response to a Produce passes, with what is left of the mute."""
         world = self.world
         if self.owed:
             self.owed.popleft()
         throttle_ms = max(0, self.muted_until_ms - world.now_ms)
-        world.at(world.now_ms + world.latency_ms(), partial(self.answered, request, throttle_ms))
+        world.at(world.now_ms + world.latency_ms(), partial(self.responded, request, throttle_ms))
 
     def refused(self, request: Request) -> None:
-        """The channel is closed; the client connects anew and sends what was not answered again."""
+        """The channel is closed; the client connects anew and sends again what got no response."""
         world = self.world
         world.waits.refused += 1
         self.throttle.leave(self.flow, world.now_ms)
@@ -327,15 +327,15 @@ class Channel:
         self.read()
 
     def fetch(self, request: Request) -> None:
-        """A Fetch was read: forward it, or answer it empty."""
+        """A Fetch was read: forward it, or send an empty response."""
         world = self.world
         world.waits.decisions += 1
         decision = self.throttle.fetch(self.flow, world.now_ms)
         if decision.throttle_ms:
-            world.waits.empty_answers += 1
+            world.waits.empty_responses += 1
             self.mute(decision.throttle_ms)
-            answered = partial(self.answered, request, decision.throttle_ms, empty=True)
-            world.at(world.now_ms + world.latency_ms(), answered)
+            responded = partial(self.responded, request, decision.throttle_ms, empty=True)
+            world.at(world.now_ms + world.latency_ms(), responded)
             return
         limit = self.throttle.fetch_max_bytes(self.flow, self.options.max_bytes, world.now_ms)
         size = max(1, limit // self.options.size) * self.options.size
@@ -343,18 +343,18 @@ class Channel:
         world.at(world.now_ms + world.latency_ms() + world.latency_ms(), lambda: self.fetched(request, size))
 
     def fetched(self, request: Request, size: int) -> None:
-        """The broker's answer begins."""
+        """The broker's response begins."""
         world = self.world
         if not self.open:
             return
         self.busy = False
         decision = self.throttle.fetched(self.flow, size, world.now_ms)
         if world.kafka and decision.throttle_ms:
-            world.waits.empty_answers += 1  # Kafka throws the data away and answers empty
+            world.waits.empty_responses += 1  # Kafka throws the data away and sends an empty response
         else:
             world.records.append(Record(world.now_ms, size, self.number))
         self.mute(decision.throttle_ms)
-        world.at(world.now_ms + world.latency_ms(), lambda: self.answered(request, decision.throttle_ms))
+        world.at(world.now_ms + world.latency_ms(), lambda: self.responded(request, decision.throttle_ms))
         self.read()
 
     def mute(self, throttle_ms: int) -> None:

@@ -45,7 +45,7 @@ class Consumer:
             self.world.at(until_ms, lambda now: self.fetched(now, 0))
 
     def fetched(self, now_ms: int, granted: int) -> None:
-        """The broker answers with what is there: one batch at least, and no more than was asked for."""
+        """The broker responds with what is there: one batch at least, and no more than was asked for."""
         batches = 0
         while (
             granted

@@ -67,8 +67,8 @@ def test_moves_end_where_they_should(
         world.kill()
     for move in moves:
         now = cluster.partitions[move.key].now()
-        wanted = move.original if move.partition in cancels.answered else move.target
-        if move.partition in cancels.unanswered and now.replicas == move.original:
+        wanted = move.original if move.partition in cancels.with_response else move.target
+        if move.partition in cancels.without_response and now.replicas == move.original:
             wanted = move.original
         assert now.replicas == wanted
         assert not now.is_reassigned
@@ -81,8 +81,8 @@ def test_moves_end_where_they_should(
 class Cancels:
     """Partitions by what their callers know: that it is cancelled; or nothing, for Sluice was killed."""
 
-    answered: set[int] = field(default_factory=set)
-    unanswered: set[int] = field(default_factory=set)
+    with_response: set[int] = field(default_factory=set)
+    without_response: set[int] = field(default_factory=set)
 
 
 def happen(world: World, event: str, argument: int, cancels: Cancels) -> None:
@@ -99,10 +99,10 @@ def happen(world: World, event: str, argument: int, cancels: Cancels) -> None:
         if event == "round":
             world.round()
         elif event == "cancel":
-            cancel(world, ("t", argument), cancels.answered)
+            cancel(world, ("t", argument), cancels.with_response)
     except Killed:
         if event == "cancel":
-            cancels.unanswered.add(argument)
+            cancels.without_response.add(argument)
         world.kill()
         world.kill_at = 0
         world.start()
@@ -125,9 +125,9 @@ def cancel(world: World, key: tuple[str, int], cancelled: set[int]) -> None:
     if key not in world.journal.state.entries:
         return
     try:
-        answer = world.request((key, None))
+        response = world.request((key, None))
     except RefusedError:
         return
     entry = world.journal.state.entries.get(key)
-    if not answer.partitions[0][1].error_code and entry is not None and entry.cancelled:
+    if not response.partitions[0][1].error_code and entry is not None and entry.cancelled:
         cancelled.add(key[1])

@@ -10,7 +10,7 @@ from proxy.config import ReassignmentSettings
 from proxy.control.reassign.cluster import Cluster, Sizes
 from proxy.control.reassign.status import describe, progress
 from quotas.reassignment.step import Move, TopicPartition
-from tests.support.executor_world import SimulatedAnswers, World
+from tests.support.executor_world import SimulatedResponses, World
 from tests.support.journal_topics import SimulatedTopic
 from tests.support.reassigned_cluster import SimulatedCluster
 
@@ -134,7 +134,7 @@ def test_cancel_takes_back_the_step_under_way(tmp_path: Path, kind: str) -> None
     assert not world.cluster.copied, "nothing was waited for that is not wanted"
 
 
-def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path, kind: str) -> None:
+def test_submission_without_a_response_is_looked_for_and_not_repeated(tmp_path: Path, kind: str) -> None:
     world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
     world.mute = True
@@ -150,7 +150,7 @@ def test_broker_that_tells_no_sizes_holds_no_step_up(
         await asyncio.sleep(3600)
         raise AssertionError("the test is over")
 
-    monkeypatch.setattr(SimulatedAnswers, "sizes", never)
+    monkeypatch.setattr(SimulatedResponses, "sizes", never)
     world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
 
@@ -175,7 +175,7 @@ def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
 
     world = world_of(kind, tmp_path, cluster())
     world.take(*MOVES)
-    monkeypatch.setattr(SimulatedAnswers, "read_state", never)
+    monkeypatch.setattr(SimulatedResponses, "read_state", never)
 
     async def request_meanwhile() -> None:
         round_ = asyncio.create_task(world.round_while())

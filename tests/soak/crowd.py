@@ -5,7 +5,7 @@
 One real broker, one proxy. The honest clients (a ping and a Produce, ten times a second each, from a process of their
 own) are measured alone first, while the crowd comes, and while it is there; beside them as many that go round the
 proxy, which shows what of it is the broker's and the machine's. Kinds: connections that say nothing, half a
-header, half a request that is kept until it is whole, requests whose answers are never read, and connections that are
+header, half a request that is kept until it is whole, requests whose responses are never read, and connections that are
 opened and reset twenty times a second.
 
 Prints a table; exit code 1 when a bar is missed: the process ended, honest clients were cut off, descriptors were lost.

@@ -3,8 +3,8 @@
     python -m tests.soak.honest --bootstrap 127.0.0.1:9092 --topic soak --partitions 6
 
 Of the producers some have a quota and some have none, by client id (`LIMITED`, `FREE`); so have the consumers. It
-prints `ready` and answers `report` with counts; `stop` ends the producers, waits until all is acknowledged, lets the
-group read to the end, and answers with what was sent and what has failed. It ends with its standard input.
+prints `ready` and responds to `report` with counts; `stop` ends the producers, waits until all is acknowledged, lets
+the group read to the end, and responds with what was sent and what has failed. It ends with its standard input.
 """
 
 import argparse
@@ -196,8 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clients = Clients(parser.parse_args(arguments))
     print("ready", flush=True)
     for line in sys.stdin:
-        answer = clients.stop() if line.strip() == "stop" else clients.report()
-        print(json.dumps(answer), flush=True)
+        response = clients.stop() if line.strip() == "stop" else clients.report()
+        print(json.dumps(response), flush=True)
     return 0
 
 

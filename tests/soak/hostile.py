@@ -3,7 +3,7 @@
     python -m tests.soak.hostile --port 9092 --kinds idle=100,storm=20
 
 It speaks only to loopback, keeps to the counts that it is given and to a rate of new connections, prints `ready`,
-answers `report` with a line of JSON, and ends with its standard input. It measures nothing: honest clients beside it
+responds to `report` with a line of JSON, and ends with standard input. It measures nothing: honest clients beside it
 do (`tests.soak.pinger`).
 """
 

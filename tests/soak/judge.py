@@ -259,7 +259,7 @@ def outcome(found: Found) -> Outcome:
         ),
         Bar("records missed by the group", float(counts.get("missed by the group", 0)), 0.0, ""),
         Bar("reloads refused", float(found.refused_reloads), 0.0, ""),
-        # Real brokers answer in order: an answer that is not owed is a fault of the proxy.
+        # Real brokers respond in order: a response that is not owed is a fault of the proxy.
         Bar("answers out of order", float(found.errors_by_cause.get("broker_out_of_order", 0)), 0.0, ""),
     ]
     tables = [_course(found.samples), _clients(found), _causes(found)]

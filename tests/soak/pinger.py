@@ -4,8 +4,8 @@ their own.
     python -m tests.soak.pinger --port 9092 --clients 10 --topic crowd
 
 Open loop: a latency counts from the moment that a request was meant to leave, so a stall is not hidden by what it kept
-back. A connection that ends is opened again, counted, and its time to the next answer counts as latency too.
-It prints `ready`, answers `report` with one line of JSON about the time since the report before, and ends with its
+back. A connection that ends is opened again, counted, and its time to the next response counts as latency too.
+It prints `ready`, responds to `report` with one line of JSON about the time since the report before, and ends with its
 standard input.
 """
 
@@ -81,7 +81,7 @@ class Caller:
         self._peer: Peer | None = None
 
     def ask(self, request: bytes) -> bytearray:
-        """Send a request until it is answered."""
+        """Send a request until it gets a response."""
         while True:
             try:
                 if self._peer is None:
@@ -106,13 +106,13 @@ def client(options: argparse.Namespace, measured: Measured, number: int) -> None
         due = max(due + period, time.monotonic() - _BEHIND_MAX * period)
         time.sleep(max(0.0, due - time.monotonic()))
         caller.ask(ping)
-        answered = time.monotonic()
-        measured.add(PING, (answered - due) * 1000)
+        responded = time.monotonic()
+        measured.add(PING, (responded - due) * 1000)
         if options.topic:
             code = wire.produce_failed(caller.ask(record), options.topic)
             if code:
                 measured.broken()
-            measured.add(PRODUCE, (time.monotonic() - answered) * 1000)
+            measured.add(PRODUCE, (time.monotonic() - responded) * 1000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -50,7 +50,7 @@ def test_unrecorded_time_is_not_part_of_the_average(spark: SparkSession, tmp_pat
 
 
 def test_a_request_is_with_the_broker_in_all_seconds_that_it_covers(spark: SparkSession) -> None:
-    # A Fetch of 2.5 s from 10.75 s on, one of 0.2 s within a second, and a Produce whose answer comes after the end.
+    # A Fetch of 2.5 s from 10.75 s on, one of 0.2 s within a second, and a Produce whose response comes after the end.
     rows = [(1, 10_750_000, 2_500_000), (1, 11_100_000, 200_000), (0, 13_500_000, 30_000_000)]
     requests = spark.createDataFrame(
         [

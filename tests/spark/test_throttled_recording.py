@@ -15,18 +15,18 @@ from quotas.backtest.recording import recording_of
 from quotas.options import EngineOptions
 
 PAIRS = 20
-ANSWER_BYTES = 6_000_000
-ANSWERED, EMPTIED = 100_000, -1  # service time, us
+RESPONSE_BYTES = 6_000_000
+RESPONDED, EMPTIED = 100_000, -1  # service time, us
 MUTE_MS = 5000
 QUOTA = 2e6
 
 
 def rows() -> pa.Table:
-    """A consumer that is answered 6 MB, then emptily with a mute of 5 s, and so on; it never pauses by itself."""
-    pair_us = ANSWERED + MUTE_MS * 1000
+    """A consumer that gets 6 MB, then an empty response with a mute of 5 s, and so on; it never pauses by itself."""
+    pair_us = RESPONDED + MUTE_MS * 1000
     sent_us = 10_000_000 + np.arange(PAIRS) * pair_us
     columns = {
-        "at_us": np.column_stack((sent_us, sent_us + ANSWERED)).ravel(),
+        "at_us": np.column_stack((sent_us, sent_us + RESPONDED)).ravel(),
         "connection": [1, 1] * PAIRS,
         "seq": np.arange(2 * PAIRS),
         "user": ["", ""] * PAIRS,
@@ -34,8 +34,8 @@ def rows() -> pa.Table:
         "broker": [1, 1] * PAIRS,
         "api_key": [1, 1] * PAIRS,
         "request_bytes": [100, 100] * PAIRS,
-        "response_bytes": [ANSWER_BYTES, 20] * PAIRS,
-        "service_us": [ANSWERED, EMPTIED] * PAIRS,
+        "response_bytes": [RESPONSE_BYTES, 20] * PAIRS,
+        "service_us": [RESPONDED, EMPTIED] * PAIRS,
         "delay_ms": [0, 0] * PAIRS,
         "throttle_ms": [0, MUTE_MS] * PAIRS,
         "mutations": [0, 0] * PAIRS,

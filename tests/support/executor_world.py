@@ -63,9 +63,9 @@ class World:
     Attributes:
         kill_at: the place at which the process is killed; 0: never.
         places: how many there have been.
-        mute: whether submissions are carried out and not answered.
+        mute: whether submissions are carried out without a response.
         sent: what the API sent to the broker last.
-        unreachable: no broker answers this process.
+        unreachable: no broker responds to this process.
         late_rounds: rounds of the executor before a broker gets to see a request.
         conflict_wait_seconds_max: how long a request waits for another one to be judged, in real seconds.
         tenure: the number of the process's tenure as the holder of a fleet, with a journal in a topic.
@@ -115,7 +115,7 @@ class World:
         self.journal = KilledJournal(self, kept, name)
         self.executor = Executor(
             self.journal,
-            SimulatedAnswers(self),
+            SimulatedResponses(self),
             self.lock,
             lambda: self.settings,
             lambda: self.now_ms,
@@ -157,12 +157,12 @@ class World:
         version: int = 1,
         lost: bool = False,
     ) -> AlterResponse:
-        """Have a request answered by the API, with the simulated cluster as the broker behind the connection.
+        """Have the API respond to a request, with the simulated cluster as the broker behind the connection.
 
         Args:
             refusal: what the broker says instead of doing anything.
             denial: what it says to a caller who may not reassign.
-            lost: the connection ends before the broker's answer is here.
+            lost: the connection ends before the broker's response is here.
         """
         return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, denial, version, lost))
 
@@ -215,23 +215,23 @@ class World:
             return said
         told = reassignments.write_alter_response(said, version, 7)
         question = Question(KEY, version, 7, told, 0, "bob", False, found.plan)
-        answer = await self._asked(api, question, started)
-        assert not isinstance(answer, Forward), "a broker is asked twice at most"
-        return reassignments.read_alter_response(answer, version)
+        response = await self._asked(api, question, started)
+        assert not isinstance(response, Forward), "a broker is asked twice at most"
+        return reassignments.read_alter_response(response, version)
 
     def decisions(self) -> LocalDecisions:
         """What decides on requests here."""
         wait = self.conflict_wait_seconds_max
-        return LocalDecisions(self.journal, SimulatedAnswers(self), lambda: self.settings, self.wake, wait)
+        return LocalDecisions(self.journal, SimulatedResponses(self), lambda: self.settings, self.wake, wait)
 
     async def _asked(
         self, api: ReassignmentApi, question: Question, started: list[asyncio.Task[None]]
     ) -> bytes | bytearray | Forward:
-        answered: asyncio.Future[bytes | bytearray | Forward | Exception]
-        answered = asyncio.get_running_loop().create_future()
-        api.ask(question, answered.set_result)
+        responded: asyncio.Future[bytes | bytearray | Forward | Exception]
+        responded = asyncio.get_running_loop().create_future()
+        api.ask(question, responded.set_result)
         await started[-1]
-        found = await answered
+        found = await responded
         if isinstance(found, Exception):
             raise found
         return found
@@ -321,7 +321,7 @@ class KilledJournal(AsyncJournal):
         return known
 
 
-class SimulatedAnswers(Cluster):
+class SimulatedResponses(Cluster):
     """Asks and tells the simulated cluster."""
 
     def __init__(self, world: World) -> None:

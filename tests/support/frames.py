@@ -1,4 +1,4 @@
-"""Requests and answers as bytes, written by hand: only what a proxy looks at is there, the rest is filler.
+"""Requests and responses as bytes, written by hand: only what a proxy looks at is there, the rest is filler.
 
 Whole frames with their length prefix. `filler` bytes are all different from zero, so that nothing of them can be
 taken for an empty field. For messages with all their fields see `tests.unit.protocol.kafka_frames`.
@@ -55,7 +55,7 @@ def produce(
     return request(PRODUCE, version, body, correlation_id=correlation_id, client_id=client_id, size=size)
 
 
-def produce_answer(version: int, *, correlation_id: int = 1, throttle_ms: int = 0) -> bytes:
+def produce_response(version: int, *, correlation_id: int = 1, throttle_ms: int = 0) -> bytes:
     """A Produce response without topics."""
     if version >= 9:
         return frame(struct.pack(">ixbix", correlation_id, 1, throttle_ms))
@@ -88,7 +88,7 @@ def fetch(
     return request(FETCH, version, body + topics, correlation_id=correlation_id, client_id=client_id)
 
 
-def fetch_answer(
+def fetch_response(
     version: int,
     size: int,
     *,
@@ -97,15 +97,15 @@ def fetch_answer(
     error: int = 0,
     session_id: int = 0,
 ) -> bytes:
-    """A Fetch answer whose frame is `size` bytes long without the prefix; what follows the session id is filler."""
+    """A Fetch response whose frame is `size` bytes long without the prefix; what follows the session id is filler."""
     head = struct.pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
     head += struct.pack(">i", throttle_ms) if version >= 1 else b""
     head += struct.pack(">hi", error, session_id) if version >= 7 else b""
     return frame(head + filler(size - len(head)))
 
 
-def answer(size: int = 20, *, correlation_id: int = 1) -> bytes:
-    """An answer to anything, whose frame is `size` bytes long without the prefix."""
+def some_response(size: int = 20, *, correlation_id: int = 1) -> bytes:
+    """A response to anything, whose frame is `size` bytes long without the prefix."""
     return frame(struct.pack(">i", correlation_id) + filler(size - 4))
 
 
@@ -163,7 +163,7 @@ def produce_to(
 
 
 def fetched_from(version: int, topics: dict[str, list[int]], *, correlation_id: int = 1) -> bytes:
-    """A whole Fetch answer with records of these sizes, one number a partition; ids since version 13."""
+    """A whole Fetch response with records of these sizes, one number a partition; ids since version 13."""
     head = struct.pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
     head += struct.pack(">i", 0) if version >= 1 else b""
     head += struct.pack(">hi", 0, 0) if version >= 7 else b""

@@ -31,7 +31,7 @@ _BYTES_MAX: Final = 40
 _SECONDS_MAX: Final = 20.0
 _QUOTAS: Final = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 1000\n'
 
-Answer = dict[str, object]
+Response = dict[str, object]
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def full() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def quotas(directory: Path) -> Answer:
+def quotas(directory: Path) -> Response:
     """Alter a quota."""
     path = directory / "quotas.toml"
     path.write_text(_QUOTAS)
@@ -65,7 +65,7 @@ def quotas(directory: Path) -> Answer:
     return {"problem": problem, "kept": kept, "later": "= 2000" in path.read_text()}
 
 
-def broker_map(directory: Path) -> Answer:
+def broker_map(directory: Path) -> Response:
     """Write the broker map."""
     stats = Stats()
     file = MapFile(directory, stats)
@@ -79,7 +79,7 @@ def broker_map(directory: Path) -> Answer:
     return {"counted": dict(stats.broker_map_writes), "kept": kept, "later": file.read() == brokers}
 
 
-def journal(directory: Path) -> Answer:
+def journal(directory: Path) -> Response:
     """Append to the journal of reassignments."""
     kept = FileJournal(directory / "journal")
     one, two = Entry("t", 0, "id", (1, 2), (3, 4)), Entry("t", 1, "id", (1, 2), (3, 4))
@@ -96,7 +96,7 @@ def journal(directory: Path) -> Answer:
     return {"problem": problem, "kept": before == [one], "later": after == [one, two]}
 
 
-def capture(directory: Path) -> Answer:
+def capture(directory: Path) -> Response:
     """Write captured rows."""
     stats = CaptureStats()
     recorder = Recorder("p", 1.0, stats)
@@ -134,7 +134,7 @@ def _ask(_: object) -> None: ...
 def main() -> None:
     """Try them all."""
     directory = Path(sys.argv[1])
-    writers: tuple[Callable[[Path], Answer], ...] = (quotas, broker_map, journal, capture)
+    writers: tuple[Callable[[Path], Response], ...] = (quotas, broker_map, journal, capture)
     outcome = {write.__name__: write(directory) for write in writers}
     (directory / "outcome.json").write_text(json.dumps(outcome))
 

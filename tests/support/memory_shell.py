@@ -14,7 +14,7 @@ from typing import Final
 from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine
 from tests.support.playbook import local_response_due, mute_left_ms, ordered_job, owed_of
 
-# A whole request, and the answer to it; b"" where the broker owes none.
+# A whole request, and the response to it; b"" where the broker owes none.
 Broker = Callable[[bytes], bytes]
 
 _STALE: Final = b"\xaa" * 5
@@ -96,13 +96,13 @@ class MemoryShell:
     def run(self) -> "MemoryShell":
         """Relay until nothing is left to do.
 
-        Answers are delivered before the next request is read only where the requests wait, so that their order
+        Responses are delivered before the next request is read only where the requests wait, so that their order
         does not depend on the cutting.
         """
         for _ in range(_STEPS_MAX):
             if self.requests.source and not self.requests.waiting:
                 self.requests.read(next(self._sizes), self.now_ms)
-                self._answer()
+                self._respond()
             elif self.responses.source:
                 self.responses.read(next(self._sizes), self.now_ms)
             elif local_response_due(self.channel):
@@ -119,19 +119,19 @@ class MemoryShell:
         raise AssertionError("the relay never ends")
 
     def _wait(self) -> bool:
-        """Show what waits once its time has come; False where it waits for answers that do not come."""
+        """Show what waits once its time has come; False where it waits for responses that do not come."""
         direction = self.requests.direction
         owed = owed_of(self.channel)
         self.waits.append((direction.verdict.until_ms, direction.verdict.held))
         self.now_ms = max(self.now_ms, direction.verdict.until_ms)
         self.requests.waiting = False
         self.requests.show(b"", self.now_ms)
-        self._answer()
+        self._respond()
         stuck = self.requests.waiting and not direction.verdict.until_ms and not self.responses.source
         return not (stuck and owed_of(self.channel) == owed)
 
-    def _answer(self) -> None:
-        """Let the broker answer every request that has arrived whole."""
+    def _respond(self) -> None:
+        """Let the broker respond to every request that has arrived whole."""
         out = self.requests.out
         while len(out) - self._parsed >= 4:
             (length,) = struct.unpack_from(">i", out, self._parsed)

@@ -1,4 +1,4 @@
-"""Topic mutations and their answers as whole frames, encoded by kafka-python (KIP-599)."""
+"""Topic mutations and their responses as whole frames, encoded by kafka-python (KIP-599)."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def delete(version: int, topics: Sequence[str | uuid.UUID], *, correlation_id: i
     return framed(message, correlation_id, "a")
 
 
-def answer(
+def mutation_response(
     api_key: int,
     version: int,
     topics: Sequence[tuple[str | None, int]],
@@ -87,7 +87,7 @@ def answer(
     correlation_id: int = 1,
     topic_id: uuid.UUID = NO_ID,
 ) -> bytes:
-    """A broker's answer, by name and error code."""
+    """A broker's response, by name and error code."""
     array, kind = _ENTRY[api_key]
     entries = []
     for name, error_code in topics:
@@ -104,7 +104,7 @@ def answer(
 
 
 def errors(api_key: int, version: int, frame: bytes) -> tuple[list[tuple[str | None, int]], int]:
-    """Each topic's name and error code in an answer, and its throttle time (0 where it has none)."""
+    """Each topic's name and error code in a response, and its throttle time (0 where it has none)."""
     message = decoded(RESPONSES[api_key], version, frame)
     entries = getattr(message, _ENTRY[api_key][0])
     return [(entry.name, entry.error_code) for entry in entries], message.throttle_time_ms or 0

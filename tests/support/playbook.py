@@ -2,12 +2,12 @@
 
     talk = Playbook(channel_machine(producer_default=1000))
     talk.client(0, request, Pass(request), Wait(2000))
-    talk.broker(40, answer, Insert(with_throttle_time(answer, 1960)), Drop(len(answer)))
+    talk.broker(40, response, Insert(with_throttle_time(response, 1960)), Drop(len(response)))
     talk.client(2000, b"")
 
 Each line shows one direction what it kept and what is new, does what the machine orders, as `proxy.net` does, and
 compares the orders with those expected. A mismatch prints the whole dialogue. Nothing can be left unasserted: a
-line that expects nothing has to be answered with nothing.
+line that expects nothing has to get no response.
 """
 
 from dataclasses import dataclass, field
@@ -86,7 +86,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Refused:
-    """Nothing more is handled, and the connection ends when what is owed is answered."""
+    """Nothing more is handled, and the connection ends when each response that is owed is sent."""
 
 
 @dataclass(frozen=True)

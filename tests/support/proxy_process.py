@@ -181,24 +181,24 @@ class SluiceProcess:
         return self._child.pid
 
     def wait_ready(self, seconds: float = _READY_SECONDS_MAX) -> Self:
-        """Wait until `/readyz` answers 200."""
+        """Wait until `/readyz` responds with 200."""
         deadline = time.monotonic() + seconds
-        answer = "nothing"
+        response = "nothing"
         while time.monotonic() < deadline:
             if self._child.poll() is not None:
                 raise SluiceError(f"sluice ended by itself with {self._child.returncode}\n{self.log()}")
             with contextlib.suppress(OSError, http.client.HTTPException):
-                status, answer = self.get("/readyz")
+                status, response = self.get("/readyz")
                 if status == 200:
                     return self
             time.sleep(0.05)
-        raise SluiceError(f"sluice is not ready, /readyz says {answer!r}\n{self.log()}")
+        raise SluiceError(f"sluice is not ready, /readyz says {response!r}\n{self.log()}")
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask the admin server for one page: status and text."""
         try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.ports.admin}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(f"http://{HOST}:{self.ports.admin}{path}", timeout=10) as response:
+                return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()

@@ -34,11 +34,11 @@ def set_rates(bootstrap: str, **rates: float | None) -> list[tuple[int, str]]:
 def describe(
     bootstrap: str, components: Sequence[Component] = (), *, strict: bool = False
 ) -> dict[Parts, dict[str, float]]:
-    """Send one DescribeClientQuotas; each entity's limits. AssertionError where it is answered with an error."""
+    """Send one DescribeClientQuotas; each entity's limits. AssertionError where the response is an error."""
     frame = describe_request(components, strict=strict, correlation_id=5, client_id="quota-client")
-    answer = QuotaEntities(0, _ask(bootstrap, frame))
-    assert not answer.error_code, answer.error_message
-    return dict(answer)
+    response = QuotaEntities(0, _ask(bootstrap, frame))
+    assert not response.error_code, response.error_message
+    return dict(response)
 
 
 def _ask(bootstrap: str, frame: bytes) -> bytes:

@@ -43,10 +43,10 @@ def describe(kafka: Cluster, name: str, node: int = 1, partitions: int = 1) -> T
     while True:
         with wired(kafka.address(node)) as wire:
             topics = [part(METADATA, _METADATA_VERSION, "MetadataRequestTopic", name=name)]
-            answer = wire.ask(
+            received = wire.ask(
                 request(METADATA, _METADATA_VERSION, topics=topics, allow_auto_topic_creation=False)
             )
-        (found,) = response(METADATA, _METADATA_VERSION, answer.frame).topics
+        (found,) = response(METADATA, _METADATA_VERSION, received.frame).topics
         leaders = {entry.partition_index: entry.leader_id for entry in found.partitions}
         if len(leaders) >= partitions and all(leader > 0 for leader in leaders.values()):
             return Topic(name, found.topic_id, leaders)
@@ -87,8 +87,8 @@ def _wait_for_leaders(kafka: Cluster, topic: Topic) -> None:
         while error_code:
             assert time.monotonic() < deadline, f"{topic.name}-{partition} is not led: error {error_code}"
             with wired(kafka.address(leader)) as wire:
-                (answered,) = response(LIST_OFFSETS, _LIST_OFFSETS_VERSION, wire.ask(asked).frame).topics
-            error_code = answered.partitions[0].error_code
+                (responded,) = response(LIST_OFFSETS, _LIST_OFFSETS_VERSION, wire.ask(asked).frame).topics
+            error_code = responded.partitions[0].error_code
             if error_code:
                 time.sleep(0.05)
 
@@ -125,8 +125,8 @@ def produce_request(
 def write(address: Address, topic: Topic, partition: int, records: bytes) -> None:
     """Produce one batch directly at its leader, without an error."""
     with wired(address) as wire:
-        answer = wire.ask(produce_request(topic, partition, records))
-    (data,) = response(PRODUCE, _PRODUCE_VERSION, answer.frame).responses
+        received = wire.ask(produce_request(topic, partition, records))
+    (data,) = response(PRODUCE, _PRODUCE_VERSION, received.frame).responses
     assert data.partition_responses[0].error_code == 0, str(data)
 
 
@@ -176,6 +176,6 @@ def fetch_request(
 
 
 def fetch(wire: Wire, message: Message, version: int) -> tuple[Message, float]:
-    """Ask a Fetch; return the decoded answer and the seconds it took."""
-    answer = wire.ask(message)
-    return response(FETCH, version, answer.frame), answer.seconds
+    """Ask a Fetch; return the decoded response and the seconds it took."""
+    received = wire.ask(message)
+    return response(FETCH, version, received.frame), received.seconds

@@ -209,7 +209,7 @@ class ReassignmentRig(ReplicationRig):
     def alter(
         self, bootstrap: str, asked: AlterRequest, version: int = 1, user: str = "bob"
     ) -> AlterResponse:
-        """Send an AlterPartitionReassignments; give what is answered."""
+        """Send an AlterPartitionReassignments; give the response."""
         body = alter_reassignments.request_body(asked, version)
         key = ALTER_PARTITION_REASSIGNMENTS
         return alter_reassignments.read_alter_response(

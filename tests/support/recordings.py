@@ -169,7 +169,7 @@ _THROTTLED: Final = Recording(
     {80e6: Right((DEFAULT_MIN, 2 * DEFAULT_MIN), {"held": at_most_twice(2e6)}, ("need", "need"))},
 )
 
-# Five readers of 300 kB/s, and one that was away and reads 1 MB every 25 ms for ten seconds, as fast as it is answered:
+# Five readers of 300 kB/s, and one that was away and reads 1 MB every 25 ms for ten seconds, as fast as responses come:
 # 40 MB/s. Where a broker gives 20 MB/s, the readers have 1.5 of them and it gets no more than 18.5.
 _BEHIND: Final = Recording(
     "consumers behind",

@@ -69,7 +69,7 @@ class Leader:
 
     Attributes:
         ends: batches in each partition's log; all of them are below the high watermark.
-        keeps_sessions: False: it answers full requests without giving a session.
+        keeps_sessions: False: it responds to full requests without giving a session.
     """
 
     batch_bytes: int = 1000
@@ -88,8 +88,8 @@ class Leader:
         self.sessions.clear()
         self.epochs.clear()
 
-    def answer(self, version: int, frame: bytes) -> tuple[bytes, int]:
-        """Answer a Fetch: the frame, and the bytes of records in it."""
+    def respond(self, version: int, frame: bytes) -> tuple[bytes, int]:
+        """Respond to a Fetch: the frame, and the bytes of records in it."""
         request = decoded(REQUEST, version, frame)
         self.seen.append(request)
         session_id, epoch = request.session_id, request.session_epoch
@@ -259,30 +259,30 @@ class Follower:
         return framed(message, self.correlation_id, f"broker-{self.broker}-fetcher-0")
 
     def take(self, frame: bytes) -> int:
-        """Take an answer; gives the bytes of records in it.
+        """Take a response; gives the bytes of records in it.
 
         Raises:
             SessionError: a follower would begin its session anew.
         """
-        answer = decoded(RESPONSE, self.version, frame)
-        assert answer.header.correlation_id == self.correlation_id
-        if answer.error_code:
+        response = decoded(RESPONSE, self.version, frame)
+        assert response.header.correlation_id == self.correlation_id
+        if response.error_code:
             self.epoch = 0
-            self.session_id = 0 if answer.error_code == 70 else self.session_id
-            raise SessionError(f"error {answer.error_code}")
+            self.session_id = 0 if response.error_code == 70 else self.session_id
+            raise SessionError(f"error {response.error_code}")
         found = {
             (_number(topic), data.partition_index): data
-            for topic in answer.responses
+            for topic in response.responses
             for data in topic.partitions
         }
         if self.full:
             if set(found) != self.sent and found:
-                raise SessionError(f"a full answer without {self.sent - set(found)}")
-            self.session_id, self.epoch = answer.session_id, 1 if answer.session_id else 0
+                raise SessionError(f"a full response without {self.sent - set(found)}")
+            self.session_id, self.epoch = response.session_id, 1 if response.session_id else 0
         else:
             if not set(found) <= self.sent:
                 raise SessionError(f"not asked for: {set(found) - self.sent}")
-            if answer.session_id != self.session_id:
+            if response.session_id != self.session_id:
                 raise SessionError("another session id")
             self.epoch = self.epoch % 0x7FFFFFFF + 1
         total = 0
@@ -317,7 +317,7 @@ class Link:
         self.follower.epoch = 0
 
     def send(self, now_ms: int) -> bytes | int | None:
-        """Let the follower send; gives what the leader gets, or until when it waits, or None: it was answered here."""
+        """Let the follower send; gives what the leader gets, or until when it waits; None: it got a response here."""
         self.asked = self.follower.request()
         return self.show(self.asked, now_ms)
 
@@ -332,27 +332,27 @@ class Link:
         if sent:
             return sent
         inserted = self.talk.orders("broker", now_ms, b"")
-        answer = b"".join(order.data for order in inserted if isinstance(order, Insert))
-        self.follower.take(answer)
+        response = b"".join(order.data for order in inserted if isinstance(order, Insert))
+        self.follower.take(response)
         return None
 
-    def relay(self, answer: bytes, now_ms: int, piece_bytes: int = 1 << 30) -> int:
-        """Bring the follower an answer, cut into pieces; gives its bytes of records."""
+    def relay(self, response: bytes, now_ms: int, piece_bytes: int = 1 << 30) -> int:
+        """Bring the follower a response, cut into pieces; gives its bytes of records."""
         got = b""
-        for start in range(0, len(answer), piece_bytes):
-            orders = self.talk.orders("broker", now_ms, answer[start : start + piece_bytes])
+        for start in range(0, len(response), piece_bytes):
+            orders = self.talk.orders("broker", now_ms, response[start : start + piece_bytes])
             assert not any(isinstance(order, Ends) for order in orders), orders
             got += b"".join(order.data for order in orders if isinstance(order, Pass | Insert))
-        assert len(got) == len(answer), "answers keep their length"
+        assert len(got) == len(response), "responses keep their length"
         return self.follower.take(got)
 
     def round(self, now_ms: int) -> int | None:
-        """Send and answer at once; gives the bytes that came, None where it waits or was answered here."""
+        """Send and respond at once; gives the bytes that came, None where it waits or got a response here."""
         sent = self.send(now_ms)
         if not isinstance(sent, bytes):
             return None
-        answer, _ = self.leader.answer(self.follower.version, sent)
-        return self.relay(answer, now_ms)
+        response, _ = self.leader.respond(self.follower.version, sent)
+        return self.relay(response, now_ms)
 
 
 def _named(request: Any) -> dict[Partition, Any]:

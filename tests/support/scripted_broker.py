@@ -1,11 +1,11 @@
-"""A broker that answers Metadata with itself as broker 1, and anything else as its script says: wrongly, mostly.
+"""A broker that responds to Metadata with itself as broker 1, and anything else as its script says: wrongly, mostly.
 
     with ScriptedBroker() as broker:
         broker.script = negative_length          # for what clients ask from now on
         broker.own_script = never                # for what Sluice asks itself
 
-A script is called with each request and writes what it likes to the socket, or closes it. An honest answer to
-Metadata comes from `honest`, which answers nothing else but an empty body. Each connection has a thread of its own;
+A script is called with each request and writes what it likes to the socket, or closes it. An honest response to
+Metadata comes from `honest`, which responds to nothing else but an empty body. Each connection has a thread of its own;
 what it does wrong ends with the broker.
 """
 
@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.cluster import HOST
-from tests.support.frames import answer, filler, frame
+from tests.support.frames import filler, frame, some_response
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 
@@ -34,10 +34,10 @@ _NOT_ASKED_FOR: Final = 999
 
 @dataclass(slots=True)
 class Asked:
-    """One request that has come, and the means to answer it.
+    """One request that has come, and the means to respond to it.
 
     Attributes:
-        broker: who was asked; `broker.address` is what an honest answer names.
+        broker: who was asked; `broker.address` is what an honest response names.
         earlier: correlation ids that this connection's script has left for later.
     """
 
@@ -80,8 +80,8 @@ class ScriptedBroker:
     """Listens on loopback from `with` on.
 
     Attributes:
-        script: answers what clients ask.
-        own_script: answers what Sluice asks on its own connections.
+        script: responds to what clients ask.
+        own_script: responds to what Sluice asks on its own connections.
         own_asked: how often it has asked, and the script is through.
         ended: set when the broker ends, so that no script outlives it.
     """
@@ -128,10 +128,10 @@ class ScriptedBroker:
                 asked = sock.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
                 key, version, correlation_id, length = _HEAD.unpack_from(asked)
                 client_id = asked[_HEAD.size : _HEAD.size + max(0, length)]
-                self._answer(Asked(self, sock, key, version, correlation_id, client_id, earlier))
+                self._respond(Asked(self, sock, key, version, correlation_id, client_id, earlier))
         self._open.discard(sock)
 
-    def _answer(self, asked: Asked) -> None:
+    def _respond(self, asked: Asked) -> None:
         if asked.client_id == OWN_CLIENT_ID:
             try:
                 self.own_script(asked)
@@ -145,9 +145,9 @@ class ScriptedBroker:
 
 
 def honest(asked: Asked) -> None:
-    """Answer Metadata with this broker alone, anything else with a few bytes."""
+    """Respond to Metadata with this broker alone, anything else with a few bytes."""
     if asked.key != METADATA:
-        asked.say(answer(correlation_id=asked.correlation_id))
+        asked.say(some_response(correlation_id=asked.correlation_id))
         return
     cls = RESPONSES[METADATA]
     broker = entry(cls, asked.version, "MetadataResponseBroker", node_id=1, host=HOST, port=asked.broker.port)
@@ -157,7 +157,7 @@ def honest(asked: Asked) -> None:
 
 
 def length_of(length: int) -> Script:
-    """Announce an answer of this length, and send twenty bytes of it."""
+    """Announce a response of this length, and send twenty bytes of it."""
 
     def script(asked: Asked) -> None:
         asked.say(struct.pack(">ii", length, asked.correlation_id) + filler(16))
@@ -166,64 +166,64 @@ def length_of(length: int) -> Script:
 
 
 def shorter_than_what_follows(asked: Asked) -> None:
-    """Send an answer that goes on behind its own end."""
-    asked.say(answer(20, correlation_id=asked.correlation_id) + filler(80))
+    """Send a response that goes on behind its own end."""
+    asked.say(some_response(20, correlation_id=asked.correlation_id) + filler(80))
 
 
 def longer_than_what_follows(asked: Asked) -> None:
-    """Stop within the answer, and say nothing more."""
-    asked.say(answer(1000, correlation_id=asked.correlation_id)[:500])
+    """Stop within the response, and say nothing more."""
+    asked.say(some_response(1000, correlation_id=asked.correlation_id)[:500])
     asked.sleep()
 
 
 def closes_within(size: int) -> Script:
-    """Close halfway through an answer of this size."""
+    """Close halfway through a response of this size."""
 
     def script(asked: Asked) -> None:
-        asked.say(answer(size, correlation_id=asked.correlation_id)[: size // 2])
+        asked.say(some_response(size, correlation_id=asked.correlation_id)[: size // 2])
         asked.close()
 
     return script
 
 
 def closes_within_head(asked: Asked) -> None:
-    """Close after six of an answer's first eight bytes."""
-    asked.say(answer(correlation_id=asked.correlation_id)[:6])
+    """Close after six of a response's first eight bytes."""
+    asked.say(some_response(correlation_id=asked.correlation_id)[:6])
     asked.close()
 
 
 def closes_first(asked: Asked) -> None:
-    """Close in place of an answer."""
+    """Close in place of a response."""
     asked.close()
 
 
 def resets(asked: Asked) -> None:
-    """Reset in place of an answer."""
+    """Reset in place of a response."""
     asked.reset()
 
 
 def resets_within(asked: Asked) -> None:
-    """Reset halfway through an answer."""
-    asked.say(answer(1000, correlation_id=asked.correlation_id)[:500])
+    """Reset halfway through a response."""
+    asked.say(some_response(1000, correlation_id=asked.correlation_id)[:500])
     time.sleep(0.05)  # a reset overtakes what is on its way, and this one shall come after it
     asked.reset()
 
 
 def wrong_correlation_id(asked: Asked) -> None:
-    """Answer something that was not asked."""
-    asked.say(answer(correlation_id=_NOT_ASKED_FOR))
+    """Respond to something that was not asked."""
+    asked.say(some_response(correlation_id=_NOT_ASKED_FOR))
 
 
-def answers_twice(asked: Asked) -> None:
-    """Answer, and answer again."""
-    asked.say(2 * answer(correlation_id=asked.correlation_id))
+def responds_twice(asked: Asked) -> None:
+    """Respond, and respond again."""
+    asked.say(2 * some_response(correlation_id=asked.correlation_id))
 
 
-def answers_in_reverse(asked: Asked) -> None:
-    """Answer the second of two requests before the first."""
+def responds_in_reverse(asked: Asked) -> None:
+    """Respond to the second of two requests before the first."""
     asked.earlier.append(asked.correlation_id)
     if len(asked.earlier) == 2:
-        asked.say(b"".join(answer(correlation_id=number) for number in reversed(asked.earlier)))
+        asked.say(b"".join(some_response(correlation_id=number) for number in reversed(asked.earlier)))
 
 
 def never(asked: Asked) -> None:
@@ -243,14 +243,14 @@ def for_ever(announced: int) -> Script:
 
 
 def frames_for_ever(asked: Asked) -> None:
-    """Answer the same request again and again without end."""
-    many = 1000 * answer(correlation_id=asked.correlation_id)
+    """Respond to the same request again and again without end."""
+    many = 1000 * some_response(correlation_id=asked.correlation_id)
     while not asked.broker.ended.is_set():
         asked.say(many)
 
 
 def says(body: bytes) -> Script:
-    """Answer with this behind the header's correlation id, whatever was asked."""
+    """Respond with this behind the header's correlation id, whatever was asked."""
 
     def script(asked: Asked) -> None:
         asked.say(frame(struct.pack(">i", asked.correlation_id) + body))
@@ -259,7 +259,7 @@ def says(body: bytes) -> Script:
 
 
 def brokers_v1(*brokers: tuple[int, bytes, int], count: int | None = None) -> bytes:
-    """Return the body of a Metadata answer of version 1 that names these brokers, or says that it names `count`."""
+    """Return the body of a Metadata response of version 1 that names these brokers, or says that it names `count`."""
     body = struct.pack(">i", len(brokers) if count is None else count)
     for node, host, port in brokers:
         body += struct.pack(">ih", node, len(host)) + host + struct.pack(">ih", port, -1)

@@ -89,7 +89,7 @@ def share_acknowledge(
 
 @dataclass
 class Fetched:
-    """An answer to a ShareFetch or ShareAcknowledge."""
+    """A response to a ShareFetch or ShareAcknowledge."""
 
     size: int
     throttle_ms: int
@@ -107,7 +107,7 @@ class Fetched:
 
 
 class _Reader:
-    """Reads an answer from its front."""
+    """Reads a response from its front."""
 
     def __init__(self, frame: bytes) -> None:
         self.frame = frame
@@ -133,7 +133,7 @@ class _Reader:
 
 
 def read_fetched(frame: bytes) -> Fetched:
-    """A ShareFetch's answer."""
+    """A ShareFetch's response."""
     reader = _Reader(frame)
     found = Fetched(len(frame), reader.number(">i"), reader.number(">h"))
     reader.text()
@@ -262,7 +262,7 @@ class Member:
         return read_fetched(self.wire.receive())
 
     def acknowledge(self, acknowledged: Acknowledged) -> bytes:
-        """Acknowledge without fetching; the answer's frame."""
+        """Acknowledge without fetching; the response's frame."""
         body = share_acknowledge(
             self.topic_id, acknowledged, group=self.group, member=self.member, epoch=self.epoch
         )

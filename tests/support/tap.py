@@ -1,7 +1,7 @@
 """A tap between clients and Sluice: relays every frame and notes what KIP-219 is about.
 
 It stands at the addresses that Sluice advertises (`advertised_*_port`), so no client can go round it, and for
-each client id and API it counts throttled answers, fetch session errors, and requests that were sent before the
+each client id and API it counts throttled responses, fetch session errors, and requests that were sent before the
 throttle time was over. It reads frames by their first bytes and with no code of the proxy's.
 
 It is no proxy to imitate: it stores and forwards whole frames, and hides a muted channel's back pressure from the
@@ -25,7 +25,7 @@ FETCH: Final = 1
 _SILENT_SINCE: Final = {PRODUCE: 6, FETCH: 8}
 _FLEXIBLE_SINCE: Final = {PRODUCE: 9, FETCH: 12}
 _SESSION_ERRORS: Final = {70: "FETCH_SESSION_ID_NOT_FOUND", 71: "INVALID_FETCH_SESSION_EPOCH"}
-# A request that was on its way while the answer came is not early. Producers have several unanswered; no consumer has
+# A request that was on its way while the response came is not early. Producers have several unanswered; no consumer has
 # more than one Fetch.
 _CROSSING_SECONDS: Final = {PRODUCE: 0.05, FETCH: 0.0}
 # Clients' timers have milliseconds.
@@ -73,11 +73,11 @@ class Tap(BackgroundRelay):
         """Relay a connection, and note its requests and responses."""
         upstream: asyncio.StreamWriter | None = None
         try:
-            answers, upstream = await asyncio.open_connection(HOST, self.routes[port])
+            responses, upstream = await asyncio.open_connection(HOST, self.routes[port])
             channel = _Channel()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._requests(channel, reader, upstream))
-                group.create_task(self._responses(channel, answers, writer))
+                group.create_task(self._responses(channel, responses, writer))
         finally:
             for end in (writer, upstream):
                 if end is not None:

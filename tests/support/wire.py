@@ -1,6 +1,6 @@
-"""A client that speaks Kafka's protocol in raw frames, for tests that compare or time single answers.
+"""A client that speaks Kafka's protocol in raw frames, for tests that compare or time single responses.
 
-Requests are kafka-python's message objects or plain bytes; answers stay bytes. It obeys no throttle time and keeps no
+Requests are kafka-python's message objects or plain bytes; responses stay bytes. It obeys no throttle time and keeps no
 session: what it does is what the test says.
 """
 
@@ -21,7 +21,7 @@ RESPONSE_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """One response frame, length prefix included, and when it came."""
 
     frame: bytes
@@ -41,7 +41,7 @@ class Wire:
         self._socket.close()
 
     def send(self, message: Message, correlation_id: int | None = None) -> None:
-        """Send a request and do not wait for its answer."""
+        """Send a request and do not wait for its response."""
         self._correlation += 1
         chosen = self._correlation if correlation_id is None else correlation_id
         self._socket.sendall(framed(message, chosen, self.client_id))
@@ -56,11 +56,11 @@ class Wire:
         (length,) = struct.unpack(">i", head)
         return head + self._exactly(length)
 
-    def ask(self, message: Message, correlation_id: int | None = None) -> Answer:
-        """Send a request and return its answer, with the seconds it took."""
+    def ask(self, message: Message, correlation_id: int | None = None) -> Response:
+        """Send a request and return its response, with the seconds it took."""
         started = time.monotonic()
         self.send(message, correlation_id)
-        return Answer(self.receive(), time.monotonic() - started)
+        return Response(self.receive(), time.monotonic() - started)
 
     def silent(self, seconds: float) -> bool:
         """Whether nothing arrives for so long."""
@@ -77,7 +77,7 @@ class Wire:
         while count:
             part = self._socket.recv(count)
             if not part:
-                raise ConnectionResetError("the connection was closed inside an answer")
+                raise ConnectionResetError("the connection was closed inside a response")
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
@@ -126,5 +126,5 @@ def part(api_key: int, version: int, type_name: str, /, **fields: object) -> Mes
 
 
 def response(api_key: int, version: int, frame: bytes) -> Message:
-    """Decode an answer with kafka-python."""
+    """Decode a response with kafka-python."""
     return decoded(RESPONSES[api_key], version, frame)

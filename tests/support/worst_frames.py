@@ -72,8 +72,8 @@ def _replica_asked(epoch: int, topics: bytes) -> bytes:
     return request(FETCH, VERSION, head + topics + tail)
 
 
-def answered(count: int, *, high_watermark: int = 10, records: int = 0) -> bytes:
-    """An answer that names so many partitions, each with a batch of so many bytes."""
+def response_of(count: int, *, high_watermark: int = 10, records: int = 0) -> bytes:
+    """A response that names so many partitions, each with a batch of so many bytes."""
     batch = struct.pack(">qi", 0, records - 12) + bytes(records - 12) if records else b""
     rest = struct.pack(">hqqq", 0, high_watermark, high_watermark, 0) + b"\1" + struct.pack(">i", -1)
     rest += uvarint_bytes(records + 1) + batch + b"\0"
@@ -216,7 +216,7 @@ def _array(element: bytes, size: int, most: int = 1_000_000) -> bytes:
     return uvarint_bytes(count + 1) + element * count
 
 
-def _answered(fields: bytes, *, tags: bool = True) -> bytes:
+def _response(fields: bytes, *, tags: bool = True) -> bytes:
     return frame(b"\0\0\0\1" + (b"\0" if tags else b"") + fields)
 
 
@@ -230,14 +230,14 @@ def _join(size: int) -> Talk:
 
 
 def _fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
-    """An incremental Fetch over the quota, which is answered here and merged into its session's changes."""
+    """An incremental Fetch over the quota, which gets a response here and is merged into its session's changes."""
 
     def make(size: int) -> Talk:
         head = _FETCH_HEAD[4 * (version >= 15) :]
         sessions = SessionTable(100)
         over = _channel({"consumer_byte_rate": 1000.0}, sessions=sessions)
         _show(over, "client", _asked(api.FETCH, version, head + bytes(8)), Taken())
-        _show(over, "broker", _answered(bytes(100_000)), Taken())
+        _show(over, "broker", _response(bytes(100_000)), Taken())
         channel = _channel(engine=engine_of(over), sessions=sessions)
         return Talk(channel, [], "client", _asked(api.FETCH, version, head + fields(size)))
 
@@ -262,25 +262,25 @@ def _created_configs(size: int) -> Talk:
 
 
 def _gateway(
-    key: int, version: int, answer: Callable[[int], bytes], *, tags: bool = True, asked: bytes = b""
+    key: int, version: int, response: Callable[[int], bytes], *, tags: bool = True, asked: bytes = b""
 ) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         before = [("client", _asked(key, version, asked))]
-        return Talk(_channel(gateway=True), before, "broker", _answered(answer(size), tags=tags))
+        return Talk(_channel(gateway=True), before, "broker", _response(response(size), tags=tags))
 
     return make
 
 
 def _mutated(key: int, version: int, element: bytes, limits: Limits) -> Callable[[int], Talk]:
-    """An answer to a request of as many topics as are taken, each of another name."""
+    """A response to a request of as many topics as are taken, each of another name."""
 
     def make(size: int) -> Talk:
         names = [b"\x05%04x" % index for index in range(min(size // len(element), 10_000))]
         asked = b"".join(name + _ONE_TOPIC[key][2:] for name in names)
-        answered = b"".join(name + element[2:] for name in names)
+        response_of = b"".join(name + element[2:] for name in names)
         count = uvarint_bytes(len(names) + 1)
         before = [("client", _asked(key, version, count + asked + bytes(6)))]
-        return Talk(_channel(limits), before, "broker", _answered(bytes(4) + count + answered + b"\0"))
+        return Talk(_channel(limits), before, "broker", _response(bytes(4) + count + response_of + b"\0"))
 
     return make
 
@@ -295,19 +295,19 @@ def _listed(size: int) -> Talk:
     return Talk(_channel(moves=True), [], "client", asked)
 
 
-def _listed_answer(size: int) -> Talk:
+def _listed_response(size: int) -> Talk:
     asked = _asked(api.LIST_PARTITION_REASSIGNMENTS, 1, bytes(4) + b"\0\0")
     one = b"\0\0\0\1" + b"\x06" + bytes(range(20)) + b"\x01\x01" + b"\0"  # of more there were no room
     partitions = _array(one, size, PARTITIONS_MAX)
-    answer = _answered(bytes(6) + b"\0" + b"\x02" + b"\x02t" + partitions + b"\0" + b"\0")
-    return Talk(_channel(moves=True), [("client", asked)], "broker", answer)
+    response = _response(bytes(6) + b"\0" + b"\x02" + b"\x02t" + partitions + b"\0" + b"\0")
+    return Talk(_channel(moves=True), [("client", asked)], "broker", response)
 
 
 def _walked_fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         before = [("client", _asked(api.FETCH, version, bytes(40)))]
-        answer = _answered(bytes(10) + fields(size))
-        return Talk(_channel(gateway=True), before, "broker", answer)
+        response = _response(bytes(10) + fields(size))
+        return Talk(_channel(gateway=True), before, "broker", response)
 
     return make
 
@@ -318,15 +318,17 @@ def _topic_quota() -> Channel:
 
 
 def _charged_fetch(version: int, topic: Callable[[int], bytes]) -> Callable[[int], Talk]:
-    """An answer whose topics all have the default topic's quota, and are over it."""
+    """A response whose topics all have the default topic's quota, and are over it."""
 
     def make(size: int) -> Talk:
         limits = {"consumer_byte_rate": 1.0}
         engine = Engine(EngineOptions(), Definitions({Entity(topic=DEFAULT): limits}))
         count = size // len(topic(0))
-        answer = _answered(bytes(10) + uvarint_bytes(count + 1) + b"".join(map(topic, range(count))) + b"\0")
+        response = _response(
+            bytes(10) + uvarint_bytes(count + 1) + b"".join(map(topic, range(count))) + b"\0"
+        )
         return Talk(
-            channel_machine(engine), [("client", _asked(api.FETCH, version, bytes(40)))], "broker", answer
+            channel_machine(engine), [("client", _asked(api.FETCH, version, bytes(40)))], "broker", response
         )
 
     return make
@@ -351,8 +353,8 @@ def _sized(size: int) -> Talk:
     # Version 4: error, name, internal; of each partition error, index, leader, no replicas, none in sync.
     count = size // 18
     topic = b"\0\0" + b"\0\1t" + b"\0" + struct.pack(">i", count) + bytes(18) * count
-    answer = frame(b"\0\0\0\1" + bytes(4) + bytes(4) + b"\xff\xff" + bytes(4) + b"\0\0\0\1" + topic)
-    return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", answer)
+    response = frame(b"\0\0\0\1" + bytes(4) + bytes(4) + b"\xff\xff" + bytes(4) + b"\0\0\0\1" + topic)
+    return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", response)
 
 
 def _metadata_asked(size: int) -> Talk:
@@ -367,19 +369,22 @@ def _rejected(size: int) -> Talk:
     first = _asked(
         api.CREATE_TOPICS, 7, b"\x02" + b"\x02t" + struct.pack(">ih", 9999, 1) + b"\x01\x01\0" + bytes(6)
     )
-    answer = _answered(bytes(4) + b"\x02" + _CREATED + b"\0")
+    response = _response(bytes(4) + b"\x02" + _CREATED + b"\0")
     return Talk(
-        _channel({"controller_mutation_rate": 1.0}), [("client", first), ("broker", answer)], "client", asked
+        _channel({"controller_mutation_rate": 1.0}),
+        [("client", first), ("broker", response)],
+        "client",
+        asked,
     )
 
 
 def _about_topics(topic: Callable[[bytes], bytes], size: int) -> Talk:
-    """A Metadata answer of version 9 that is looked through; `topic` is given a name."""
+    """A Metadata response of version 9 that is looked through; `topic` is given a name."""
     asked = _asked(api.METADATA, 9, b"\x02\x02t\0" + b"\1" + bytes(3))
     count = size // len(topic(b"\x06abcde"))
     topics = b"".join(topic(b"\x06%05x" % index) for index in range(count))
-    answer = _answered(bytes(4) + b"\x01" + b"\0" + bytes(4) + uvarint_bytes(count + 1) + topics + bytes(5))
-    return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", answer)
+    response = _response(bytes(4) + b"\x01" + b"\0" + bytes(4) + uvarint_bytes(count + 1) + topics + bytes(5))
+    return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", response)
 
 
 def _looked_through(size: int) -> Talk:
@@ -397,17 +402,17 @@ def _follower(rate: float | None) -> Callable[[int], Talk]:
 
 
 def _followed(
-    rate: float | None, fetch: Callable[[int], bytes], answer: Callable[[int], bytes] | None = None
+    rate: float | None, fetch: Callable[[int], bytes], response: Callable[[int], bytes] | None = None
 ) -> Callable[[int], Talk]:
-    """A later one, of a follower that is behind with everything; or the answer to it."""
+    """A later one, of a follower that is behind with everything; or the response to it."""
 
     def make(size: int) -> Talk:
         count = _count(size)
-        before = [("client", fetched(count)), ("broker", answered(count))]
+        before = [("client", fetched(count)), ("broker", response_of(count))]
         asked = fetch(count)
-        if answer is None:
+        if response is None:
             return Talk(throttled(rate), before, "client", asked)
-        return Talk(throttled(rate), [*before, ("client", asked)], "broker", answer(count))
+        return Talk(throttled(rate), [*before, ("client", asked)], "broker", response(count))
 
     return make
 
@@ -459,10 +464,10 @@ CASES: Final = (
     Case("CreatePartitions 3", "topics", 4 * MIB, _mutation(api.CREATE_PARTITIONS, 3, bytes(4) + b"\x01\0")),
     Case("DeleteTopics 5", "topics", 4 * MIB, _mutation(api.DELETE_TOPICS, 5, b"", tail=bytes(5))),
     Case("ListPartitionReassignments 1", "topics", MIB, _listed),
-    Case("ListPartitionReassignments 1", "answer", 16 * MIB, _listed_answer),
+    Case("ListPartitionReassignments 1", "response", 16 * MIB, _listed_response),
     Case(
         "FindCoordinator 4",
-        "answer",
+        "response",
         2 * MIB,
         _gateway(
             api.FIND_COORDINATOR, 4, lambda n: bytes(4) + _array(b"\x02g" + _NODE + bytes(4), n) + b"\0"
@@ -470,7 +475,7 @@ CASES: Final = (
     ),
     Case(
         "DescribeCluster 1",
-        "answer",
+        "response",
         MIB,
         _gateway(
             api.DESCRIBE_CLUSTER,
@@ -489,16 +494,16 @@ CASES: Final = (
     ),
     Case(
         "Metadata 12",
-        "brokers of an answer",
+        "brokers of a response",
         MIB,
         _gateway(
             api.METADATA, 12, lambda n: bytes(4) + _array(_NODE + b"\0\0", n) + b"\0" + bytes(4) + b"\x01\0"
         ),
     ),
-    Case("Metadata 4", "an answer to Sluice", 8 * MIB, _sized),
+    Case("Metadata 4", "a response to Sluice", 8 * MIB, _sized),
     Case(
         "ApiVersions 3",
-        "answer",
+        "response",
         64 * KIB,
         _gateway(
             api.API_VERSIONS,
@@ -509,7 +514,7 @@ CASES: Final = (
     ),
     Case(
         "Produce 10",
-        "answer",
+        "response",
         3 * MIB,
         _gateway(
             api.PRODUCE,
@@ -518,16 +523,16 @@ CASES: Final = (
             asked=b"\0\0\1" + bytes(6),
         ),
     ),
-    Case("CreateTopics 7", "answer", 8 * MIB, _mutated(api.CREATE_TOPICS, 7, _CREATED, _MUTATIONS)),
+    Case("CreateTopics 7", "response", 8 * MIB, _mutated(api.CREATE_TOPICS, 7, _CREATED, _MUTATIONS)),
     Case(
         "CreateTopics 7",
-        "answer, half rejected",
+        "response, half rejected",
         16 * MIB,
         _mutated(api.CREATE_TOPICS, 7, _CREATED, {"controller_mutation_rate": 5000.0 / 11}),
     ),
     Case("CreateTopics 7", "rejected topics", 4 * MIB, _rejected),
-    Case("Metadata 9", "an answer looked through", MIB, _looked_through),
-    Case("Metadata 9", "an answer of unknown topics", MIB, _unknown),
+    Case("Metadata 9", "a response looked through", MIB, _looked_through),
+    Case("Metadata 9", "a response of unknown topics", MIB, _unknown),
     Case(
         "Fetch 12 walk",
         "topics without partitions",
@@ -605,19 +610,19 @@ CASES: Final = (
     ),
     Case(
         "Fetch 17 of a follower",
-        "answer for each",
+        "response for each",
         REPLICA_FETCH_BYTES_MAX,
         _followed(
             1e15,
             lambda n: fetched(n, epoch=1, offset=1),
-            lambda n: answered(n, records=100),
+            lambda n: response_of(n, records=100),
         ),
     ),
     Case(
         "Fetch 17 of a follower",
-        "answer for none",
+        "response for none",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1), lambda _: answered(0)),
+        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1), lambda _: response_of(0)),
     ),
 )
 

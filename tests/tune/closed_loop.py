@@ -2,8 +2,8 @@
 would send.
 
 `offline.replay` sends at recorded times whatever happens: right for a load test, and no client does so that waits for
-its answers. Here each connection sends its next request when the answer has come, the throttle time it was told is
-over, and the recorded pause too. A Fetch that is answered empty is sent again. Frames are `offline.replay`'s.
+its responses. Here each connection sends its next request when the response has come, the throttle time it was told is
+over, and the recorded pause too. A Fetch that gets an empty response is sent again. Frames are `offline.replay`'s.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from offline.replay.target import Placement, requirements_of
 from protocol.api import FETCH, PRODUCE
 
 _EMPTY_BYTES_MAX: Final = 128  # of a Fetch's answer without records
-_ANSWER_SECONDS_MAX: Final = 60.0
+_RESPONSE_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Observed:
     throttled: int = 0
     throttle_ms: int = 0
     errors: int = 0
-    seconds: float = 0.0  # until its last answer
+    seconds: float = 0.0  # until its last response
 
 
 async def send_again(rows: Sequence[Recorded], address: Broker) -> dict[str, Observed]:
@@ -90,18 +90,18 @@ class _Lane:
         assert frame is not None, "every partition was placed"
         while True:
             writer.write(frame.data)
-            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
                 prefix = await reader.readexactly(4)
-                answer = prefix + await reader.readexactly(int.from_bytes(prefix, "big"))
-            error, throttle_ms = outcome(answer, frame.api_key, frame.version)
+                response = prefix + await reader.readexactly(int.from_bytes(prefix, "big"))
+            error, throttle_ms = outcome(response, frame.api_key, frame.version)
             self._observed.errors += error != 0
             self._observed.throttle_ms += throttle_ms
             self._observed.throttled += throttle_ms > 0
             await asyncio.sleep(throttle_ms / 1000)
-            if frame.api_key == PRODUCE or len(answer) > _EMPTY_BYTES_MAX or not throttle_ms:
+            if frame.api_key == PRODUCE or len(response) > _EMPTY_BYTES_MAX or not throttle_ms:
                 break
         self._observed.requests += 1
-        self._observed.bytes += len(frame.data) - 4 if frame.api_key == PRODUCE else len(answer) - 4
+        self._observed.bytes += len(frame.data) - 4 if frame.api_key == PRODUCE else len(response) - 4
 
 
 def _pause_s(row: Recorded, following: Recorded) -> float:

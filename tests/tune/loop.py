@@ -27,7 +27,7 @@ from tests.support.synthetic import Client, write_capture
 from tests.tune.closed_loop import Observed, send_again
 
 # Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between
-# an answer and the next request, and when they are sent again that comes on top once more: a few milliseconds, by which
+# a response and the next request, and when they are sent again that comes on top again: a few milliseconds, by which
 # a client with small ones asks for less than was recorded, and waits for less than was predicted.
 CLIENTS: Final = (
     Client(name="steady-1", shape="steady", rate=150_000),
@@ -63,7 +63,7 @@ class Compared:
     """One client: what was predicted, and what came.
 
     `observed_ms` is `sluice_client_throttle_seconds_total`: what was decided, as the backtest counts it. `told_ms` is
-    what answers said: less, since a Produce's mute begins at its header, and its answer says what is left of it.
+    what responses said: less, since a Produce's mute begins at its header, and its response says what is left of it.
     """
 
     client: str

@@ -87,7 +87,7 @@ def producers(options: argparse.Namespace, tally: Tally) -> None:
     end = time.monotonic() + options.seconds
     while time.monotonic() < end:
         for client in clients:
-            if len(client) < 2:  # the next one is ready when the answer to this one comes
+            if len(client) < 2:  # the next one is ready when the response to this one comes
                 client.produce(options.topic, value, partition=0, on_delivery=tally.delivered)
             client.poll(0)
         time.sleep(_PAUSE_SECONDS)

@@ -98,7 +98,7 @@ STEADY_LIMIT = 0.02
 FIRST_LIMIT = 2.5
 JAIN_LIMIT = 0.98
 _WITHOUT_RECORDS_BYTES = 1000
-"""Smaller answers carry no records; the clock starts with the first that does."""
+"""Smaller responses carry no records; the clock starts with the first that does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ It reads frame lengths and the first bytes of each frame, and nothing else. Size
 response without its 4-byte length.
 
 With `--admitted` a Produce counts when it has come, answered or not: what a proxy lets through counts, though the proxy
-is killed before the answer.
+is killed before the response.
 """
 
 import argparse
@@ -90,7 +90,7 @@ class Walk:
 class Ledger:
     """Joins one connection's requests and responses, and says what counts: Produce requests and Fetch responses.
 
-    Both are counted when the answer has passed. For a Produce that is when Kafka counts it too: a request that lies
+    Both are counted when the response has passed. For a Produce that is when Kafka counts it too: a request that lies
     unread in the socket of a muted channel has passed here, but no broker knows of it yet.
     """
 
@@ -115,7 +115,7 @@ class Ledger:
         return arrived
 
     def to_client(self, data: bytes, now: float) -> list[Counted]:
-        """Return what counts of the requests whose answers end within `data`."""
+        """Return what counts of the requests whose responses end within `data`."""
         counted: list[Counted] = []
         for frame in self._responses.feed(data, now):
             owed = self._owed.pop(_CORRELATION.unpack_from(frame.head)[0], None)

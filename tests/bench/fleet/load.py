@@ -99,7 +99,7 @@ class Producing(Load):
     def turn(self) -> None:
         """Give each a record more, if it has none that waits."""
         for number, client in self._clients.items():
-            if len(client) < 2:  # the next one is ready when the answer to this one comes
+            if len(client) < 2:  # the next one is ready when the response to this one comes
                 sent = self._sent[number]
                 self._sent[number] += 1
                 client.produce(

@@ -2,7 +2,7 @@
 
     python -m tests.bench.fleet.quick_broker PORT TOPIC
 
-A Produce is answered from its first bytes; Metadata and ApiVersions as by the scripted broker of `tests/hostile`.
+A Produce gets a response from its first bytes; Metadata and ApiVersions as by the scripted broker of `tests/hostile`.
 """
 
 import select
@@ -25,8 +25,8 @@ def produced(topic: str) -> tuple[bytes, bytes]:
 
     >>> from tests.bench import wire
     >>> before, behind = produced("t")
-    >>> answer = before + bytes(4) + behind
-    >>> len(answer) - 4 == int.from_bytes(answer[:4]), wire.produce_failed(answer, "t")
+    >>> response = before + bytes(4) + behind
+    >>> len(response) - 4 == int.from_bytes(response[:4]), wire.produce_failed(response, "t")
     (True, 0)
     """
     # index, error, base offset, append time, log start offset; no record errors, no message, no tags
@@ -68,7 +68,7 @@ class Broker:
             data = sock.recv(_READ_BYTES)
             if data:
                 held += data
-                said = b"".join(self._answers(held))
+                said = b"".join(self._responses(held))
                 if said:
                     sock.sendall(said)
                 return
@@ -78,7 +78,7 @@ class Broker:
         del self._peers[descriptor]
         sock.close()
 
-    def _answers(self, held: bytearray) -> list[bytes]:
+    def _responses(self, held: bytearray) -> list[bytes]:
         found = []
         while len(held) >= _HEAD.size:
             length, key, version, correlation_id, name = _HEAD.unpack_from(held)

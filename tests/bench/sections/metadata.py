@@ -1,6 +1,6 @@
 """Metadata of very many partitions: how long the loop is held by rewriting it, and whether others notice.
 
-Twice: a made-up answer through `protocol.messages.metadata` alone, and a real topic set on the real broker, where one
+Twice: a made-up response through `protocol.messages.metadata` alone, and a real topic set on the real broker, where one
 client asks for all of it again and again while others produce at a fixed rate and have their latency taken.
 """
 
@@ -50,14 +50,14 @@ def run(stage: Stage) -> Outcome:
 
 
 def rewrite_times(topics: int, partitions_per_topic: int) -> list[float]:
-    """Return how many ms each of some rewritings of a made-up answer of 100 brokers took."""
-    frame = wire.metadata_answer(_BROKERS, topics, partitions_per_topic)
+    """Return how many ms each of some rewritings of a made-up response of 100 brokers took."""
+    frame = wire.metadata_response(_BROKERS, topics, partitions_per_topic)
     times = []
     for _ in range(_REPEATS):
         began = time.perf_counter_ns()
         replaced, _ = rewrite_head(frame, _VERSION, _address)
         times.append((time.perf_counter_ns() - began) / 1e6)
-        assert replaced, "the whole answer was shown"
+        assert replaced, "the whole response was shown"
     return times
 
 
@@ -75,16 +75,16 @@ def _beside(stage: Stage, lane: Lane) -> dict[str, float]:
         alone = produces.ask(f"open {seconds} {_PRODUCE_RATE}")
         asks.say(f"metadata {seconds} {_ASK_PAUSE_SECONDS}")
         beside = produces.ask(f"open {seconds} {_PRODUCE_RATE}")
-        responded = json.loads(asks.hear())
+        received = json.loads(asks.hear())
     return {
         "p50 alone": alone["p50"],
         "p99 alone": alone["p99"],
         "p50": beside["p50"],
         "p99": beside["p99"],
         "max": beside["max"],
-        "response p50": responded["p50"],
-        "response bytes": responded["bytes"],
-        "responses": responded["count"],
+        "response p50": received["p50"],
+        "response bytes": received["bytes"],
+        "responses": received["count"],
     }
 
 

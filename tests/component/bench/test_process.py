@@ -1,4 +1,4 @@
-"""Figures read from /proc, and child processes that answer line by line."""
+"""Figures read from /proc, and child processes that respond line by line."""
 
 import doctest
 import os
@@ -24,7 +24,7 @@ def test_resident_memory_of_this_process_is_more_than_a_bare_interpreter() -> No
     assert process.resident_kib(os.getpid()) > 5_000
 
 
-def test_child_answers_line_by_line_and_ends_with_its_input(tmp_path: Path) -> None:
+def test_child_responds_line_by_line_and_ends_with_its_input(tmp_path: Path) -> None:
     program = "import sys\nfor line in sys.stdin: print(line.strip() * 2, flush=True)"
     with process.child_process([sys.executable, "-c", program], tmp_path / "log") as child:
         child.say("ab")

@@ -25,12 +25,12 @@ def welcome(error: int = 0) -> bytes:
 
 
 def verdict(token: bytes = b"", error: int = 0, message: str | None = None) -> bytes:
-    answer = RESPONSES[SASL_AUTHENTICATE][0](error_code=error, error_message=message, auth_bytes=token)
-    return framed(answer, correlation_id=1)
+    response = RESPONSES[SASL_AUTHENTICATE][0](error_code=error, error_message=message, auth_bytes=token)
+    return framed(response, correlation_id=1)
 
 
 @asynccontextmanager
-async def broker(answers: Sequence[bytes], heard: list[bytes]) -> AsyncIterator[Address]:
+async def broker(responses: Sequence[bytes], heard: list[bytes]) -> AsyncIterator[Address]:
     """A broker that answers one request after the other, then closes."""
     ended: list[asyncio.Future[None]] = []
 
@@ -38,11 +38,11 @@ async def broker(answers: Sequence[bytes], heard: list[bytes]) -> AsyncIterator[
         done = asyncio.get_running_loop().create_future()
         ended.append(done)
         with suppress(asyncio.IncompleteReadError):
-            for answer in answers:
+            for response in responses:
                 head = await reader.readexactly(4)
                 (length,) = struct.unpack(">i", head)
                 heard.append(head + await reader.readexactly(length))
-                writer.write(answer)
+                writer.write(response)
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
@@ -54,10 +54,10 @@ async def broker(answers: Sequence[bytes], heard: list[bytes]) -> AsyncIterator[
         await asyncio.gather(*ended)
 
 
-async def logged_in(login: Login, answers: Sequence[bytes]) -> list[bytes]:
+async def logged_in(login: Login, responses: Sequence[bytes]) -> list[bytes]:
     """Log in once; gives the frames that the broker heard."""
     heard: list[bytes] = []
-    async with broker(answers, heard) as address:
+    async with broker(responses, heard) as address:
         connection = await Connection.open(*address, login=login)
         connection.close()
     return heard

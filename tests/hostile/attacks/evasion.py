@@ -24,7 +24,7 @@ class Evasion:
         finding: its number in issue 14.
         what: the row of the table.
         direction: `produce` or `fetch`.
-        request_bytes: the largest request, or the largest answer that a Fetch may bring.
+        request_bytes: the largest request, or the largest response that a Fetch may bring.
         run: does it until a moment.
         connections: how many it has at a time.
         stage: where it takes place, the policy aside; evasions of one stage may run beside each other.
@@ -69,7 +69,7 @@ class Outcome:
         if self.stage.policy == "schedule":
             return scheduled(QUOTA, size, self.seconds)
         if self.evasion.direction == "fetch":
-            size = FETCH_MAX_BYTES  # `kip13` allows ten seconds' quota in one answer
+            size = FETCH_MAX_BYTES  # `kip13` allows ten seconds' quota in one response
         return as_kafka(QUOTA, size, self.seconds, self.evasion.connections, self.stage.hold_seconds[1])
 
     @property

@@ -12,8 +12,8 @@ from tests.hostile.scene import Scene, swarm
 _DEPTH: Final = 50
 _HERD: Final = 60
 _MAX_BYTES: Final = 5 * MEGABYTE
-# What one answer may hold: half a second's quota, rounded up to a batch of 100 kB, and the rest of the frame.
-_ANSWER: Final = MEGABYTE + 100_000 + 500
+# What one response may hold: half a second's quota, rounded up to a batch of 100 kB, and the rest of the frame.
+_RESPONSE: Final = MEGABYTE + 100_000 + 500
 
 Run = Callable[[Scene, str, float], None]
 Ask = Callable[[str], bytes]
@@ -54,7 +54,7 @@ def one_by_one(ask: Ask) -> Run:
 
 
 def pipelined(ask: Ask) -> Run:
-    """50 requests before the first answer, on one connection."""
+    """50 requests before the first response, on one connection."""
 
     def run(scene: Scene, client_id: str, until: float) -> None:
         request = ask(client_id)
@@ -114,7 +114,7 @@ def patient(client_id: str) -> bytes:
 
 
 def leaves(ask: Ask) -> Run:
-    """Ask, wait until the answer is on its way, and be gone before it is read; 20 at a time."""
+    """Ask, wait until the response is on its way, and be gone before it is read; 20 at a time."""
 
     def run(scene: Scene, client_id: str, until: float) -> None:
         request = ask(client_id)
@@ -159,7 +159,7 @@ def all_versions(scene: Scene, client_id: str, until: float) -> None:
 
 
 def _evasion(name: str, finding: int, what: str, run: Run, connections: int = 1) -> Evasion:
-    return Evasion(name, finding, what, "fetch", _ANSWER, run, connections)
+    return Evasion(name, finding, what, "fetch", _RESPONSE, run, connections)
 
 
 FETCHING: Final = (

@@ -59,7 +59,7 @@ def at_once(scene: Scene, client_id: str, until: float) -> None:
 
 
 def pipelined(acks: int) -> Run:
-    """Ten requests of 1 MB sent before the first answer, on one connection."""
+    """Ten requests of 1 MB sent before the first response, on one connection."""
 
     def run(scene: Scene, client_id: str, until: float) -> None:
         request = wire.produce(client_id, _RECORDS, acks=acks)

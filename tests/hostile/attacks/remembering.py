@@ -1,4 +1,4 @@
-"""What Sluice can be made to keep: sessions, halves of requests, answers that are not read, names. In MiB."""
+"""What Sluice can be made to keep: sessions, halves of requests, responses that are not read, names. In MiB."""
 
 import contextlib
 import struct
@@ -40,9 +40,9 @@ def sessions(scene: Scene) -> None:
         clients = []
         for _ in range(_SESSIONS):
             client = stack.enter_context(scene.connected(until))
-            answer = client.ask(wire.fetch(_SESSION_OWNER, session=(0, 0), max_bytes=1))
+            response = client.ask(wire.fetch(_SESSION_OWNER, session=(0, 0), max_bytes=1))
             # Correlation id, tags, throttle time, error.
-            clients.append((client, int.from_bytes(answer[11:15], "big")))
+            clients.append((client, int.from_bytes(response[11:15], "big")))
         greedy.start()
         over.wait(_SESSION_SECONDS_MAX)
         tags = uvarint_bytes(_SESSION_TAGS) + b"\0\0" * _SESSION_TAGS
@@ -59,7 +59,7 @@ def _stay_over_the_quota(scene: Scene, until: float, over: threading.Event, done
     request = wire.fetch(_SESSION_OWNER, max_bytes=5_000_000)
     while time.monotonic() < until and not done.is_set():
         with contextlib.suppress(OSError), scene.connected(until) as client:
-            while client.ask(request)[5:9] == bytes(4):  # until an answer names a throttle time
+            while client.ask(request)[5:9] == bytes(4):  # until a response names a throttle time
                 pass
             over.set()
             time.sleep(0.1)
@@ -96,8 +96,8 @@ def scene_peak(scene: Scene) -> None:
     _peaks[scene.sluice.process_id] = max(scene.resident_bytes(), _peaks.get(scene.sluice.process_id, 0))
 
 
-def answers_unread(scene: Scene) -> None:
-    """Requests of 20 bytes for all of 50,000 quotas, answers never read."""
+def responses_unread(scene: Scene) -> None:
+    """Requests of 20 bytes for all of 50,000 quotas, responses never read."""
     question = request(DESCRIBE_CLIENT_QUOTAS, 1, b"\1\0\0", client_id="x")
     with contextlib.ExitStack() as stack:
         for _ in range(_ASKING):
@@ -179,7 +179,7 @@ _HARMS: Final = (
         "half-questions", 6, "60 DescribeClientQuotas of 16 MiB, half sent", half_controls, _PLAIN, KEPT_MIB
     ),
     _harm(
-        "unread", 7, "60 × all of 50,000 quotas, responses not read", answers_unread, _MANY_QUOTAS, KEPT_MIB
+        "unread", 7, "60 × all of 50,000 quotas, responses not read", responses_unread, _MANY_QUOTAS, KEPT_MIB
     ),
     _harm("names", 8, "4,000 client ids of 32 kB on one connection", names, _PLAIN, LEFT_MIB),
     _harm("topic-ids", 8, "500,000 unknown topic ids, topic quotas", names_of_topics, _TOPICS, KEPT_MIB),

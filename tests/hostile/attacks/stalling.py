@@ -38,7 +38,7 @@ from tests.hostile.scene import Row, Scene, Stage, survivor
 from tests.support.frames import frame
 
 _FRAME_BYTES: Final = 16 * 1024 * 1024 - 1024
-_ANSWER_SECONDS_MAX: Final = 12.0
+_RESPONSE_SECONDS_MAX: Final = 12.0
 _SETTLE_SECONDS: Final = 0.4
 # 5 ms of the loop's time is the bar of issue 14; a test on a loaded machine can tell it from seconds, not from 50 ms.
 BAR_MS: Final = 250.0
@@ -107,7 +107,7 @@ def scram_token() -> bytes:
 def _sends(build: Build, first: bytes = b"") -> Callable[[Scene], None]:
     def attack(scene: Scene) -> None:
         request = build()
-        until = time.monotonic() + _ANSWER_SECONDS_MAX
+        until = time.monotonic() + _RESPONSE_SECONDS_MAX
         with contextlib.suppress(OSError), scene.connected(until) as client:
             if first:
                 client.ask(first)
@@ -118,7 +118,7 @@ def _sends(build: Build, first: bytes = b"") -> Callable[[Scene], None]:
 
 
 def _over_its_quota(build: Build) -> Callable[[Scene], None]:
-    """The client is over its quota when the request comes: it is answered by Sluice."""
+    """The client is over its quota when the request comes: it gets a response from Sluice."""
     sends = _sends(build)
 
     def attack(scene: Scene) -> None:

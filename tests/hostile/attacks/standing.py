@@ -38,7 +38,7 @@ class Victim:
 
     Attributes:
         client_id: in whose name others announce.
-        longest: the longest that it waited for an answer, in seconds.
+        longest: the longest that it waited for a response, in seconds.
     """
 
     def __init__(self, scene: Scene, client_id: str, until: float) -> None:
@@ -187,7 +187,7 @@ def _fill(scene: Scene, stack: contextlib.ExitStack, count: int, silent: bytes) 
 
 
 def _served_after(scene: Scene, context: ssl.SSLContext | None) -> float:
-    """How long until a client from another address has an answer."""
+    """How long until a client from another address has a response."""
     began = time.monotonic()
     until = began + _SHUT_OUT_SECONDS
     while time.monotonic() < until:

@@ -1,6 +1,6 @@
 """One run: a client of two gateways loses the one that it uses; how long each partition is without records.
 
-The gateway is killed (its ports refuse connections at once) or suspended (it answers nothing, as a lost machine).
+The gateway is killed (its ports refuse connections at once) or suspended (it responds to nothing, as a lost machine).
 Which one the client uses is what the gateways have counted, since clients choose one of `bootstrap.servers` by chance.
 What was acknowledged is compared with what the brokers themselves have.
 """

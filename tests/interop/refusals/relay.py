@@ -61,8 +61,8 @@ class Relay(BackgroundRelay):
         apis: set[int] = set()
         counts.apis.append(apis)
         try:
-            answers, upstream = await asyncio.open_connection(*self._routes[port])
-            connection = _Connection(reader, writer, answers, upstream, apis)
+            responses, upstream = await asyncio.open_connection(*self._routes[port])
+            connection = _Connection(reader, writer, responses, upstream, apis)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._requests(connection))
                 group.create_task(_responses(connection))

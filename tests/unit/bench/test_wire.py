@@ -58,7 +58,7 @@ def test_api_versions_names_the_generator() -> None:
 
 def test_produce_failed_finds_the_error_of_the_partition() -> None:
     partition = struct.pack(">ih", 0, 6)  # NOT_LEADER_OR_FOLLOWER
-    answer = wire.frame(
+    response = wire.frame(
         struct.pack(">i", 7) + b"\0" + wire.varint(2) + wire.compact(b"t") + wire.varint(2) + partition
     )
-    assert wire.produce_failed(answer, "t") == 6
+    assert wire.produce_failed(response, "t") == 6

@@ -1,4 +1,4 @@
-"""tests.cluster.readiness: reading the brokers out of a Metadata v1 answer."""
+"""tests.cluster.readiness: reading the brokers out of a Metadata v1 response."""
 
 import struct
 
@@ -19,7 +19,7 @@ def test_brokers_are_named_by_node_id_with_and_without_a_rack() -> None:
 
 
 @pytest.mark.parametrize("cut", [3, 8, 12, 16])
-def test_answer_cut_short_is_an_error(cut: int) -> None:
+def test_response_cut_short_is_an_error(cut: int) -> None:
     body = struct.pack(">ii", 7, 1) + _broker(1, "a", 9092, None)
 
     with pytest.raises(ValueError, match="too early"):

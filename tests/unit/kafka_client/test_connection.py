@@ -135,7 +135,7 @@ def test_plain_shows_name_and_password_and_ends_with_nothing() -> None:
     assert exchange.receive(b"")
 
 
-def test_plain_that_is_answered_is_no_login() -> None:
+def test_plain_that_gets_a_response_is_no_login() -> None:
     with pytest.raises(LoginError, match="PLAIN got a wrong message from the broker"):
         Exchange("PLAIN", "sluice", "secret", "broker").receive(b"hello")
 

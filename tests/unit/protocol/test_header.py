@@ -47,19 +47,19 @@ def test_client_id_of_a_length_that_cannot_be_is_malformed() -> None:
         header.body_start(frame, 0, len(frame), FETCH, 11)
 
 
-def test_answer_of_a_flexible_version_has_tags_in_its_header() -> None:
-    answer = bytes.fromhex("00000006 00000009 00 ff")
-    assert header.response_body_start(answer, 0, len(answer), METADATA, 9) == 9
-    assert header.response_body_start(answer, 0, len(answer), METADATA, 8) == 8
+def test_response_of_a_flexible_version_has_tags_in_its_header() -> None:
+    response = bytes.fromhex("00000006 00000009 00 ff")
+    assert header.response_body_start(response, 0, len(response), METADATA, 9) == 9
+    assert header.response_body_start(response, 0, len(response), METADATA, 8) == 8
     with pytest.raises(TruncatedError):
-        header.response_body_start(answer, 0, 8, METADATA, 9)
+        header.response_body_start(response, 0, 8, METADATA, 9)
     with pytest.raises(TruncatedError):
-        header.response_body_start(answer, 0, 7, METADATA, 8)
+        header.response_body_start(response, 0, 7, METADATA, 8)
 
 
-def test_answer_to_api_versions_never_has() -> None:
-    answer = bytes.fromhex("00000006 00000009 00 ff")
-    assert header.response_body_start(answer, 0, len(answer), API_VERSIONS, 3) == 8
+def test_response_to_api_versions_never_has() -> None:
+    response = bytes.fromhex("00000006 00000009 00 ff")
+    assert header.response_body_start(response, 0, len(response), API_VERSIONS, 3) == 8
 
 
 def test_header_tags_are_few_and_short() -> None:

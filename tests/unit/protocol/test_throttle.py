@@ -61,7 +61,7 @@ def test_produce_has_it_behind_the_topics() -> None:
     assert throttle.locate(frame, api.PRODUCE, 9) == len(frame) - 5
 
 
-def test_answer_to_an_unsupported_version_of_api_versions_has_none() -> None:
+def test_response_to_an_unsupported_version_of_api_versions_has_none() -> None:
     # Error 35 in version 0, though version 4 was asked: one key, and nothing behind it.
     frame = bytearray.fromhex("00000010 00000009 0023 00000001 0012 0000 0003")
     before = bytes(frame)

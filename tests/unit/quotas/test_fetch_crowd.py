@@ -6,7 +6,7 @@ from quotas.options import EngineOptions
 
 MB = 1_000_000
 # Each idle Fetch counts with a 128th of the burst of 2 MB, 15,625 B: three quarters of 2 MB are 96 of them, and of a
-# little less, once some answers have come, 95.
+# little less, once some responses have come, 95.
 AT_A_TIME = 95
 
 

@@ -25,7 +25,7 @@ NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Answers every request."""
+    """Responds to every request."""
 
     asked = threading.Event()
 
@@ -33,14 +33,14 @@ class Echo(socketserver.BaseRequestHandler):
         file = self.request.makefile("rb")
         while prefix := file.read(4):
             asked = file.read(int.from_bytes(prefix, "big"))
-            answer = asked[4:8] + NOTHING
+            response = asked[4:8] + NOTHING
             self.asked.set()
-            self.request.sendall(len(answer).to_bytes(4, "big") + answer)
+            self.request.sendall(len(response).to_bytes(4, "big") + response)
 
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of a server that answers everything."""
+    """The port of a server that responds to everything."""
     with socketserver.ThreadingTCPServer((HOST, 0), Echo) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, daemon=True)

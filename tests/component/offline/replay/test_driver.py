@@ -1,4 +1,4 @@
-"""The driver against a server on loopback that answers everything with nothing but the number it was asked with."""
+"""The driver against a server on loopback that responds to everything with nothing but the number it was asked with."""
 
 import asyncio
 import time
@@ -26,13 +26,13 @@ NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer each request, until the other side has had enough."""
+    """Respond to each request, until the other side has had enough."""
     try:
         while True:
             length = int.from_bytes(await reader.readexactly(4), "big")
             asked = await reader.readexactly(length)
-            answer = asked[4:8] + NOTHING
-            writer.write(len(answer).to_bytes(4, "big") + answer)
+            response = asked[4:8] + NOTHING
+            writer.write(len(response).to_bytes(4, "big") + response)
     except (asyncio.IncompleteReadError, OSError):
         writer.close()
 
@@ -126,7 +126,7 @@ def test_every_request_is_sent_and_timed() -> None:
     assert min(samples.latency_us) >= 0
     assert set(samples.error) == {0}
     assert min(samples.late_us) >= 0
-    # The answer is the number and what follows it.
+    # The response is the number and what follows it.
     assert set(samples.response_bytes) == {4 + len(NOTHING)}
     found = result(planned, samples, 4.0, LeftOut())
     assert found["requests"]["answered"] == 200
@@ -168,13 +168,13 @@ def test_requests_without_a_response_are_lost_with_the_connection() -> None:
     assert outcomes(plan(pings(5, 1), 1.0), hang_up)[LOST] >= 1
 
 
-def test_pending_requests_at_the_end_are_unanswered() -> None:
+def test_pending_requests_at_the_end_have_no_response() -> None:
     assert outcomes(plan(pings(6, 2), 1.0), silent, linger=0.2) == {IN_FLIGHT: 6}
 
 
-@pytest.mark.parametrize("answer_bytes", [60, -1])
-def test_unreachable_target_is_sent_no_request(answer_bytes: int) -> None:
-    rows = [recorded(seq=seq, mono_us=2000 * seq, response_bytes=answer_bytes) for seq in range(5)]
+@pytest.mark.parametrize("recorded_bytes", [60, -1])
+def test_unreachable_target_is_sent_no_request(recorded_bytes: int) -> None:
+    rows = [recorded(seq=seq, mono_us=2000 * seq, response_bytes=recorded_bytes) for seq in range(5)]
     planned = plan(rows, 1.0)
     samples = driven(planned, None)[0].samples
     assert set(samples.latency_us) == {NEVER_SENT}
@@ -207,9 +207,9 @@ def test_sent_requests_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {IN_FLIGHT: 40}
 
 
-@pytest.mark.parametrize("answer_bytes", [60, -1])
-def test_connection_is_closed_with_its_last_answer(
-    answer_bytes: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("recorded_bytes", [60, -1])
+def test_connection_is_closed_with_its_last_response(
+    recorded_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixty connections, one every 20 ms: two at a time, on a machine that keeps up."""
     monkeypatch.setattr(driver, "AHEAD_US", 20_000)
@@ -220,7 +220,7 @@ def test_connection_is_closed_with_its_last_answer(
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         now[0] += 1
         peak[0] = max(peak[0], now[0])
-        if answer_bytes < 0:
+        if recorded_bytes < 0:
             everything = await reader.read()  # before the sum is looked at: others add to it meanwhile
             got[0] += len(everything)
             writer.close()
@@ -229,13 +229,13 @@ def test_connection_is_closed_with_its_last_answer(
         now[0] -= 1
 
     rows = [
-        recorded(connection=number, mono_us=20_000 * number, response_bytes=answer_bytes)
+        recorded(connection=number, mono_us=20_000 * number, response_bytes=recorded_bytes)
         for number in range(60)
     ]
     found = outcomes(plan(rows, 1.0), serve)
-    assert found == {0 if answer_bytes > 0 else SILENT: 60}
+    assert found == {0 if recorded_bytes > 0 else SILENT: 60}
     assert peak[0] <= 40
-    if answer_bytes < 0:
+    if recorded_bytes < 0:
         assert got[0] > 60 * 1000
 
 

@@ -341,7 +341,7 @@ def test_sidecar_whose_broker_advertises_itself_fails_the_check(
     assert "sluice: broker 1 advertises itself" in capsys.readouterr().err
 
 
-def test_sidecar_whose_broker_does_not_answer_is_warned_of(
+def test_sidecar_whose_broker_does_not_respond_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster_of(monkeypatch, {1: Address("kafka-1", 19101)})
@@ -390,7 +390,7 @@ def test_json_of_an_invalid_configuration_has_the_problem(
 @pytest.mark.parametrize(
     ("differences", "code"), [([], 0), (["the mode differs: observe at gw-2; enforce at gw-1"], 3)]
 )
-def test_members_of_a_fleet_that_differ_are_the_negative_answer(
+def test_members_of_a_fleet_that_differ_are_a_negative_result(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

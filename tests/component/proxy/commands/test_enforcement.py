@@ -39,9 +39,9 @@ class Member:
     async def raw(self, request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(HOST, self.port)
         writer.write(request)
-        answer = await asyncio.wait_for(reader.read(), 10)
+        response = await asyncio.wait_for(reader.read(), 10)
         writer.close()
-        return answer
+        return response
 
     def _status(self) -> StatusDocument:
         return StatusDocument(
@@ -100,7 +100,7 @@ async def test_response_that_is_no_status_is_a_failure(capsys: pytest.CaptureFix
         await server.close()
 
 
-async def test_member_that_does_not_answer_keeps_no_other_from_being_switched(
+async def test_member_that_does_not_respond_keeps_no_other_from_being_switched(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     member = await Member(None).start()
@@ -127,8 +127,8 @@ async def test_only_an_operators_request_switches(head: bytes, status: bytes) ->
     member = await Member(None).start()
     try:
         request = b"POST /v1/enforcement?enforcing=false HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n"
-        answer = await member.raw(request)
-        assert answer.split(b" ")[1] == status
+        response = await member.raw(request)
+        assert response.split(b" ")[1] == status
         assert member.switch.on == (status != b"200")
     finally:
         await member.server.close()

@@ -1,4 +1,4 @@
-"""`sluice quotas` against a server that answers as Sluice does, from a file: what is printed, sent, and refused."""
+"""`sluice quotas` against a server that responds as Sluice does, from a file: what is printed, sent, and refused."""
 
 import io
 import json

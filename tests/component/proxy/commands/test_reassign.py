@@ -41,7 +41,7 @@ def test_report_has_duration_and_required_rate() -> None:
     assert "       1    leader    10.0 MB     1.0 kB/s" in lines
 
 
-def test_move_that_never_ends_is_a_warning_and_the_answers_size_too() -> None:
+def test_move_that_never_ends_is_a_warning_and_the_responses_size_too() -> None:
     moved = estimate(PARTITIONS, {("t", 0): (2,)}, brokers=2)
     report = describe(moved, 1000, None, 1_500, 10 * MB)
     assert report["seconds"] == "never"

@@ -16,7 +16,7 @@ from tests.component.proxy.fleet.rig import TERMS, fleet, secret, until
 SECONDS_MAX = 20.0
 
 
-async def test_holder_answers_a_members_question(tmp_path: Path) -> None:
+async def test_holder_responds_to_a_members_question(tmp_path: Path) -> None:
     async with fleet(secret(tmp_path, "word")) as one:
         a = one.join("a", tmp_path / "word")
         with pytest.raises(NoResponseError) as error:
@@ -35,8 +35,8 @@ async def test_holder_answers_a_members_question(tmp_path: Path) -> None:
         one.port.responding.respond = respond
         # More than the first frames may have.
         large = b"x" * 300_000
-        answers = await asyncio.gather(a.client.ask(b"one", SECONDS_MAX), a.client.ask(large, SECONDS_MAX))
-        assert list(answers) == [b"ONE", large.upper()]
+        responses = await asyncio.gather(a.client.ask(b"one", SECONDS_MAX), a.client.ask(large, SECONDS_MAX))
+        assert list(responses) == [b"ONE", large.upper()]
         with pytest.raises(NoResponseError, match="no response of the holder within"):
             await a.client.ask(b"slow", 0.05)
         asked.clear()

@@ -23,10 +23,10 @@ from tests.component.proxy.net.rig import (
     until,
 )
 from tests.support.directions import FakeDirection
-from tests.support.frames import LIST_OFFSETS, answer, fetch, produce, request
+from tests.support.frames import LIST_OFFSETS, fetch, produce, request, some_response
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
-ANSWERED = answer(50)
+RESPONDED = some_response(50)
 OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
 
 
@@ -37,13 +37,13 @@ def gone() -> Upstream:
     return address
 
 
-async def test_request_and_answer_are_relayed(rig: Rig) -> None:
+async def test_request_and_response_are_relayed(rig: Rig) -> None:
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
     assert await broker.receive(len(ASKED)) == ASKED
-    await broker.send(ANSWERED)
-    assert await client.receive(len(ANSWERED)) == ANSWERED
+    await broker.send(RESPONDED)
+    assert await client.receive(len(RESPONDED)) == RESPONDED
 
 
 async def test_broker_is_not_connected_before_the_first_request(rig: Rig) -> None:
@@ -69,7 +69,7 @@ async def test_client_that_closes_takes_the_brokers_connection_with_it(rig: Rig)
     assert await broker.rest() == ASKED
 
 
-async def test_client_that_closes_with_answers_owed_is_no_error(rig: Rig) -> None:
+async def test_client_that_closes_with_responses_owed_is_no_error(rig: Rig) -> None:
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
@@ -85,9 +85,9 @@ async def test_broker_that_closes_takes_the_clients_connection_with_it(rig: Rig)
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
-    await broker.send(ANSWERED)
+    await broker.send(RESPONDED)
     broker.close()
-    assert await client.rest() == ANSWERED
+    assert await client.rest() == RESPONDED
 
 
 async def test_broker_that_closes_in_peace_is_no_error(rig: Rig) -> None:
@@ -95,13 +95,13 @@ async def test_broker_that_closes_in_peace_is_no_error(rig: Rig) -> None:
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
-    await broker.send(ANSWERED)
+    await broker.send(RESPONDED)
     broker.close()
     await client.rest()
     assert not rig.stats.errors
 
 
-async def test_broker_that_closes_with_an_answer_owed_is_counted(rig: Rig) -> None:
+async def test_broker_that_closes_with_a_response_owed_is_counted(rig: Rig) -> None:
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
@@ -116,9 +116,9 @@ async def test_broker_that_closes_mid_frame_is_counted(rig: Rig) -> None:
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
-    await broker.send(ANSWERED[:20])
+    await broker.send(RESPONDED[:20])
     broker.close()
-    assert (await client.rest(), rig.stats.errors) == (ANSWERED[:20], {"broker_closed_early": 1})
+    assert (await client.rest(), rig.stats.errors) == (RESPONDED[:20], {"broker_closed_early": 1})
 
 
 async def test_broker_that_resets_is_counted(rig: Rig) -> None:
@@ -164,15 +164,15 @@ async def test_wrong_bytes_of_a_broker_end_the_connection_under_their_cause(rig:
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
-    await broker.send(answer(50, correlation_id=77))
+    await broker.send(some_response(50, correlation_id=77))
     assert (await client.rest(), rig.stats.errors) == (b"", {"broker_out_of_order": 1})
 
 
-async def test_malformed_answer_ends_the_connection_under_its_cause(rig: Rig) -> None:
+async def test_malformed_response_ends_the_connection_under_its_cause(rig: Rig) -> None:
     client = rig.connect(gateway=True)
     await client.send(request(10, 0, size=60))
     broker = await rig.accept()
-    await broker.send(answer(4))
+    await broker.send(some_response(4))
     assert (await client.rest(), rig.stats.errors) == (b"", {"malformed": 1})
 
 
@@ -254,8 +254,8 @@ async def test_dead_broker_is_skipped_at_the_bootstrap_port(
     await client.send(ASKED)
     broker = await rig.accept()
     assert await broker.receive(len(ASKED)) == ASKED
-    await broker.send(ANSWERED)
-    assert await client.receive(len(ANSWERED)) == ANSWERED
+    await broker.send(RESPONDED)
+    assert await client.receive(len(RESPONDED)) == RESPONDED
     assert tried == [dead[:1], dead[:2], dead]
     assert joined == [5], "the channel is told whose responses these are"
     assert not rig.stats.errors
@@ -282,7 +282,7 @@ async def test_connection_ends_if_no_other_broker_is_known(rig: Rig) -> None:
     assert rig.stats.errors == {"broker_unreachable": 1}
 
 
-async def test_broker_that_does_not_answer_the_connect_ends_the_connection(rig: Rig) -> None:
+async def test_broker_that_does_not_respond_to_the_connect_ends_the_connection(rig: Rig) -> None:
     reports: list[tuple[int, str]] = []
     rig.shared.dials.report = lambda broker, problem: reports.append((broker, problem))
     rig.shared.dials.failed(1, "it failed before", now_ms())
@@ -393,7 +393,7 @@ async def test_client_that_goes_while_it_is_written_to_ends_the_connection(rig: 
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
-    sending = asyncio.ensure_future(broker.send(answer(20_000_000)))
+    sending = asyncio.ensure_future(broker.send(some_response(20_000_000)))
     await client.receive(1_000_000)
     client.reset()
     await until(lambda: not rig.connections, "the connection has ended")
@@ -408,14 +408,14 @@ async def test_more_requests_than_may_be_on_their_way_are_relayed_in_the_end(rig
     await client.send(asked)
     broker = await rig.accept()
     first = await broker.receive(len(asked) // count * IN_FLIGHT_MAX)
-    answered = b"".join(answer(4, correlation_id=number) for number in range(count))
-    await broker.send(answered[: 8 * IN_FLIGHT_MAX])
+    response = b"".join(some_response(4, correlation_id=number) for number in range(count))
+    await broker.send(response[: 8 * IN_FLIGHT_MAX])
     assert first + await broker.receive(len(asked) - len(first)) == asked
-    await broker.send(answered[8 * IN_FLIGHT_MAX :])
-    assert await client.receive(len(answered)) == answered
+    await broker.send(response[8 * IN_FLIGHT_MAX :])
+    assert await client.receive(len(response)) == response
 
 
-async def test_answer_made_here_follows_one_that_the_client_is_slow_to_read(rig: Rig) -> None:
+async def test_response_made_here_follows_one_that_the_client_is_slow_to_read(rig: Rig) -> None:
     rig.quota(consumer=1000)
     spent = rig.engine.client("ANONYMOUS", "a", 1).fetch
     spent.fetched(spent.flow(), 50_000, now_ms())
@@ -423,9 +423,9 @@ async def test_answer_made_here_follows_one_that_the_client_is_slow_to_read(rig:
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
-    large = answer(5_000_000)
+    large = some_response(5_000_000)
     sending = asyncio.ensure_future(broker.send(large))
-    await until(lambda: rig.connection.responses.blocked, "the answer waits for the client")
+    await until(lambda: rig.connection.responses.blocked, "the response waits for the client")
     await client.send(fetch(11, correlation_id=2))
     assert await client.receive(len(large)) == large
     (length, correlation_id) = struct.unpack(">ii", await client.receive(8))
@@ -441,7 +441,7 @@ async def test_throttled_request_to_an_unknown_broker_leaves_no_gauge_behind(rig
     assert (rig.stats.muted, rig.stats.errors) == (0, {"broker_unknown": 1})
 
 
-async def test_answer_made_here_needs_no_broker(rig: Rig) -> None:
+async def test_response_made_here_needs_no_broker(rig: Rig) -> None:
     rig.quota(consumer=1000)
     spent = rig.engine.client("ANONYMOUS", "a", 1).fetch
     spent.fetched(spent.flow(), 50_000, now_ms())

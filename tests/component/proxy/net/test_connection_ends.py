@@ -9,10 +9,10 @@ from tests.component.proxy.net.rig import (
     Rig,
     until,
 )
-from tests.support.frames import LIST_OFFSETS, answer, produce, request
+from tests.support.frames import LIST_OFFSETS, produce, request, some_response
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
-ANSWERED = answer(50)
+RESPONDED = some_response(50)
 OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
 
 
@@ -70,8 +70,8 @@ async def test_client_that_does_not_read_stops_the_broker(rig: Rig) -> None:
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
-    sending = asyncio.ensure_future(broker.send(answer(20_000_000)))
-    await until(lambda: rig.connection.responses.blocked, "the answer waits for the client")
+    sending = asyncio.ensure_future(broker.send(some_response(20_000_000)))
+    await until(lambda: rig.connection.responses.blocked, "the response waits for the client")
     assert not sending.done()
     sending.cancel()
 
@@ -87,14 +87,14 @@ async def test_idle_connection_is_drained(rig: Rig) -> None:
     await until(lambda: not rig.connections, "the connection has ended")
 
 
-async def test_answer_owed_is_delivered_before_a_drained_connection_closes(rig: Rig) -> None:
+async def test_response_owed_is_delivered_before_a_drained_connection_closes(rig: Rig) -> None:
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
     rig.connection.drain(now_ms())
-    await broker.send(ANSWERED)
-    assert await client.receive(len(ANSWERED)) == ANSWERED
+    await broker.send(RESPONDED)
+    assert await client.receive(len(RESPONDED)) == RESPONDED
     rig.connection.drain(now_ms())
     assert await client.rest() == b""
 
@@ -107,7 +107,7 @@ async def test_client_that_pipelines_without_a_pause_is_drained(rig: Rig) -> Non
     await broker.receive(208)
     rig.connection.drain(now_ms())
     await client.send(asked[2])
-    await broker.send(answer(50, correlation_id=0) + answer(50, correlation_id=1))
+    await broker.send(some_response(50, correlation_id=0) + some_response(50, correlation_id=1))
     await client.receive(108)
     rig.connection.drain(now_ms())
     assert await client.rest() == b""

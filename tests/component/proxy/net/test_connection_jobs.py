@@ -11,18 +11,18 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import Rig, until
-from tests.support.frames import LIST_OFFSETS, answer, frame, request
+from tests.support.frames import LIST_OFFSETS, frame, request, some_response
 from tests.support.mutation_frames import create
 from tests.support.playbook import gateway_address
 
 VERSION = 4
 ASKED = request(FIND_COORDINATOR, VERSION, correlation_id=1)
 PLAIN = request(LIST_OFFSETS, 7, size=100, correlation_id=2)
-PLAIN_ANSWER = answer(50, correlation_id=2)
+PLAIN_RESPONSE = some_response(50, correlation_id=2)
 
 
 def coordinators(count: int) -> bytes:
-    """An answer that names broker 3 for so many groups."""
+    """A response that names broker 3 for so many groups."""
     # Key "g", node 3, host "b", port 9, no error, no message, no tags.
     one = b"\x02g" + b"\0\0\0\3" + b"\x02b" + b"\0\0\0\x09" + b"\0\0" + b"\0" + b"\0"
     size = (count + 1) & 0x7F | 0x80, (count + 1) >> 7
@@ -62,15 +62,15 @@ def with_worker(rig: Rig) -> Any:
     return worker
 
 
-async def test_large_answer_is_rewritten_and_the_next_one_follows(rig: Rig) -> None:
+async def test_large_response_is_rewritten_and_the_next_one_follows(rig: Rig) -> None:
     assert len(LARGE) > AT_ONCE_BYTES_MAX
     client = rig.connect(gateway=True)
     await client.send(ASKED + PLAIN)
     broker = await rig.accept()
     assert await broker.receive(len(ASKED + PLAIN)) == ASKED + PLAIN
-    await broker.send(LARGE + PLAIN_ANSWER)
+    await broker.send(LARGE + PLAIN_RESPONSE)
     assert await client.receive(len(REWRITTEN)) == REWRITTEN
-    assert await client.receive(len(PLAIN_ANSWER)) == PLAIN_ANSWER
+    assert await client.receive(len(PLAIN_RESPONSE)) == PLAIN_RESPONSE
 
 
 async def test_nothing_is_read_while_a_frame_is_being_read(rig: Rig) -> None:
@@ -81,13 +81,13 @@ async def test_nothing_is_read_while_a_frame_is_being_read(rig: Rig) -> None:
     await broker.send(LARGE)
     await until(lambda: len(worker.jobs) == 1, "a job is given")
     assert rig.connection.responses.paused
-    await broker.send(PLAIN_ANSWER)
+    await broker.send(PLAIN_RESPONSE)
     rig.connection.responses.show_kept()  # whatever else makes it look again
     ((whose, run, done),) = worker.jobs
     assert whose == "192.0.2.1"  # as what it keeps is counted
     run()
     done(True)
-    assert await client.receive(len(REWRITTEN + PLAIN_ANSWER)) == REWRITTEN + PLAIN_ANSWER
+    assert await client.receive(len(REWRITTEN + PLAIN_RESPONSE)) == REWRITTEN + PLAIN_RESPONSE
     assert len(worker.jobs) == 1
     rig.connection.close("client_closed")
     assert worker.withdrawn == 0

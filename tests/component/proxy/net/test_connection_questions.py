@@ -7,12 +7,12 @@ from protocol.errors import TruncatedError
 from proxy.channel import Forward, OngoingMoves, PeerError, Question
 from proxy.net import Connection
 from tests.component.proxy.net.rig import End, Rig, until
-from tests.support.frames import LIST_OFFSETS, answer, frame, request
+from tests.support.frames import LIST_OFFSETS, frame, request, some_response
 
 ASKED = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=7)
-ANSWER = frame(b"\0\0\0\7later")
+RESPONSE = frame(b"\0\0\0\7later")
 PLAIN = request(LIST_OFFSETS, 7, size=100, correlation_id=1)
-PLAIN_ANSWER = answer(50)
+PLAIN_RESPONSE = some_response(50)
 
 
 class Clerk:
@@ -24,15 +24,15 @@ class Clerk:
         self.withdrawn: list[Question] = []
 
     def ask(
-        self, question: Question, answered: Callable[[bytes | bytearray | Forward | Exception], None]
+        self, question: Question, response: Callable[[bytes | bytearray | Forward | Exception], None]
     ) -> Callable[[], None]:
         self.questions.append(question)
-        self.give.append(answered)
+        self.give.append(response)
         return lambda: self.withdrawn.append(question)
 
 
 def connected(rig: Rig, moves: OngoingMoves | None = None) -> tuple[End, Clerk]:
-    """A client whose quota requests are answered by a clerk."""
+    """A client whose quota requests get responses from a clerk."""
     clerk = Clerk()
     rig.shared.ask = clerk.ask
     return rig.connect(serves_quota_api=True, reassignments=moves), clerk
@@ -42,42 +42,42 @@ async def asked(clerk: Clerk, count: int = 1) -> None:
     await until(lambda: len(clerk.questions) == count, "the clerk is asked")
 
 
-async def test_answer_comes_without_a_broker(rig: Rig) -> None:
+async def test_response_comes_without_a_broker(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED)
     await asked(clerk)
     assert clerk.questions[0].frame == ASKED
     assert clerk.questions[0].peer == rig.connection.peer
-    clerk.give[0](ANSWER)
-    assert await client.receive(len(ANSWER)) == ANSWER
+    clerk.give[0](RESPONSE)
+    assert await client.receive(len(RESPONSE)) == RESPONSE
 
 
-async def test_requests_behind_wait_for_the_answer(rig: Rig) -> None:
+async def test_requests_behind_wait_for_the_response(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED + ASKED + PLAIN)
     await asked(clerk)
-    clerk.give[0](ANSWER)
+    clerk.give[0](RESPONSE)
     await asked(clerk, 2)
-    clerk.give[1](ANSWER)
-    assert await client.receive(2 * len(ANSWER)) == ANSWER * 2
+    clerk.give[1](RESPONSE)
+    assert await client.receive(2 * len(RESPONSE)) == RESPONSE * 2
     broker = await rig.accept()
     assert await broker.receive(len(PLAIN)) == PLAIN
-    await broker.send(PLAIN_ANSWER)
-    assert await client.receive(len(PLAIN_ANSWER)) == PLAIN_ANSWER
+    await broker.send(PLAIN_RESPONSE)
+    assert await client.receive(len(PLAIN_RESPONSE)) == PLAIN_RESPONSE
 
 
-async def test_answer_waits_for_the_brokers_before_it(rig: Rig) -> None:
+async def test_response_waits_for_the_brokers_before_it(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(PLAIN + ASKED)
     broker = await rig.accept()
     assert await broker.receive(len(PLAIN)) == PLAIN
     await asked(clerk)
-    clerk.give[0](ANSWER)
-    await broker.send(PLAIN_ANSWER)
-    assert await client.receive(len(PLAIN_ANSWER + ANSWER)) == PLAIN_ANSWER + ANSWER
+    clerk.give[0](RESPONSE)
+    await broker.send(PLAIN_RESPONSE)
+    assert await client.receive(len(PLAIN_RESPONSE + RESPONSE)) == PLAIN_RESPONSE + RESPONSE
 
 
-async def test_large_answer_arrives_whole(rig: Rig) -> None:
+async def test_large_response_arrives_whole(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED + PLAIN)
     await asked(clerk)
@@ -93,7 +93,7 @@ async def test_response_for_a_closed_connection_is_dropped(rig: Rig) -> None:
     await asked(clerk)
     client.close()
     await until(lambda: not rig.connections, "the connection has ended")
-    clerk.give[0](ANSWER)
+    clerk.give[0](RESPONSE)
     assert not rig.stats.errors
 
 
@@ -116,12 +116,12 @@ async def test_question_is_withdrawn_while_requests_behind_it_wait(rig: Rig) -> 
     assert clerk.withdrawn == clerk.questions
 
 
-async def test_answered_question_is_not_withdrawn(rig: Rig) -> None:
+async def test_finished_question_is_not_withdrawn(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED)
     await asked(clerk)
-    clerk.give[0](ANSWER)
-    assert await client.receive(len(ANSWER)) == ANSWER
+    clerk.give[0](RESPONSE)
+    assert await client.receive(len(RESPONSE)) == RESPONSE
     client.close()
     await until(lambda: not rig.connections, "the connection has ended")
     assert not clerk.withdrawn
@@ -145,15 +145,15 @@ async def test_too_many_questions_end_the_connection(rig: Rig) -> None:
     assert rig.stats.errors == {"quota_requests_max": 1}
 
 
-async def test_draining_connection_gives_its_answer_first(rig: Rig) -> None:
+async def test_draining_connection_gives_its_response_first(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED)
     await asked(clerk)
     connection: Connection = rig.connection
     assert not connection.drain(0)
-    clerk.give[0](ANSWER)
+    clerk.give[0](RESPONSE)
     connection.drain(0)
-    assert await client.rest() == ANSWER
+    assert await client.rest() == RESPONSE
 
 
 async def test_request_is_forwarded_to_the_broker_first_if_asked_for(rig: Rig) -> None:
@@ -169,6 +169,6 @@ async def test_request_is_forwarded_to_the_broker_first_if_asked_for(rig: Rig) -
     await broker.send(said)
     await asked(clerk, 2)
     assert (clerk.questions[1].frame, clerk.questions[1].plan) == (said, "plan")
-    clerk.give[1](ANSWER)
-    assert await client.receive(len(ANSWER)) == ANSWER
+    clerk.give[1](RESPONSE)
+    assert await client.receive(len(RESPONSE)) == RESPONSE
     assert await broker.receive(len(PLAIN)) == PLAIN

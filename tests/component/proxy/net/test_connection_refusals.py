@@ -1,4 +1,4 @@
-"""A Produce that is refused on real sockets: what is owed is answered, the client is told the end, nothing passes."""
+"""A Produce that is refused on real sockets: owed responses are sent, the client is told the end, nothing passes."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from proxy.system.clock import now_ms
 from tests.component.proxy.net.rig import SECONDS_MAX, Rig, until
-from tests.support.frames import LIST_OFFSETS, answer, produce, request
+from tests.support.frames import LIST_OFFSETS, produce, request, some_response
 
 LARGE = 2_000_000
 
@@ -35,7 +35,7 @@ async def test_refused_client_is_closed_and_no_byte_reaches_the_broker(
         rig.back.accept()
 
 
-async def test_answers_that_are_owed_come_before_the_end(rig: Rig) -> None:
+async def test_responses_that_are_owed_come_before_the_end(rig: Rig) -> None:
     spend(rig)
     client = rig.connect()
     asked = request(LIST_OFFSETS, 7, size=100)
@@ -43,8 +43,8 @@ async def test_answers_that_are_owed_come_before_the_end(rig: Rig) -> None:
     broker = await rig.accept()
     assert await broker.receive(len(asked)) == asked
     await until(lambda: bool(rig.stats.produce_refused), "the request is refused")
-    await broker.send(answer(50))
-    assert await client.rest() == answer(50)
+    await broker.send(some_response(50))
+    assert await client.rest() == some_response(50)
     assert await broker.rest() == b""  # neither of the two
 
 

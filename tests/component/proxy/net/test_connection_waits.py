@@ -17,10 +17,18 @@ from tests.component.proxy.net.rig import (
     connecting,
     until,
 )
-from tests.support.frames import LIST_OFFSETS, answer, fetch, fetch_answer, produce, produce_answer, request
+from tests.support.frames import (
+    LIST_OFFSETS,
+    fetch,
+    fetch_response,
+    produce,
+    produce_response,
+    request,
+    some_response,
+)
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
-ANSWERED = answer(50)
+RESPONDED = some_response(50)
 OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
 
 
@@ -60,19 +68,19 @@ async def test_client_that_closes_while_muted_is_noticed(rig: Rig) -> None:
     assert (rig.stats.client_closed_muted, rig.stats.muted) == (1, 0)
 
 
-async def test_client_that_closes_while_muted_by_an_answer_is_noticed(rig: Rig) -> None:
+async def test_client_that_closes_while_muted_by_a_response_is_noticed(rig: Rig) -> None:
     rig.quota(consumer=1000)
     client = rig.connect()
     await client.send(fetch(11, max_bytes=100))
     broker = await rig.accept()
-    await broker.send(fetch_answer(11, 30_000))
+    await broker.send(fetch_response(11, 30_000))
     await client.receive(30_004)
     await until(lambda: rig.stats.muted == 1, "one channel is muted")
     client.close()
     await until(lambda: not rig.connections, "the connection has ended")
 
 
-async def test_answer_without_acks_is_delivered_after_the_client_has_closed(rig: Rig) -> None:
+async def test_response_without_acks_is_delivered_after_the_client_has_closed(rig: Rig) -> None:
     rig.quota(producer=10_000)
     client = rig.connect()
     first, second = produce(9, 102_000, acks=0), produce(9, 500, correlation_id=2, acks=0)  # 0.2 s
@@ -93,15 +101,15 @@ async def test_request_without_acks_that_waits_for_the_broker_outlives_its_clien
     assert await broker.rest() == first
 
 
-async def test_answers_are_delivered_while_muted(rig: Rig) -> None:
+async def test_responses_are_delivered_while_muted(rig: Rig) -> None:
     rig.quota(producer=1000)
     client = rig.connect()
     asked = produce(9, OVER)
     await client.send(asked)
     broker = await rig.accept()
     await broker.receive(len(asked))
-    await broker.send(produce_answer(9))
-    got = await client.receive(len(produce_answer(9)))
+    await broker.send(produce_response(9))
+    got = await client.receive(len(produce_response(9)))
     assert 0 < struct.unpack_from(">i", got, 10)[0] <= 2000
 
 

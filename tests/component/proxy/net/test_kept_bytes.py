@@ -16,7 +16,7 @@ from tests.support.playbook import owed_of
 
 MIB = 1024 * 1024
 CONNECTIONS = 48
-# A request that is seen whole, since it is answered here; of each, HALF is sent.
+# A request that is seen whole, since it gets a response here; of each, HALF is sent.
 WHOLE = request(ALTER_CLIENT_QUOTAS, 1, size=MIB)
 HALF = 200_000
 DESCRIBE = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=7)
@@ -29,8 +29,8 @@ class Clerk:
     def __init__(self) -> None:
         self.give: list[Callable[[Outcome], None]] = []
 
-    def ask(self, _question: Question, answered: Callable[[Outcome], None]) -> Withdraw:
-        self.give.append(answered)
+    def ask(self, _question: Question, response: Callable[[Outcome], None]) -> Withdraw:
+        self.give.append(response)
         return lambda: None
 
     async def asked(self, count: int) -> None:
@@ -86,7 +86,7 @@ async def test_request_is_not_counted_once_it_has_arrived(rig: Rig) -> None:
     rig.shared.ask = Clerk().ask
     client = await half_sent(rig)
     await client.send(WHOLE[HALF:])
-    # It waits for its answer: counted is the request, and no buffer beside it.
+    # It waits for its response: counted is the request, and no buffer beside it.
     await until(lambda: rig.shared.kept.bytes == len(WHOLE), "only the question is kept")
 
 
@@ -102,7 +102,7 @@ async def test_fast_first_bytes_do_not_excuse_slow_ones(rig: Rig) -> None:
     assert (rig.connections, rig.stats.errors) == (set(), {"slow_client": 1})
 
 
-async def test_unread_answers_stay_within_the_budget(rig: Rig) -> None:
+async def test_unread_responses_stay_within_the_budget(rig: Rig) -> None:
     rig.limit(kept_bytes_max=24 * MIB)
     clerk = Clerk()
     rig.shared.ask = clerk.ask
@@ -117,7 +117,7 @@ async def test_unread_answers_stay_within_the_budget(rig: Rig) -> None:
     assert len(rig.connections) == 3
 
 
-async def test_unread_answer_is_not_copied_and_comes_whole(rig: Rig) -> None:
+async def test_unread_response_is_not_copied_and_comes_whole(rig: Rig) -> None:
     clerk = Clerk()
     rig.shared.ask = clerk.ask
     client = rig.connect(serves_quota_api=True, send_buffer=4096)
@@ -138,24 +138,24 @@ async def test_client_that_reads_nothing_is_asked_for_nothing_more(rig: Rig) -> 
     clerk = Clerk()
     rig.shared.ask = clerk.ask
     client = rig.connect(serves_quota_api=True, send_buffer=4096)
-    answers = [(MIB + 4).to_bytes(4, "big") + bytes([number] * (MIB + 4)) for number in range(4)]
+    responses = [(MIB + 4).to_bytes(4, "big") + bytes([number] * (MIB + 4)) for number in range(4)]
     await client.send(4 * DESCRIBE)
     for number in (0, 1):
         await clerk.asked(number + 1)
-        clerk.give[number](answers[number])
-    # One answer is being written, one waits for its turn, and no third one is made.
+        clerk.give[number](responses[number])
+    # One response is being written, one waits for its turn, and no third one is made.
     assert (rig.connection.channel.kept_bytes, len(clerk.give)) == (MIB + 8, 2)
     for number in (2, 3):
-        assert await client.receive(MIB + 8) == answers[number - 2]
+        assert await client.receive(MIB + 8) == responses[number - 2]
         await clerk.asked(number + 1)
-        clerk.give[number](answers[number])
-    assert await client.receive(2 * (MIB + 8)) == answers[2] + answers[3]
+        clerk.give[number](responses[number])
+    assert await client.receive(2 * (MIB + 8)) == responses[2] + responses[3]
 
 
-async def test_answers_owed_are_counted_at_a_sweep(rig: Rig) -> None:
+async def test_responses_owed_are_counted_at_a_sweep(rig: Rig) -> None:
     client = rig.connect()
     await client.send(b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(1000)))
-    await until(lambda: owed_of(rig.connection.channel) == 1000, "all are owed their answers")
+    await until(lambda: owed_of(rig.connection.channel) == 1000, "all are owed their responses")
     before = rig.shared.kept.bytes
     rig.connection.sweep(now_ms())
     assert rig.shared.kept.bytes == before + 1000 * ENTRY_BYTES

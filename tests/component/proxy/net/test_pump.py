@@ -12,7 +12,7 @@ from proxy.net.shared import READ_BYTES_MAX
 from proxy.system.stats import LATENCY_BOUNDS_US
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.directions import FakeDirection
-from tests.support.frames import LIST_OFFSETS, answer, produce, request
+from tests.support.frames import LIST_OFFSETS, produce, request, some_response
 
 LARGE = 3_000_000
 SIZES = (
@@ -34,7 +34,7 @@ async def through(source: End, destination: End, data: bytes) -> bytes:
 
 
 async def connected(rig: Rig, *, send_buffer: int = 0, receive_buffer: int = 0) -> tuple[End, End]:
-    """A client whose broker is connected, and one answer owed."""
+    """A client whose broker is connected, and one response owed."""
     client = rig.connect(send_buffer=send_buffer, receive_buffer=receive_buffer)
     asked = request(LIST_OFFSETS, 7, size=100)
     await client.send(asked)
@@ -54,22 +54,22 @@ async def test_requests_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max
 
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
 @pytest.mark.parametrize("size", SIZES)
-async def test_answers_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max: int, size: int) -> None:
+async def test_responses_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max: int, size: int) -> None:
     rig.limit(pipes_max=pipes_max)
     client, broker = await connected(rig)
     asked = request(LIST_OFFSETS, 7, correlation_id=2)
     await client.send(asked)
     await broker.receive(len(asked))
-    answered = answer(60 + size, correlation_id=1) + answer(60 + size, correlation_id=2)
-    assert await through(broker, client, answered) == answered
+    response = some_response(60 + size, correlation_id=1) + some_response(60 + size, correlation_id=2)
+    assert await through(broker, client, response) == response
 
 
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
 async def test_destination_that_takes_little_at_a_time_gets_all(rig: Rig, pipes_max: int) -> None:
     rig.limit(pipes_max=pipes_max)
     client, broker = await connected(rig, send_buffer=4096)
-    answered = answer(LARGE)
-    assert await through(broker, client, answered) == answered
+    response = some_response(LARGE)
+    assert await through(broker, client, response) == response
 
 
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
@@ -80,8 +80,8 @@ async def test_frames_behind_a_slow_one_follow_it(rig: Rig, pipes_max: int) -> N
     await client.send(more)
     await broker.receive(len(more))
     sizes = {1: 500_000, 2: 50, 3: 200_000}
-    answered = b"".join(answer(size, correlation_id=number) for number, size in sizes.items())
-    assert await through(broker, client, answered) == answered
+    response = b"".join(some_response(size, correlation_id=number) for number, size in sizes.items())
+    assert await through(broker, client, response) == response
 
 
 async def test_payload_does_not_enter_the_process(rig: Rig) -> None:
@@ -124,8 +124,8 @@ async def test_rest_beyond_the_buffer_is_spliced(rig: Rig) -> None:
 
 async def test_records_of_a_consumer_are_spliced(rig: Rig) -> None:
     client, broker = await connected(rig)
-    answered = answer(READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000)
-    assert await through(broker, client, answered) == answered
+    response = some_response(READ_BYTES_MAX + SPLICE_BYTES_MIN + 1_000)
+    assert await through(broker, client, response) == response
     assert rig.stats.spliced_bytes > SPLICE_BYTES_MIN
 
 
@@ -187,7 +187,7 @@ async def test_splice_that_fails_ends_the_connection(rig: Rig, monkeypatch: pyte
 async def test_connection_beyond_the_last_pipe_uses_buffers(rig: Rig) -> None:
     rig.limit(pipes_max=1)
     _, slow_broker = await connected(rig, send_buffer=4096)
-    sending = asyncio.ensure_future(slow_broker.send(answer(LARGE)))
+    sending = asyncio.ensure_future(slow_broker.send(some_response(LARGE)))
     await until(lambda: rig.connection.responses.blocked and rig.stats.spliced_bytes > 0, "the pipe is lent")
     client, broker = await connected(rig)
     asked = produce(9, LARGE, correlation_id=2)
@@ -199,7 +199,7 @@ async def test_connection_beyond_the_last_pipe_uses_buffers(rig: Rig) -> None:
 async def test_pipe_of_a_connection_that_ends_with_bytes_in_it_is_not_lent_again(rig: Rig) -> None:
     rig.limit(pipes_max=1)
     client, broker = await connected(rig, send_buffer=4096)
-    sending = asyncio.ensure_future(broker.send(answer(LARGE)))
+    sending = asyncio.ensure_future(broker.send(some_response(LARGE)))
     await until(
         lambda: rig.connection.responses.blocked and rig.stats.spliced_bytes > 0, "the pipe is filled"
     )
@@ -225,7 +225,7 @@ async def test_client_that_closes_within_a_spliced_frame_is_counted(rig: Rig) ->
 
 async def test_broker_that_closes_within_a_spliced_frame_is_counted(rig: Rig) -> None:
     client, broker = await connected(rig)
-    half = answer(LARGE)[: LARGE // 2]
+    half = some_response(LARGE)[: LARGE // 2]
     receiving = asyncio.ensure_future(client.rest())
     await broker.send(half)
     broker.close()
@@ -235,7 +235,7 @@ async def test_broker_that_closes_within_a_spliced_frame_is_counted(rig: Rig) ->
 
 async def test_frame_that_has_to_be_whole_is_kept_beyond_the_read_buffer(rig: Rig) -> None:
     client = rig.connect(gateway=True)
-    asked = request(10, 0, size=60)  # FindCoordinator: its answer is rewritten whole
+    asked = request(10, 0, size=60)  # FindCoordinator: its response is rewritten whole
     await client.send(asked)
     broker = await rig.accept()
     await broker.receive(len(asked))
@@ -263,7 +263,7 @@ async def test_latency_is_sampled(rig: Rig) -> None:
 
 async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
     client, broker = await connected(rig)
-    await through(broker, client, answer(96))
+    await through(broker, client, some_response(96))
     client.close()
     broker.close()
     await until(lambda: not rig.connections, "the connection has ended")

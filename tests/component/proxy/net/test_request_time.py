@@ -16,11 +16,11 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from tests.component.proxy.net.rig import End, Rig, until
-from tests.support.frames import LIST_OFFSETS, answer, produce, produce_answer, request
+from tests.support.frames import LIST_OFFSETS, produce, produce_response, request, some_response
 
 SECONDS = 0.1
 ASKED = request(LIST_OFFSETS, 7, size=100)
-ANSWERED = answer(50)
+RESPONDED = some_response(50)
 LARGE = 200_000  # it is spliced
 
 
@@ -37,13 +37,13 @@ def spent(rig: Rig) -> float:
 
 
 async def asked(rig: Rig) -> tuple[End, End]:
-    """A client whose first request was answered, and its broker."""
+    """A client whose first request got a response, and its broker."""
     client = rig.connect()
     await client.send(ASKED)
     broker = await rig.accept()
     await broker.receive(len(ASKED))
-    await broker.send(ANSWERED)
-    await client.receive(len(ANSWERED))
+    await broker.send(RESPONDED)
+    await client.receive(len(RESPONDED))
     return client, broker
 
 
@@ -54,10 +54,10 @@ async def test_slow_broker_is_charged(measured: Rig) -> None:
     await broker.receive(len(ASKED))
     received = monotonic()
     await asyncio.sleep(SECONDS)
-    answering = monotonic()
-    await broker.send(ANSWERED)
-    await client.receive(len(ANSWERED))
-    assert answering - received - 1e-5 <= spent(measured) - before <= monotonic() - started
+    responding = monotonic()
+    await broker.send(RESPONDED)
+    await client.receive(len(RESPONDED))
+    assert responding - received - 1e-5 <= spent(measured) - before <= monotonic() - started
 
 
 @pytest.mark.parametrize("size", [2_000, LARGE])
@@ -72,8 +72,8 @@ async def test_slow_upload_is_the_clients_time(measured: Rig, size: int) -> None
     started = monotonic()
     await client.send(whole[first:])
     await broker.receive(len(whole))
-    await broker.send(produce_answer(9))
-    await client.receive(len(produce_answer(9)))
+    await broker.send(produce_response(9))
+    await client.receive(len(produce_response(9)))
     assert 0 < spent(measured) - before <= monotonic() - started
 
 
@@ -88,17 +88,17 @@ async def test_time_until_the_broker_is_connected_is_not_charged(measured: Rig) 
     started = monotonic()
     for sock in blocking:
         sock.close()
-    await _answer_all(measured, client)
+    await _respond_to_all(measured, client)
     assert spent(measured) <= monotonic() - started
 
 
-async def test_slow_reader_is_not_charged_for_the_next_answer(measured: Rig) -> None:
+async def test_slow_reader_is_not_charged_for_the_next_response(measured: Rig) -> None:
     client = measured.connect(send_buffer=65_536)
     both = ASKED + request(LIST_OFFSETS, 7, correlation_id=2, size=100)
     await client.send(both)
     broker = await measured.accept()
     await broker.receive(len(both))
-    large, small = answer(8_000_000), answer(50, correlation_id=2)
+    large, small = some_response(8_000_000), some_response(50, correlation_id=2)
     sending = asyncio.create_task(broker.send(large + small))
     await until(lambda: measured.connection.responses.blocked, "the client does not read")
     before, started = spent(measured), monotonic()
@@ -115,22 +115,22 @@ def _knock(rig: Rig) -> socket.socket:
     return sock
 
 
-async def _answer_all(rig: Rig, client: End) -> None:
+async def _respond_to_all(rig: Rig, client: End) -> None:
     """Accept connections until the client's request is there, and answer it."""
-    received: asyncio.Task[bytes] = asyncio.create_task(client.receive(len(ANSWERED)))
+    received: asyncio.Task[bytes] = asyncio.create_task(client.receive(len(RESPONDED)))
     done: Callable[[], bool] = received.done
-    answering: set[asyncio.Task[None]] = set()
+    responding: set[asyncio.Task[None]] = set()
     while not done():
         accepting = asyncio.create_task(rig.accept())
         await asyncio.wait({accepting, received}, return_when=asyncio.FIRST_COMPLETED)
         if accepting.done():
-            answering.add(asyncio.create_task(_serve(accepting.result())))
+            responding.add(asyncio.create_task(_serve(accepting.result())))
         else:
             accepting.cancel()
-    await asyncio.gather(*answering)
-    assert received.result() == ANSWERED
+    await asyncio.gather(*responding)
+    assert received.result() == RESPONDED
 
 
 async def _serve(broker: End) -> None:
     if await broker.receive(len(ASKED)) == ASKED:
-        await broker.send(ANSWERED)
+        await broker.send(RESPONDED)

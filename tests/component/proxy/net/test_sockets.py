@@ -10,7 +10,7 @@ from proxy.config.options import LimitOptions
 from proxy.net.sockets import RECORD_KEPT_BYTES
 from tests.component.proxy.net.rig import SECONDS_MAX, until
 from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
-from tests.support.frames import LIST_OFFSETS, answer, produce, request
+from tests.support.frames import LIST_OFFSETS, produce, request, some_response
 
 RECORD = 16 * 1024
 SIZES = (1, RECORD - 1, RECORD, 4 * RECORD, 4 * RECORD + 1, 1 << 20, 3_000_000)
@@ -27,7 +27,7 @@ def site(papers: Papers, clients: bool, brokers: bool) -> TlsRig:
 
 
 async def joined(rig: TlsRig, context: ssl.SSLContext | None) -> tuple[Streams, Streams]:
-    """A client and its broker, one answer owed."""
+    """A client and its broker, one response owed."""
     client = await rig.client(context)
     asked = request(LIST_OFFSETS, 7, size=100)
     await send(client, asked)
@@ -37,20 +37,20 @@ async def joined(rig: TlsRig, context: ssl.SSLContext | None) -> tuple[Streams, 
 
 
 @pytest.mark.parametrize(("clients", "brokers"), SIDES, ids=NAMES)
-async def test_requests_and_answers_of_any_size_arrive_as_they_were_sent(
+async def test_requests_and_responses_of_any_size_arrive_as_they_were_sent(
     papers: Papers, clients: bool, brokers: bool
 ) -> None:
     async with site(papers, clients, brokers).running() as rig:
         client, broker = await joined(rig, papers.client_context() if clients else None)
-        await send(broker, answer(50))
-        await receive(client, len(answer(50)))
+        await send(broker, some_response(50))
+        await receive(client, len(some_response(50)))
         for number, size in enumerate(SIZES):
             asked = produce(9, 60 + size, correlation_id=number)
             _, received = await asyncio.gather(send(client, asked), receive(broker, len(asked)))
             assert received == asked
-            answered = answer(60 + size, correlation_id=number)
-            _, received = await asyncio.gather(send(broker, answered), receive(client, len(answered)))
-            assert received == answered
+            response = some_response(60 + size, correlation_id=number)
+            _, received = await asyncio.gather(send(broker, response), receive(client, len(response)))
+            assert received == response
         assert rig.stats.spliced_bytes == 0
         assert rig.stats.pipe_fallbacks == 0
         assert not rig.stats.errors
@@ -74,11 +74,11 @@ async def test_client_that_reads_late_gets_all(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=True).running() as rig:
         client, broker = await joined(rig, papers.client_context())
         client[1].transport.pause_reading()  # type: ignore[attr-defined]  # the transport reads too
-        answered = answer(20_000_000)
-        sending = asyncio.ensure_future(send(broker, answered))
+        response = some_response(20_000_000)
+        sending = asyncio.ensure_future(send(broker, response))
         await until(lambda: rig.connection.responses.blocked, "the client's socket is full")
         client[1].transport.resume_reading()  # type: ignore[attr-defined]
-        assert await receive(client, len(answered)) == answered
+        assert await receive(client, len(response)) == response
         await sending
 
 
@@ -97,8 +97,8 @@ async def test_tls_close_notify_ends_the_connection(papers: Papers, version: ssl
 async def test_close_by_the_broker_is_a_tls_close_notify_to_the_client(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
         client, broker = await joined(rig, papers.client_context())
-        await send(broker, answer(50))
-        await receive(client, len(answer(50)))
+        await send(broker, some_response(50))
+        await receive(client, len(some_response(50)))
         broker[1].close()
         async with asyncio.timeout(SECONDS_MAX):
             assert await client[0].read() == b""  # asyncio raises where the goodbye is missing
@@ -107,8 +107,8 @@ async def test_close_by_the_broker_is_a_tls_close_notify_to_the_client(papers: P
 async def test_drained_client_gets_a_tls_close_notify(papers: Papers) -> None:
     async with site(papers, clients=True, brokers=False).running() as rig:
         client, broker = await joined(rig, papers.client_context())
-        await send(broker, answer(50))
-        await receive(client, len(answer(50)))
+        await send(broker, some_response(50))
+        await receive(client, len(some_response(50)))
         assert not rig.connection.drain(1000)
         async with asyncio.timeout(SECONDS_MAX):
             assert await client[0].read() == b""

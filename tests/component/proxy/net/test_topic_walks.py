@@ -6,7 +6,7 @@ from quotas.definitions.entities import Entity
 from tests.component.proxy.net.rig import Rig, until
 from tests.component.proxy.net.test_pump import connected, through
 from tests.support.engines import engine_with
-from tests.support.frames import answer, fetch, fetched_from, produce_to, topic_id
+from tests.support.frames import fetch, fetched_from, produce_to, some_response, topic_id
 
 LIMITS = {"producer_byte_rate": 10_000.0, "consumer_byte_rate": 10_000.0}
 TOPICS = {"t": [300_000, 10, 700_000], "other": [5, 400_000]}
@@ -39,13 +39,13 @@ async def test_large_requests_pass_and_are_charged(rig: Rig, pipes_max: int, ver
 
 @pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
 @pytest.mark.parametrize("version", [11, 12, 16])
-async def test_large_answers_pass_and_are_charged(rig: Rig, pipes_max: int, version: int) -> None:
+async def test_large_responses_pass_and_are_charged(rig: Rig, pipes_max: int, version: int) -> None:
     limited(rig, pipes_max)
     client, broker = await connected(rig)
-    assert await through(broker, client, answer()) == answer()
-    asked, answered = fetch(version, correlation_id=2), fetched_from(version, TOPICS, correlation_id=2)
+    assert await through(broker, client, some_response()) == some_response()
+    asked, response = fetch(version, correlation_id=2), fetched_from(version, TOPICS, correlation_id=2)
     assert await through(client, broker, asked) == asked
-    assert await through(broker, client, answered) == answered
+    assert await through(broker, client, response) == response
     await until(lambda: charged(rig) == [("Fetch", "t", 1000)], "the topic is charged")
     assert (rig.stats.spliced_bytes > 500_000) is (pipes_max > 0)
 
@@ -63,11 +63,11 @@ async def test_request_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, vers
 
 
 @pytest.mark.parametrize("version", [11, 12, 16])
-async def test_answer_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, version: int) -> None:
+async def test_response_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, version: int) -> None:
     limited(rig, 64)
     client, broker = await connected(rig)
-    assert await through(broker, client, answer()) == answer()
+    assert await through(broker, client, some_response()) == some_response()
     topics = {"t": [10]} | {f"x{index}": [0] for index in range(20_000)}
-    asked, answered = fetch(version, correlation_id=2), fetched_from(version, topics, correlation_id=2)
+    asked, response = fetch(version, correlation_id=2), fetched_from(version, topics, correlation_id=2)
     assert await through(client, broker, asked) == asked
-    assert await through(broker, client, answered) == answered
+    assert await through(broker, client, response) == response

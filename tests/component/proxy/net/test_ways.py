@@ -16,7 +16,7 @@ from quotas.replication.replication_quotas import (
     parse_replicas,
 )
 from tests.component.proxy.net.rig import End, Rig, until
-from tests.support.frames import fetch, fetch_answer, produce, produce_answer
+from tests.support.frames import fetch, fetch_response, produce, produce_response
 from tests.support.replicas import Follower, Leader, topic_names
 from tests.support.ways import Way, entered
 
@@ -35,14 +35,14 @@ async def connected(rig: Rig, request: bytes, response: bytes) -> tuple[End, End
 
 
 async def way_of(
-    client: End, broker: End, request: bytes, answer: Callable[[bytes], bytes]
+    client: End, broker: End, request: bytes, respond: Callable[[bytes], bytes]
 ) -> tuple[Way, bytes]:
     """The way of one request, and its response."""
     with entered() as way:
         await client.send(request)
         prefix = await broker.receive(4)
         forwarded = prefix + await broker.receive(int.from_bytes(prefix, "big"))
-    response = answer(forwarded)
+    response = respond(forwarded)
     with entered(way):
         await broker.send(response)
         received = await client.receive(len(response))
@@ -57,21 +57,21 @@ def holds(way: Way, files_max: int) -> None:
 
 async def test_produce_over_its_quota(rig: Rig) -> None:
     rig.quota(producer=100_000)
-    client, broker = await connected(rig, produce(9, 1_010_000), produce_answer(9))
+    client, broker = await connected(rig, produce(9, 1_010_000), produce_response(9))
     await until(lambda: not rig.stats.muted, "the mute is over")
-    way, _ = await way_of(client, broker, produce(9, 3000), lambda _: produce_answer(9))
+    way, _ = await way_of(client, broker, produce(9, 3000), lambda _: produce_response(9))
     assert ("proxy/net/connection.py", "Wait.begin") in way.functions, "it was muted"
     holds(way, 17)
 
 
 async def test_produce_held_by_schedule(rig: Rig) -> None:
     rig.quota(producer=10_000, policy="schedule")
-    client, broker = await connected(rig, produce(9, 500), produce_answer(9))
+    client, broker = await connected(rig, produce(9, 500), produce_response(9))
     spent, way = rig.engine.client("ANONYMOUS", "a", 1).produce, Way()
     for _ in range(2):
         held_ms = rig.stats.held_ms_total
         spent.produce(spent.flow(), 12_000, now_ms())
-        way, _ = await way_of(client, broker, produce(9, 500), lambda _: produce_answer(9))
+        way, _ = await way_of(client, broker, produce(9, 500), lambda _: produce_response(9))
         assert rig.stats.held_ms_total > held_ms, "it was held"
         await until(lambda: not rig.stats.muted, "the mute is over")
     holds(way, 15)
@@ -79,7 +79,7 @@ async def test_produce_held_by_schedule(rig: Rig) -> None:
 
 async def test_throttled_fetch(rig: Rig) -> None:
     rig.quota(consumer=100_000)
-    client, _ = await connected(rig, fetch(12), fetch_answer(12, 500))
+    client, _ = await connected(rig, fetch(12), fetch_response(12, 500))
     spent, way = rig.engine.client("ANONYMOUS", "a", 1).fetch, Way()
     for size in (1_020_000, 20_000):
         spent.fetched(spent.flow(), size, now_ms())
@@ -104,12 +104,12 @@ async def test_fetch_of_a_follower(rig: Rig) -> None:
     broker = await rig.accept()
     prefix = await broker.receive(4)
     forwarded = prefix + await broker.receive(int.from_bytes(prefix, "big"))
-    response, _ = leader.answer(follower.version, forwarded)
+    response, _ = leader.respond(follower.version, forwarded)
     await broker.send(response)
     follower.take(await client.receive(len(response)))
 
     way, received = await way_of(
-        client, broker, follower.request(), lambda asked: leader.answer(follower.version, asked)[0]
+        client, broker, follower.request(), lambda asked: leader.respond(follower.version, asked)[0]
     )
     assert follower.take(received) < 20_000, "its moved replica is throttled"
     holds(way, 14)

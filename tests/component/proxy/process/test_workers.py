@@ -29,7 +29,7 @@ SECONDS_MAX = 20.0
 
 @pytest.fixture
 def settings() -> Iterator[SluiceSettings]:
-    """Two workers in front of a broker that answers Metadata."""
+    """Two workers in front of a broker that responds to Metadata."""
     with ScriptedBroker() as broker:
         sections = {"process": {"workers": WORKERS}, "limits": {"drain_seconds": 5}}
         yield SluiceSettings(broker.address, sections=sections)

@@ -145,7 +145,7 @@ def test_no_garbage_is_collected_while_a_job_runs(loop: asyncio.AbstractEventLoo
     wait_for(gc.isenabled)
     rig = Rig(loop)
     assert not gc.isenabled()
-    # Beside it an answer to a question of Sluice's own, which ends first.
+    # Beside it a response to a question of Sluice's own, which ends first.
     assert loop.run_until_complete(parse_response(_collects, bytes(AT_ONCE_BYTES_MAX + 1))) is False
     assert not gc.isenabled()
     rig.finish()
@@ -198,7 +198,7 @@ def _where(frame: bytes) -> tuple[int, int]:
     return len(frame), get_ident()
 
 
-def test_only_large_answers_are_read_beside_the_loop(loop: asyncio.AbstractEventLoop) -> None:
+def test_only_large_responses_are_read_beside_the_loop(loop: asyncio.AbstractEventLoop) -> None:
     small = loop.run_until_complete(parse_response(_where, bytes(AT_ONCE_BYTES_MAX)))
     large = loop.run_until_complete(parse_response(_where, bytes(AT_ONCE_BYTES_MAX + 1)))
     assert small == (AT_ONCE_BYTES_MAX, get_ident())

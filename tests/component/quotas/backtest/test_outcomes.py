@@ -47,7 +47,7 @@ def test_a_group_members_mute_is_a_fifth_of_its_session_timeout() -> None:
     assert outcome.throttle_ms == 1000
 
 
-def test_a_fetch_that_is_answered_empty_is_sent_again() -> None:
+def test_a_fetch_that_gets_an_empty_response_is_sent_again() -> None:
     (outcome,) = backtest(
         every_second(12, 6 * MB, consumes=True), [2e6], EngineOptions(), start_s=0, seconds=60
     ).each

@@ -135,7 +135,7 @@ async def transact(options: argparse.Namespace) -> None:
 async def admin(options: argparse.Namespace) -> None:
     client = AIOKafkaAdminClient(**python_client(options))
     await client.start()
-    # An existing topic is an error code inside the answer, which aiokafka hands over as it is.
+    # An existing topic is an error code inside the response, which aiokafka hands over as it is.
     await client.create_topics([NewTopic(options.topic, options.partitions, options.replication)])
     topic = (await client.describe_topics([options.topic]))[0]
     emit(

@@ -44,7 +44,7 @@ def test_ledger_counts_produce_requests_and_fetch_responses_only() -> None:
     assert (fetched.api_key, fetched.size, fetched.began, fetched.ended) == (FETCH, 1000, 6.0, 6.0)
 
 
-def test_ledger_does_not_count_a_request_without_an_answer() -> None:
+def test_ledger_does_not_count_a_request_without_a_response() -> None:
     ledger = Ledger()
     ledger.to_broker(request(0, 2, "a", 989), 5.0)
     assert ledger.to_client(response(1, 70), 6.0) == []

@@ -62,7 +62,7 @@ def test_produce_has_the_recorded_bytes_and_records(version: int) -> None:
     assert len(list(batch)) == 7
 
 
-def test_produce_that_was_not_answered_asks_for_no_answer() -> None:
+def test_produce_that_got_no_response_asks_for_no_response() -> None:
     frame = encoder().encode(recorded(response_bytes=-1), 5)
     assert frame is not None
     assert (body(frame).acks, frame.expects_response) == (0, False)
@@ -165,14 +165,14 @@ def test_fetch_asks_for_the_recorded_bytes() -> None:
     assert asked == [(0, 40, 5000), (2, 0, 700)]
 
 
-@pytest.mark.parametrize(("answer", "key"), [(30, METADATA), (600, API_VERSIONS), (9000, METADATA)])
-def test_other_requests_become_pings_of_their_size(answer: int, key: int) -> None:
-    frame = encoder().encode(recorded(api_key=HEARTBEAT, request_bytes=400, response_bytes=answer), 5)
+@pytest.mark.parametrize(("response", "key"), [(30, METADATA), (600, API_VERSIONS), (9000, METADATA)])
+def test_other_requests_become_pings_of_their_size(response: int, key: int) -> None:
+    frame = encoder().encode(recorded(api_key=HEARTBEAT, request_bytes=400, response_bytes=response), 5)
     assert frame is not None
     assert (frame.api_key, len(frame.data)) == (key, 400 + 4)
     message = body(frame)
     if key == METADATA:
-        assert message.topics == (None if answer > 4096 else [])
+        assert message.topics == (None if response > 4096 else [])
 
 
 def test_request_smaller_than_any_has_the_least_size() -> None:

@@ -67,7 +67,7 @@ def test_impossible_host_name_is_one_clear_line() -> None:
 
 
 class Scripted(Peer):
-    """A broker that answers with one error after the other."""
+    """A broker that responds with one error after the other."""
 
     def __init__(self, *errors: int) -> None:
         super().__init__(Broker("h", 9092))

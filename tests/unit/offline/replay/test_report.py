@@ -12,7 +12,7 @@ from tests.unit.offline.replay.rows import recorded
 
 
 def measured() -> tuple[Plan, Samples]:
-    """Eight requests, one every 500 ms: four answered, one each lost, dropped, unanswered, without answer."""
+    """Eight requests, one every 500 ms: four answered, one each lost, dropped, unanswered, without a response."""
     outcomes = (1000, 2000, 3000, 4000, LOST, DROPPED, IN_FLIGHT, SILENT)
     rows = [
         recorded(seq=seq, mono_us=seq * 500_000, api_key=FETCH if seq % 2 else PRODUCE, throttle_ms=5 * seq)
@@ -48,7 +48,7 @@ def test_every_request_is_counted_once() -> None:
         "bytes_left_out": 30,
         "errors": {"6": 1},
     }
-    # Of seven that wanted an answer the fourth is the median, and three never got any.
+    # Of seven that wanted a response the fourth is the median, and three never got any.
     assert found["latency_ms"] == {
         "p50": 4.0,
         "p90": None,

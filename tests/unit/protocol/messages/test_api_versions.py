@@ -16,13 +16,13 @@ def test_ranges_are_cut_and_unknown_apis_dropped() -> None:
     assert rewrite(frame, 0) == hex_framed("00000007 0000 00000002 0000 0000 000d 0001 0004 0012")
 
 
-def test_flexible_answer_keeps_tags_and_what_follows() -> None:
+def test_flexible_response_keeps_tags_and_what_follows() -> None:
     # Version 4: one API with an unknown tag; throttle time; one tagged feature.
     frame = hex_framed("00000007 0000 02 0012 0000 0009 01 07 01 aa 00000000 01 00 01 01")
     assert rewrite(frame, 4) == hex_framed("00000007 0000 02 0012 0000 0005 01 07 01 aa 00000000 01 00 01 01")
 
 
-def test_refused_version_is_answered_in_version_0() -> None:
+def test_refused_version_gets_a_response_in_version_0() -> None:
     frame = hex_framed("00000007 0023 00000001 0012 0000 0009")
     assert rewrite(frame, 5) == hex_framed("00000007 0023 00000001 0012 0000 0005")
 

@@ -1,4 +1,4 @@
-"""Fetch requests and empty answers by their bytes."""
+"""Fetch requests and empty responses by their bytes."""
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_empty_response_has_kafkas_bytes(version: int, frame: str) -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 19])
-def test_empty_answer_of_an_unknown_version_is_refused(version: int) -> None:
+def test_empty_response_of_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(UnknownVersionError):
         fetch.empty_response(version, 1, 0, 0)
 

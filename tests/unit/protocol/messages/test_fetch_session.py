@@ -1,4 +1,4 @@
-"""Sessions that were answered locally: what is kept, what ends them, and the limits."""
+"""Sessions whose Fetches got responses locally: what is kept, what ends them, and the limits."""
 
 import tracemalloc
 from typing import Final
@@ -53,7 +53,9 @@ def worst(shape: str) -> tuple[str, str]:
     return head + "".join(f"{width:04x}{name}" + named(1, 500)[17:] for name in names), none
 
 
-def answered(table: SessionTable, frame: bytes, broker: str = "b", now_ms: int = 0, address: str = "") -> int:
+def responded(
+    table: SessionTable, frame: bytes, broker: str = "b", now_ms: int = 0, address: str = ""
+) -> int:
     fields = fetch.read_request(frame, BODY, len(frame), VERSION)
     assert fields is not None
     return table.respond_locally(broker, fields, frame, BODY, VERSION, now_ms, address)
@@ -65,7 +67,7 @@ def forwarded(table: SessionTable, frame: bytes, broker: str = "b", version: int
     return table.forward(broker, fields, frame, BODY, version, 0)
 
 
-def test_session_that_was_never_answered_locally_is_not_touched() -> None:
+def test_session_that_was_never_responded_to_locally_is_not_touched() -> None:
     table = SessionTable(10)
     assert not table.has_shifted
     assert not table.is_shifted("b", 7)
@@ -74,44 +76,44 @@ def test_session_that_was_never_answered_locally_is_not_touched() -> None:
 
 def test_local_response_has_the_session_id_and_later_epochs_are_translated() -> None:
     table = SessionTable(10)
-    assert answered(table, request(5)) == 7
+    assert responded(table, request(5)) == 7
     assert table.is_shifted("b", 7)
     assert table.has_shifted
     assert forwarded(table, request(6)) == request(5)
     # The client stays one ahead for as long as the session lives.
     assert forwarded(table, request(7)) == request(6)
-    assert answered(table, request(8)) == 7
+    assert responded(table, request(8)) == 7
     assert forwarded(table, request(9)) == request(7)
 
 
-def test_changes_of_a_locally_answered_fetch_reach_the_broker_once() -> None:
+def test_changes_of_a_locally_handled_fetch_reach_the_broker_once() -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(10)))
+    responded(table, request(5, named(10)))
     assert forwarded(table, request(6)) == request(5, named(10))
     assert forwarded(table, request(7)) == request(6), "and only once"
 
 
 def test_later_update_of_a_partition_replaces_the_earlier() -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(10)))
+    responded(table, request(5, named(10)))
     assert forwarded(table, request(6, named(20))) == request(5, named(20))
 
 
 def test_partition_forgotten_and_added_again_is_an_update() -> None:
     table = SessionTable(10)
-    answered(table, request(5, forgotten=dropped()))
+    responded(table, request(5, forgotten=dropped()))
     assert forwarded(table, request(6, named(20))) == request(5, named(20))
 
 
 def test_partition_added_and_forgotten_is_forgotten() -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(10)))
+    responded(table, request(5, named(10)))
     assert forwarded(table, request(6, forgotten=dropped())) == request(5, forgotten=dropped())
 
 
 def test_epochs_wrap_from_the_largest_to_one() -> None:
     table = SessionTable(10)
-    answered(table, request(fetch_session.EPOCH_MAX))
+    responded(table, request(fetch_session.EPOCH_MAX))
     assert forwarded(table, request(1)) == request(fetch_session.EPOCH_MAX)
     assert forwarded(table, request(2)) == request(1)
 
@@ -119,12 +121,12 @@ def test_epochs_wrap_from_the_largest_to_one() -> None:
 @pytest.mark.parametrize("epoch", [fetch.INITIAL_EPOCH, fetch.FINAL_EPOCH])
 def test_end_of_a_session_is_forwarded_untouched(epoch: int) -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(10)))
+    responded(table, request(5, named(10)))
     assert forwarded(table, request(epoch)) is None
     assert not table.is_shifted("b", 7)
 
 
-def test_only_the_broker_may_answer_the_end_of_a_session() -> None:
+def test_only_the_broker_may_respond_to_the_end_of_a_session() -> None:
     fields = fetch.read_request(request(fetch.FINAL_EPOCH), BODY, 1000, VERSION)
     assert fields is not None
     assert fetch_session.must_forward(fields)
@@ -134,22 +136,22 @@ def test_only_the_broker_may_answer_the_end_of_a_session() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "session"), [(fetch.INITIAL_EPOCH, 0), (fetch.FINAL_EPOCH, 0), (5, 0)])
-def test_request_without_a_session_is_answered_without_one(epoch: int, session: int) -> None:
+def test_request_without_a_session_gets_a_response_without_one(epoch: int, session: int) -> None:
     table = SessionTable(10)
-    assert answered(table, request(epoch, named(10), session=session)) == 0
+    assert responded(table, request(epoch, named(10), session=session)) == 0
     assert not table.has_shifted
 
 
-def test_new_full_request_that_is_answered_locally_ends_the_old_session() -> None:
+def test_new_full_request_that_gets_a_response_locally_ends_the_old_session() -> None:
     table = SessionTable(10)
-    answered(table, request(5))
-    assert answered(table, request(fetch.INITIAL_EPOCH)) == 0
+    responded(table, request(5))
+    assert responded(table, request(fetch.INITIAL_EPOCH)) == 0
     assert not table.is_shifted("b", 7)
 
 
 def test_session_the_broker_refused_is_dropped() -> None:
     table = SessionTable(10)
-    answered(table, request(5))
+    responded(table, request(5))
     table.drop("b", 7)
     table.drop("b", 8)
     assert not table.has_shifted
@@ -157,26 +159,26 @@ def test_session_the_broker_refused_is_dropped() -> None:
 
 def test_same_id_at_another_broker_is_another_session() -> None:
     table = SessionTable(10)
-    answered(table, request(5), broker="a")
+    responded(table, request(5), broker="a")
     assert not table.is_shifted("b", 7)
     assert forwarded(table, request(6), broker="b") is None
 
 
 def test_full_table_ends_new_sessions_and_keeps_the_old() -> None:
     table = SessionTable(1)
-    assert answered(table, request(5)) == 7
-    assert answered(table, request(5, session=8)) == 0
-    assert answered(table, request(6)) == 7
+    assert responded(table, request(5)) == 7
+    assert responded(table, request(5, session=8)) == 0
+    assert responded(table, request(6)) == 7
     assert len(table) == 1
 
 
 def test_full_table_gives_up_the_session_that_was_idle_longest() -> None:
     table = SessionTable(2)
-    answered(table, request(5, session=8), now_ms=0)
-    answered(table, request(5, session=9), now_ms=1)
-    answered(table, request(6, session=8), now_ms=2)
-    assert answered(table, request(5), now_ms=IDLE_MS) == 0, "the oldest was used 1 ms too late"
-    assert answered(table, request(5), now_ms=IDLE_MS + 1) == 7
+    responded(table, request(5, session=8), now_ms=0)
+    responded(table, request(5, session=9), now_ms=1)
+    responded(table, request(6, session=8), now_ms=2)
+    assert responded(table, request(5), now_ms=IDLE_MS) == 0, "the oldest was used 1 ms too late"
+    assert responded(table, request(5), now_ms=IDLE_MS + 1) == 7
     assert table.is_shifted("b", 8)
     assert not table.is_shifted("b", 9)
 
@@ -184,21 +186,21 @@ def test_full_table_gives_up_the_session_that_was_idle_longest() -> None:
 def test_more_bytes_than_a_session_may_have_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "SESSION_BYTES_MAX", SESSION_BYTES + 2 * NAMED_BYTES)
     table = SessionTable(10)
-    assert answered(table, request(5, named(1, partition=1))) == 7
-    assert answered(table, request(6, named(1, partition=2))) == 7
-    assert answered(table, request(7, named(2, partition=2))) == 7, "an update needs no more room"
-    assert answered(table, request(8, named(1, partition=3))) == 0
+    assert responded(table, request(5, named(1, partition=1))) == 7
+    assert responded(table, request(6, named(1, partition=2))) == 7
+    assert responded(table, request(7, named(2, partition=2))) == 7, "an update needs no more room"
+    assert responded(table, request(8, named(1, partition=3))) == 0
     assert not table.is_shifted("b", 7)
     assert table.kept_bytes == 0
 
 
 def test_table_counts_its_memory() -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(1)))
+    responded(table, request(5, named(1)))
     assert table.kept_bytes == SESSION_BYTES + NAMED_BYTES
-    answered(table, request(6, forgotten=dropped()))  # the name stays, the entry goes
+    responded(table, request(6, forgotten=dropped()))  # the name stays, the entry goes
     assert table.kept_bytes == SESSION_BYTES + CHANGE_BYTES + 1
-    answered(table, request(7, named(2)))
+    responded(table, request(7, named(2)))
     assert table.kept_bytes == SESSION_BYTES + NAMED_BYTES
     forwarded(table, request(8))
     assert table.kept_bytes == SESSION_BYTES
@@ -209,30 +211,30 @@ def test_table_counts_its_memory() -> None:
 def test_forwarded_changes_free_their_room() -> None:
     table = SessionTable(10, SESSION_BYTES + NAMED_BYTES)
     for epoch in range(5, 15, 2):
-        assert answered(table, request(epoch, named(epoch))) == 7
+        assert responded(table, request(epoch, named(epoch))) == 7
         assert forwarded(table, request(epoch + 1)) is not None
 
 
 def test_full_table_takes_from_the_address_that_keeps_most() -> None:
     table = SessionTable(10, 4 * SESSION_BYTES)
     for session in (1, 2, 3, 4):
-        assert answered(table, request(5, session=session), address="192.0.2.1") == session
-    assert answered(table, request(5, session=5), address="192.0.2.2") == 5
+        assert responded(table, request(5, session=session), address="192.0.2.1") == session
+    assert responded(table, request(5, session=5), address="192.0.2.2") == 5
     assert [session for session in range(1, 6) if table.is_shifted("b", session)] == [2, 3, 4, 5]
 
 
 def test_address_that_keeps_most_gets_no_more_of_a_full_table() -> None:
     table = SessionTable(10, 2 * SESSION_BYTES)
-    assert answered(table, request(5, session=1), address="192.0.2.1") == 1
-    assert answered(table, request(5, session=2), address="192.0.2.2") == 2
-    assert answered(table, request(5, session=3), address="192.0.2.1") == 0
+    assert responded(table, request(5, session=1), address="192.0.2.1") == 1
+    assert responded(table, request(5, session=2), address="192.0.2.2") == 2
+    assert responded(table, request(5, session=3), address="192.0.2.1") == 0
     assert (table.is_shifted("b", 1), table.is_shifted("b", 2)) == (True, True)
 
 
 def test_sessions_that_are_idle_are_forgotten() -> None:
     table = SessionTable(10)
-    answered(table, request(5, session=1), now_ms=0)
-    answered(table, request(5, session=2), now_ms=1)
+    responded(table, request(5, session=1), now_ms=0)
+    responded(table, request(5, session=2), now_ms=1)
     assert table.expire(IDLE_MS - 1) == 0
     assert table.expire(IDLE_MS) == 1
     assert (table.is_shifted("b", 1), table.is_shifted("b", 2)) == (False, True)
@@ -252,17 +254,17 @@ def test_tags_that_no_consumer_sends_end_the_session() -> None:
 def test_topic_that_can_not_be_ends_the_session() -> None:
     table = SessionTable(10)
     topic = "00000001 0100" + 256 * "74" + named(1)[17:]
-    assert answered(table, request(5, topic)) == 0
+    assert responded(table, request(5, topic)) == 0
 
 
 def test_request_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = request(5, named(1))
     monkeypatch.setattr(fetch_session, "REQUEST_BYTES_MAX", len(frame) - BODY)
     table = SessionTable(10)
-    assert answered(table, frame) == 7
+    assert responded(table, frame) == 7
     monkeypatch.setattr(fetch_session, "REQUEST_BYTES_MAX", len(frame) - BODY - 1)
     monkeypatch.setattr(fetch_session, "full_topics", None)
-    assert answered(table, frame) == 0
+    assert responded(table, frame) == 0
     assert table.kept_bytes == 0
 
 
@@ -272,7 +274,7 @@ def test_worst_changes_take_no_more_memory_than_they_count(shape: str) -> None:
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     for session in range(1, 21):
-        assert answered(table, request(5, *worst(shape), session=session)) == session
+        assert responded(table, request(5, *worst(shape), session=session)) == session
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert taken <= table.kept_bytes
@@ -281,7 +283,7 @@ def test_worst_changes_take_no_more_memory_than_they_count(shape: str) -> None:
 
 def test_version_that_changes_midway_starts_the_session_anew() -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(10)))
+    responded(table, request(5, named(10)))
     # Untouched, with the client's epoch: the broker refuses it, and the client sends a full request.
     assert forwarded(table, request(6), version=10) is None
     assert not table.has_shifted
@@ -289,9 +291,9 @@ def test_version_that_changes_midway_starts_the_session_anew() -> None:
 
 def test_malformed_request_leaves_its_session_as_it_was() -> None:
     table = SessionTable(10)
-    answered(table, request(5, named(10)))
+    responded(table, request(5, named(10)))
     with pytest.raises(WireError):
-        answered(table, request(6, "00000001 ffff"))
+        responded(table, request(6, "00000001 ffff"))
     with pytest.raises(WireError):
         forwarded(table, request(6, "00000001 ffff"))
     assert forwarded(table, request(6)) == request(5, named(10))

@@ -1,4 +1,4 @@
-"""The head of a Metadata answer by its bytes."""
+"""The head of a Metadata response by its bytes."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def ours(node_id: int, host: str, port: int) -> tuple[str, int] | None:
 
 
 # Version 1: no throttle time; brokers 1 (rack "r") and 3; controller 1; no topics.
-ANSWER_1 = bytes.fromhex(
+RESPONSE_1 = bytes.fromhex(
     "00000031 00000009 00000002"
     "00000001 0002 6162 00000009 0001 72"
     "00000003 0002 6162 00000009 ffff"
@@ -36,7 +36,7 @@ HEAD_9 = bytes.fromhex("000003e8 00000009 00 00000005 02 00000001 03 6162 000000
 
 
 def test_brokers_are_replaced_and_hidden_ones_left_out() -> None:
-    frame = len(ANSWER_1[4:]).to_bytes(4, "big") + ANSWER_1[4:]
+    frame = len(RESPONSE_1[4:]).to_bytes(4, "big") + RESPONSE_1[4:]
     rewritten = rewrite_head(frame, 1, ours)
     assert rewritten is not None
     consumed, head = rewritten
@@ -86,7 +86,7 @@ def test_question_by_id_creates_nothing() -> None:
     )
 
 
-def test_topics_and_sizes_of_an_answer() -> None:
+def test_topics_and_sizes_of_a_response() -> None:
     # Version 1: no brokers, controller 1; "a" with two partitions, "b" not known.
     partition = "0000 0000000{index} 00000001 00000001 00000001 00000000"
     topics = f"0000 0001 61 00 00000002 {partition.format(index=0)} {partition.format(index=1)}"

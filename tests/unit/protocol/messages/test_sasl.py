@@ -67,10 +67,10 @@ def test_token_that_ends_behind_its_frame_is_truncated() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_authenticate_response_is_read(version: int) -> None:
-    answer = RESPONSES[SASL_AUTHENTICATE][version](
+    response = RESPONSES[SASL_AUTHENTICATE][version](
         error_code=0, error_message=None, auth_bytes=b"v=abc", session_lifetime_ms=3000
     )
-    frame = framed(answer)
+    frame = framed(response)
     found = sasl.verdict(frame, 0, len(frame), version)
     assert found.error_code == 0
     assert frame[found.start : found.stop] == b"v=abc"
@@ -79,10 +79,10 @@ def test_authenticate_response_is_read(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_refused_authenticate_response_is_read(version: int) -> None:
-    answer = RESPONSES[SASL_AUTHENTICATE][version](
+    response = RESPONSES[SASL_AUTHENTICATE][version](
         error_code=58, error_message="Authentication failed", auth_bytes=b"", session_lifetime_ms=0
     )
-    frame = framed(answer)
+    frame = framed(response)
     found = sasl.verdict(frame, 0, len(frame), version)
     assert (found.error_code, found.start == found.stop) == (58, True)
 

@@ -149,7 +149,7 @@ def test_rest_that_is_walked_for_topics_is_separate() -> None:
     assert [entry[1] for entry in walk.partitions] == [0, 1]
 
 
-def test_answer_is_walked_to_its_end_where_addresses_are_rewritten() -> None:
+def test_response_is_walked_to_its_end_where_addresses_are_rewritten() -> None:
     frame = fetched_from(16, {"a": [1_000_000]})
     walk = CapturedFetchWalk(16, len(frame) - 4)
     walk.feed(bytearray(frame[:200]), 0, 200, lambda node, _host, _port: ("h", node))

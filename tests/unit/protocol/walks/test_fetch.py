@@ -15,7 +15,7 @@ def ours(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
     return ("127.0.0.1", 19100 + node_id)
 
 
-def answer(
+def response(
     version: int, sizes: list[int], hosts: list[str], rack: str | None = None, aborted: int = 0
 ) -> bytes:
     """One topic with a partition a size, the last with aborted transactions, and one endpoint a host."""
@@ -42,7 +42,7 @@ def answer(
 
 
 def test_records_that_have_not_come_are_unseen() -> None:
-    frame = answer(18, [1_000_000], [])
+    frame = response(18, [1_000_000], [])
     walk = FetchWalk(18, len(frame) - 4)
     buf = bytearray(frame[:1000])
     # Behind the records: no tags of the partition, of the topic, of the body.
@@ -52,7 +52,7 @@ def test_records_that_have_not_come_are_unseen() -> None:
 
 
 def test_old_versions_end_in_records_that_need_no_feed() -> None:
-    frame = answer(11, [5000], [])
+    frame = response(11, [5000], [])
     walk = FetchWalk(11, len(frame) - 4)
     assert walk.feed(bytearray(frame[:100]), 0, 100, ours) == 100
     assert walk.done
@@ -60,7 +60,7 @@ def test_old_versions_end_in_records_that_need_no_feed() -> None:
 
 
 def test_part_that_is_cut_is_shown_again() -> None:
-    frame = answer(18, [0, 0], [])
+    frame = response(18, [0, 0], [])
     walk = FetchWalk(18, len(frame) - 4)
     # Length, correlation id, tags, throttle time, error, session, one topic, its id, two partitions.
     head = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 16 + 1
@@ -75,14 +75,14 @@ def test_part_that_is_cut_is_shown_again() -> None:
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 16, 18])
 def test_every_cut_gives_the_same_bytes(version: int, stale: int) -> None:
     # Lengths of one, two and three bytes as varints.
-    frame = answer(version, [0, 5, 126, 200, 17_000, 3], ["10.0.0.11", "10.0.0.12"], aborted=2)
+    frame = response(version, [0, 5, 126, 200, 17_000, 3], ["10.0.0.11", "10.0.0.12"], aborted=2)
     whole = relay(FetchWalk(version, len(frame) - 4), frame, [], ours)
     for cut in [*range(1, 700), *range(17_200, len(frame))]:
         assert relay(FetchWalk(version, len(frame) - 4), frame, [cut], ours, stale) == whole, cut
 
 
 def test_next_frame_in_the_buffer_is_left_alone() -> None:
-    frame = answer(18, [10], ["127.0.0.1"])
+    frame = response(18, [10], ["127.0.0.1"])
     buf = bytearray(b"??" + frame + frame)
     walk = FetchWalk(18, len(frame) - 4)
     assert walk.feed(buf, 2, len(buf), ours) == len(frame)
@@ -91,7 +91,7 @@ def test_next_frame_in_the_buffer_is_left_alone() -> None:
 
 
 def test_address_of_the_same_length_is_replaced_in_place() -> None:
-    frame = answer(18, [10], ["10.0.0.11"], rack="a")
+    frame = response(18, [10], ["10.0.0.11"], rack="a")
     assert relay(FetchWalk(18, len(frame) - 4), frame, [], ours) == frame.replace(
         b"10.0.0.11" + (9092).to_bytes(4, "big"), b"127.0.0.1" + (19100).to_bytes(4, "big")
     )
@@ -107,21 +107,21 @@ def test_address_of_the_same_length_is_replaced_in_place() -> None:
     ],
 )
 def test_shorter_address_is_filled_up(host: str, tail: str) -> None:
-    frame = answer(16, [10], [host])
+    frame = response(16, [10], [host])
     sent = relay(FetchWalk(16, len(frame) - 4), frame, [], ours)
     assert sent.hex().endswith("0000" + tail.replace(" ", ""))
     assert len(sent) == len(frame)
 
 
 def test_longer_address_costs_the_rack() -> None:
-    frame = answer(16, [10], ["10.0.0.1"], rack="a")
+    frame = response(16, [10], ["10.0.0.1"], rack="a")
     sent = relay(FetchWalk(16, len(frame) - 4), frame, [], ours)
     assert b"127.0.0.1" in sent
     assert len(sent) == len(frame)
 
 
 def test_still_longer_address_is_left_out() -> None:
-    frame = answer(16, [10], ["a"])
+    frame = response(16, [10], ["a"])
     sent = relay(FetchWalk(16, len(frame) - 4), frame, [], ours)
     assert len(sent) == len(frame)
     assert b"127" not in sent
@@ -130,7 +130,7 @@ def test_still_longer_address_is_left_out() -> None:
 
 
 def test_broker_that_is_never_named_is_left_out() -> None:
-    frame = answer(16, [10], ["10.0.0.11", "10.0.0.12"])
+    frame = response(16, [10], ["10.0.0.11", "10.0.0.12"])
 
     def second(node_id: int, host: str, port: int) -> tuple[str, int] | None:
         return ours(node_id, host, port) if node_id else None
@@ -141,27 +141,27 @@ def test_broker_that_is_never_named_is_left_out() -> None:
 
 
 def test_large_tail_is_refused() -> None:
-    frame = answer(16, [10], ["h" * 30_000] * 3)
+    frame = response(16, [10], ["h" * 30_000] * 3)
     with pytest.raises(OversizedError):
         relay(FetchWalk(16, len(frame) - 4), frame, [70_000], ours)
 
 
 def test_tail_within_the_limit_is_kept_until_it_is_whole() -> None:
-    frame = answer(16, [10], ["h" * 30_000] * 2)
+    frame = response(16, [10], ["h" * 30_000] * 2)
     assert len(frame) < PART_MAX
     sent = relay(FetchWalk(16, len(frame) - 4), frame, [1000] * 50, ours)
     assert sent.count(b"127.0.0.1") == 2
 
 
 def test_records_longer_than_the_frame_are_malformed() -> None:
-    frame = bytearray(answer(18, [100], []))
+    frame = bytearray(response(18, [100], []))
     frame[-104] = 120
     with pytest.raises(MalformedFieldError):
         relay(FetchWalk(18, len(frame) - 4), bytes(frame), [], ours)
 
 
 def test_frame_that_ends_early_is_truncated() -> None:
-    frame = answer(18, [100], [])
+    frame = response(18, [100], [])
     for end in (10, 30, 60, len(frame) - 1):
         with pytest.raises(TruncatedError):
             relay(FetchWalk(18, end - 4), frame[:end], [], ours)

@@ -1,4 +1,4 @@
-"""The walk through share answers by their bytes; `tests/oracle` has Kafka's own classes judge it."""
+"""The walk through share responses by their bytes; `tests/oracle` has Kafka's own classes judge it."""
 
 import pytest
 
@@ -48,12 +48,12 @@ def test_addresses_are_replaced(version: int, pieces: list[int]) -> None:
     assert relay(walk, frame, pieces, ours) == share_acknowledge(version, "02" + MOVED)
 
 
-def test_answer_without_addresses_passes() -> None:
+def test_response_without_addresses_passes() -> None:
     frame = share_fetch("01")
     assert relay(ShareWalk(SHARE_FETCH, 2, len(frame) - 4), frame, [3] * 50, ours) == frame
 
 
-def test_answer_with_an_error_and_no_topics_passes() -> None:
+def test_response_with_an_error_and_no_topics_passes() -> None:
     frame = hex_framed("00000009 00 00000000 001d 03 6e6f", LOCK_TIMEOUT, "01 01 00")
     assert relay(ShareWalk(SHARE_FETCH, 1, len(frame) - 4), frame, [], ours) == frame
 

@@ -14,7 +14,7 @@ def test_empty_feed_passes_no_bytes() -> None:
     assert (walk.passthrough, walk.done) == (0, False)
 
 
-def test_smallest_answer_is_done_at_once() -> None:
+def test_smallest_response_is_done_at_once() -> None:
     frame = bytearray.fromhex("00000011 00000009 00 00000000 0000 00000005 01 00")
     walk = FetchWalk(18, 17)
     assert walk.feed(frame, 0, len(frame), None) == len(frame)

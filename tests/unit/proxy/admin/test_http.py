@@ -45,9 +45,9 @@ def test_request_is_refused(head: bytes, status: int) -> None:
     assert caught.value.status == status
 
 
-def test_answer_is_written() -> None:
-    answer = write(Page(200, "text/plain", b"ok\n"), head_only=False, close=False)
-    head, _, body = answer.partition(b"\r\n\r\n")
+def test_response_is_written() -> None:
+    response = write(Page(200, "text/plain", b"ok\n"), head_only=False, close=False)
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Content-Length: 3\r\n" in head
     assert b"Connection: keep-alive" in head
@@ -55,12 +55,12 @@ def test_answer_is_written() -> None:
     assert body == b"ok\n"
 
 
-def test_answer_to_head_has_the_length_and_no_body() -> None:
-    answer = write(Page(503, "text/plain", b"no\n"), head_only=True, close=True)
-    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-    assert b"Content-Length: 3\r\n" in answer
-    assert b"Connection: close\r\n" in answer
-    assert answer.endswith(b"\r\n\r\n")
+def test_response_to_head_has_the_length_and_no_body() -> None:
+    response = write(Page(503, "text/plain", b"no\n"), head_only=True, close=True)
+    assert response.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert b"Content-Length: 3\r\n" in response
+    assert b"Connection: close\r\n" in response
+    assert response.endswith(b"\r\n\r\n")
 
 
 def test_refused_method_tells_which_are_allowed() -> None:

@@ -31,7 +31,7 @@ class Pipe(asyncio.Transport):
         return self.closed
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Be told that nothing may be left when an answer counts as taken."""
+        """Be told that nothing may be left when a response counts as taken."""
         assert (high, low) == (0, None)
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ def statuses(pipe: Pipe) -> list[int]:
     return [int(part[:3]) for part in pipe.written.decode().split("HTTP/1.1 ")[1:]]
 
 
-async def test_page_is_answered() -> None:
+async def test_page_gets_a_response() -> None:
     pipe = await serve(made(), b"GET / HTTP/1.1\r\nAccept: x\r\n\r\n")
     assert statuses(pipe) == [200]
     assert pipe.written.endswith(b"hello x\n")
@@ -185,7 +185,7 @@ async def idle() -> AsyncIterator[Idle]:
     await opened.end()
 
 
-async def test_newcomer_is_answered_though_all_connections_are_taken(idle: Idle) -> None:
+async def test_newcomer_gets_a_response_though_all_connections_are_taken(idle: Idle) -> None:
     for _ in range(module.CONNECTIONS_MAX):
         await idle.open("10.0.0.1")
     assert statuses(await serve(idle.server, b"GET / HTTP/1.1\r\n\r\n")) == [200]
@@ -209,7 +209,7 @@ async def test_idle_connection_is_closed_before_a_served_one(
     assert [pipe.closed for pipe in idle.pipes] == [False, True, False]
 
 
-async def test_answers_that_are_not_taken_are_bounded(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_responses_that_are_not_taken_are_bounded(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len((await idle.open("10.0.0.9", b"GET / HTTP/1.1\r\n\r\n")).written)
     monkeypatch.setattr(module, "UNSENT_BYTES_MAX", 2 * size)
     monkeypatch.setattr(asyncio.StreamWriter, "drain", not_taken)
@@ -230,7 +230,7 @@ async def test_answers_that_are_not_taken_are_bounded(idle: Idle, monkeypatch: p
         "ADMIN.EXAMPLE",
     ],
 )
-async def test_request_for_a_known_host_is_answered(host: str) -> None:
+async def test_request_for_a_known_host_gets_a_response(host: str) -> None:
     assert statuses(await serve(made(), f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())) == [200]
 
 

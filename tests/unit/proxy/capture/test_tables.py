@@ -67,9 +67,9 @@ def test_rows_of_several_clients_keep_apart() -> None:
 
 
 def test_missing_number_is_minus_one() -> None:
-    unanswered = row()
-    unanswered[Row.RESPONSE_BYTES], unanswered[Row.UPSTREAM_NS] = -1, -1000
-    (found,) = converted(unanswered)
+    without_response = row()
+    without_response[Row.RESPONSE_BYTES], without_response[Row.UPSTREAM_NS] = -1, -1000
+    (found,) = converted(without_response)
     assert (found["response_bytes"], found["upstream_us"]) == (-1, -1)
 
 
@@ -118,7 +118,7 @@ STEP = module.STEP_SECONDS
 
 
 class World:
-    """A clock, a cluster that answers when it is told to, and a queue.
+    """A clock, a cluster that responds when it is told to, and a queue.
 
     Attributes:
         now: moves with every sleep.
@@ -165,7 +165,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def test_answer_ends_the_wait(world: World) -> None:
+def test_response_ends_the_wait(world: World) -> None:
     world.later = lambda: world.names.update({topic_id(1): "a"})
     assert world.find(1) == pytest.approx(STEP)
     assert world.find(1) == 0

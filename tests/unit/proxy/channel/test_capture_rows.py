@@ -70,8 +70,8 @@ def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> No
     for begin, end in pairwise(edges):
         dialogue.orders("client", 0, stream[begin:end])
     for number in (1, 2):
-        dialogue.orders("broker", 0, frames.produce_answer(9, correlation_id=number))
-    dialogue.orders("broker", 0, frames.answer(20, correlation_id=3))
+        dialogue.orders("broker", 0, frames.produce_response(9, correlation_id=number))
+    dialogue.orders("broker", 0, frames.some_response(20, correlation_id=3))
     found = [complete_frame(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in rows.rows]
     assert found == [first, second, frames.heartbeat(correlation_id=3)]
     assert rows.kept_bytes == len(stream)
@@ -85,9 +85,9 @@ def test_request_that_finds_no_room_is_a_row_without_a_frame() -> None:
     for request in (large, large, frames.heartbeat()):
         dialogue.orders("client", 0, request[:1000])
         dialogue.orders("client", 0, request[1000:])
-    assert rows.kept_bytes == len(large) + len(frames.heartbeat())  # before any answer
-    for answer in (frames.produce_answer(9), frames.produce_answer(9), frames.answer(20)):
-        dialogue.orders("broker", 0, answer)
+    assert rows.kept_bytes == len(large) + len(frames.heartbeat())  # before any response
+    for response in (frames.produce_response(9), frames.produce_response(9), frames.some_response(20)):
+        dialogue.orders("broker", 0, response)
     assert [len(row[Row.FRAME]) for row in rows.rows] == [len(large), 0, len(frames.heartbeat())]
     assert rows.left == BATCH_WEIGHT - 3 - len(large) // 2048
 
@@ -98,7 +98,7 @@ def test_large_request_is_not_kept_blank() -> None:
     frame = frames.request(HEARTBEAT, 4, size=50_000)
     dialogue.orders("client", 0, frame[:1000])
     dialogue.orders("client", 0, frame[1000:])
-    dialogue.orders("broker", 0, frames.answer(20))
+    dialogue.orders("broker", 0, frames.some_response(20))
     assert (rows.rows[0][Row.FRAME], rows.kept_bytes) == (b"", 0)
 
 

@@ -68,10 +68,10 @@ def captured(
 def test_row_has_the_client_the_request_and_its_duration() -> None:
     rows = Rows()
     talk = captured(rows)
-    request, answer = frames.heartbeat(client_id="c"), frames.answer(20)
+    request, response = frames.heartbeat(client_id="c"), frames.some_response(20)
     talk.client(100, request, Pass(request))
     assert rows.rows == []
-    talk.broker(107, answer, Pass(answer))
+    talk.broker(107, response, Pass(response))
     origin = RowOrigin(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
     assert rows.rows == [
         [(len(request) - 4, HEARTBEAT, 4, 1, 1), origin, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
@@ -84,8 +84,8 @@ def test_requests_are_numbered_and_client_ids_told_apart() -> None:
     for number, client in enumerate(("a", "b", "b")):
         request = frames.heartbeat(client_id=client, correlation_id=number)
         talk.client(number, request, Pass(request))
-        answer = frames.answer(20, correlation_id=number)
-        talk.broker(number, answer, Pass(answer))
+        response = frames.some_response(20, correlation_id=number)
+        talk.broker(number, response, Pass(response))
     assert [(row[Row.SEQ], row[Row.ORIGIN].client_id) for row in rows.rows] == [(0, "a"), (1, "b"), (2, "b")]
     assert rows.rows[1][Row.ORIGIN] is rows.rows[2][Row.ORIGIN]
 
@@ -93,9 +93,9 @@ def test_requests_are_numbered_and_client_ids_told_apart() -> None:
 def test_produce_names_its_partitions() -> None:
     rows = Rows()
     talk = captured(rows)
-    request, answer = frames.produce_to(9, {"a": [100, 20], "b": [3]}), frames.produce_answer(9)
+    request, response = frames.produce_to(9, {"a": [100, 20], "b": [3]}), frames.produce_response(9)
     talk.client(0, request, Pass(request))
-    talk.broker(5, answer, Pass(answer))
+    talk.broker(5, response, Pass(response))
     (row,) = rows.rows
     assert row[Row.HEAD][: Head.API_VERSION] == (len(request) - 4, PRODUCE)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"a", 1, 20), (b"b", 0, 3)]
@@ -104,17 +104,17 @@ def test_produce_names_its_partitions() -> None:
 def test_large_produce_is_sent_when_its_last_byte_is() -> None:
     rows = Rows()
     talk = captured(rows)
-    request, answer = frames.produce_to(9, {"a": [50_000]}), frames.produce_answer(9)
+    request, response = frames.produce_to(9, {"a": [50_000]}), frames.produce_response(9)
     head, rest = request[:1000], request[1000:]
     talk.client(0, head, Pass(head), Passthrough(len(rest)))
     talk.client(30, rest, Pass(rest))
-    talk.broker(42, answer, Pass(answer))
+    talk.broker(42, response, Pass(response))
     (row,) = rows.rows
     assert (row[Row.HANDLED_NS], row[Row.SENT_NS], row[Row.UPSTREAM_NS]) == (0, 30 * MS, 12 * MS)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 50_000)]
 
 
-def test_produce_without_answer_is_a_row_at_its_end() -> None:
+def test_produce_without_response_is_a_row_at_its_end() -> None:
     rows = Rows()
     talk = captured(rows)
     request = frames.produce_to(9, {"a": [100], "b": [50_000]}, acks=0)
@@ -128,12 +128,12 @@ def test_produce_without_answer_is_a_row_at_its_end() -> None:
 def test_produce_over_its_quota_says_so() -> None:
     rows = Rows()
     talk = captured(rows, producer_default=1000)
-    request, answer = frames.produce_to(9, {"a": [20_000]}), frames.produce_answer(9)
+    request, response = frames.produce_to(9, {"a": [20_000]}), frames.produce_response(9)
     # (20,000 and the fields - 11 s of quota) / 1000 B/s
     throttle_ms = len(request) - 4 - 11_000 + 1000
     talk.client(0, request, Pass(request), Wait(throttle_ms))
     talk.broker(
-        5, answer, Insert(frames.with_throttle_time(answer, 9 + 1, throttle_ms - 5)), Drop(len(answer))
+        5, response, Insert(frames.with_throttle_time(response, 9 + 1, throttle_ms - 5)), Drop(len(response))
     )
     row = rows.rows[0]
     assert (row[Row.THROTTLE_MS], row[Row.QUOTA], row[Row.DELAY_MS]) == (throttle_ms, "produce", 0)
@@ -142,13 +142,13 @@ def test_produce_over_its_quota_says_so() -> None:
 def test_delay_is_the_mute_for_a_request_that_is_there_when_it_ends() -> None:
     rows = Rows()
     talk = captured(rows, producer_default=1000)
-    request, answer = frames.produce_to(9, {"a": [20_000]}), frames.produce_answer(9)
+    request, response = frames.produce_to(9, {"a": [20_000]}), frames.produce_response(9)
     delays = []
     now_ms = 50
     for late_ms in (0, 3, 1000):
         now_ms += late_ms
         talk.orders("client", now_ms, request)
-        talk.orders("broker", now_ms, answer)
+        talk.orders("broker", now_ms, response)
         delays.append(rows.rows[-1][Row.DELAY_MS])
         now_ms += mute_left_ms(talk.channel, now_ms)
         talk.orders("client", now_ms, b"")
@@ -162,25 +162,25 @@ def test_delay_of_a_held_produce_is_exact() -> None:
     engine = Engine(options, Definitions(static=StaticQuotas(producer_default=10_000)))
     Playbook(channel_machine(engine)).orders("client", 0, frames.produce_to(9, {"a": [60_000]}))
     talk = captured(rows, engine=engine)
-    request, answer = frames.produce_to(9, {"a": [10_000]}), frames.produce_answer(9)
+    request, response = frames.produce_to(9, {"a": [10_000]}), frames.produce_response(9)
     until_ms = talk.held_until(100, request)
-    talk.orders("broker", until_ms, answer)
+    talk.orders("broker", until_ms, response)
     row = rows.rows[0]
     assert (row[Row.DELAY_MS], row[Row.QUOTA]) == (until_ms - 100, "produce")
     assert row[Row.DELAY_MS] > 0
 
 
-def test_fetch_answer_names_its_partitions() -> None:
+def test_fetch_response_names_its_partitions() -> None:
     rows = Rows()
     for gateway in (True, False):
         talk = captured(rows, gateway=gateway)
-        request, answer = frames.fetch(16), frames.fetched_from(16, {"a": [100, 40_000]})
+        request, response = frames.fetch(16), frames.fetched_from(16, {"a": [100, 40_000]})
         talk.client(0, request, Pass(request))
-        orders = talk.orders("broker", 9, answer[:1000])
-        orders += talk.orders("broker", 10, answer[1000:])
+        orders = talk.orders("broker", 9, response[:1000])
+        orders += talk.orders("broker", 10, response[1000:])
         row = rows.rows.pop()
         # Kafka charges neither the prefix nor the tag section of the header.
-        assert (row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) == (len(answer) - 5, 9 * MS)
+        assert (row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) == (len(response) - 5, 9 * MS)
         assert [found[:3] for found in row[Row.PARTITIONS]] == [
             (frames.topic_id("a"), 0, 100),
             (frames.topic_id("a"), 1, 40_000),
@@ -188,15 +188,15 @@ def test_fetch_answer_names_its_partitions() -> None:
         assert sum(order.count if isinstance(order, Passthrough) else 0 for order in orders) > 0
 
 
-def test_fetch_answered_here_asked_no_broker() -> None:
+def test_fetch_responded_to_here_asked_no_broker() -> None:
     rows = Rows()
     talk = captured(rows, consumer_default=1000)
     talk.orders("client", 0, frames.join_group(9, 10_000))  # a mute is a fifth of it, and leaves a debt
-    talk.orders("broker", 0, frames.answer(20))
+    talk.orders("broker", 0, frames.some_response(20))
     rows.rows.clear()
-    answer = frames.fetched_from(11, {"a": [30_000]})
+    response = frames.fetched_from(11, {"a": [30_000]})
     talk.orders("client", 0, frames.fetch(11))
-    talk.orders("broker", 1, answer)
+    talk.orders("broker", 1, response)
     reported_ms = rows.rows[0][Row.THROTTLE_MS]
     assert (reported_ms, rows.rows[0][Row.QUOTA]) == (mute_left_ms(talk.channel, 1), "fetch")
     again_ms = 1 + mute_left_ms(talk.channel, 1)
@@ -213,7 +213,7 @@ def test_created_partitions_are_counted_without_a_quota() -> None:
     talk = captured(rows)
     request = create(5, {"ten": 10, "five": 5})
     talk.client(0, request, Pass(request))
-    talk.broker(1, frames.answer(30), Pass(frames.answer(30)))
+    talk.broker(1, frames.some_response(30), Pass(frames.some_response(30)))
     assert rows.rows[0][Row.MUTATIONS] == 10 + 5
 
 
@@ -237,7 +237,7 @@ def test_sampled_large_requests_are_recorded_with_all_partitions() -> None:
     ]
 
 
-def test_requests_that_are_never_answered_are_rows_too() -> None:
+def test_requests_that_get_no_response_are_rows_too() -> None:
     rows = Rows()
     talk = captured(rows)
     request = frames.heartbeat()
@@ -249,12 +249,12 @@ def test_requests_that_are_never_answered_are_rows_too() -> None:
     ]
 
 
-def test_answer_cut_short_is_a_row() -> None:
+def test_response_cut_short_is_a_row() -> None:
     rows = Rows()
     talk = captured(rows)
-    request, answer = frames.fetch(11), frames.fetched_from(11, {"a": [100, 40_000, 5]})
+    request, response = frames.fetch(11), frames.fetched_from(11, {"a": [100, 40_000, 5]})
     talk.client(0, request, Pass(request))
-    talk.orders("broker", 9, answer[:1000])
+    talk.orders("broker", 9, response[:1000])
     assert rows.rows == []
     talk.channel.close(10)
     assert [found[1:3] for found in rows.rows[0][Row.PARTITIONS]] == [(0, 100), (1, 40_000)]
@@ -264,9 +264,9 @@ def test_full_batch_is_handed_over() -> None:
     rows = Rows()
     rows.left = 1
     talk = captured(rows)
-    request, answer = frames.heartbeat(), frames.answer(20)
+    request, response = frames.heartbeat(), frames.some_response(20)
     talk.client(0, request, Pass(request))
-    talk.orders("broker", 0, answer)
+    talk.orders("broker", 0, response)
     assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (1, 1, HEARTBEAT)
 
 

@@ -44,7 +44,7 @@ def test_large_request_was_sent_before_the_next_one_came(sizes: Sequence[int], s
     talk = captured(rows)
     first = frames.produce_to(9, {"a": list(sizes)}, correlation_id=1)
     show(talk, "client", (0, first[:1000]), (5, first[1000:4000]), (10, first[4000:]), (400, second))
-    show(talk, "broker", (510, frames.produce_answer(9, correlation_id=1)))
+    show(talk, "broker", (510, frames.produce_response(9, correlation_id=1)))
     assert rows.rows[0][Row.UPSTREAM_NS] == 500 * MS
 
 
@@ -57,7 +57,7 @@ def test_wait_for_the_connection_rate_is_in_no_row() -> None:
     late = captured(rows, engine=engine)
     late.client(300, asked, Wait(1000))
     late.client(1000, b"", Pass(asked))
-    late.broker(1010, frames.answer(20), Pass(frames.answer(20)))
+    late.broker(1010, frames.some_response(20), Pass(frames.some_response(20)))
     assert [(row[Row.THROTTLE_MS], row[Row.DELAY_MS]) for row in rows.rows] == [(0, 700)]
 
 
@@ -65,13 +65,13 @@ def test_wait_for_the_connection_rate_is_in_no_row() -> None:
 def test_topic_throttle_of_a_fetch_is_in_no_row(cuts: tuple[int, ...]) -> None:
     rows = Rows()
     talk = limited(rows, "consumer_byte_rate")
-    answer = frames.fetched_from(16, OVER)
+    response = frames.fetched_from(16, OVER)
     show(talk, "client", (0, frames.fetch(16)))
-    for begin, end in zip((0, *cuts), (*cuts, len(answer)), strict=True):
-        talk.orders("broker", 1, answer[begin:end])
+    for begin, end in zip((0, *cuts), (*cuts, len(response)), strict=True):
+        talk.orders("broker", 1, response[begin:end])
     assert mute_left_ms(talk.channel, 1) > 1000 - 1
     show(talk, "client", (60_000, frames.heartbeat()))
-    show(talk, "broker", (60_001, frames.answer(20)))
+    show(talk, "broker", (60_001, frames.some_response(20)))
     assert told(rows) == [(0, 0, ""), (1, 0, "")]
 
 
@@ -81,7 +81,7 @@ def test_topic_throttle_is_in_the_row_of_its_produce_alone(cut: int) -> None:
     talk = limited(rows, "producer_byte_rate")
     asked = frames.produce_to(9, OVER, correlation_id=2)
     show(talk, "client", (0, frames.heartbeat()), (0, asked[:cut]), (0, asked[cut:]))
-    show(talk, "broker", (5, frames.answer(20)), (6, frames.produce_answer(9, correlation_id=2)))
+    show(talk, "broker", (5, frames.some_response(20)), (6, frames.produce_response(9, correlation_id=2)))
     assert told(rows) == [(0, 0, ""), (1, 2000, "produce")]
 
 
@@ -90,9 +90,9 @@ def test_topic_throttle_after_the_response_is_reported_in_no_row() -> None:
     talk = limited(rows, "producer_byte_rate")
     asked = frames.produce_to(9, OVER)
     show(talk, "client", (0, asked[:1000]))
-    show(talk, "broker", (5, frames.produce_answer(9)))
+    show(talk, "broker", (5, frames.produce_response(9)))
     show(talk, "client", (6, asked[1000:]), (60_000, frames.heartbeat()))
-    show(talk, "broker", (60_001, frames.answer(20)))
+    show(talk, "broker", (60_001, frames.some_response(20)))
     assert told(rows) == [(0, 0, ""), (1, 0, "")]
 
 
@@ -104,7 +104,7 @@ def test_rows_are_of_the_broker_that_was_reached() -> None:
     show(talk, "client", (0, one + one + other + large[:1000]))
     talk.channel.broker_changed(4)
     show(talk, "client", (1, large[1000:]), (2, other))
-    show(talk, "broker", *[(3, frames.answer(20))] * 4)
+    show(talk, "broker", *[(3, frames.some_response(20))] * 4)
     assert [(row[Row.SEQ], row[Row.ORIGIN].broker) for row in rows.rows] == [
         (seq, 4) for seq in (3, 0, 1, 2, 4)
     ]

@@ -21,7 +21,7 @@ from tests.support.frames import (
     fetched_from,
     frame,
     heartbeat,
-    produce_answer,
+    produce_response,
     produce_to,
     request,
     topic_id,
@@ -142,9 +142,9 @@ def test_produce_over_the_topics_quota_passes_and_mutes() -> None:
     talk.client(0, asked, Pass(asked), Wait(2000))
     talk.broker(
         40,
-        produce_answer(9),
-        Insert(with_throttle_time(produce_answer(9), 10, 1960)),
-        Drop(len(produce_answer(9))),
+        produce_response(9),
+        Insert(with_throttle_time(produce_response(9), 10, 1960)),
+        Drop(len(produce_response(9))),
     )
 
 
@@ -155,7 +155,7 @@ def test_produce_to_another_topic_costs_it_nothing() -> None:
     talk.client(0, produce_to(9, {"t": [9000]}), Pass(produce_to(9, {"t": [9000]})))
 
 
-def test_produce_without_an_answer_mutes_too() -> None:
+def test_produce_without_a_response_mutes_too() -> None:
     talk = limited()
     asked = produce_to(9, OVER, acks=0)
     talk.client(0, asked, Pass(asked), Wait(2000))
@@ -196,29 +196,29 @@ def test_part_that_is_cut_is_kept() -> None:
     talk.client(0, asked[at:], Pass(asked[at - 1 :]), Wait(2000))
 
 
-def test_mute_of_an_answer_waits_for_the_request_under_way() -> None:
+def test_mute_of_a_response_waits_for_the_request_under_way() -> None:
     quotas = engine("t", key=FETCH)
     quotas.definitions.put(Entity(topic="t"), {PRODUCE: 1e9, FETCH: 1000})
     quotas.update(quotas.options, quotas.definitions, 0)
     talk = limited(quotas)
-    asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
+    asked, response = fetch(12), fetched_from(12, {"t": [12_000]})
     posted = produce_to(9, OVER, correlation_id=2)
     talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Passthrough(len(posted) - 60 - 3))
-    talk.broker(0, answered, Pass(answered))
+    talk.broker(0, response, Pass(response))
     assert mute_left_ms(talk.channel, 0) > 2000
     until_ms = mute_left_ms(talk.channel, 0)
     talk.passthrough("client", 0, len(posted) - 60 - 3)
     talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
 
 
-def test_answer_tells_the_longer_of_two_throttle_times() -> None:
+def test_response_tells_the_longer_of_two_throttle_times() -> None:
     # The client's quota: the frame is 12,000 bytes of the topic and 27 besides: (12,027 - 10,000) / 1,000 s.
     talk = limited(engine(producer=1000))
     asked = produce_to(9, OVER)
     besides = len(asked) - 4 - 12_000
     talk.client(0, asked, Pass(asked), Wait(2000 + besides))
-    answered = produce_answer(9)
-    talk.broker(0, answered, Insert(with_throttle_time(answered, 10, 2000 + besides)), Drop(len(answered)))
+    response = produce_response(9)
+    talk.broker(0, response, Insert(with_throttle_time(response, 10, 2000 + besides)), Drop(len(response)))
 
 
 @pytest.mark.parametrize("version", [0, 3, 8, 9, 12, 13])
@@ -312,13 +312,13 @@ def test_thousand_topics_in_front_leave_none_uncharged(version: int) -> None:
     assert 2000 <= mute_left_ms(talk.channel, 0) <= 2014
 
 
-def test_thousand_topics_in_front_of_an_answers_leave_none_uncharged() -> None:
+def test_thousand_topics_in_front_of_a_response_leave_none_uncharged() -> None:
     quotas = engine(key=FETCH)
     talk = limited(quotas, gateway=False)
     asked = fetch(11)
     talk.client(0, asked, Pass(asked))
-    answered = fetched_from(11, JUNK | OVER)
-    assert spoken(talk, "broker", answered) == answered
+    response = fetched_from(11, JUNK | OVER)
+    assert spoken(talk, "broker", response) == response
     assert 2000 < mute_left_ms(talk.channel, 0) < 2100
 
 
@@ -343,13 +343,13 @@ def test_longest_name_of_a_topic_is_charged() -> None:
 
 @pytest.mark.parametrize("gateway", [True, False])
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 16, 18])
-def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gateway: bool) -> None:
+def test_fetch_response_over_the_topics_quota_passes_and_mutes(version: int, gateway: bool) -> None:
     quotas = engine(key=FETCH)
     quotas.topics.names.learn(topic_id("t"), "t")
     talk = limited(quotas, gateway=gateway)
-    asked, answered = fetch(version), fetched_from(version, {"t": [12_000], "other": [9000]})
+    asked, response = fetch(version), fetched_from(version, {"t": [12_000], "other": [9000]})
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answered, Pass(answered))
+    talk.broker(0, response, Pass(response))
     assert talk.signalled
     # What is not records: name or id, counts, one partition's fields.
     assert 2000 < mute_left_ms(talk.channel, 0) < 2100
@@ -357,14 +357,14 @@ def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gatew
     talk.client(0, again, Wait(mute_left_ms(talk.channel, 0)))
 
 
-def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
+def test_fetch_response_that_comes_in_pieces_is_charged_at_its_end() -> None:
     talk = limited(engine(key=FETCH), gateway=False)
-    asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
+    asked, response = fetch(12), fetched_from(12, {"t": [12_000]})
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answered[:100], Pass(answered[:100]), Passthrough(len(answered) - 100 - 3))
+    talk.broker(0, response[:100], Pass(response[:100]), Passthrough(len(response) - 100 - 3))
     assert not mute_left_ms(talk.channel, 0)
-    talk.passthrough("broker", 0, len(answered) - 100 - 3)
-    talk.broker(7, answered[-3:], Pass(answered[-3:]))
+    talk.passthrough("broker", 0, len(response) - 100 - 3)
+    talk.broker(7, response[-3:], Pass(response[-3:]))
     assert mute_left_ms(talk.channel, 7) > 2000
 
 
@@ -378,7 +378,7 @@ def test_share_fetch_is_charged_too() -> None:
     body += struct.pack(">ihxhxiix", 0, 0, 0, 0, 0) + bytes((0xE1, 0x5D)) + bytes(12_000)
     body += b"\1" + b"\0" + b"\0" + b"\1" + b"\0"  # acquired ranges, tags of both, endpoints, tags
     talk.client(0, asked, Pass(asked))
-    talk.client(0, asked, Wait(0))  # one at a time, since only its answer tells whose bytes it holds
+    talk.client(0, asked, Wait(0))  # one at a time, since only its response tells whose bytes it holds
     talk.broker(0, frame(body), Pass(frame(body)))
     assert 2000 < mute_left_ms(talk.channel, 0) < 2100
 

@@ -10,7 +10,7 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, produce_to, request
-from tests.support.mutation_frames import answer, create
+from tests.support.mutation_frames import create, mutation_response
 from tests.support.playbook import Playbook, channel_machine, owed_of
 
 STRICT = 7
@@ -20,18 +20,18 @@ def dialogue(entity: Entity | None = None, **limits: float) -> Playbook:
     return Playbook(channel_machine(engine_with({} if entity is None else {entity: limits})))
 
 
-def test_answer_made_here_counts_until_it_is_given() -> None:
+def test_response_made_here_counts_until_it_is_given() -> None:
     talk = Playbook(channel_machine(serves_quota_api=True))
-    for answered in (b"answer", b"another"):
+    for response in (b"answer", b"another"):
         talk.orders("client", 0, request(DESCRIBE_CLIENT_QUOTAS, 1))
-        talk.channel.responded(answered)
+        talk.channel.responded(response)
     assert talk.channel.kept_bytes == 6 + 7
     talk.orders("broker", 0, b"")
     assert talk.channel.kept_bytes == 0
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_question_counts_until_its_answer_does(shared: bool) -> None:
+def test_question_counts_until_its_response_does(shared: bool) -> None:
     talk = Playbook(channel_machine(serves_quota_api=True))
     asked = request(DESCRIBE_CLIENT_QUOTAS, 1, size=200)
     talk.orders("client", 0, asked)
@@ -62,12 +62,12 @@ def test_client_ids_that_are_too_long_are_one() -> None:
     assert talk.channel.kept_bytes == 0
 
 
-def test_topics_of_a_request_count_until_the_broker_has_answered() -> None:
+def test_topics_of_a_request_count_until_the_broker_has_responded() -> None:
     talk = dialogue(Entity(client_id=DEFAULT), controller_mutation_rate=1000)
     asked = create(STRICT, {"one": 1, "two": 1})
     talk.orders("client", 0, asked)
     assert talk.channel.kept_bytes == len(asked) + 2 * 512
-    talk.orders("broker", 0, answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)]))
+    talk.orders("broker", 0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)]))
     assert talk.channel.kept_bytes == 0
 
 

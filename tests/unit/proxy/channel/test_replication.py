@@ -14,7 +14,7 @@ from quotas.replication.replication_quotas import (
     ThrottledReplicas,
     parse_replicas,
 )
-from tests.support.frames import answer, fetch, frame, request
+from tests.support.frames import fetch, frame, request, some_response
 from tests.support.playbook import Ends, More, Pass, Playbook, stats_of
 from tests.support.portions import run
 from tests.support.replicas import (
@@ -61,7 +61,7 @@ def test_without_a_throttle_every_byte_is_the_followers_own(version: int) -> Non
     link = linked(ReplicationQuotas(ReplicationOptions()), version)
     for now_ms in range(5):
         assert link.send(now_ms) == link.asked
-        reply, _ = link.leader.answer(version, link.asked)
+        reply, _ = link.leader.respond(version, link.asked)
         link.relay(reply, now_ms, piece_bytes=37)
 
 
@@ -93,16 +93,16 @@ def test_left_out_partition_comes_back_with_its_current_offset() -> None:
     assert entry.fetch_offset == 16
 
 
-def test_leader_is_asked_to_answer_when_there_is_room_again() -> None:
+def test_leader_is_asked_to_respond_when_there_is_room_again() -> None:
     link = linked(throttling())
     link.round(0)
     link.round(1)
     assert link.leader.seen[-1].max_wait_ms == 500
     link.round(1300)
-    assert link.leader.seen[-1].max_wait_ms == 150  # 1.45 s after the answer
+    assert link.leader.seen[-1].max_wait_ms == 150  # 1.45 s after the response
 
 
-def test_fetch_without_partitions_left_waits_and_is_answered_empty() -> None:
+def test_fetch_without_partitions_left_waits_and_gets_an_empty_response() -> None:
     link = linked(throttling())
     del link.follower.offsets[FREE]
     assert link.round(0) == 16_000
@@ -116,7 +116,7 @@ def test_fetch_without_partitions_left_waits_and_is_answered_empty() -> None:
     assert link.show(b"", 1020) is None
     sent = link.send(1700)
     assert isinstance(sent, bytes)
-    reply, size = link.leader.answer(18, sent)
+    reply, size = link.leader.respond(18, sent)
     assert size == 2000
     assert link.relay(reply, 1700) == 2000
 
@@ -251,7 +251,7 @@ def test_consumers_fetch_and_other_requests_pass() -> None:
     talk = Playbook(replication_channel(throttling()))
     for asked in (fetch(12), request(3, 9)):
         talk.client(0, asked, Pass(asked))
-        replied = answer(30)
+        replied = some_response(30)
         talk.broker(0, replied, Pass(replied))
 
 
@@ -261,12 +261,12 @@ def test_version_that_is_not_known_passes_and_is_counted(version: int) -> None:
     talk = Playbook(channel)
     asked = frame(b"\0\1" + version.to_bytes(2, "big") + b"\0\0\0\1\0\1a" + b"x" * 40)
     talk.client(0, asked, Pass(asked))
-    replied = answer(30)
+    replied = some_response(30)
     talk.broker(0, replied, Pass(replied))
     assert stats_of(channel).replication_unknown_versions == {str(version): 1}
 
 
-def test_second_fetch_waits_for_the_answer_to_the_first() -> None:
+def test_second_fetch_waits_for_the_response_to_the_first() -> None:
     link = linked(throttling())
     first = link.follower.request()
     link.follower.epoch = 0

@@ -14,7 +14,7 @@ from proxy.channel.follower import ReplicaLink
 from quotas.replication.replication_quotas import BrokerLimits, ThrottledReplicas
 from tests.support.playbook import ordered_job
 from tests.support.replicas import FOLLOWER, LEADER, quotas_of
-from tests.support.worst_frames import answered, fetched, forgetting, throttled
+from tests.support.worst_frames import fetched, forgetting, response_of, throttled
 
 FULL = 5  # portions
 COUNT = FULL * PORTION
@@ -38,10 +38,10 @@ def followed(rate: float | None, count: int = COUNT) -> Channel:
     channel = throttled(rate)
     shown(channel, fetched(count))
     assert channel.requests.verdict.order in (PASS, REPLACE)
-    answer = bytearray(answered(count))
+    response = bytearray(response_of(count))
     pos = 0
-    while pos < len(answer):
-        pos += channel.responses.receive(answer, pos, len(answer), 0).passing
+    while pos < len(response):
+        pos += channel.responses.receive(response, pos, len(response), 0).passing
     return channel
 
 
@@ -91,7 +91,7 @@ def test_forgotten_replicas_take_a_turn_for_each_portion_of_each_walk() -> None:
     assert shown(followed(PLENTY), forgetting(COUNT, epoch=1)) == 1 + 5 * FULL
 
 
-def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     channel = followed(PLENTY)
     shown(channel, ALL_CHANGED)
     taken: list[int] = []
@@ -102,9 +102,9 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
         update(link, statuses, now_ms)
 
     monkeypatch.setattr(ReplicaLink, "update", noted)
-    direction, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
-    while pos < len(answer):
-        pos += direction.receive(answer, pos, len(answer), 0).passing
+    direction, response, pos, turns = channel.responses, bytearray(response_of(COUNT, records=100)), 0, 0
+    while pos < len(response):
+        pos += direction.receive(response, pos, len(response), 0).passing
         turns += 1
         assert len(taken) <= turns
     assert (sum(taken), max(taken)) == (COUNT, STATUSES_MAX)
@@ -199,8 +199,8 @@ def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytes
         quotas.throttle(ThrottledReplicas())
 
     between_portions(channel, fetched(10), nothing_listed)
-    answer = answered(10, records=100)
+    response = response_of(10, records=100)
     for again in (fetched(10, epoch=1, offset=1), fetched(10, epoch=2, offset=2)):
-        channel.responses.receive(bytearray(answer), 0, len(answer), 0)
-        assert quotas.leader(LEADER, 0).total == 10 * 100, "of the first answer, and of no other"
+        channel.responses.receive(bytearray(response), 0, len(response), 0)
+        assert quotas.leader(LEADER, 0).total == 10 * 100, "of the first response, and of no other"
         shown(channel, again)

@@ -30,20 +30,20 @@ from quotas.options import EngineOptions
 from quotas.throttles.request import RequestThrottle
 from tests.support.engines import engine_with
 from tests.support.frames import (
-    answer,
     api_versions,
     fetch,
-    fetch_answer,
+    fetch_response,
     heartbeat,
     join_group,
     produce,
-    produce_answer,
+    produce_response,
     produce_to,
     request,
+    some_response,
     with_throttle_time,
 )
-from tests.support.mutation_frames import answer as mutated
 from tests.support.mutation_frames import create
+from tests.support.mutation_frames import mutation_response as mutated
 from tests.support.playbook import (
     Drop,
     Insert,
@@ -94,20 +94,20 @@ def plain(key: int, version: int = 0, *, correlation_id: int = 1, size: int = 60
 
 
 def zeros(size: int, *, correlation_id: int = 1) -> bytes:
-    """An answer with no throttle time of the broker's."""
+    """A response with no throttle time of the broker's."""
     return struct.pack(">ii", size, correlation_id) + bytes(size - 4)
 
 
-def asked_and_answered(talk: Playbook, at_ms: int, took_ms: int, reported_ms: int) -> None:
-    """One Heartbeat, whose answer is to tell so much."""
-    asked, answered = heartbeat(), zeros(20)
+def asked_and_responded(talk: Playbook, at_ms: int, took_ms: int, reported_ms: int) -> None:
+    """One Heartbeat, whose response is to tell so much."""
+    asked, responded = heartbeat(), zeros(20)
     talk.client(at_ms, asked, Pass(asked))
-    talk.broker(at_ms + took_ms, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, reported_ms)))
+    talk.broker(at_ms + took_ms, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, reported_ms)))
 
 
-def test_time_counts_from_the_request_to_the_first_byte_of_its_answer() -> None:
+def test_time_counts_from_the_request_to_the_first_byte_of_its_response() -> None:
     talk = dialogue()
-    asked_and_answered(talk, 0, 7, 0)
+    asked_and_responded(talk, 0, 7, 0)
     assert spent_us(talk) == 7_000
 
 
@@ -120,9 +120,9 @@ def test_time_is_finer_than_a_millisecond() -> None:
     assert spent_us(talk) == 300
 
 
-def test_over_the_quota_the_answer_tells_and_the_channel_is_muted() -> None:
+def test_over_the_quota_the_response_tells_and_the_channel_is_muted() -> None:
     talk = dialogue()
-    asked_and_answered(talk, 0, 105, 500)  # 105 / 10 - 10 = 0.5 s
+    asked_and_responded(talk, 0, 105, 500)  # 105 / 10 - 10 = 0.5 s
     talk.client(105, heartbeat(), Wait(605))
     talk.client(605, b"", Pass(heartbeat()))
     assert (throttle_of(talk).throttled_total, throttle_of(talk).throttle_ms_total) == (1, 500)
@@ -130,15 +130,15 @@ def test_over_the_quota_the_answer_tells_and_the_channel_is_muted() -> None:
 
 def test_throttle_is_at_most_one_window_for_a_request() -> None:
     talk = dialogue()
-    asked_and_answered(talk, 0, 500, 1000)
-    asked_and_answered(talk, 1500, 0, 1000)
+    asked_and_responded(talk, 0, 500, 1000)
+    asked_and_responded(talk, 1500, 0, 1000)
 
 
 def test_brokers_larger_throttle_time_stays() -> None:
     talk = dialogue()
     talk.client(0, heartbeat(), Pass(heartbeat()))
-    answered = with_throttle_time(zeros(20), FLEXIBLE_AT, 2000)
-    talk.broker(105, answered, Pass(answered))
+    responded = with_throttle_time(zeros(20), FLEXIBLE_AT, 2000)
+    talk.broker(105, responded, Pass(responded))
     talk.client(105, heartbeat(), Wait(605))
 
 
@@ -151,7 +151,7 @@ def test_pipelined_requests_are_not_charged_for_waiting_behind_each_other() -> N
     assert spent_us(talk) == 15_000
 
 
-def test_request_behind_a_large_answer_is_charged_from_its_end() -> None:
+def test_request_behind_a_large_response_is_charged_from_its_end() -> None:
     talk = dialogue()
     both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
     talk.client(0, both, Pass(both))
@@ -167,7 +167,7 @@ def test_slow_upload_is_not_charged() -> None:
     asked = produce(9, 1000)
     talk.client(0, asked[:500], Pass(asked[:500]), Passthrough(504))
     talk.client(5000, asked[500:], Pass(asked[500:]))
-    talk.broker(5004, produce_answer(9), Pass(produce_answer(9)))
+    talk.broker(5004, produce_response(9), Pass(produce_response(9)))
     assert spent_us(talk) == 4_000
 
 
@@ -177,10 +177,10 @@ def test_slow_upload_of_the_next_request_is_not_taken_from_this_one() -> None:
     talk.client(0, first[:500], Pass(first[:500]), Passthrough(504))
     talk.client(10, first[500:] + second[:100], Pass(first[500:] + second[:100]), Passthrough(904))
     talk.client(30, second[100:200], Pass(second[100:200]), Passthrough(804))
-    talk.broker(50, produce_answer(9), Pass(produce_answer(9)))
+    talk.broker(50, produce_response(9), Pass(produce_response(9)))
     talk.client(60, second[200:], Pass(second[200:]))
-    answered = produce_answer(9, correlation_id=2)
-    talk.broker(65, answered, Pass(answered))
+    responded = produce_response(9, correlation_id=2)
+    talk.broker(65, responded, Pass(responded))
     assert spent_us(talk) == 45_000  # 50 - 10 and 65 - 60
 
 
@@ -195,25 +195,25 @@ def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> Non
     assert throttle_of(talk).throttle_ms_total == 2000
 
 
-def test_answer_without_a_throttle_time_mutes_all_the_same() -> None:
+def test_response_without_a_throttle_time_mutes_all_the_same() -> None:
     talk = dialogue()
     talk.client(0, plain(DESCRIBE_QUORUM), Pass(plain(DESCRIBE_QUORUM)))
     talk.broker(105, zeros(20), Pass(zeros(20)))
     talk.client(105, heartbeat(), Wait(605))
 
 
-def test_answer_that_is_cut_is_told_when_its_place_is_there() -> None:
+def test_response_that_is_cut_is_told_when_its_place_is_there() -> None:
     talk = dialogue()
     talk.client(0, heartbeat(), Pass(heartbeat()))
-    answered = zeros(20)
-    talk.broker(105, answered[:8], More(24))
-    talk.broker(200, answered[8:12], More(24))
-    talk.broker(205, answered[12:], Pass(with_throttle_time(answered, FLEXIBLE_AT, 500)))
+    responded = zeros(20)
+    talk.broker(105, responded[:8], More(24))
+    talk.broker(200, responded[8:12], More(24))
+    talk.broker(205, responded[12:], Pass(with_throttle_time(responded, FLEXIBLE_AT, 500)))
     assert spent_us(talk) == 105_000
     talk.client(205, heartbeat(), Wait(705))
 
 
-def test_answer_shorter_than_its_throttle_time_passes_untold() -> None:
+def test_response_shorter_than_its_throttle_time_passes_untold() -> None:
     talk = dialogue()
     talk.client(0, heartbeat(), Pass(heartbeat()))
     talk.broker(105, zeros(6), Pass(zeros(6)))
@@ -229,27 +229,27 @@ def test_throttle_time_behind_an_error_code_is_told_there() -> None:
 def test_throttle_time_at_the_end_of_produce_is_told_there() -> None:
     talk = dialogue()
     talk.client(0, produce(9, 100), Pass(produce(9, 100)))
-    answered = produce_answer(9)
-    talk.broker(105, answered[:10], More(len(answered)))
-    talk.broker(106, answered[10:], Pass(produce_answer(9, throttle_ms=500)))
+    responded = produce_response(9)
+    talk.broker(105, responded[:10], More(len(responded)))
+    talk.broker(106, responded[10:], Pass(produce_response(9, throttle_ms=500)))
 
 
-def test_answer_that_is_rewritten_is_told_in_what_is_sent() -> None:
+def test_response_that_is_rewritten_is_told_in_what_is_sent() -> None:
     talk = dialogue(gateway=True)
     asked = api_versions()
     talk.client(0, asked, Pass(asked))
     cls = RESPONSES[18]
-    answered = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=0), 1)
+    responded = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=0), 1)
     throttled = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=500), 1)
-    talk.broker(105, answered, Insert(throttled), Drop(len(answered)))
+    talk.broker(105, responded, Insert(throttled), Drop(len(responded)))
 
 
 def test_rewritten_head_of_metadata_is_told_in() -> None:
     talk = dialogue(gateway=True)
     asked = plain(METADATA, 9)
     talk.client(0, asked, Pass(asked))
-    answered = framed(RESPONSES[METADATA](version=9, brokers=[], topics=[]), 1)
-    orders = talk.orders("broker", 105, answered)
+    responded = framed(RESPONSES[METADATA](version=9, brokers=[], topics=[]), 1)
+    orders = talk.orders("broker", 105, responded)
     assert isinstance(orders[0], Insert)
     assert orders[0].data[9:13] == (500).to_bytes(4)
 
@@ -273,7 +273,7 @@ def test_exempt_request_counts_nothing(asked: bytes) -> None:
     assert not mute_left_ms(talk.channel, 500)
 
 
-def test_produce_without_an_answer_counts_nothing() -> None:
+def test_produce_without_a_response_counts_nothing() -> None:
     talk = dialogue()
     asked = heartbeat() + produce(9, 100, acks=0)
     talk.client(0, asked, Pass(asked))
@@ -282,7 +282,7 @@ def test_produce_without_an_answer_counts_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("min_bytes", "answer_bytes", "took_ms", "counted_us"),
+    ("min_bytes", "response_bytes", "took_ms", "counted_us"),
     [
         (1, 60, 502, 2_000),  # beyond max_wait_ms, 500
         (1, 60, 300, 0),
@@ -293,7 +293,7 @@ def test_produce_without_an_answer_counts_nothing() -> None:
 )
 @pytest.mark.parametrize("version", [4, 11, 18])
 def test_fetch_counts_what_it_cannot_have_waited(
-    version: int, min_bytes: int, answer_bytes: int, took_ms: int, counted_us: int
+    version: int, min_bytes: int, response_bytes: int, took_ms: int, counted_us: int
 ) -> None:
     talk = dialogue(100.0)
     asked = fetch(version, min_bytes=min_bytes)
@@ -301,7 +301,7 @@ def test_fetch_counts_what_it_cannot_have_waited(
     talk.orders(
         "broker",
         took_ms,
-        with_throttle_time(fetch_answer(version, answer_bytes), FIXED_AT + (version >= 12), 0),
+        with_throttle_time(fetch_response(version, response_bytes), FIXED_AT + (version >= 12), 0),
     )
     assert spent_us(talk) == counted_us
 
@@ -337,8 +337,8 @@ def test_fetch_cut_in_its_front_is_taken_once_where_topics_have_quotas() -> None
     # 20 bytes: header, client id, tags, and the replica's id; the times follow, which are waited for.
     talk.client(0, asked[:20], More(len(asked)))
     talk.client(0, asked[20:] + other, Pass(asked), Wait(0))
-    answered = fetch_answer(12, 40)
-    talk.broker(1, answered, Pass(answered))
+    responded = fetch_response(12, 40)
+    talk.broker(1, responded, Pass(responded))
     talk.client(1, b"", Pass(other))
 
 
@@ -347,8 +347,8 @@ def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() ->
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
     asked = fetch(12, min_bytes=0)
     talk.orders("client", 0, asked)
-    answered = with_throttle_time(fetch_answer(12, 15_106), FLEXIBLE_AT, 0)
-    talk.broker(105, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, 5000)))
+    responded = with_throttle_time(fetch_response(12, 15_106), FLEXIBLE_AT, 0)
+    talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 5000)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
     assert mute_left_ms(talk.channel, 105) == 5000
@@ -358,17 +358,17 @@ def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
     # 10,605 bytes at 1,000/s in 10.105 s are 0.5 s, and so are 5 ms too many: a tie counts for Request.
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
     talk.orders("client", 0, fetch(12, min_bytes=0))
-    answered = with_throttle_time(fetch_answer(12, 10_606), FLEXIBLE_AT, 0)
-    talk.broker(105, answered, Pass(with_throttle_time(answered, FLEXIBLE_AT, 500)))
+    responded = with_throttle_time(fetch_response(12, 10_606), FLEXIBLE_AT, 0)
+    talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 500)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.fetch.throttle_ms_total) == (0, 0)
     assert (quota.requests.throttled_total, quota.requests.throttle_ms_total) == (1, 500)
 
 
-def test_throttled_fetch_answered_here_counts_nothing() -> None:
+def test_throttled_fetch_responded_to_here_counts_nothing() -> None:
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
     talk.orders("client", 0, fetch(12, min_bytes=0))
-    talk.orders("broker", 1, fetch_answer(12, 15_001))
+    talk.orders("broker", 1, fetch_response(12, 15_001))
     talk.client(6000, b"")
     talk.orders("client", 6000, fetch(12, min_bytes=0, correlation_id=2))
     assert spent_us(talk) == 1_000
@@ -379,7 +379,10 @@ def test_produce_over_both_quotas_tells_the_larger() -> None:
     talk = dialogue(1.0, {"producer_byte_rate": 1000}, window_seconds=10, window_samples=2)
     talk.client(0, produce(9, 15_000), Pass(produce(9, 15_000)), Wait(5000))
     talk.broker(
-        160, produce_answer(9), Insert(produce_answer(9, throttle_ms=6000)), Drop(len(produce_answer(9)))
+        160,
+        produce_response(9),
+        Insert(produce_response(9, throttle_ms=6000)),
+        Drop(len(produce_response(9))),
     )
     assert mute_left_ms(talk.channel, 160) == 6000
     quota = talk.engine.client("ANONYMOUS", "a", 1)
@@ -402,9 +405,9 @@ def test_mutation_over_both_quotas_tells_the_larger(
     # 4 tokens too many, 0.6 of them there again after 0.3 s: 3.4 / 2 = 1.7 s.
     partitions = 20 * window_seconds + 4
     talk.orders("client", 0, create(5, {"t": partitions}))
-    answered = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
+    responded = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
     throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=reported_ms)
-    talk.broker(300, answered, Insert(throttled), Drop(len(answered)))
+    talk.broker(300, responded, Insert(throttled), Drop(len(responded)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.mutations.throttle_ms_total, quota.requests.throttle_ms_total) == (
         mutations_ms,
@@ -441,10 +444,10 @@ def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
     talk.engine.update(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}}), 0)
     talk.broker(500, zeros(20), Pass(zeros(20)))
     assert spent_us(talk) == 0
-    asked_and_answered(talk, 600, 105, 500)
+    asked_and_responded(talk, 600, 105, 500)
     talk.engine.update(EngineOptions(), Definitions(), 0)
     talk.channel.reconsider()
-    asked_and_answered(talk, 710, 500, 0)
+    asked_and_responded(talk, 710, 500, 0)
 
 
 def test_only_clients_with_a_quota_are_measured() -> None:
@@ -458,8 +461,8 @@ def test_only_clients_with_a_quota_are_measured() -> None:
     for asked in (other, mine, other):
         talk.client(0, asked, Pass(asked))
     for now_ms, correlation_id in ((100, 1), (300, 2), (600, 1)):
-        answered = answer(20, correlation_id=correlation_id)
-        talk.broker(now_ms, answered, Pass(answered))
+        responded = some_response(20, correlation_id=correlation_id)
+        talk.broker(now_ms, responded, Pass(responded))
     assert spent_us(talk) == 300_000
     assert throttle_of(talk, "b").would_throttled_total == 0
 
@@ -472,12 +475,12 @@ def test_group_member_is_muted_and_told_no_more_than_a_fifth_of_its_session_time
     joined = join_group(9, named_ms)
     talk.client(0, joined, Pass(joined))
     talk.orders("broker", 1, zeros(40))
-    asked_and_answered(talk, 10, 500, 1200)
+    asked_and_responded(talk, 10, 500, 1200)
 
 
 def test_raised_quota_ends_the_mute() -> None:
     talk = dialogue()
-    asked_and_answered(talk, 0, 500, 1000)
+    asked_and_responded(talk, 0, 500, 1000)
     talk.engine.update(
         EngineOptions(), Definitions({Entity(client_id=DEFAULT): {"request_percentage": 50}}), 500
     )
@@ -492,16 +495,16 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
         Entity(client_id=DEFAULT): {"request_percentage": 1.0},
     }
     talk = Playbook(channel_machine(engine_with(topic), gateway=False))
-    # Some 12,000 bytes at 1,000/s: about 2 s, and the answer tells what is left of them.
+    # Some 12,000 bytes at 1,000/s: about 2 s, and the response tells what is left of them.
     asked = produce_to(version, {"t": [11_989]})
     talk.orders("client", 0, asked[:100])
     talk.passthrough("client", 5, len(asked) - 100 - 3)
     talk.orders("client", 5, asked[-3:])
     left_ms = mute_left_ms(talk.channel, 45)
     assert 1900 < left_ms <= 1965
-    answered = produce_answer(version)
-    throttled = produce_answer(version, throttle_ms=left_ms)
-    talk.broker(45, answered, Insert(throttled), Drop(len(answered)))
+    responded = produce_response(version)
+    throttled = produce_response(version, throttle_ms=left_ms)
+    talk.broker(45, responded, Insert(throttled), Drop(len(responded)))
     assert spent_us(talk) == 40_000
 
 
@@ -539,17 +542,17 @@ def probe(channel: Channel) -> Probe:
 def test_requests_are_timed_while_it_is_asked_for() -> None:
     channel = channel_machine()
     send(channel, produce(9, 100, correlation_id=1), 10)
-    respond(channel, produce_answer(9, correlation_id=1), 12)
+    respond(channel, produce_response(9, correlation_id=1), 12)
     assert last_probe(channel) is None
     visit(channel, time_requests=True)
     for correlation_id, took_ms in ((2, 7), (3, 4)):
         frame = produce(9, 100, correlation_id=correlation_id)
         assert send(channel, frame, 100 * correlation_id) == frame
-        response = produce_answer(9, correlation_id=correlation_id)
+        response = produce_response(9, correlation_id=correlation_id)
         assert respond(channel, response, 100 * correlation_id + took_ms) == response
     timed = visit(channel, time_requests=False).probed.probes
     send(channel, produce(9, 100, correlation_id=4), 500)
-    respond(channel, produce_answer(9, correlation_id=4), 600)
+    respond(channel, produce_response(9, correlation_id=4), 600)
     assert [one.took_ns for one in timed] == [7 * MS, 4 * MS]
     assert visit(channel, time_requests=False).probed.probes == []
 
@@ -583,7 +586,7 @@ def test_timed_requests_that_are_not_taken_are_bounded() -> None:
     visit(channel, time_requests=True)
     for number in range(10 * PROBED_MAX):
         send(channel, produce(9, 100, correlation_id=number), number)
-        respond(channel, produce_answer(9, correlation_id=number), number)
+        respond(channel, produce_response(9, correlation_id=number), number)
     taken = visit(channel, time_requests=True).probed
     assert (len(taken.probes), taken.missed) == (PROBED_MAX, 9 * PROBED_MAX)
     assert visit(channel, time_requests=True).probed.probes == []
@@ -603,7 +606,7 @@ def test_fetch_that_waited_for_records_is_told_apart() -> None:
     visit(channel, time_requests=True)
     send(channel, fetch(11), 100)
     assert probe(channel).wait_ns == 500 * MS
-    respond(channel, fetch_answer(11, 100), 700)
+    respond(channel, fetch_response(11, 100), 700)
     assert (probe(channel).took_ns, probe(channel).waited_ns) == (600 * MS, 500 * MS)
 
 
@@ -611,7 +614,7 @@ def test_member_of_a_group_waits_for_the_others() -> None:
     channel = channel_machine()
     visit(channel, time_requests=True)
     send(channel, join_group(5, 10_000), 100)
-    respond(channel, answer(), 3100)
+    respond(channel, some_response(), 3100)
     assert probe(channel).waited_ns == probe(channel).took_ns == 3000 * MS
 
 
@@ -623,7 +626,7 @@ def test_pipelined_requests_share_the_brokers_time() -> None:
     send(channel, heartbeat(correlation_id=4), 10)
     visit(channel, time_requests=False)
     for correlation_id in (1, 2, 3, 4):
-        respond(channel, answer(correlation_id=correlation_id), 10 + 10 * correlation_id)
+        respond(channel, some_response(correlation_id=correlation_id), 10 + 10 * correlation_id)
     assert probe(channel).took_ns == 40 * MS // 4
 
 
@@ -639,7 +642,7 @@ def test_throttle_time_reaches_the_client_as_without_a_probe() -> None:
     visit(probed, time_requests=True)
     sent = [send(channel, produce(9, 5000), 10) for channel in (plain, probed)]
     assert sent[0] == sent[1]
-    received = [respond(channel, produce_answer(9, correlation_id=1), 20) for channel in (plain, probed)]
+    received = [respond(channel, produce_response(9, correlation_id=1), 20) for channel in (plain, probed)]
     assert received[0] == received[1]
     assert mute_left_ms(plain, 20) == mute_left_ms(probed, 20)
 

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.api import API_NAMES
 from proxy.channel.verdict import IN_FLIGHT_MAX
-from tests.support.frames import LIST_OFFSETS, answer, api_versions, frame, produce, request
+from tests.support.frames import LIST_OFFSETS, api_versions, frame, produce, request, some_response
 from tests.support.playbook import (
     FRAME_BYTES_MAX,
     Ends,
@@ -29,11 +29,11 @@ def test_request_passes_untouched() -> None:
     talk.client(0, asked, Pass(asked))
 
 
-def test_answer_passes_untouched() -> None:
+def test_response_passes_untouched() -> None:
     talk = Playbook(channel_machine())
-    asked, answered = request(LIST_OFFSETS, 7, size=100), answer(50)
+    asked, response = request(LIST_OFFSETS, 7, size=100), some_response(50)
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answered, Pass(answered))
+    talk.broker(0, response, Pass(response))
 
 
 def test_pipelined_requests_pass_in_one_order() -> None:
@@ -42,12 +42,12 @@ def test_pipelined_requests_pass_in_one_order() -> None:
     talk.client(0, asked, Pass(asked))
 
 
-def test_pipelined_answers_pass_in_one_order() -> None:
+def test_pipelined_responses_pass_in_one_order() -> None:
     talk = Playbook(channel_machine())
     asked = b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5))
-    answered = b"".join(answer(30 + number, correlation_id=number) for number in range(5))
+    response = b"".join(some_response(30 + number, correlation_id=number) for number in range(5))
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answered, Pass(answered))
+    talk.broker(0, response, Pass(response))
 
 
 def test_payload_passes_unseen() -> None:
@@ -210,7 +210,7 @@ def test_client_with_too_many_requests_on_their_way_waits() -> None:
     talk.client(0, asked + one_more, Pass(asked), Wait(0))
 
 
-def test_waiting_request_passes_once_an_answer_has_come() -> None:
+def test_waiting_request_passes_once_a_response_has_come() -> None:
     talk = Playbook(channel_machine())
     asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
     one_more, another = (
@@ -218,7 +218,7 @@ def test_waiting_request_passes_once_an_answer_has_come() -> None:
         request(LIST_OFFSETS, 7, correlation_id=-2),
     )
     talk.client(0, asked + one_more + another, Pass(asked), Wait(0))
-    talk.broker(1, answer(correlation_id=0), Pass(answer(correlation_id=0)))
+    talk.broker(1, some_response(correlation_id=0), Pass(some_response(correlation_id=0)))
     talk.client(1, b"", Pass(one_more), Wait(0))
 
 
@@ -229,13 +229,13 @@ def test_channel_that_is_to_end_takes_no_further_request() -> None:
     talk.client(0, asked, Wait(0))
 
 
-def test_channel_that_is_to_end_finishes_with_its_last_answer() -> None:
+def test_channel_that_is_to_end_finishes_with_its_last_response() -> None:
     talk = Playbook(channel_machine())
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.client(0, asked, Pass(asked))
     talk.channel.end_intake()
     assert not talk.channel.idle()
-    talk.broker(1, answer(), Pass(answer()))
+    talk.broker(1, some_response(), Pass(some_response()))
     assert talk.channel.idle()
 
 

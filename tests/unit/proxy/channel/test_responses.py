@@ -1,4 +1,4 @@
-"""How answers are matched to what is owed, and every way in which a broker can be wrong."""
+"""How responses are matched to what is owed, and every way in which a broker can be wrong."""
 
 import struct
 
@@ -6,7 +6,7 @@ import pytest
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from proxy.channel.settings import RESPONSE_BYTES_MAX
-from tests.support.frames import LIST_OFFSETS, answer, fetch, frame, request
+from tests.support.frames import LIST_OFFSETS, fetch, frame, request, some_response
 from tests.support.playbook import (
     Drop,
     Ends,
@@ -22,14 +22,14 @@ from tests.support.playbook import (
 
 
 def asked_two() -> Playbook:
-    """A dialogue in which the answers 1 and 2 are owed."""
+    """A dialogue in which the responses 1 and 2 are owed."""
     talk = Playbook(channel_machine())
     asked = request(LIST_OFFSETS, 7, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
     talk.client(0, asked, Pass(asked))
     return talk
 
 
-def answered_second() -> Playbook:
+def responded_second() -> Playbook:
     """A dialogue in which the broker owes response 1, and response 2 is made here."""
     talk = Playbook(channel_machine(serves_quota_api=True))
     first, second = request(LIST_OFFSETS, 7, correlation_id=1), request(DESCRIBE_CLIENT_QUOTAS, 1)
@@ -41,19 +41,19 @@ def answered_second() -> Playbook:
 
 def test_response_without_a_request_ends_the_connection() -> None:
     talk = Playbook(channel_machine())
-    talk.broker(0, answer(), Ends("broker_out_of_order"))
+    talk.broker(0, some_response(), Ends("broker_out_of_order"))
 
 
 def test_response_out_of_order_ends_the_connection() -> None:
-    asked_two().broker(0, answer(correlation_id=2), Ends("broker_out_of_order"))
+    asked_two().broker(0, some_response(correlation_id=2), Ends("broker_out_of_order"))
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3])
-def test_impossible_length_of_an_answer_ends_the_connection(length: int) -> None:
+def test_impossible_length_of_a_response_ends_the_connection(length: int) -> None:
     asked_two().broker(0, struct.pack(">ii", length, 1), Ends("broker_frame_length"))
 
 
-def test_answer_is_as_long_as_the_limit_at_most() -> None:
+def test_response_is_as_long_as_the_limit_at_most() -> None:
     talk = asked_two()
     most = struct.pack(">ii", RESPONSE_BYTES_MAX, 1)
     talk.broker(0, most, Pass(most), Passthrough(RESPONSE_BYTES_MAX - 4))
@@ -63,36 +63,36 @@ def test_answer_is_as_long_as_the_limit_at_most() -> None:
 @pytest.mark.parametrize("cut", range(1, 8))
 def test_cut_head_is_kept_until_it_is_whole(cut: int) -> None:
     talk = asked_two()
-    answered = answer(50)
-    talk.broker(0, answered[:cut], More(8))
-    talk.broker(0, answered[cut:], Pass(answered))
+    response = some_response(50)
+    talk.broker(0, response[:cut], More(8))
+    talk.broker(0, response[cut:], Pass(response))
 
 
-def test_answer_without_a_body_passes() -> None:
+def test_response_without_a_body_passes() -> None:
     talk = asked_two()
-    talk.broker(0, answer(4), Pass(answer(4)))
+    talk.broker(0, some_response(4), Pass(some_response(4)))
 
 
-def test_rest_of_an_answer_passes_unseen() -> None:
+def test_rest_of_a_response_passes_unseen() -> None:
     talk = asked_two()
-    answered = answer(100_000)
-    talk.broker(0, answered[:20], Pass(answered[:20]), Passthrough(100_004 - 20))
+    response = some_response(100_000)
+    talk.broker(0, response[:20], Pass(response[:20]), Passthrough(100_004 - 20))
 
 
-def test_channel_with_an_answer_owed_is_not_idle() -> None:
+def test_channel_with_a_response_owed_is_not_idle() -> None:
     assert not asked_two().channel.idle()
 
 
-def test_channel_with_a_half_passed_answer_is_not_idle() -> None:
+def test_channel_with_a_half_passed_response_is_not_idle() -> None:
     talk = asked_two()
-    both = answer(correlation_id=1) + answer(100, correlation_id=2)
+    both = some_response(correlation_id=1) + some_response(100, correlation_id=2)
     talk.broker(0, both[:-10], Pass(both[:-10]), Passthrough(10))
     assert not talk.channel.idle()
 
 
-def test_channel_with_all_answered_is_idle() -> None:
+def test_channel_with_all_responses_given_is_idle() -> None:
     talk = asked_two()
-    both = answer(correlation_id=1) + answer(correlation_id=2)
+    both = some_response(correlation_id=1) + some_response(correlation_id=2)
     talk.broker(0, both, Pass(both))
     assert talk.channel.idle()
 
@@ -109,24 +109,26 @@ def test_bytes_behind_a_walked_response_pass_with_it() -> None:
     asked = fetch(18, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
     talk.client(0, asked, Pass(asked))
     # No topic, no tag, and 20 bytes that no version has.
-    answered = frame(struct.pack(">ixihibx", 1, 0, 0, 0, 1) + bytes(20))
-    talk.broker(0, answered[:-15], Pass(answered[:-15]), Passthrough(15))
-    following = answer(correlation_id=2)
-    talk.broker(0, answered[-15:] + following, Pass(answered[-15:] + following))
+    response = frame(struct.pack(">ixihibx", 1, 0, 0, 0, 1) + bytes(20))
+    talk.broker(0, response[:-15], Pass(response[:-15]), Passthrough(15))
+    following = some_response(correlation_id=2)
+    talk.broker(0, response[-15:] + following, Pass(response[-15:] + following))
 
 
-def test_local_answer_waits_for_the_answers_before_it() -> None:
-    assert not local_response_due(answered_second().channel)
+def test_local_response_waits_for_the_responses_before_it() -> None:
+    assert not local_response_due(responded_second().channel)
 
 
 def test_local_response_is_sent_in_its_turn() -> None:
-    talk = answered_second()
-    talk.broker(0, answer(correlation_id=1), Pass(answer(correlation_id=1)), Insert(b"made here"))
+    talk = responded_second()
+    talk.broker(
+        0, some_response(correlation_id=1), Pass(some_response(correlation_id=1)), Insert(b"made here")
+    )
 
 
 def test_local_response_does_not_split_a_brokers_response() -> None:
-    talk = answered_second()
-    answered = answer(100, correlation_id=1)
-    talk.broker(0, answered[:50], Pass(answered[:50]), Passthrough(54))
+    talk = responded_second()
+    response = some_response(100, correlation_id=1)
+    talk.broker(0, response[:50], Pass(response[:50]), Passthrough(54))
     assert not local_response_due(talk.channel)
-    talk.broker(0, answered[50:], Pass(answered[50:]), Insert(b"made here"))
+    talk.broker(0, response[50:], Pass(response[50:]), Insert(b"made here"))

@@ -7,7 +7,7 @@ from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
 from quotas.limiters.limiter import MS_UNBOUNDED
 from quotas.options import EngineOptions
-from tests.support.frames import fetch, fetch_answer, produce, produce_answer, with_throttle_time
+from tests.support.frames import fetch, fetch_response, produce, produce_response, with_throttle_time
 from tests.support.playbook import (
     Drop,
     Insert,
@@ -62,7 +62,7 @@ def test_no_mute_outlasts_a_session_but_for_its_last_tenth() -> None:
 
 
 SHORT, LONG = 500, REPORTED_ALWAYS_MS
-ASKED, ANSWERED = produce(9, SHORT), produce_answer(9)
+ASKED, RESPONDED = produce(9, SHORT), produce_response(9)
 THROTTLE_AT = 8  # in a Fetch response of version 11
 
 
@@ -78,10 +78,10 @@ def produced(talk: Playbook, now_ms: int, reported_ms: int, size: int = SHORT) -
     talk.client(now_ms, asked, Pass(asked), Wait(now_ms + size))
     if reported_ms:
         talk.broker(
-            now_ms + 5, ANSWERED, Insert(produce_answer(9, throttle_ms=reported_ms)), Drop(len(ANSWERED))
+            now_ms + 5, RESPONDED, Insert(produce_response(9, throttle_ms=reported_ms)), Drop(len(RESPONDED))
         )
     else:
-        talk.broker(now_ms + 5, ANSWERED, Pass(ANSWERED))
+        talk.broker(now_ms + 5, RESPONDED, Pass(RESPONDED))
 
 
 def test_short_times_are_reported_once_in_a_while_and_waited_for_always() -> None:
@@ -119,11 +119,11 @@ def test_throttle_time_is_counted_whether_it_is_reported_or_not() -> None:
 def test_fetched_bytes_are_reported_in_the_same_way() -> None:
     talk = dialogue()
     asked = fetch(11, max_bytes=SHORT)
-    answered = fetch_answer(11, SHORT)
+    response = fetch_response(11, SHORT)
     talk.orders("client", 1000, asked)
-    talk.broker(1000, answered, Pass(with_throttle_time(answered, THROTTLE_AT, SHORT)))
+    talk.broker(1000, response, Pass(with_throttle_time(response, THROTTLE_AT, SHORT)))
     talk.orders("client", 1500, asked)
-    talk.broker(1500, answered, Pass(answered))
+    talk.broker(1500, response, Pass(response))
     assert mute_left_ms(talk.channel, 1500) == SHORT
 
 
@@ -131,23 +131,23 @@ def test_brokers_own_time_stands_where_none_is_reported() -> None:
     talk = dialogue()
     asked = fetch(11, max_bytes=SHORT)
     talk.orders("client", 1000, asked)
-    talk.orders("broker", 1000, fetch_answer(11, SHORT))
+    talk.orders("broker", 1000, fetch_response(11, SHORT))
     talk.orders("client", 1500, asked)
-    answered = fetch_answer(11, SHORT, throttle_ms=70)
-    talk.broker(1500, answered, Pass(answered))
+    response = fetch_response(11, SHORT, throttle_ms=70)
+    talk.broker(1500, response, Pass(response))
 
 
 def test_kip13_tells_each_time_as_kafka_does() -> None:
     talk = dialogue("kip13")
     filling = produce(9, 10_000)
     talk.client(1000, filling, Pass(filling))
-    talk.broker(1005, ANSWERED, Pass(ANSWERED))
+    talk.broker(1005, RESPONDED, Pass(RESPONDED))
     at_ms = 1001
     for _ in range(2):
         talk.orders("client", at_ms, produce(9, 100))
         left_ms = mute_left_ms(talk.channel, at_ms)
         assert 0 < left_ms < REPORTED_ALWAYS_MS
-        assert talk.inserted("broker", at_ms, ANSWERED) == produce_answer(9, throttle_ms=left_ms)
+        assert talk.inserted("broker", at_ms, RESPONDED) == produce_response(9, throttle_ms=left_ms)
         at_ms += left_ms
 
 

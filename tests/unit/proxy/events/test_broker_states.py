@@ -114,7 +114,7 @@ def test_broker_is_lost_and_back_once() -> None:
     assert rounds(brokers, {1, 2}, {1, 2}, {1, 2}) == [NOTHING, Changed((), (2,)), NOTHING]
 
 
-def test_stale_answer_is_no_event() -> None:
+def test_stale_response_is_no_event() -> None:
     assert rounds(Brokers(), {1, 2}, {1}, {1, 2}, {1}, {1, 2}) == [NOTHING] * 5
 
 

@@ -98,7 +98,7 @@ async def test_removed_quota_has_no_limits() -> None:
         assert await rig.turn() == [QuotaBatch({code(*entity): {}}, complete=True)]
 
 
-async def test_answer_follows_the_quota_that_it_is_about() -> None:
+async def test_response_follows_the_quota_that_it_is_about() -> None:
     async with Rig() as rig:
         rig.feed.respond(1, b"altered")
         rig.feed.quota_changed("-=:a")

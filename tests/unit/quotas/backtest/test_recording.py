@@ -62,7 +62,7 @@ def test_a_request_behind_a_mute_counts_as_not_pipelined() -> None:
     assert made.gap_us.tolist() == [0, 0]
 
 
-def test_fetches_that_were_answered_empty_are_left_out() -> None:
+def test_fetches_that_get_empty_responses_are_left_out() -> None:
     # At 0 answered; at 1 s throttled for 3 s; at 4 s again, answered. Thought: 0.9 s, then nothing.
     made = fetches(
         ints(0, 1_000_000, 4_000_000, 5_000_000),
@@ -74,13 +74,13 @@ def test_fetches_that_were_answered_empty_are_left_out() -> None:
     assert made.gap_us.tolist() == [900_000, 900_000, 0]
 
 
-def test_a_first_fetch_that_was_answered_empty_comes_when_it_would_have() -> None:
+def test_a_first_fetch_that_gets_an_empty_response_comes_when_it_would_have() -> None:
     made = fetches(ints(1_000_000, 4_500_000), ints(-1, 200), ints(-1, 0), ints(3_000_000, 0))
     assert made.first_us.tolist() == [1_500_000]  # half a second of thought, and no mute
     assert made.sizes.tolist() == [200]
 
 
-def test_nothing_that_was_answered_is_nothing_to_decide() -> None:
+def test_nothing_that_got_a_response_is_nothing_to_decide() -> None:
     made = fetches(ints(0), ints(-1), ints(-1), ints(0))
     assert len(made) == 0
     assert backtest(made, [1.0], EngineOptions(), start_s=0, seconds=1).each[0].decisions == 0

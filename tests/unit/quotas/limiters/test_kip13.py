@@ -121,7 +121,7 @@ def test_produce_mute_is_capped() -> None:
     assert sampled().produce(Flow(), 200 * MB, 0).throttle_ms == 20_000  # 90 s by Kafka's arithmetic
 
 
-def test_fetch_that_would_go_over_is_answered_empty_and_not_recorded() -> None:
+def test_fetch_that_would_go_over_gets_an_empty_response_and_is_not_recorded() -> None:
     throttle, flow = sampled(), Flow()
     assert throttle.fetch(flow, 0) is ADMITTED
     assert throttle.fetched(flow, 11 * MB, 0) is ADMITTED

@@ -178,7 +178,7 @@ def test_lowered_quota_keeps_what_is_owed_in_bytes() -> None:
     assert throttle.debt_bytes(0) == 9 * MB  # the burst is 1 MB now
 
 
-def test_fetch_is_charged_at_its_last_size_and_corrected_by_its_answer() -> None:
+def test_fetch_is_charged_at_its_last_size_and_corrected_by_its_response() -> None:
     throttle, flow = schedule(), Flow()
     assert throttle.fetch(flow, 0) is ADMITTED
     assert throttle.fetched(flow, MB, 5) is ADMITTED
@@ -188,7 +188,7 @@ def test_fetch_is_charged_at_its_last_size_and_corrected_by_its_answer() -> None
     assert mute_ms(throttle.fetched(flow, 3 * MB, 15)) == 1240
 
 
-def test_fetch_before_its_slot_is_answered_with_the_time_that_is_left() -> None:
+def test_fetch_before_its_slot_gets_a_response_with_the_time_that_is_left() -> None:
     throttle, flow = schedule(), Flow()
     throttle.fetch(flow, 0)
     assert mute_ms(throttle.fetched(flow, 10 * MB, 0)) == 4250
@@ -212,7 +212,7 @@ def test_fetches_of_unknown_size_go_out_one_by_one() -> None:
     throttle = schedule()
     flows = [Flow() for _ in range(5)]
     told = [throttle.fetch(flow, 0).throttle_ms for flow in flows]
-    # Half a second each until three quarters of the burst are used up; the others ask again when one may be answered.
+    # Half a second each until three quarters of the burst are used up; the others ask again when a response may come.
     assert told == [0, 0, 100, 100, 100]
     throttle.fetched(flows[0], 1000, 5)
     throttle.fetched(flows[1], 1000, 5)
@@ -297,7 +297,7 @@ def test_fetch_that_does_not_end_keeps_its_part_of_the_burst_for_a_while_only() 
     assert now_ms < 8000
 
 
-def test_answer_that_was_not_weighed_leaves_the_fetch_under_way_as_it_is() -> None:
+def test_response_that_was_not_weighed_leaves_the_fetch_under_way_as_it_is() -> None:
     throttle, flow = schedule(), Flow()
     flow.expected, flow.passed = 1000, True
     throttle.fetch(flow, 0)
@@ -340,7 +340,7 @@ def test_idle_fetches_that_ask_for_one_byte_are_no_more_at_a_time() -> None:
 
 @pytest.mark.parametrize("before", [0, 200_000, MB])
 def test_fetches_that_time_has_paid_bring_no_more_than_burst_and_one_request(before: int) -> None:
-    # None is answered for five seconds; then records come for all.
+    # None gets a response for five seconds; then records come for all.
     throttle, waiting, under_way = schedule(), [Flow() for _ in range(300)], []
     for flow in waiting if before else ():
         flow.expected, flow.passed = before, True
@@ -359,7 +359,7 @@ def test_batch_that_is_more_than_was_asked_for_is_remembered() -> None:
     throttle, flows = schedule(), idle(100)
     for flow in flows[:11]:
         throttle.fetch(flow, 0)
-    for flow in flows[:11]:  # a batch of 1 MB answers all of them, once
+    for flow in flows[:11]:  # a batch of 1 MB satisfies all of them, once
         throttle.fetched(flow, MB, 0)
     throttle.observe(Flow(), 0, 60_000, consumes=True)
     assert sum(not throttle.fetch(flow, 60_000).throttle_ms for flow in idle(100)) == 3
@@ -381,7 +381,7 @@ def test_fetches_that_wait_for_each_other_wait_shorter_at_the_broker() -> None:
 
 def test_a_hundred_idle_fetches_leave_room_for_a_busy_one() -> None:
     throttle, (busy, *flows) = schedule(), idle(101)
-    for now_ms in range(0, 3000, 100):  # each is answered empty after 100 ms, and asks again
+    for now_ms in range(0, 3000, 100):  # each gets an empty response after 100 ms, and asks again
         for flow in flows:
             if flow.admitted >= 0:
                 throttle.fetched(flow, 50, now_ms)
@@ -401,7 +401,7 @@ def test_idle_fetch_does_not_keep_a_busy_one_waiting() -> None:
     )  # 0.5 s and the 0.1 s that the idle one may bring are below 1 s
 
 
-def test_empty_answers_lower_what_is_expected_by_and_by() -> None:
+def test_empty_responses_lower_what_is_expected_by_and_by() -> None:
     throttle, flow = schedule(), Flow()
     throttle.fetch(flow, 0)
     throttle.fetched(flow, MB, 0)

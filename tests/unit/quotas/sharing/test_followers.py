@@ -129,14 +129,14 @@ def test_larger_share_that_is_not_used_is_wanted_no_more_after_two_seconds() -> 
 
 
 def test_slow_leader_keeps_to_its_headroom() -> None:
-    """It is granted less than a follower asks for all the time, and still sends 400 kB/s of its 800, in few answers."""
+    """It is always granted less than a follower asks for, and still sends 400 kB/s of its 800, in few responses."""
     demands, rate = Demands(), Rate(limit=800_000.0)
     found = []
     for now_ms in range(0, 10_000, 100):
         rate.held_ms = now_ms
         rate.total += 300_000 * (now_ms % 750 < 100)
         found.append(demands.wanted(3, Q, rate, now_ms))
-    # In two seconds lie two or three answers: 300 to 450 kB/s.
+    # In two seconds lie two or three responses: 300 to 450 kB/s.
     assert set(found[50:]) == {900_000.0}
 
 

@@ -73,7 +73,7 @@ def test_a_missing_version_ends_the_session() -> None:
     assert opening.held == {DEFAULT_KEY: 0.2, "k": 0.6}  # the lease goes on
 
 
-def test_an_answer_to_a_report_of_before_the_cut_off_is_ignored() -> None:
+def test_a_response_to_a_report_of_before_the_cut_off_is_ignored() -> None:
     one = leased()
     one.report(1000)
     one.expire(15_000)

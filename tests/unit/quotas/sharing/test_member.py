@@ -25,7 +25,7 @@ class Host:
         )
 
     def exchange(self, now_ms: int, wishes: dict[str, Wish] | None = None) -> None:
-        """Deliver a report of the worker and its answers, until nothing changes any more."""
+        """Deliver a report of the worker and its responses, until nothing changes any more."""
         self.worker.wish(wishes or {})
         for _ in range(4):
             self.member.workers.report(self.worker.report(now_ms), now_ms)

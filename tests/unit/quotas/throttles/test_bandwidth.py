@@ -77,7 +77,7 @@ def test_observe_admits_everything_and_counts_throttles(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", ["kip13", "schedule"])
-def test_observed_fetches_are_never_capped_or_answered_here(policy: Policy) -> None:
+def test_observed_fetches_are_never_capped_or_responded_to_here(policy: Policy) -> None:
     throttle = fetch_of(engine(policy=policy, mode="observe"))
     flow = throttle.flow()
     for now_ms in range(0, 1000, 10):

@@ -160,7 +160,7 @@ def test_limiter_goes_with_its_last_client() -> None:
     assert len(quotas.requests) == 1
     quotas.client("u", "b", 1).detach()
     assert not len(quotas.requests)
-    # An answer that was owed when its client was forgotten.
+    # A response that was owed when its client was forgotten.
     assert orphan.record(500_000, 0) == 0
     assert not len(quotas.requests)
 

@@ -25,7 +25,7 @@ def test_name_that_was_learned_is_known() -> None:
     assert names.take_wanted(0) == []
 
 
-def test_id_without_an_answer_is_asked_for_again_later() -> None:
+def test_id_without_a_response_is_asked_for_again_later() -> None:
     names = TopicNames()
     names.name(A, 0)
     names.take_wanted(0)

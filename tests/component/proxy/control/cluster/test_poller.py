@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 
 
 def metadata(*nodes: tuple[int, str, int]) -> bytes:
-    """A Metadata answer, version 1, to correlation id 1."""
+    """A Metadata response, version 1, to correlation id 1."""
     cls = RESPONSES[3]
     brokers = [
         entry(cls, 1, "MetadataResponseBroker", node_id=node, host=host, port=port)
@@ -34,8 +34,8 @@ def metadata(*nodes: tuple[int, str, int]) -> bytes:
 
 
 @asynccontextmanager
-async def broker(answer: bytes, *, then_close: bool = False) -> AsyncIterator[Address]:
-    """A broker that answers every request with these bytes."""
+async def broker(response: bytes, *, then_close: bool = False) -> AsyncIterator[Address]:
+    """A broker that responds to every request with these bytes."""
     ended: list[asyncio.Future[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,7 +43,7 @@ async def broker(answer: bytes, *, then_close: bool = False) -> AsyncIterator[Ad
         ended.append(done)
         (length,) = struct.unpack(">i", await reader.readexactly(4))
         await reader.readexactly(length)
-        writer.write(answer)
+        writer.write(response)
         if not then_close:
             await reader.read()
         writer.close()
@@ -70,14 +70,14 @@ def unused() -> Address:
         return Address(HOST, server.getsockname()[1])
 
 
-async def test_brokers_of_the_answer_are_learned() -> None:
+async def test_brokers_of_the_response_are_learned() -> None:
     async with broker(metadata((1, "10.0.0.1", 9092), (2, "10.0.0.2", 9093))) as address:
         asked, brokers = poller(address)
         await asked.poll()
     assert dict(brokers.addresses()) == {1: Address("10.0.0.1", 9092), 2: Address("10.0.0.2", 9093)}
 
 
-async def test_cluster_that_answers_is_no_problem() -> None:
+async def test_cluster_that_responds_is_no_problem() -> None:
     async with broker(metadata((1, "10.0.0.1", 9092))) as address:
         asked, _ = poller(address)
         await asked.poll()
@@ -108,7 +108,7 @@ async def test_pause_grows_while_the_cluster_is_down() -> None:
     assert [await asked.poll() for _ in range(7)] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0]
 
 
-async def test_pause_begins_anew_after_an_answer() -> None:
+async def test_pause_begins_anew_after_a_response() -> None:
     async with broker(metadata((1, "10.0.0.1", 9092))) as address:
         asked, _ = poller(address)
         await asked.poll()
@@ -125,7 +125,7 @@ async def test_problem_is_gone_when_the_cluster_is_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         frame(b"\0\0\0\1"),
@@ -135,8 +135,8 @@ async def test_problem_is_gone_when_the_cluster_is_back() -> None:
         b"\x15\x03\x03\x00\x02\x02\x46",  # a TLS alert
     ],
 )
-async def test_answer_of_no_broker_is_a_problem(answer: bytes) -> None:
-    async with broker(answer, then_close=True) as address:
+async def test_response_of_no_broker_is_a_problem(response: bytes) -> None:
+    async with broker(response, then_close=True) as address:
         asked, _ = poller(address)
         await asked.poll()
     assert asked.problem
@@ -181,8 +181,8 @@ async def test_name_that_can_not_be_looked_up_is_no_bug(host: str) -> None:
 
 
 async def test_broker_with_a_name_that_can_not_be_is_passed_over() -> None:
-    answer = metadata((1, "a..b", 9092), (2, "10.0.0.2", 9093), (3, "10.0.0.3", 99_999))
-    async with broker(answer) as address:
+    response = metadata((1, "a..b", 9092), (2, "10.0.0.2", 9093), (3, "10.0.0.3", 99_999))
+    async with broker(response) as address:
         asked, brokers = poller(address)
         await asked.poll()
     assert (dict(brokers.addresses()), asked.problem) == ({2: Address("10.0.0.2", 9093)}, "")
@@ -222,7 +222,7 @@ async def test_names_that_are_not_found_do_not_keep_others_waiting(monkeypatch: 
     assert {host.partition("-")[0] for host in begun[:3]} == {"right"}
 
 
-async def test_answer_that_is_too_long_is_refused() -> None:
+async def test_response_that_is_too_long_is_refused() -> None:
     async with broker(struct.pack(">i", 2 * 1024 * 1024 + 1)) as address:
         asked, _ = poller(address)
         await asked.poll()
@@ -230,7 +230,7 @@ async def test_answer_that_is_too_long_is_refused() -> None:
 
 
 class Scripted(BrokerClient):
-    """Brokers that answer as they are told; None: no one answers."""
+    """Brokers that respond as they are told; None: none responds."""
 
     def __init__(self) -> None:
         super().__init__(BrokerMap((Address(HOST, 1),), Stats()))

@@ -23,14 +23,14 @@ class Keeper:
     def __init__(self) -> None:
         self.taken: list[dict[Parts, Mapping[str, float]]] = []
 
-    async def take(self, answer: QuotaEntities) -> bool:
-        self.taken.append(dict(answer))
+    async def take(self, response: QuotaEntities) -> bool:
+        self.taken.append(dict(response))
         return True
 
 
 @asynccontextmanager
-async def broker(answer: bytes) -> AsyncIterator[tuple[Address, list[bytes]]]:
-    """A broker that answers every request with these bytes, and what it was asked."""
+async def broker(response: bytes) -> AsyncIterator[tuple[Address, list[bytes]]]:
+    """A broker that responds to every request with these bytes, and what it was asked."""
     asked: list[bytes] = []
     ended: list[asyncio.Future[None]] = []
 
@@ -39,7 +39,7 @@ async def broker(answer: bytes) -> AsyncIterator[tuple[Address, list[bytes]]]:
         ended.append(done)
         (length,) = struct.unpack(">i", await reader.readexactly(4))
         asked.append(await reader.readexactly(length))
-        writer.write(answer)
+        writer.write(response)
         await reader.read()
         writer.close()
         with suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""What is throttled, asked of a scripted broker: configs, reassignments, names; and what holds without an answer."""
+"""What is throttled, asked of a scripted broker: configs, reassignments, names; and what holds without a response."""
 
 import asyncio
 import socket
@@ -53,7 +53,7 @@ class Broker:
     knows_topics: bool = True
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    def answer(self, api_key: int, frame: bytes) -> bytes:
+    def respond(self, api_key: int, frame: bytes) -> bytes:
         if api_key == METADATA:
             return self._metadata(decoded(REQUESTS[3], 12, frame))
         if api_key == DESCRIBE_CONFIGS:
@@ -150,7 +150,7 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
                 body = await reader.readexactly(struct.unpack(">i", prefix)[0])
                 if broker.silent:
                     break
-                writer.write(broker.answer(int.from_bytes(body[:2], "big"), prefix + body))
+                writer.write(broker.respond(int.from_bytes(body[:2], "big"), prefix + body))
         except asyncio.IncompleteReadError:
             pass
         writer.close()
@@ -325,7 +325,7 @@ async def test_lists_of_the_file_leave_only_topic_names_to_ask_for() -> None:
         assert found.broker.asked == ["names"]
 
 
-async def test_answer_to_an_older_question_changes_nothing() -> None:
+async def test_response_to_an_older_question_changes_nothing() -> None:
     """The settings change while the cluster is being asked."""
     settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
     async with world(ReplicationSettings(throttled="reassignments", leader_rate=7)) as found:

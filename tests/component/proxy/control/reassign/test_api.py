@@ -8,7 +8,7 @@ import pytest
 from protocol.messages.reassignments import AlterResponse, Outcome
 from proxy.config import ReassignmentSettings
 from proxy.control.reassign.cluster import Cluster, ClusterError, ClusterState
-from tests.support.executor_world import Killed, SimulatedAnswers, World
+from tests.support.executor_world import Killed, SimulatedResponses, World
 from tests.support.reassigned_cluster import SimulatedCluster
 
 ONE, TWO, THREE = ("t", 0), ("t", 1), ("t", 2)
@@ -28,14 +28,14 @@ def moves(world: World) -> dict[tuple[str, int], tuple[int, ...] | None]:
     return {key: entry.target for key, entry in known.items()}
 
 
-def told(answer: AlterResponse) -> list[int]:
-    return [outcome.error_code for _, outcome in answer.partitions]
+def told(response: AlterResponse) -> list[int]:
+    return [outcome.error_code for _, outcome in response.partitions]
 
 
 def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: World) -> None:
-    answer = world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)))
+    response = world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)))
     assert world.sent == {ONE: (2, 0), TWO: (2, 0)}, "two partitions at once, one replica each"
-    assert (answer.outcome, told(answer)) == (Outcome(), [0, 0, 0])
+    assert (response.outcome, told(response)) == (Outcome(), [0, 0, 0])
     assert moves(world) == {ONE: (2, 3), TWO: (2, 3), THREE: (2, 3)}
     assert world.woken == 1
     world.run()
@@ -44,37 +44,37 @@ def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: Wo
 
 
 def test_unauthorized_reassignment_is_refused_without_effect(world: World) -> None:
-    answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
-    assert answer == AlterResponse(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
+    response = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
+    assert response == AlterResponse(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
     assert not list(world.directory.iterdir()), "nothing is journaled"
     assert world.stats.reassignment_requests == {"refused": 1}
 
 
-def test_empty_request_is_answered_by_the_broker_alone(world: World) -> None:
+def test_empty_request_gets_a_response_from_the_broker_alone(world: World) -> None:
     assert world.request() == AlterResponse(0, True, Outcome(0, ""), [])
 
 
 def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: World) -> None:
     refusal = AlterResponse(0, True, DENIED, [(ONE, DENIED)])
-    answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), refusal=refusal)
-    assert answer == refusal._replace(partitions=[(ONE, DENIED), (("nowhere", 0), DENIED)])
+    response = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), refusal=refusal)
+    assert response == refusal._replace(partitions=[(ONE, DENIED), (("nowhere", 0), DENIED)])
     assert moves(world) == {}
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
 
 
 def test_request_without_a_possible_step_is_validated_all_the_same(world: World) -> None:
     world.request((ONE, (2, 3)), (TWO, (2, 3)))
-    answer = world.request((THREE, (2, 3)), denial=DENIED)
+    response = world.request((THREE, (2, 3)), denial=DENIED)
     assert world.sent == {}
-    assert answer.partitions == [(THREE, DENIED)]
+    assert response.partitions == [(THREE, DENIED)]
     assert THREE not in moves(world)
 
 
 def test_refusal_of_one_partition_is_told_and_the_others_go_on(world: World) -> None:
     refused = Outcome(39, "no")
     refusal = AlterResponse(0, True, Outcome(), [(ONE, refused), (TWO, Outcome())])
-    answer = world.request((ONE, (2, 3)), (TWO, (2, 3)), refusal=refusal)
-    assert answer == refusal
+    response = world.request((ONE, (2, 3)), (TWO, (2, 3)), refusal=refusal)
+    assert response == refusal
     assert moves(world) == {TWO: (2, 3)}
 
 
@@ -104,7 +104,7 @@ def test_partly_taken_request_without_a_response_goes_on_as_a_whole(world: World
     assert world.stats.reassignment_ends == {"done": 3}
 
 
-def test_cancel_that_was_done_and_not_answered_holds(world: World) -> None:
+def test_cancel_that_was_done_without_a_response_holds(world: World) -> None:
     world.request((ONE, (2, 3)))
     world.round()
     world.request((ONE, None), lost=True)
@@ -153,25 +153,25 @@ def test_topic_that_brokers_do_not_know_yet_is_looked_for_again(world: World) ->
 
 
 def test_invalid_request_is_refused_and_not_forwarded(world: World) -> None:
-    answer = world.request((ONE, (9,)), (TWO, (2, 3)))
+    response = world.request((ONE, (9,)), (TWO, (2, 3)))
     assert world.sent == {TWO: (2, 0)}
-    assert told(answer) == [39, 0]
+    assert told(response) == [39, 0]
     assert moves(world) == {TWO: (2, 3)}
 
 
 def test_request_without_batched_moves_passes(world: World) -> None:
-    answer = world.request((ONE, None), (TWO, (0, 1)))
+    response = world.request((ONE, None), (TWO, (0, 1)))
     assert world.sent == {ONE: None, TWO: (0, 1)}
-    assert told(answer) == [85, 0]
+    assert told(response) == [85, 0]
     assert moves(world) == {}
 
 
 def test_cancel_takes_back_the_step_over_the_callers_connection(world: World) -> None:
     world.request((ONE, (2, 3)))
     world.round()
-    answer = world.request((ONE, None))
+    response = world.request((ONE, None))
     assert world.sent == {ONE: None}
-    assert told(answer) == [0]
+    assert told(response) == [0]
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
     world.run(catches_up=False)
     assert world.stats.reassignment_ends == {"cancelled": 1}
@@ -180,17 +180,17 @@ def test_cancel_takes_back_the_step_over_the_callers_connection(world: World) ->
 def test_cancel_between_two_steps_goes_back_in_steps(world: World) -> None:
     world.request((ONE, (2, 3)))
     world.cluster.catch_up_all()
-    answer = world.request((ONE, None))
+    response = world.request((ONE, None))
     assert world.sent == {}, "the broker was asked once, whether the caller may"
-    assert told(answer) == [0]
+    assert told(response) == [0]
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
 
 
 def test_unauthorized_cancel_changes_nothing(world: World) -> None:
     world.request((ONE, (2, 3)))
-    answer = world.request((ONE, None), denial=DENIED)
-    assert told(answer) == [31]
+    response = world.request((ONE, None), denial=DENIED)
+    assert told(response) == [31]
     assert moves(world) == {ONE: (2, 3)}
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (2, 3)
@@ -204,20 +204,20 @@ def test_another_target_holds_from_the_next_step_on(world: World) -> None:
     assert world.cluster.partitions[ONE].now().replicas == (4, 5)
 
 
-def test_version_0_is_answered_in_version_0(world: World) -> None:
+def test_version_0_gets_a_response_in_version_0(world: World) -> None:
     assert told(world.request((ONE, (2, 3)), version=0)) == [0]
 
 
-def test_cluster_that_can_not_be_asked_is_an_answer_to_try_again(
+def test_cluster_that_can_not_be_asked_means_a_response_to_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreachable(_self: Cluster, _topics: object, *, registered: bool = False) -> ClusterState:
         raise ClusterError("no broker is reachable")
 
-    monkeypatch.setattr(SimulatedAnswers, "read_state", unreachable)
-    answer = world.request((ONE, (2, 3)))
-    assert answer.outcome == Outcome(7, "Sluice cannot ask the cluster: no broker is reachable")
-    assert told(answer) == [7]
+    monkeypatch.setattr(SimulatedResponses, "read_state", unreachable)
+    response = world.request((ONE, (2, 3)))
+    assert response.outcome == Outcome(7, "Sluice cannot ask the cluster: no broker is reachable")
+    assert told(response) == [7]
 
 
 def test_request_is_refused_if_the_journal_cannot_be_written(world: World) -> None:
@@ -225,13 +225,13 @@ def test_request_is_refused_if_the_journal_cannot_be_written(world: World) -> No
     path = world.directory / "journal"
     path.unlink()
     path.mkdir()
-    answer = world.request((ONE, (2, 3)))
-    assert answer.outcome.error_code == 56
+    response = world.request((ONE, (2, 3)))
+    assert response.outcome.error_code == 56
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
 
 
 @pytest.mark.parametrize("place", range(1, 7))
-def test_killed_while_a_request_is_answered_it_is_done_or_not_at_all(world: World, place: int) -> None:
+def test_killed_while_a_request_gets_a_response_it_is_done_or_not_at_all(world: World, place: int) -> None:
     world.places, world.kill_at = 0, place
     try:
         world.request((ONE, (2, 3)), (TWO, (3, 2)))
@@ -259,8 +259,8 @@ def test_late_response_restores_a_request_that_the_executor_removed(world: World
     assert world.cluster.partitions[ONE].now().replicas == (2, 3)
 
 
-def test_partition_twice_is_answered_twice_and_the_last_holds(world: World) -> None:
-    answer = world.request((ONE, (9,)), (ONE, (4, 5)), (ONE, (2, 3)), (ONE, (1, 1)))
+def test_partition_twice_gets_two_responses_and_the_last_holds(world: World) -> None:
+    response = world.request((ONE, (9,)), (ONE, (4, 5)), (ONE, (2, 3)), (ONE, (1, 1)))
     assert world.sent == {ONE: (2, 0)}
-    assert told(answer) == [39, 0, 0, 39]
+    assert told(response) == [39, 0, 0, 39]
     assert moves(world) == {ONE: (2, 3)}

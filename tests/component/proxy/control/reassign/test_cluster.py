@@ -1,4 +1,4 @@
-"""What the executor asks brokers, on a real socket and with answers as kafka-python encodes them."""
+"""What the executor asks brokers, on a real socket and with responses as kafka-python encodes them."""
 
 import asyncio
 import struct as packing
@@ -38,7 +38,7 @@ class Broker:
     """Answers each API with what the test says; None closes the connection."""
 
     def __init__(self) -> None:
-        self.answers: dict[int, Callable[[], bytes | None]] = {
+        self.responses: dict[int, Callable[[], bytes | None]] = {
             METADATA: metadata,
             DESCRIBE_CONFIGS: lambda: configs("2"),
             LIST: lambda: reassignments.write_list_response(Reassignments(0, 0, None, {}), 1),
@@ -62,10 +62,10 @@ class Broker:
                 frame = await reader.readexactly(length)
                 key = int.from_bytes(frame[:2], "big")
                 self.asked.append(key)
-                answer = self.answers[key]()
-                if answer is None:
+                response = self.responses[key]()
+                if response is None:
                     return
-                writer.write(answer)
+                writer.write(response)
         except asyncio.IncompleteReadError:
             return
         finally:
@@ -183,7 +183,7 @@ def asking_by(broker: Broker, work: Callable[[Cluster, Remembering], Any]) -> An
 def test_partitions_are_read_with_their_moves() -> None:
     broker = Broker()
     ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
-    broker.answers[LIST] = lambda: reassignments.write_list_response(Reassignments(0, 0, None, ongoing), 1)
+    broker.responses[LIST] = lambda: reassignments.write_list_response(Reassignments(0, 0, None, ongoing), 1)
     seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
     assert seen.partitions == {
         T0: PartitionState((2, 1, 3), (1,), 1, (2,), (3,), 2),
@@ -210,13 +210,13 @@ def test_min_isr_is_not_asked_for_every_time() -> None:
 def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
     """Nor has one whose name can be none."""
     broker = Broker()
-    broker.answers[METADATA] = lambda: metadata(error_code)
+    broker.responses[METADATA] = lambda: metadata(error_code)
     seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
     assert (dict(seen.partitions), dict(seen.topic_ids)) == ({}, {})
 
 
 @pytest.mark.parametrize(
-    ("key", "answer", "problem"),
+    ("key", "response", "problem"),
     [
         (METADATA, lambda: metadata(29), "Metadata of topic t: error 29"),
         (DESCRIBE_CONFIGS, lambda: configs("", 29), "DescribeConfigs of topic t: error 29"),
@@ -229,10 +229,10 @@ def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
     ],
 )
 def test_missing_describe_right_is_a_problem(
-    key: int, answer: Callable[[], bytes | None], problem: str
+    key: int, response: Callable[[], bytes | None], problem: str
 ) -> None:
     broker = Broker()
-    broker.answers[key] = answer
+    broker.responses[key] = response
     with pytest.raises(ClusterError, match=problem):
         asking(broker, lambda cluster: cluster.read_state(["t"]))
 
@@ -252,8 +252,8 @@ def test_registered_brokers_are_asked_for_again_after_a_while(monkeypatch: pytes
     """They may have been restarting, and a target that is down would be refused as unknown from then on."""
     monkeypatch.setattr(module, "FENCED_SECONDS", 0.0)
     broker = Broker()
-    answers = iter([None, None, fenced(1, 2, 7)])
-    broker.answers[DESCRIBE_CLUSTER] = lambda: next(answers)
+    responses = iter([None, None, fenced(1, 2, 7)])
+    broker.responses[DESCRIBE_CLUSTER] = lambda: next(responses)
 
     async def twice(cluster: Cluster) -> Any:
         await cluster.read_state(["t"], registered=True)
@@ -265,7 +265,7 @@ def test_registered_brokers_are_asked_for_again_after_a_while(monkeypatch: pytes
 def test_submission_returns_the_result_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome(39, "no"))])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
+    broker.responses[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
     outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}, always))
     assert outcomes[T0] == Outcome(39, "no")
     assert outcomes[T1].error_code == -1
@@ -274,13 +274,13 @@ def test_submission_returns_the_result_of_each_partition() -> None:
 def test_refusal_of_the_request_is_that_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(31, "no"), [])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
+    broker.responses[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
     assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always)) == {T0: Outcome(31, "no")}
 
 
-def test_submission_that_is_not_answered_is_not_made_again() -> None:
+def test_submission_that_gets_no_response_is_not_made_again() -> None:
     broker = Broker()
-    broker.answers[ALTER] = lambda: None
+    broker.responses[ALTER] = lambda: None
     with pytest.raises(ClusterError):
         asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always))
     assert broker.asked == [ALTER]
@@ -299,8 +299,8 @@ def test_change_of_a_process_that_executes_no_more_is_not_sent() -> None:
 
 def test_reading_goes_on_with_the_next_broker() -> None:
     broker = Broker()
-    answers = iter([None, metadata()])
-    broker.answers[METADATA] = lambda: next(answers)
+    responses = iter([None, metadata()])
+    broker.responses[METADATA] = lambda: next(responses)
     seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
     assert set(seen.partitions) == {T0, T1}
     assert broker.connections == 2
@@ -310,7 +310,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
     """Brokers close after connections.max.idle.ms, and between two reassignments lie days."""
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome())])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
+    broker.responses[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
 
     async def submit_late(cluster: Cluster, client: Remembering) -> Any:
         await cluster.read_state(["t"])
@@ -337,7 +337,7 @@ def test_election_returns_the_result_of_each_partition() -> None:
         for number, code in ((0, 84), (1, 80))
     ]
     topic = struct(kind, 1, "ReplicaElectionResult", topic="t", partition_result=results)
-    broker.answers[ELECT] = lambda: framed(
+    broker.responses[ELECT] = lambda: framed(
         kind(version=1, throttle_time_ms=0, error_code=0, replica_election_results=[topic])
     )
     assert asking(broker, lambda cluster: cluster.elect([T0, T1], always)) == {T0: (0, "m"), T1: (80, "m")}

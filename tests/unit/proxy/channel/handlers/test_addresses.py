@@ -22,7 +22,7 @@ from quotas.definitions.entities import DEFAULT, Entity
 from tests.support.engines import engine_with
 from tests.support.frames import api_versions, frame, request
 from tests.support.frames import frame as framed_bytes
-from tests.support.mutation_frames import answer, create, sizes
+from tests.support.mutation_frames import create, mutation_response, sizes
 from tests.support.playbook import (
     Drop,
     Ends,
@@ -40,7 +40,7 @@ HOST = "broker.internal.example"
 
 
 def metadata(version: int, nodes: list[int], topics: int = 0) -> bytes:
-    """A Metadata answer of these brokers, with so many topics behind them."""
+    """A Metadata response of these brokers, with so many topics behind them."""
     cls = RESPONSES[METADATA]
     brokers = [
         struct(cls, version, "MetadataResponseBroker", node_id=node, host=HOST, port=9092) for node in nodes
@@ -51,8 +51,8 @@ def metadata(version: int, nodes: list[int], topics: int = 0) -> bytes:
     return framed(cls(version=version, brokers=brokers, topics=named), correlation_id=1)
 
 
-def answered(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True) -> tuple[Any, Playbook]:
-    """The whole answer as the client gets it, decoded."""
+def responded(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True) -> tuple[Any, Playbook]:
+    """The whole response as the client gets it, decoded."""
     talk = Playbook(channel_machine(gateway=gateway))
     asked = request(key, version, size=60)
     talk.client(0, asked, Pass(asked))
@@ -63,7 +63,7 @@ def answered(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_names_ports_of_ours(version: int) -> None:
-    seen, _ = answered(METADATA, version, metadata(version, [1, 2]))
+    seen, _ = responded(METADATA, version, metadata(version, [1, 2]))
     assert [(b.node_id, b.host, b.port) for b in seen.brokers] == [
         (1, "sluice.example", 19101),
         (2, "sluice.example", 19102),
@@ -72,13 +72,13 @@ def test_metadata_names_ports_of_ours(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_leaves_out_a_broker_without_a_port(version: int) -> None:
-    seen, _ = answered(METADATA, version, metadata(version, [1, 64]))
+    seen, _ = responded(METADATA, version, metadata(version, [1, 64]))
     assert [b.node_id for b in seen.brokers] == [1]
 
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_passes_a_sidecar_untouched(version: int) -> None:
-    seen, _ = answered(METADATA, version, metadata(version, [1, 64]), gateway=False)
+    seen, _ = responded(METADATA, version, metadata(version, [1, 64]), gateway=False)
     assert [(b.node_id, b.host, b.port) for b in seen.brokers] == [(1, HOST, 9092), (64, HOST, 9092)]
 
 
@@ -116,7 +116,7 @@ def test_coordinator_is_at_a_port_of_ours(version: int) -> None:
         message = cls(version=version, coordinators=[found])
     else:
         message = cls(version=version, node_id=2, host=HOST, port=9092, error_code=0)
-    seen, _ = answered(FIND_COORDINATOR, version, framed(message, correlation_id=1))
+    seen, _ = responded(FIND_COORDINATOR, version, framed(message, correlation_id=1))
     seen = seen.coordinators[0] if version >= 4 else seen
     assert (seen.node_id, seen.host, seen.port) == (2, "sluice.example", 19102)
 
@@ -126,7 +126,7 @@ def test_described_cluster_names_ports_of_ours(version: int) -> None:
     cls = RESPONSES[DESCRIBE_CLUSTER]
     broker = struct(cls, version, "DescribeClusterBroker", broker_id=2, host=HOST, port=9092)
     message = cls(version=version, brokers=[broker], error_code=0)
-    seen, _ = answered(DESCRIBE_CLUSTER, version, framed(message, correlation_id=1))
+    seen, _ = responded(DESCRIBE_CLUSTER, version, framed(message, correlation_id=1))
     assert [(b.broker_id, b.host, b.port) for b in seen.brokers] == [(2, "sluice.example", 19102)]
 
 
@@ -138,7 +138,7 @@ def test_api_versions_are_cut_to_what_is_served(gateway: bool) -> None:
         for key, newest in ((0, 99), (3, 4), (4000, 1))
     ]
     message = cls(version=3, error_code=0, api_keys=keys)
-    seen, _ = answered(API_VERSIONS, 3, framed(message, correlation_id=1), gateway=gateway)
+    seen, _ = responded(API_VERSIONS, 3, framed(message, correlation_id=1), gateway=gateway)
     assert [(k.api_key, k.max_version) for k in seen.api_keys] == [(0, MAX_VERSION[0]), (3, 4)]
 
 
@@ -153,7 +153,7 @@ def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> 
 
 
 @pytest.mark.parametrize("key", [FIND_COORDINATOR, DESCRIBE_CLUSTER, API_VERSIONS])
-def test_cut_answer_is_kept_until_it_is_whole(key: int) -> None:
+def test_cut_response_is_kept_until_it_is_whole(key: int) -> None:
     talk = Playbook(channel_machine())
     asked = request(key, 0, size=60)
     talk.client(0, asked, Pass(asked))
@@ -167,7 +167,7 @@ def test_sidecar_passes_unknown_versions(key: int) -> None:
     talk.client(0, asked, Pass(asked))
 
 
-def test_next_answer_follows_a_rewritten_one() -> None:
+def test_next_response_follows_a_rewritten_one() -> None:
     talk = Playbook(channel_machine())
     asked = request(METADATA, 9, size=60) + request(2, 7, size=60, correlation_id=2)
     talk.client(0, asked, Pass(asked))
@@ -178,7 +178,7 @@ def test_next_answer_follows_a_rewritten_one() -> None:
     assert passed == Pass((whole + following)[dropped.count :])
 
 
-def test_rest_of_a_rewritten_answer_passes_unseen() -> None:
+def test_rest_of_a_rewritten_response_passes_unseen() -> None:
     talk = Playbook(channel_machine())
     asked = request(METADATA, 9, size=60)
     talk.client(0, asked, Pass(asked))
@@ -276,10 +276,10 @@ def tokens(talk: Playbook) -> float:
     return left
 
 
-def see(talk: Playbook, asked: bytes, answered: bytes) -> None:
-    """Ask, and hear the answer; both pass as they are."""
+def see(talk: Playbook, asked: bytes, responded: bytes) -> None:
+    """Ask, and hear the response; both pass as they are."""
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answered, Pass(answered))
+    talk.broker(0, responded, Pass(responded))
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 12, 13])
@@ -311,14 +311,14 @@ def test_client_that_creates_no_topic_is_not_charged() -> None:
 def test_topic_that_is_created_on_purpose_meanwhile_is_charged_once() -> None:
     talk = dialogue()
     see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
-    see(talk, create(7, {"t": 6}), answer(CREATE_TOPICS, 7, [("t", 0)], partitions=6))
+    see(talk, create(7, {"t": 6}), mutation_response(CREATE_TOPICS, 7, [("t", 0)], partitions=6))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 6}))
     assert tokens(talk) == 14
 
 
 def test_over_the_quota_the_request_creates_nothing() -> None:
     talk = dialogue()
-    see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
+    see(talk, create(7, {"big": 50}), mutation_response(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
     asked = ask(["t"])
     denied = ask(["t"], creates=False)
     talk.client(0, asked, Pass(denied))
@@ -331,7 +331,7 @@ def test_over_the_quota_the_request_creates_nothing() -> None:
 
 def test_version_that_always_creates_is_charged_all_the_same() -> None:
     talk = dialogue()
-    see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
+    see(talk, create(7, {"big": 50}), mutation_response(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
     see(talk, ask(["t"], 1), sizes(1, {"t": 0}))
     see(talk, ask(["t"], 1), sizes(1, {"t": 3}))
     assert tokens(talk) == -33  # 20 - 50 - 3
@@ -339,7 +339,7 @@ def test_version_that_always_creates_is_charged_all_the_same() -> None:
 
 def test_observe_charges_auto_created_topics_and_rejects_none() -> None:
     talk = dialogue(mode="observe")
-    see(talk, create(7, {"big": 50}), answer(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
+    see(talk, create(7, {"big": 50}), mutation_response(CREATE_TOPICS, 7, [("big", 0)], partitions=50))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 0}))
     see(talk, ask(["t"]), sizes(VERSION, {"t": 3}))
     assert tokens(talk) == -33
@@ -353,7 +353,7 @@ def test_gateway_still_rewrites_addresses() -> None:
     assert len(talk.engine.mutations.auto_creating) == 1
 
 
-def test_answer_that_is_too_large_is_not_looked_through() -> None:
+def test_response_that_is_too_large_is_not_looked_through() -> None:
     talk = dialogue()
     talk.client(0, ask(["t"]), Pass(ask(["t"])))
     large = framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX))

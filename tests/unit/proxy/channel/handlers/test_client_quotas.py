@@ -1,4 +1,4 @@
-"""The quota API on a channel: asked of the shell, answered in its turn, and nothing taken meanwhile."""
+"""The quota API on a channel: asked of the shell, the response in its turn, and nothing taken meanwhile."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from tests.support.playbook import (
     local_response_due,
 )
 
-ANSWER = frame(b"\0\0\0\2the answer")
+RESPONSE = frame(b"\0\0\0\2the answer")
 DESCRIBE = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=2)
 PLAIN = request(2, 7, size=40, correlation_id=1)
 LATER = request(2, 7, size=40, correlation_id=3)
@@ -67,7 +67,7 @@ def test_requests_before_the_login_end_the_connection(user: str, asked_here: boo
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("key", [DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS])
-def test_both_apis_and_versions_are_answered_here(key: int, version: int) -> None:
+def test_both_apis_and_versions_get_responses_here(key: int, version: int) -> None:
     talk = talking()
     asked = request(key, version, b"x")
     talk.client(0, asked, Drop(len(asked)), FULL)
@@ -75,59 +75,59 @@ def test_both_apis_and_versions_are_answered_here(key: int, version: int) -> Non
     assert talk.stats.requests[key] == 1
 
 
-def test_answer_is_given_and_requests_are_taken_again() -> None:
+def test_response_is_given_and_requests_are_taken_again() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
-    talk.channel.responded(ANSWER)
+    talk.channel.responded(RESPONSE)
     assert local_response_due(talk.channel)
-    talk.broker(1, b"", Insert(ANSWER))
+    talk.broker(1, b"", Insert(RESPONSE))
     assert talk.signalled  # the waiting direction is to go on
     assert talk.channel.idle()
     talk.client(2, LATER, Pass(LATER))
 
 
-def test_nothing_is_taken_before_the_answer_is_there() -> None:
+def test_nothing_is_taken_before_the_response_is_there() -> None:
     talk = talking()
     talk.client(0, DESCRIBE + LATER, Drop(len(DESCRIBE)), FULL)
     talk.client(1, b"", FULL)
-    talk.channel.responded(ANSWER)
-    talk.broker(2, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(2, b"", Insert(RESPONSE))
     talk.client(3, b"", Pass(LATER))
 
 
-def test_answers_that_were_owed_before_come_first() -> None:
+def test_responses_that_were_owed_before_come_first() -> None:
     talk = talking()
     talk.client(0, PLAIN + DESCRIBE, Pass(PLAIN), Drop(len(DESCRIBE)), FULL)
-    talk.channel.responded(ANSWER)
+    talk.channel.responded(RESPONSE)
     assert not local_response_due(talk.channel)
     first = frame(b"\0\0\0\1first")
-    talk.broker(1, first, Pass(first), Insert(ANSWER))
+    talk.broker(1, first, Pass(first), Insert(RESPONSE))
 
 
-def test_answer_that_comes_first_waits_for_the_brokers() -> None:
+def test_response_that_comes_first_waits_for_the_brokers() -> None:
     talk = talking()
     talk.client(0, PLAIN + DESCRIBE, Pass(PLAIN), Drop(len(DESCRIBE)), FULL)
     first = frame(b"\0\0\0\1first")
     talk.broker(1, first, Pass(first))
     talk.broker(2, b"")
-    talk.channel.responded(ANSWER)
-    talk.broker(3, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(3, b"", Insert(RESPONSE))
 
 
 @pytest.mark.parametrize("correlation_id", [2, 9])
-def test_broker_that_answers_instead_breaks_the_protocol(correlation_id: int) -> None:
+def test_broker_that_responds_instead_breaks_the_protocol(correlation_id: int) -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     talk.broker(1, frame(bytes((0, 0, 0, correlation_id)) + b"none"), Ends("broker_out_of_order"))
 
 
-def test_channel_that_is_to_end_gives_the_answer_first() -> None:
+def test_channel_that_is_to_end_gives_the_response_first() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     talk.channel.end_intake()
     assert not talk.channel.idle()
-    talk.channel.responded(ANSWER)
-    talk.broker(1, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(1, b"", Insert(RESPONSE))
     assert talk.channel.idle()
     talk.client(2, LATER, FULL)
 

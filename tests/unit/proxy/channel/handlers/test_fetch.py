@@ -1,4 +1,4 @@
-"""Fetch over its quota (KIP-13, KIP-219, KIP-227): answered here, capped, its session kept in step.
+"""Fetch over its quota (KIP-13, KIP-219, KIP-227): responded to here, capped, its session kept in step.
 
 The arithmetic of all of them: 1,000 bytes/s, 11 windows of 1 s of which 10 count at the start, so 10,000 bytes are
 free; a response of 12,000 bytes makes (12,000 - 10,000) / 1,000 = 2 s, and the next Fetch, expected to be as large,
@@ -15,12 +15,12 @@ from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.options import EngineOptions
 from tests.support.frames import (
     LIST_OFFSETS,
-    answer,
     fetch,
-    fetch_answer,
+    fetch_response,
     frame,
     join_group,
     request,
+    some_response,
     with_throttle_time,
 )
 from tests.support.playbook import (
@@ -55,26 +55,26 @@ def size_of(charged: int, version: int) -> int:
 
 
 def muted(version: int, *, gateway: bool = False, sessions: SessionTable | None = None) -> Playbook:
-    """A dialogue in which an answer has just used up the quota: muted until 2000."""
+    """A dialogue in which a response has just used up the quota: muted until 2000."""
     talk = Playbook(channel_machine(gateway=gateway, consumer_default=1000, sessions=sessions))
     asked = fetch(version, max_bytes=50_000)
     capped = fetch(version, max_bytes=10_000)
     talk.client(0, asked, Pass(capped if version >= 3 else asked))
-    answered = fetch_answer(version, size_of(OVER, version))
-    with_time = with_throttle_time(answered, throttle_at(version), 2000) if version >= 1 else answered
-    talk.broker(0, answered, Pass(with_time))
+    response = fetch_response(version, size_of(OVER, version))
+    with_time = with_throttle_time(response, throttle_at(version), 2000) if version >= 1 else response
+    talk.broker(0, response, Pass(with_time))
     talk.client(0, b"", Wait(2000))
     return talk
 
 
 @pytest.mark.parametrize("version", range(19))
-def test_answer_over_the_quota_tells_the_time_and_mutes(version: int) -> None:
+def test_response_over_the_quota_tells_the_time_and_mutes(version: int) -> None:
     talk = muted(version)
     assert mute_left_ms(talk.channel, 0) == 2000
 
 
 @pytest.mark.parametrize("version", range(19))
-def test_fetch_over_the_quota_is_answered_here(version: int) -> None:
+def test_fetch_over_the_quota_gets_a_response_here(version: int) -> None:
     talk = muted(version)
     asked = fetch(version, correlation_id=2)
     # At 2,000 ms the window holds 12,000 bytes and 12,000 more are expected: (24,000 - 10,000) / 1,000 = 14 s,
@@ -84,32 +84,32 @@ def test_fetch_over_the_quota_is_answered_here(version: int) -> None:
     assert (made.responses, made.throttle_time_ms) == ([], 9000 if version >= 1 else 0)
 
 
-def test_fetch_over_the_quota_never_owes_a_brokers_answer() -> None:
+def test_fetch_over_the_quota_never_owes_a_brokers_response() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    made = fetch_answer(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0"
+    made = fetch_response(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0"
     talk.broker(2000, b"", Insert(made))
     assert talk.channel.idle()
 
 
-def test_channel_knows_that_a_local_answer_is_due() -> None:
+def test_channel_knows_that_a_local_response_is_due() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
     assert local_response_due(talk.channel)
 
 
-def test_local_answer_waits_for_the_answers_before_it() -> None:
+def test_local_response_waits_for_the_responses_before_it() -> None:
     talk = muted(11)
     before, asked = request(LIST_OFFSETS, 7, correlation_id=2, size=100), fetch(11, correlation_id=3)
     talk.client(2000, before + asked, Pass(before), Drop(len(asked)), Wait(11_000))
     talk.broker(2000, b"")
-    made = fetch_answer(11, 18, correlation_id=3, throttle_ms=9000)[:18] + b"\0\0\0\0"
-    talk.broker(2010, answer(correlation_id=2), Pass(answer(correlation_id=2)), Insert(made))
+    made = fetch_response(11, 18, correlation_id=3, throttle_ms=9000)[:18] + b"\0\0\0\0"
+    talk.broker(2010, some_response(correlation_id=2), Pass(some_response(correlation_id=2)), Insert(made))
 
 
-def test_request_behind_a_local_answer_waits_for_the_end_of_the_mute() -> None:
+def test_request_behind_a_local_response_waits_for_the_end_of_the_mute() -> None:
     talk = muted(11)
     asked, behind = fetch(11, correlation_id=2), request(LIST_OFFSETS, 7, correlation_id=3, size=100)
     talk.client(2000, asked + behind, Drop(len(asked)), Wait(11_000))
@@ -121,7 +121,7 @@ def test_fetch_after_its_time_is_forwarded() -> None:
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
     talk.broker(
-        2000, b"", Insert(fetch_answer(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0")
+        2000, b"", Insert(fetch_response(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0")
     )
     again = fetch(11, correlation_id=3, max_bytes=5000)
     talk.client(11_000, again, Pass(again))
@@ -134,7 +134,7 @@ def test_cut_fetch_is_kept_until_it_is_whole() -> None:
     talk.client(2000, asked[30:], Drop(len(asked)), Wait(11_000))
 
 
-def test_answers_made_here_are_counted() -> None:
+def test_responses_made_here_are_counted() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
@@ -172,44 +172,44 @@ def test_unlimited_fetch_is_not_kept_until_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize("version", range(19))
-def test_answer_is_charged_as_kafka_does(version: int) -> None:
+def test_response_is_charged_as_kafka_does(version: int) -> None:
     channel = channel_machine(gateway=False)
     talk = Playbook(channel)
     talk.client(0, fetch(version), Pass(fetch(version)))
-    answered = fetch_answer(version, size_of(OVER, version))
-    talk.broker(0, answered, Pass(answered))
+    response = fetch_response(version, size_of(OVER, version))
+    talk.broker(0, response, Pass(response))
     assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.total == OVER
 
 
-def test_rest_of_a_charged_answer_passes_unseen() -> None:
+def test_rest_of_a_charged_response_passes_unseen() -> None:
     talk = Playbook(channel_machine(gateway=False))
     talk.client(0, fetch(11), Pass(fetch(11)))
-    answered = fetch_answer(11, 100_000)
-    talk.broker(0, answered[:19], Pass(answered[:19]), Passthrough(100_004 - 19))
+    response = fetch_response(11, 100_000)
+    talk.broker(0, response[:19], Pass(response[:19]), Passthrough(100_004 - 19))
 
 
-def test_cut_answer_head_is_kept_until_the_throttle_time_is_there() -> None:
+def test_cut_response_head_is_kept_until_the_throttle_time_is_there() -> None:
     talk = Playbook(channel_machine(gateway=False))
     talk.client(0, fetch(11), Pass(fetch(11)))
-    answered = fetch_answer(11, 1000)
-    talk.broker(0, answered[:10], More(2 * 10 + 64))
-    talk.broker(0, answered[10:], Pass(answered))
+    response = fetch_response(11, 1000)
+    talk.broker(0, response[:10], More(2 * 10 + 64))
+    talk.broker(0, response[10:], Pass(response))
 
 
 def test_larger_throttle_time_of_the_broker_stands() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
-    answered = fetch_answer(11, OVER, throttle_ms=7000)
-    talk.broker(0, answered, Pass(answered))
+    response = fetch_response(11, OVER, throttle_ms=7000)
+    talk.broker(0, response, Pass(response))
 
 
 def test_channel_is_muted_for_its_own_part_only() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
-    answered = fetch_answer(11, OVER, throttle_ms=7000)
-    talk.broker(0, answered, Pass(answered))
+    response = fetch_response(11, OVER, throttle_ms=7000)
+    talk.broker(0, response, Pass(response))
     assert mute_left_ms(talk.channel, 0) == 2000
 
 
@@ -217,18 +217,18 @@ def test_mute_of_a_group_member_is_capped() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     asked = join_group(5, 6000) + fetch(11, correlation_id=2, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answer(), Pass(answer()))
-    answered = fetch_answer(11, 30_000, correlation_id=2)  # 20 s
-    talk.broker(0, answered, Pass(with_throttle_time(answered, 8, 1200)))
+    talk.broker(0, some_response(), Pass(some_response()))
+    response = fetch_response(11, 30_000, correlation_id=2)  # 20 s
+    talk.broker(0, response, Pass(with_throttle_time(response, 8, 1200)))
 
 
 def test_batch_larger_than_the_window_arrives() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
-    answered = fetch_answer(11, 1_000_000)
+    response = fetch_response(11, 1_000_000)
     talk.broker(
-        0, answered[:100], Pass(with_throttle_time(answered, 8, 20_000)[:100]), Passthrough(1_000_004 - 100)
+        0, response[:100], Pass(with_throttle_time(response, 8, 20_000)[:100]), Passthrough(1_000_004 - 100)
     )
 
 
@@ -236,17 +236,17 @@ def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     asked = fetch(11, max_bytes=10_000)
     talk.client(0, asked, Pass(asked))
-    answered = fetch_answer(11, 1_000_000)
-    talk.broker(0, answered, Pass(with_throttle_time(answered, 8, 20_000)))
+    response = fetch_response(11, 1_000_000)
+    talk.broker(0, response, Pass(with_throttle_time(response, 8, 20_000)))
     again = fetch(11, correlation_id=2, max_bytes=10_000)
     talk.client(20_000, again, Pass(again))
 
 
 def charged_over_the_quota(version: int, first: bytes, second: bytes) -> None:
-    """The answer to the first Fetch uses the quota up; the second one is answered empty."""
+    """The response to the first Fetch uses the quota up; the second one gets an empty response."""
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     talk.orders("client", 0, first)
-    talk.orders("broker", 0, fetch_answer(version, OVER))
+    talk.orders("broker", 0, fetch_response(version, OVER))
     talk.client(2000, second, Drop(len(second)), Wait(11_000))
 
 
@@ -262,24 +262,24 @@ def test_client_that_says_so_in_a_tag_is_charged() -> None:
     charged_over_the_quota(15, first, second)
 
 
-def test_second_limited_fetch_waits_for_the_answer_to_the_first() -> None:
+def test_second_limited_fetch_waits_for_the_response_to_the_first() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     first, second = fetch(11, max_bytes=1000), fetch(11, correlation_id=2, max_bytes=1000)
     talk.client(0, first + second, Pass(first), Wait(0))
-    answered = fetch_answer(11, 500)
-    talk.broker(1, answered, Pass(answered))
+    response = fetch_response(11, 500)
+    talk.broker(1, response, Pass(response))
     assert talk.signalled
     talk.client(1, b"", Pass(second))
 
 
-def test_answer_to_a_fetch_that_ends_a_session_lets_no_other_pass() -> None:
+def test_response_to_a_fetch_that_ends_a_session_lets_no_other_pass() -> None:
     talk = muted(11)
     ends = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
     second, third = (fetch(11, correlation_id=one, max_bytes=1000) for one in (3, 4))
     talk.client(2000, ends, Pass(ends), Wait(11_000))
     talk.orders("client", 13_000, second)
-    answered = fetch_answer(11, 50, correlation_id=2)
-    talk.broker(13_000, answered, Pass(answered))
+    response = fetch_response(11, 50, correlation_id=2)
+    talk.broker(13_000, response, Pass(response))
     talk.client(13_001, third, Wait(0))
 
 
@@ -296,8 +296,8 @@ def test_observed_fetch_is_neither_capped_nor_muted() -> None:
     options = EngineOptions(mode="observe")
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False, options=options))
     talk.client(0, fetch(11), Pass(fetch(11)))
-    answered = fetch_answer(11, OVER)
-    talk.broker(0, answered, Pass(answered))
+    response = fetch_response(11, OVER)
+    talk.broker(0, response, Pass(response))
     talk.client(0, fetch(11, correlation_id=2), Pass(fetch(11, correlation_id=2)))
 
 
@@ -305,8 +305,8 @@ def test_observed_fetch_is_counted_as_one_that_would_be_muted() -> None:
     channel = channel_machine(consumer_default=1000, gateway=False, options=EngineOptions(mode="observe"))
     talk = Playbook(channel)
     talk.client(0, fetch(11), Pass(fetch(11)))
-    answered = fetch_answer(11, OVER)
-    talk.broker(0, answered, Pass(answered))
+    response = fetch_response(11, OVER)
+    talk.broker(0, response, Pass(response))
     list(channel.close(3000))
     assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.would_throttle_ms_total == 2000
 
@@ -369,7 +369,7 @@ def test_incremental_fetch_over_the_quota_keeps_its_session(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
-def test_epoch_is_translated_after_an_answer_made_here(version: int) -> None:
+def test_epoch_is_translated_after_a_response_made_here(version: int) -> None:
     talk = muted(version)
     asked = session_fetch(version, 3, {0: 10}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
@@ -379,7 +379,7 @@ def test_epoch_is_translated_after_an_answer_made_here(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
-def test_changes_of_a_fetch_answered_here_are_merged_into_the_next(version: int) -> None:
+def test_changes_of_a_fetch_responded_to_here_are_merged_into_the_next(version: int) -> None:
     talk = muted(version)
     asked = session_fetch(version, 3, {0: 10, 1: 20}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
@@ -418,7 +418,7 @@ def test_session_that_ends_is_told_to_the_broker_over_the_quota() -> None:
     talk.client(2000, asked, Pass(asked), Wait(11_000))  # it names no topics, so nothing can come
 
 
-def test_session_that_ends_after_an_answer_made_here_passes_untouched() -> None:
+def test_session_that_ends_after_a_response_made_here_passes_untouched() -> None:
     sessions = SessionTable(10)
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {}, correlation_id=2)
@@ -437,20 +437,20 @@ def test_session_a_broker_gives_up_is_forgotten(error: int, session_id: int) -> 
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
     talk.inserted("broker", 2000)
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
-    refused = fetch_answer(11, 18, correlation_id=3, error=error, session_id=session_id)
+    refused = fetch_response(11, 18, correlation_id=3, error=error, session_id=session_id)
     talk.broker(11_010, refused, Pass(refused))
     assert not sessions.is_shifted(1, SESSION)
 
 
-def test_session_of_an_answered_fetch_is_kept() -> None:
+def test_session_of_a_fetch_responded_to_here_is_kept() -> None:
     sessions = SessionTable(10)
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
     talk.inserted("broker", 2000)
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
-    answered = fetch_answer(11, 18, correlation_id=3, session_id=SESSION)
-    talk.broker(11_010, answered, Pass(answered))
+    response = fetch_response(11, 18, correlation_id=3, session_id=SESSION)
+    talk.broker(11_010, response, Pass(response))
     assert sessions.is_shifted(1, SESSION)
 
 
@@ -473,34 +473,34 @@ def with_new_leader(version: int, records: int) -> bytes:
 def test_records_pass_unseen_and_addresses_behind_them_are_ours(version: int) -> None:
     talk = Playbook(channel_machine())
     talk.client(0, fetch(version), Pass(fetch(version)))
-    answered = with_new_leader(version, 50_000)
-    head, rest = talk.orders("broker", 0, answered[:200])
+    response = with_new_leader(version, 50_000)
+    head, rest = talk.orders("broker", 0, response[:200])
     assert isinstance(head, Pass)
     assert isinstance(rest, Passthrough)
     assert (len(head.data), rest.count) >= (200, 49_000)
     talk.passthrough("broker", 0, rest.count)
     start = 200 + rest.count
-    (tail,) = talk.orders("broker", 0, answered[start:])
+    (tail,) = talk.orders("broker", 0, response[start:])
     assert isinstance(tail, Pass)
-    seen = decoded(RESPONSE, version, answered[:start] + tail.data)
-    assert start + len(tail.data) == len(answered)
+    seen = decoded(RESPONSE, version, response[:start] + tail.data)
+    assert start + len(tail.data) == len(response)
     assert [(n.node_id, n.host, n.port) for n in seen.node_endpoints] == [(2, "sluice.example", 19102)]
 
 
 def test_cut_addresses_are_kept_until_they_are_whole() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, fetch(18), Pass(fetch(18)))
-    answered = with_new_leader(18, 100)
-    passed = talk.orders("broker", 0, answered[:-5])[0]
+    response = with_new_leader(18, 100)
+    passed = talk.orders("broker", 0, response[:-5])[0]
     assert isinstance(passed, Pass)
-    assert len(passed.data) < len(answered) - 20
+    assert len(passed.data) < len(response) - 20
 
 
 def test_sidecar_does_not_walk() -> None:
     talk = Playbook(channel_machine(gateway=False))
     talk.client(0, fetch(18), Pass(fetch(18)))
-    answered = with_new_leader(18, 100)
-    talk.broker(0, answered, Pass(answered))
+    response = with_new_leader(18, 100)
+    talk.broker(0, response, Pass(response))
 
 
 def test_malformed_fetch_response_ends_the_connection() -> None:

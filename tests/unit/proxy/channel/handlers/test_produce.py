@@ -1,4 +1,4 @@
-"""Produce over its quota (KIP-13, KIP-219): it passes, its answer tells the time, the channel is muted.
+"""Produce over its quota (KIP-13, KIP-219): it passes, its response tells the time, the channel is muted.
 
 The arithmetic of all of them: 1,000 bytes/s, 11 windows of 1 s of which 10 count at the start, so 10,000 bytes are
 free and 12,000 make (12,000 - 10,000) / 1,000 = 2 s.
@@ -13,12 +13,12 @@ from quotas.options import EngineOptions
 from tests.support.engines import engine_with
 from tests.support.frames import (
     LIST_OFFSETS,
-    answer,
     heartbeat,
     join_group,
     produce,
-    produce_answer,
+    produce_response,
     request,
+    some_response,
 )
 from tests.support.playbook import (
     Drop,
@@ -39,8 +39,8 @@ OVER = 12_000
 WEIGHED = 4096
 
 
-def answered_with(version: int, throttle_ms: int) -> bytes:
-    return produce_answer(version, throttle_ms=throttle_ms)
+def response_with(version: int, throttle_ms: int) -> bytes:
+    return produce_response(version, throttle_ms=throttle_ms)
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -58,41 +58,41 @@ def test_request_over_the_quota_passes_and_mutes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 14))
-def test_answer_carries_the_rest_of_the_throttle_time(version: int) -> None:
+def test_response_carries_the_rest_of_the_throttle_time(version: int) -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(version, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    answered = answered_with(version, 0)
-    talk.broker(40, answered, Insert(answered_with(version, 2000 - 40)), Drop(len(answered)))
+    response = response_with(version, 0)
+    talk.broker(40, response, Insert(response_with(version, 2000 - 40)), Drop(len(response)))
 
 
-def test_answer_without_the_field_passes() -> None:
+def test_response_without_the_field_passes() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(0, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(40, answered_with(0, 0), Pass(answered_with(0, 0)))
+    talk.broker(40, response_with(0, 0), Pass(response_with(0, 0)))
 
 
 def test_larger_throttle_time_of_the_broker_stands() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(40, answered_with(9, 5000), Pass(answered_with(9, 5000)))
+    talk.broker(40, response_with(9, 5000), Pass(response_with(9, 5000)))
 
 
-def test_answer_after_the_mute_passes() -> None:
+def test_response_after_the_mute_passes() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(2000, answered_with(9, 0), Pass(answered_with(9, 0)))
+    talk.broker(2000, response_with(9, 0), Pass(response_with(9, 0)))
 
 
-def test_cut_answer_is_kept_until_it_is_whole() -> None:
+def test_cut_response_is_kept_until_it_is_whole() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    answered = answered_with(9, 0)
-    talk.broker(10, answered[:9], More(len(answered)))
+    response = response_with(9, 0)
+    talk.broker(10, response[:9], More(len(response)))
 
 
 def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
@@ -117,20 +117,20 @@ def test_header_alone_has_no_weight() -> None:
     assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == 0
 
 
-def test_request_without_an_answer_is_muted_all_the_same() -> None:
+def test_request_without_a_response_is_muted_all_the_same() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, OVER, acks=0)
     talk.client(0, asked, Pass(asked), Wait(2000))
 
 
-def test_request_without_an_answer_owes_none() -> None:
+def test_request_without_a_response_owes_none() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     first, second = produce(9, 100, acks=0), request(LIST_OFFSETS, 7, correlation_id=2, size=100)
     talk.client(0, first + second, Pass(first + second))
-    talk.broker(1, answer(correlation_id=2), Pass(answer(correlation_id=2)))
+    talk.broker(1, some_response(correlation_id=2), Pass(some_response(correlation_id=2)))
 
 
-def test_channel_remembers_requests_without_an_answer() -> None:
+def test_channel_remembers_requests_without_a_response() -> None:
     talk = Playbook(channel_machine())
     asked = produce(9, 100, acks=0)
     talk.client(0, asked, Pass(asked))
@@ -189,7 +189,7 @@ def test_observed_request_is_not_muted() -> None:
     talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mode="observe")))
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked))
-    talk.broker(40, answered_with(9, 0), Pass(answered_with(9, 0)))
+    talk.broker(40, response_with(9, 0), Pass(response_with(9, 0)))
 
 
 def test_observed_request_is_counted_as_one_that_would_be_muted() -> None:
@@ -210,14 +210,14 @@ def test_raised_quota_frees_a_muted_channel() -> None:
     talk.client(500, b"", Pass(second))
 
 
-def test_answer_does_not_tell_a_mute_that_was_ended() -> None:
+def test_response_does_not_tell_a_mute_that_was_ended() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     raised = Definitions(static=StaticQuotas(producer_default=100_000))
     talk.engine.update(EngineOptions(), raised, 500)
     talk.channel.reconsider()
-    talk.broker(600, produce_answer(9), Pass(produce_answer(9)))
+    talk.broker(600, produce_response(9), Pass(produce_response(9)))
 
 
 def test_lowered_quota_leaves_a_muted_channel_as_it_is() -> None:
@@ -284,7 +284,7 @@ def test_held_request_passes_when_enforcement_ends() -> None:
     talk.client(100, b"", Pass(asked))
 
 
-def test_held_request_without_an_answer_marks_its_channel() -> None:
+def test_held_request_without_a_response_marks_its_channel() -> None:
     talk = Playbook(channel_machine(scheduled().engine))
     talk.held(10, produce(9, 500, acks=0))
     assert talk.channel.requests.verdict.acks_zero
@@ -378,19 +378,19 @@ def test_new_connection_is_not_held_as_kafka_has_it() -> None:
 def test_addresses_of_new_leaders_are_ours() -> None:
     cls = RESPONSES[0]
     endpoint = struct(cls, 10, "NodeEndpoint", node_id=2, host="broker-2", port=9092, rack=None)
-    answered = framed(cls(version=10, node_endpoints=[endpoint]), correlation_id=1)
+    response = framed(cls(version=10, node_endpoints=[endpoint]), correlation_id=1)
     talk = Playbook(channel_machine())
     asked = produce(10, 100)
     talk.client(0, asked, Pass(asked))
-    seen = decoded(cls, 10, talk.inserted("broker", 1, answered)).node_endpoints
+    seen = decoded(cls, 10, talk.inserted("broker", 1, response)).node_endpoints
     assert [(node.node_id, node.host, node.port) for node in seen] == [(2, "sluice.example", 19102)]
 
 
-def test_answer_without_addresses_and_time_passes() -> None:
+def test_response_without_addresses_and_time_passes() -> None:
     talk = Playbook(channel_machine())
     asked = produce(10, 100)
     talk.client(0, asked, Pass(asked))
-    talk.broker(1, produce_answer(10), Pass(produce_answer(10)))
+    talk.broker(1, produce_response(10), Pass(produce_response(10)))
 
 
 def test_tags_of_a_request_header_are_passed_over() -> None:
@@ -410,12 +410,12 @@ def test_cut_tags_of_a_request_header_are_kept_until_they_are_whole() -> None:
     talk.client(0, asked[:18], More(2 * 18 + 64))
 
 
-def test_sidecar_does_not_keep_an_answer() -> None:
+def test_sidecar_does_not_keep_a_response() -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = produce(10, 100)
     talk.client(0, asked, Pass(asked))
-    answered = produce_answer(10)
-    talk.broker(1, answered[:9], Pass(answered[:9]), Passthrough(len(answered) - 9))
+    response = produce_response(10)
+    talk.broker(1, response[:9], Pass(response[:9]), Passthrough(len(response) - 9))
 
 
 def test_flows_are_given_back_at_the_end() -> None:

@@ -28,7 +28,7 @@ FIELDS = alter_reassignments.request_body(ASKED, 1)
 ALTER = request(ALTER_PARTITION_REASSIGNMENTS, 1, FIELDS, correlation_id=2)
 SENT = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"the first step", correlation_id=2)
 SAID = frame(b"\0\0\0\2\0what the broker says")
-ANSWER = frame(b"\0\0\0\2\0what the caller is told")
+RESPONSE = frame(b"\0\0\0\2\0what the caller is told")
 PLAIN = request(2, 7, size=40, correlation_id=1)
 LATER = request(2, 7, size=40, correlation_id=3)
 FULL = Wait(0, held=False)
@@ -85,12 +85,12 @@ def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
         2,
     )
     talk.client(3, b"", FULL)
-    talk.channel.responded(ANSWER)
-    talk.broker(4, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(4, b"", Insert(RESPONSE))
     talk.client(5, b"", Pass(LATER))
 
 
-def test_answers_owed_before_come_before_the_brokers() -> None:
+def test_responses_owed_before_come_before_the_brokers() -> None:
     talk = talking()
     talk.client(0, PLAIN + ALTER, Pass(PLAIN), Drop(len(ALTER)), FULL)
     question(talk)
@@ -100,7 +100,7 @@ def test_answers_owed_before_come_before_the_brokers() -> None:
     talk.broker(2, first + SAID, Pass(first), Drop(len(SAID)))
 
 
-def test_brokers_answer_is_kept_until_it_is_whole() -> None:
+def test_brokers_response_is_kept_until_it_is_whole() -> None:
     talk = talking()
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
@@ -122,17 +122,17 @@ def test_channel_that_is_to_end_asks_the_broker_first() -> None:
     talk.broker(2, SAID, Drop(len(SAID)))
     question(talk)
     assert not talk.channel.idle()
-    talk.channel.responded(ANSWER)
-    talk.broker(3, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(3, b"", Insert(RESPONSE))
     assert talk.channel.idle()
 
 
-def test_answer_without_a_broker_is_given_too() -> None:
+def test_response_without_a_broker_is_given_too() -> None:
     talk = talking()
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.responded(ANSWER)
-    talk.broker(1, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(1, b"", Insert(RESPONSE))
     assert talk.channel.idle()
 
 
@@ -141,8 +141,8 @@ def test_with_mode_pass_everything_passes(asked: bytes) -> None:
     talk = Playbook(channel_machine())
     talk.client(0, asked, Pass(asked))
     assert talk.channel.requests.take_signal() is None
-    answer = frame(asked[8:12] + b"\0 as it is")
-    talk.broker(1, answer, Pass(answer))
+    response = frame(asked[8:12] + b"\0 as it is")
+    talk.broker(1, response, Pass(response))
 
 
 def test_requests_before_the_login_end_the_connection() -> None:
@@ -170,18 +170,18 @@ def listed(**ongoing: Ongoing) -> bytes:
 def test_list_shows_the_move_in_place_of_its_step() -> None:
     talk = talking(shown=showing(("t", 0), ("waits", 0)))
     talk.client(0, LIST[0], Pass(LIST[0]))
-    answer = listed(foreign=FOREIGN, t=STEP)
+    response = listed(foreign=FOREIGN, t=STEP)
     told = listed(foreign=FOREIGN, t=MOVE.ongoing, waits=MOVE.ongoing)
-    talk.broker(1, answer, Insert(told), Drop(len(answer)))
+    talk.broker(1, response, Insert(told), Drop(len(response)))
 
 
 def test_list_of_version_1_has_the_batch_behind() -> None:
     talk = talking(shown=showing(("t", 0)))
     talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
-    answer = listed(t=STEP)
+    response = listed(t=STEP)
     found = Reassignments(0, 0, None, {("t", 0): MOVE.ongoing})
     told = reassignments.write_list_response(found, 5, {("t", 0): Stepping((1, 2), (3, 1))})
-    talk.broker(1, answer, Insert(told), Drop(len(answer)))
+    talk.broker(1, response, Insert(told), Drop(len(response)))
 
 
 def test_list_shows_no_more_than_was_asked_for() -> None:
@@ -189,30 +189,30 @@ def test_list_shows_no_more_than_was_asked_for() -> None:
     topic = b"\2t\2" + (1).to_bytes(4, "big") + b"\0"
     asked = request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5)
     talk.client(0, asked, Pass(asked))
-    answer = listed()
+    response = listed()
     told = reassignments.write_list_response(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
-    talk.broker(1, answer, Insert(told), Drop(len(answer)))
+    talk.broker(1, response, Insert(told), Drop(len(response)))
 
 
 def test_list_without_moves_passes() -> None:
     talk = talking()
     talk.client(0, LIST[0], Pass(LIST[0]))
-    answer = listed(foreign=FOREIGN)
-    talk.broker(1, answer, Pass(answer))
+    response = listed(foreign=FOREIGN)
+    talk.broker(1, response, Pass(response))
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_client_without_the_right_to_list_gets_the_error_alone(version: int) -> None:
     talk = talking(shown=showing(("t", 0)))
     refused = Reassignments(0, 31, "Cluster authorization failed.", {})
-    answer = reassignments.write_list_response(refused, 5)
+    response = reassignments.write_list_response(refused, 5)
     if version:
         talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
         told = reassignments.write_list_response(refused, 5, {})
-        talk.broker(1, answer, Insert(told), Drop(len(answer)))
+        talk.broker(1, response, Insert(told), Drop(len(response)))
     else:
         talk.client(0, LIST[0], Pass(LIST[0]))
-        talk.broker(1, answer, Pass(answer))
+        talk.broker(1, response, Pass(response))
 
 
 @pytest.mark.parametrize("batches", [True, False])
@@ -220,14 +220,14 @@ def test_version_1_of_the_list_is_offered_where_there_are_batches(batches: bool)
     talk = talking() if batches else Playbook(channel_machine())
     asked = request(API_VERSIONS, 3, b"\1\1\0", correlation_id=7)
     talk.client(0, asked, Pass(asked))
-    answers = []
+    responses = []
     for newest in (0, 1 if batches else 0):
         kind = RESPONSES[API_VERSIONS]
         entry = struct(
             kind, 3, "ApiVersion", api_key=LIST_PARTITION_REASSIGNMENTS, min_version=0, max_version=newest
         )
-        answers.append(framed(kind(version=3, error_code=0, api_keys=[entry], throttle_time_ms=0)))
-    talk.broker(1, answers[0], Insert(answers[1]), Drop(len(answers[0])))
+        responses.append(framed(kind(version=3, error_code=0, api_keys=[entry], throttle_time_ms=0)))
+    talk.broker(1, responses[0], Insert(responses[1]), Drop(len(responses[0])))
 
 
 def test_shell_may_ask_the_broker_more_than_once() -> None:
@@ -239,6 +239,6 @@ def test_shell_may_ask_the_broker_more_than_once() -> None:
         talk.client(1, b"", Insert(SENT), FULL)
         talk.broker(2, SAID, Drop(len(SAID)))
     assert question(talk).plan == "the first step"
-    talk.channel.responded(ANSWER)
-    talk.broker(3, b"", Insert(ANSWER))
+    talk.channel.responded(RESPONSE)
+    talk.broker(3, b"", Insert(RESPONSE))
     talk.client(4, b"", Pass(LATER))

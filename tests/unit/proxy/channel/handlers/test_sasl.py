@@ -11,7 +11,7 @@ from proxy.channel.verdict import BARE_TOKENS_MAX
 from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions, UnknownUsers
 from tests.support.engines import engine_with
-from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
+from tests.support.frames import LIST_OFFSETS, frame, produce, request, some_response
 from tests.support.playbook import (
     Ends,
     More,
@@ -73,10 +73,10 @@ def shaken(mechanism: str, version: int = 1, channel: Channel | None = None) -> 
     return talk
 
 
-def exchange(talk: Playbook, sent: bytes, answered: bytes) -> None:
+def exchange(talk: Playbook, sent: bytes, response: bytes) -> None:
     """One frame each way, both untouched."""
     talk.client(0, sent, Pass(sent))
-    talk.broker(0, answered, Pass(answered))
+    talk.broker(0, response, Pass(response))
 
 
 def user(talk: Playbook) -> str:
@@ -114,7 +114,7 @@ def test_scram_principal_counts_from_the_brokers_signature_on(mechanism: str, ve
     assert counted(talk) == {(mechanism, "known"): 1}
 
 
-def test_bearer_principal_counts_from_the_empty_answer_on() -> None:
+def test_bearer_principal_counts_from_the_empty_response_on() -> None:
     talk = shaken("OAUTHBEARER")
     exchange(talk, token(BEARER), verdict())
     assert user(talk) == "alice"
@@ -198,9 +198,9 @@ def test_token_without_a_handshake_names_no_user() -> None:
 )
 def test_principal_that_can_not_be_read_is_unknown(mechanism: str, sent: list[bytes], label: str) -> None:
     talk = shaken(mechanism)
-    answers = [b""] if len(sent) == 1 else [CHALLENGE, SIGNED]
-    for data, answered in zip(sent, answers, strict=True):
-        exchange(talk, token(data), verdict(answered))
+    responses = [b""] if len(sent) == 1 else [CHALLENGE, SIGNED]
+    for data, response in zip(sent, responses, strict=True):
+        exchange(talk, token(data), verdict(response))
     assert user(talk) == ""
     assert counted(talk) == {(label, "unknown"): 1}
 
@@ -213,8 +213,8 @@ def test_users_that_can_not_be_read_may_share_the_default_users_quota(
     mechanism: str, sent: list[bytes]
 ) -> None:
     talk = shaken(mechanism, channel=channel_machine(options=EngineOptions(unknown_users="default")))
-    for data, answered in zip(sent, [CHALLENGE, SIGNED], strict=False):
-        exchange(talk, token(data), verdict(answered))
+    for data, response in zip(sent, [CHALLENGE, SIGNED], strict=False):
+        exchange(talk, token(data), verdict(response))
     assert user(talk) == "<unknown>"
 
 
@@ -270,7 +270,7 @@ def test_users_with_one_client_id_are_held_apart() -> None:
 
 def test_becoming_another_gives_back_every_flow() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
-    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
     before = talk.engine.client("ANONYMOUS", "a", 1)
     assert (before.produce.flows, before.fetch.flows) == (1, 1)
     exchange(talk, handshake("PLAIN"), welcomed())
@@ -282,7 +282,7 @@ def test_becoming_another_gives_back_every_flow() -> None:
 def test_authenticating_again_as_the_same_keeps_the_identity() -> None:
     talk = shaken("PLAIN")
     exchange(talk, token(PLAIN), verdict())
-    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
     quota = talk.engine.client("alice", "a", 1)
     assert quota.produce.flows == 1
     exchange(talk, handshake("PLAIN"), welcomed())
@@ -326,7 +326,7 @@ def test_session_that_is_renewed_may_be_muted_again() -> None:
 
 
 def test_session_of_an_unreadable_user_ends_as_the_last_response_says() -> None:
-    # Kafka tells 0 in every answer but the last, and which one that is can not be read (GSSAPI: three tokens).
+    # Kafka tells 0 in every response but the last, and which one that is can not be read (GSSAPI: three tokens).
     talk = shaken("GSSAPI", channel=channel_machine(producer_default=1000, gateway=False))
     exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
     exchange(talk, token(b""), verdict(b"\x05\x04"))
@@ -386,7 +386,7 @@ def test_bare_plain_token_names_its_user() -> None:
     talk = shaken("PLAIN", 0)
     exchange(talk, frame(PLAIN), frame(b""))
     assert user(talk) == "alice"
-    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
 
 
 def test_bare_token_that_looks_like_a_request_is_a_token() -> None:
@@ -402,7 +402,7 @@ def test_bare_tokens_of_scram() -> None:
     assert user(talk) == "ANONYMOUS"
     exchange(talk, frame(FINAL), frame(SIGNED))
     assert user(talk) == "alice"
-    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
 
 
 def test_bare_bearer_token_that_is_refused() -> None:
@@ -414,7 +414,7 @@ def test_bare_bearer_token_that_is_refused() -> None:
     assert counted(talk) == {("OAUTHBEARER", "failed"): 1}
 
 
-def test_bare_tokens_of_gssapi_end_without_an_answer() -> None:
+def test_bare_tokens_of_gssapi_end_without_a_response() -> None:
     talk = shaken("GSSAPI", 0)
     exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
     assert user(talk) == ""
@@ -423,8 +423,8 @@ def test_bare_tokens_of_gssapi_end_without_an_answer() -> None:
     talk.client(0, last, Pass(last))
     asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, answer(30, correlation_id=9), Pass(answer(30, correlation_id=9)))
-    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    talk.broker(0, some_response(30, correlation_id=9), Pass(some_response(30, correlation_id=9)))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
     assert counted(talk) == {("GSSAPI", "unknown"): 1}
 
 
@@ -433,19 +433,19 @@ def test_bare_last_token_and_the_first_request_in_one_read() -> None:
     exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
     both = frame(b"\x05\x04" + bytes(40)) + request(LIST_OFFSETS, 7, size=60, correlation_id=9)
     talk.client(0, both, Pass(both))
-    talk.broker(0, answer(30, correlation_id=9), Pass(answer(30, correlation_id=9)))
+    talk.broker(0, some_response(30, correlation_id=9), Pass(some_response(30, correlation_id=9)))
 
 
-def test_answer_to_a_last_token_is_not_taken_for_the_next_ones() -> None:
+def test_response_to_a_last_token_is_not_taken_for_the_next_ones() -> None:
     talk = shaken("CUSTOM", 0)
     exchange(talk, frame(b"x"), frame(b"y"))
     both = frame(b"\xff" * 20) + request(LIST_OFFSETS, 7, size=60, correlation_id=9)
     talk.client(0, both, Pass(both))
-    answered = frame(b"zz") + answer(30, correlation_id=9)
-    talk.broker(0, answered, Pass(answered))
+    response = frame(b"zz") + some_response(30, correlation_id=9)
+    talk.broker(0, response, Pass(response))
 
 
-def test_token_sent_before_the_handshakes_answer_waits_for_it() -> None:
+def test_token_sent_before_the_handshakes_response_waits_for_it() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, handshake("PLAIN", 0) + frame(PLAIN), Pass(handshake("PLAIN", 0)), Wait(0))
     talk.broker(0, welcomed(version=0), Pass(welcomed(version=0)))
@@ -477,9 +477,9 @@ def test_bare_tokens_wait_where_too_many_are_owed() -> None:
     talk.client(0, empty * most, Pass(empty * most))
     talk.client(0, empty * 3, Wait(0))
     assert owed_of(talk.channel) == most
-    answered = frame(b"yes") * (most // 2)
+    response = frame(b"yes") * (most // 2)
     signals = []
-    for part in (answered[:-7], answered[-7:]):
+    for part in (response[:-7], response[-7:]):
         talk.broker(0, part, Pass(part))
         signals.append(talk.signalled)
     assert signals == [False, True], "who waits is to be woken"
@@ -488,38 +488,38 @@ def test_bare_tokens_wait_where_too_many_are_owed() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"x", b"xyz", b"xyza", b"xyzabcdef"])
 @pytest.mark.parametrize("cut", [0, 1, 3, 4, 5, 7])
-def test_cut_bare_answer_is_kept_until_it_is_whole(data: bytes, cut: int) -> None:
+def test_cut_bare_response_is_kept_until_it_is_whole(data: bytes, cut: int) -> None:
     talk = shaken("CUSTOM", 0)
-    sent, answered = frame(b"x"), frame(data)
-    cut = min(cut, len(answered) - 1)
+    sent, response = frame(b"x"), frame(data)
+    cut = min(cut, len(response) - 1)
     talk.client(0, sent, Pass(sent))
     if cut:
-        needed = 4 if cut < 4 else min(len(answered), 8) if cut < 8 else len(answered)
-        talk.broker(0, answered[:cut], More(needed))
-        talk.broker(0, answered[cut:], Pass(answered))
+        needed = 4 if cut < 4 else min(len(response), 8) if cut < 8 else len(response)
+        talk.broker(0, response[:cut], More(needed))
+        talk.broker(0, response[cut:], Pass(response))
     else:
-        talk.broker(0, answered, Pass(answered))
+        talk.broker(0, response, Pass(response))
     assert not owed_of(talk.channel)
 
 
 @pytest.mark.parametrize("cut", [4, 5, 7, 8, 12])
-def test_short_bare_answer_and_the_next_answer_in_one_read(cut: int) -> None:
+def test_short_bare_response_and_the_next_response_in_one_read(cut: int) -> None:
     talk = shaken("CUSTOM", 0)
     talk.client(0, frame(b"x"), Pass(frame(b"x")))
     asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
     talk.client(0, asked, Pass(asked))
-    answered = frame(b"") + answer(30, correlation_id=9)
+    response = frame(b"") + some_response(30, correlation_id=9)
     if cut == 4:
-        talk.broker(0, answered[:4], Pass(answered[:4]))
-        talk.broker(0, answered[4:], Pass(answered[4:]))
+        talk.broker(0, response[:4], Pass(response[:4]))
+        talk.broker(0, response[4:], Pass(response[4:]))
     elif cut < 12:
-        talk.broker(0, answered[:cut], Pass(answered[:4]), More(8))
-        talk.broker(0, answered[cut:], Pass(answered[4:]))
+        talk.broker(0, response[:cut], Pass(response[:4]), More(8))
+        talk.broker(0, response[cut:], Pass(response[4:]))
     else:
-        talk.broker(0, answered, Pass(answered))
+        talk.broker(0, response, Pass(response))
 
 
-def test_negative_answer_to_a_bare_token_ends_the_connection() -> None:
+def test_negative_response_to_a_bare_token_ends_the_connection() -> None:
     talk = shaken("CUSTOM", 0)
     talk.client(0, frame(b"x"), Pass(frame(b"x")))
     talk.broker(0, struct.pack(">i", -5) + bytes(8), Ends("broker_frame_length"))
@@ -544,8 +544,8 @@ def test_bare_token_of_no_possible_length_ends_the_connection(length: int) -> No
 def test_no_secret_is_kept(mechanism: str, steps: list[tuple[bytes, bytes]], version: int) -> None:
     talk = shaken(mechanism, version)
     secrets = (SECRET, JWT, JWT.split(b".")[1], b"nonce", b"biws")
-    for sent, answered in steps:
-        asked, said = (token(sent), verdict(answered)) if version else (frame(sent), frame(answered))
+    for sent, response in steps:
+        asked, said = (token(sent), verdict(response)) if version else (frame(sent), frame(response))
         talk.client(0, asked, Pass(asked))
         assert not [one for one in secrets if one in reachable(talk.channel)], "between token and verdict"
         talk.broker(0, said, Pass(said))

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge (KIP-932): charged like a Fetch, told, muted, and never answered here."""
+"""ShareFetch and ShareAcknowledge (KIP-932): charged like a Fetch, told, muted, and never responded to here."""
 
 import struct
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ TOPIC = UUID(int=7)
 MAX_BYTES_AT, MAX_RECORDS_AT = 12, 16  # behind the session epoch
 
 
-def share_answer(key: int, version: int, size: int = 0, host: bytes = b"broker-2.example.com") -> bytes:
-    """An answer without topics whose last field is a tag of filler, with one broker's address before it."""
+def share_response(key: int, version: int, size: int = 0, host: bytes = b"broker-2.example.com") -> bytes:
+    """A response without topics whose last field is a tag of filler, with one broker's address before it."""
     body = struct.pack(">ixihb", 1, 0, 0, 0)  # correlation id, tags, throttle time, error, no message
     body += struct.pack(">i", 30_000) if (key, version) != (SHARE_ACKNOWLEDGE, 1) else b""
     body += b"\1"  # no topics
@@ -85,8 +85,8 @@ def limited_to(sent: bytes, max_bytes: int) -> bytes:
     return bytes(found)
 
 
-def answered(size: int = 101, correlation_id: int = 1) -> bytes:
-    frame_ = bytearray(share_answer(SHARE_FETCH, 2, size))
+def response(size: int = 101, correlation_id: int = 1) -> bytes:
+    frame_ = bytearray(share_response(SHARE_FETCH, 2, size))
     struct.pack_into(">i", frame_, 4, correlation_id)
     return bytes(frame_)
 
@@ -97,10 +97,10 @@ def sidecar(rate: float = 1000, **options: Any) -> Playbook:
 
 
 def muted(talk: Playbook, until_ms: int = 2000) -> None:
-    """One answer of 12,000 B: 12 s - 10 s = 2 s."""
+    """One response of 12,000 B: 12 s - 10 s = 2 s."""
     sent = asked()
     talk.client(0, sent, Pass(limited_to(sent, 10_000)))
-    talk.broker(0, answered(12_001), Pass(with_throttle_time(answered(12_001), THROTTLE_AT, until_ms)))
+    talk.broker(0, response(12_001), Pass(with_throttle_time(response(12_001), THROTTLE_AT, until_ms)))
 
 
 @pytest.mark.parametrize(("key", "version"), [(SHARE_FETCH, 1), (SHARE_FETCH, 2), (SHARE_ACKNOWLEDGE, 2)])
@@ -108,21 +108,21 @@ def test_addresses_are_ours(key: int, version: int) -> None:
     talk = Playbook(channel_machine())
     asked = request(key, version, size=60)
     talk.client(0, asked, Pass(asked))
-    (passed,) = talk.orders("broker", 0, share_answer(key, version))
+    (passed,) = talk.orders("broker", 0, share_response(key, version))
     assert isinstance(passed, Pass)
     buf = passed.data
     assert (b"broker-2" in buf, b"sluice.example" + struct.pack(">i", 19102) in buf) == (False, True)
 
 
 @pytest.mark.parametrize("key", [SHARE_FETCH, SHARE_ACKNOWLEDGE])
-def test_sidecar_passes_the_answer_untouched(key: int) -> None:
+def test_sidecar_passes_the_response_untouched(key: int) -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = request(key, 2, size=60)
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, share_answer(key, 2), Pass(share_answer(key, 2)))
+    talk.broker(0, share_response(key, 2), Pass(share_response(key, 2)))
 
 
-def test_answer_over_the_quota_tells_the_time_and_mutes() -> None:
+def test_response_over_the_quota_tells_the_time_and_mutes() -> None:
     talk = sidecar()
     muted(talk)  # without the header's empty tag section 12,000 B: 2 s
     talk.client(0, request(LIST_OFFSETS, 7, size=60), Wait(2000))
@@ -132,26 +132,26 @@ def test_acknowledgement_costs_nothing() -> None:
     talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
     asked = request(SHARE_ACKNOWLEDGE, 2, size=60)
     talk.client(0, asked, Pass(asked))
-    answered = share_answer(SHARE_ACKNOWLEDGE, 2, 12_001)
-    talk.broker(0, answered, Pass(answered))
+    response = share_response(SHARE_ACKNOWLEDGE, 2, 12_001)
+    talk.broker(0, response, Pass(response))
 
 
 def test_cut_head_is_kept_until_the_throttle_time_is_there() -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = request(SHARE_FETCH, 2, size=60)
     talk.client(0, asked, Pass(asked))
-    talk.broker(0, share_answer(SHARE_FETCH, 2)[:10], More(min(len(share_answer(SHARE_FETCH, 2)), 84)))
+    talk.broker(0, share_response(SHARE_FETCH, 2)[:10], More(min(len(share_response(SHARE_FETCH, 2)), 84)))
 
 
-def test_rest_of_a_charged_answer_passes_unseen() -> None:
+def test_rest_of_a_charged_response_passes_unseen() -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = request(SHARE_FETCH, 2, size=60)
     talk.client(0, asked, Pass(asked))
-    answered = share_answer(SHARE_FETCH, 2, 50_000)
-    talk.broker(0, answered[:100], Pass(answered[:100]), Passthrough(50_004 - 100))
+    response = share_response(SHARE_FETCH, 2, 50_000)
+    talk.broker(0, response[:100], Pass(response[:100]), Passthrough(50_004 - 100))
 
 
-def test_answer_without_a_throttle_time_ends_the_connection() -> None:
+def test_response_without_a_throttle_time_ends_the_connection() -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = request(SHARE_FETCH, 2, size=60)
     talk.client(0, asked, Pass(asked))
@@ -194,7 +194,7 @@ def test_hold_ends_with_the_longest_mute_and_the_request_passes_without_room() -
     sent = asked(correlation_id=2)
     talk.client(2000, sent, Wait(5000, held=True))
     talk.client(5000, b"", Pass(without_room(sent)))
-    small = answered(correlation_id=2)  # 100 B: 12,100 / 1,000 - 10 s
+    small = response(correlation_id=2)  # 100 B: 12,100 / 1,000 - 10 s
     talk.broker(5000, small, Pass(with_throttle_time(small, THROTTLE_AT, 2100)))
 
 
@@ -270,7 +270,7 @@ def test_one_share_fetch_at_a_time_may_bring_records(policy: Policy) -> None:
     talk = sidecar(1_000_000, policy=policy)
     first, second, third = (asked(correlation_id=number, max_bytes=10_000) for number in (1, 2, 3))
     talk.client(0, first + second + third, Pass(first), Wait(0))
-    talk.broker(0, answered(), Pass(answered()))
+    talk.broker(0, response(), Pass(response()))
     talk.client(0, b"", Pass(second), Wait(0))
 
 

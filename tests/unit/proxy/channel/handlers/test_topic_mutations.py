@@ -16,18 +16,18 @@ from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine
 from quotas.throttles.mutation import MutationThrottle
 from tests.support.engines import engine_with
-from tests.support.frames import answer as plain_answer
 from tests.support.frames import heartbeat, join_group
 from tests.support.frames import request as raw_request
+from tests.support.frames import some_response as plain_response
 from tests.support.mutation_frames import (
     EXCEEDED,
     TOPIC_ID,
-    answer,
     assigned,
     create,
     delete,
     errors,
     grow,
+    mutation_response,
     sizes,
 )
 from tests.support.playbook import (
@@ -72,7 +72,7 @@ def tokens(talk: Playbook, now_ms: int = 0) -> float:
 
 
 def said(talk: Playbook, now_ms: int, data: bytes) -> bytes:
-    """Show a broker's answer, and give what the client gets instead."""
+    """Show a broker's response, and give what the client gets instead."""
     orders = talk.orders("broker", now_ms, data)
     assert [type(order) for order in orders] == [Insert, Drop], orders
     made = orders[0]
@@ -94,17 +94,17 @@ def test_without_a_quota_everything_passes_unseen() -> None:
     asked = create(STRICT, {"t": 1000})
     talk.client(0, asked[:30], Pass(asked[:30]), Passthrough(len(asked) - 30))
     talk.client(0, asked[30:], Pass(asked[30:]))
-    answered = answer(CREATE_TOPICS, STRICT, [("t", 0)])
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("t", 0)])
+    talk.broker(0, response, Pass(response))
 
 
-def test_topics_beyond_the_bucket_are_taken_out_and_answered_with_error_89() -> None:
+def test_topics_beyond_the_bucket_are_taken_out_and_get_responses_with_error_89() -> None:
     talk = dialogue()
     # 20 tokens: 30 partitions are admitted and leave -10, the next topic is rejected.
     asked = create(STRICT, {"one": 30, "two": 30, "three": 1})
     assert forwarded(talk, 0, asked) == create(STRICT, {"one": 30})
     assert tokens(talk) == -10
-    told = said(talk, 0, answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=30))
+    told = said(talk, 0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=30))
     assert errors(CREATE_TOPICS, STRICT, told) == (
         [("one", 0), ("two", EXCEEDED), ("three", EXCEEDED)],
         5000,  # 10 / 2 per s
@@ -118,18 +118,18 @@ def test_request_of_which_nothing_is_rejected_is_not_throttled() -> None:
     talk = dialogue()
     asked = create(STRICT, {"one": 300})
     talk.client(0, asked, Pass(asked))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=300)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=300)
+    talk.broker(0, response, Pass(response))
     assert tokens(talk) == -280  # 20 - 300
     talk.client(0, b"")
 
 
-def test_request_that_is_rejected_whole_is_answered_here() -> None:
+def test_request_that_is_rejected_whole_gets_a_response_here() -> None:
     talk = dialogue()
     first = create(STRICT, {"one": 25})
     talk.client(0, first, Pass(first))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
+    talk.broker(0, response, Pass(response))
     second = create(STRICT, {"two": 1, "three": 1}, correlation_id=2)
     talk.client(500, second, Drop(len(second)), Wait(2500))  # -5 + 1 = -4 tokens: 4 / 2 per s
     orders = talk.orders("broker", 500, b"")
@@ -143,7 +143,7 @@ def test_old_version_is_accepted_and_muted() -> None:
     talk = dialogue()
     asked = create(OLD, {"one": 30, "two": 30})
     talk.client(0, asked, Pass(asked))
-    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0), ("two", 0)], partitions=30))
+    told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0), ("two", 0)], partitions=30))
     assert errors(CREATE_TOPICS, OLD, told) == ([("one", 0), ("two", 0)], 20_000)  # (60 - 20) / 2 per s
     talk.client(0, b"", Wait(20_000))
 
@@ -159,8 +159,8 @@ def test_version_without_a_throttle_time_is_muted_all_the_same(api_key: int, ver
         talk.client(0, asked, Insert(metadata.request_by_name(["one"], 1, b"a")), Wait(0))
         talk.broker(0, sizes(4, {"one": 30}), Drop(len(sizes(4, {"one": 30}))))
         talk.client(0, b"", Pass(asked))
-    answered = answer(api_key, version, [("one", 0)])
-    assert said(talk, 0, answered) == answered
+    response = mutation_response(api_key, version, [("one", 0)])
+    assert said(talk, 0, response) == response
     talk.client(0, b"", Wait(5000))  # (30 - 20) / 2 per s
 
 
@@ -168,7 +168,7 @@ def test_formula_is_told_in_full_and_the_mute_is_capped() -> None:
     talk = dialogue(mute_seconds_max=3)
     asked = create(OLD, {"one": 40})
     talk.client(0, asked, Pass(asked))
-    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
+    told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
     assert errors(CREATE_TOPICS, OLD, told)[1] == 10_000  # (40 - 20) / 2 per s
     talk.client(0, b"", Wait(3000))
 
@@ -176,10 +176,10 @@ def test_formula_is_told_in_full_and_the_mute_is_capped() -> None:
 def test_group_member_is_told_no_more_than_the_mute() -> None:
     talk = dialogue()
     talk.client(0, join_group(5, 10_000), Pass(join_group(5, 10_000)))
-    talk.broker(0, plain_answer(), Pass(plain_answer()))
+    talk.broker(0, plain_response(), Pass(plain_response()))
     asked = create(OLD, {"one": 40})
     talk.client(0, asked, Pass(asked))
-    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
+    told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
     assert errors(CREATE_TOPICS, OLD, told)[1] == 2000  # a fifth of the session timeout
 
 
@@ -187,7 +187,7 @@ def test_larger_throttle_time_of_the_broker_is_told() -> None:
     talk = dialogue()
     asked = create(OLD, {"one": 30})
     talk.client(0, asked, Pass(asked))
-    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30, throttle_ms=9000))
+    told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=30, throttle_ms=9000))
     assert errors(CREATE_TOPICS, OLD, told)[1] == 9000
     talk.client(0, b"", Wait(5000))  # and muted for our own part
 
@@ -197,7 +197,7 @@ def test_failed_creation_gives_its_tokens_back() -> None:
     asked = create(OLD, {"one": 30, "two": 30})
     talk.client(0, asked, Pass(asked))
     assert tokens(talk) == -40
-    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", EXISTS), ("two", 0)], partitions=30))
+    told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", EXISTS), ("two", 0)], partitions=30))
     assert tokens(talk) == -10
     assert errors(CREATE_TOPICS, OLD, told)[1] == 5000
     assert throttle_of(talk).total == 30
@@ -207,8 +207,8 @@ def test_creation_that_timed_out_costs_what_it_may_have_made() -> None:
     talk = dialogue()
     asked = create(STRICT, {"one": 30})
     talk.client(0, asked, Pass(asked))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", TIMED_OUT)])
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", TIMED_OUT)])
+    talk.broker(0, response, Pass(response))
     assert tokens(talk) == -10
 
 
@@ -217,8 +217,8 @@ def test_topic_named_twice_costs_nothing_and_is_left_to_the_broker() -> None:
     asked = create(STRICT, [("one", 30), ("one", 30), ("two", 5)])
     talk.client(0, asked, Pass(asked))
     assert tokens(talk) == 15
-    answered = answer(CREATE_TOPICS, STRICT, [("two", 0), ("one", 42)], partitions=5)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("two", 0), ("one", 42)], partitions=5)
+    talk.broker(0, response, Pass(response))
     assert tokens(talk) == 15
 
 
@@ -229,13 +229,13 @@ def test_assignments_by_hand_count_their_number() -> None:
     assert tokens(talk) == 14  # whatever the number of replicas
 
 
-def test_brokers_default_is_learned_from_its_answer() -> None:
+def test_brokers_default_is_learned_from_its_response() -> None:
     talk = dialogue()
     asked = create(STRICT, {"one": -1})
     talk.client(0, asked, Pass(asked))
     assert tokens(talk) == 19  # 1 until it is known
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=4)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=4)
+    talk.broker(0, response, Pass(response))
     assert tokens(talk) == 16  # corrected: 20 - 4
     again = create(STRICT, {"two": -1})
     talk.client(0, again, Pass(again))
@@ -255,8 +255,8 @@ def test_number_that_no_broker_creates_is_not_charged_ahead() -> None:
     asked = create(STRICT, {"one": 2_000_000_000})
     talk.client(0, asked, Pass(asked))
     assert tokens(talk) == 20 - 10_000
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 44)])
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 44)])
+    talk.broker(0, response, Pass(response))
     assert tokens(talk) == 20
 
 
@@ -264,8 +264,8 @@ def test_validate_only_is_charged_as_in_kraft() -> None:
     talk = dialogue()
     asked = create(STRICT, {"one": 5}, validate_only=True)
     talk.client(0, asked, Pass(asked))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=5)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=5)
+    talk.broker(0, response, Pass(response))
     assert tokens(talk) == 15
     assert throttle_of(talk).total == 0
 
@@ -287,8 +287,8 @@ def test_added_partitions_count_beyond_those_there_are() -> None:
     # one: 8 - 3 = 5, two: 30 - 10 = 20; then -5 tokens: three is rejected; who is not known costs nothing.
     assert forwarded(talk, 0, b"") == grow(3, {"one": 8, "two": 30, "unknown": 50})
     assert tokens(talk) == -5
-    answered = answer(CREATE_PARTITIONS, 3, [("one", 0), ("two", 37), ("unknown", 3)])
-    told = said(talk, 0, answered)
+    response = mutation_response(CREATE_PARTITIONS, 3, [("one", 0), ("two", 37), ("unknown", 3)])
+    told = said(talk, 0, response)
     # two failed, 20 tokens are back: 15; nothing to wait for any more.
     assert errors(CREATE_PARTITIONS, 3, told) == (
         [("one", 0), ("two", 37), ("three", EXCEEDED), ("unknown", 3)],
@@ -309,8 +309,8 @@ def test_deleted_topics_count_their_partitions_by_name_and_id() -> None:
     talk.broker(0, found, Drop(len(found)))
     assert forwarded(talk, 0, b"") == delete(6, ["one"])
     assert tokens(talk) == -10
-    answered = answer(DELETE_TOPICS, 6, [("one", 0)], topic_id=TOPIC_ID)
-    told = said(talk, 0, answered)
+    response = mutation_response(DELETE_TOPICS, 6, [("one", 0)], topic_id=TOPIC_ID)
+    told = said(talk, 0, response)
     assert errors(DELETE_TOPICS, 6, told) == ([("one", 0), (None, EXCEEDED)], 5000)
     assert talk.stats.topic_lookups == 2
 
@@ -330,8 +330,8 @@ def test_size_of_a_topic_made_moments_ago_is_known_before_the_broker_knows_it() 
     talk = dialogue()
     asked = create(STRICT, {"one": 6})
     talk.client(0, asked, Pass(asked))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=6, topic_id=TOPIC_ID)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=6, topic_id=TOPIC_ID)
+    talk.broker(0, response, Pass(response))
     gone = delete(6, [TOPIC_ID])
     talk.client(0, gone, Insert(metadata.request_by_id([TOPIC_ID.bytes], 1, b"a")), Wait(0))
     unknown = sizes(12, {})
@@ -344,7 +344,7 @@ def test_one_mutation_at_a_time_however_the_client_pipelines() -> None:
     talk = dialogue()
     first, second = create(OLD, {"one": 30}), create(OLD, {"two": 1}, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(0))
-    said(talk, 1000, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
+    said(talk, 1000, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
     talk.client(1000, b"", Wait(5000))  # (10 - 2) / 2 per s: muted as Kafka mutes
     talk.client(5000, b"", Pass(second))
 
@@ -360,8 +360,8 @@ def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
     talk = dialogue(mode="observe")
     asked = create(STRICT, {"one": 30, "two": 30})
     talk.client(0, asked, Pass(asked))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)], partitions=30)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)], partitions=30)
+    talk.broker(0, response, Pass(response))
     assert (
         tokens(talk) == 0
     )  # -10, but the 5 s that the client would have waited are over; "two" is not charged
@@ -369,8 +369,8 @@ def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
     assert (stats.topics_rejected, stats.topics_would_reject) == ({}, {"CreateTopics": 1})
     old = create(OLD, {"three": 2}, correlation_id=2)
     talk.client(0, old, Pass(old))
-    answered = answer(CREATE_TOPICS, OLD, [("three", 0)], partitions=2, correlation_id=2)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, OLD, [("three", 0)], partitions=2, correlation_id=2)
+    talk.broker(0, response, Pass(response))
     throttle = throttle_of(talk)
     assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
     list(talk.channel.close(20_000))
@@ -382,12 +382,16 @@ def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:
     talk = dialogue()
     first = create(STRICT, {"one": 25})
     talk.client(0, first, Pass(first))
-    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
+    talk.broker(0, response, Pass(response))
     talk.engine.switch_enforcement(False)
     gone = delete(6, ["one"])
     talk.client(0, gone, Pass(gone))
-    talk.broker(0, answer(DELETE_TOPICS, 6, [("one", 0)]), Pass(answer(DELETE_TOPICS, 6, [("one", 0)])))
+    talk.broker(
+        0,
+        mutation_response(DELETE_TOPICS, 6, [("one", 0)]),
+        Pass(mutation_response(DELETE_TOPICS, 6, [("one", 0)])),
+    )
     talk.engine.switch_enforcement(True)
     assert tokens(talk) == -5
 
@@ -400,15 +404,15 @@ def test_question_under_way_is_swallowed_though_enforcement_ends() -> None:
     talk.client(0, b"", Pass(gone))
     known = sizes(4, {"one": 3})
     talk.broker(0, known, Drop(len(known)))
-    answered = answer(DELETE_TOPICS, 6, [("one", 0)])
-    talk.broker(0, answered, Pass(answered))
+    response = mutation_response(DELETE_TOPICS, 6, [("one", 0)])
+    talk.broker(0, response, Pass(response))
 
 
 def test_raised_quota_ends_the_mute() -> None:
     talk = dialogue()
     asked = create(OLD, {"one": 30})
     talk.client(0, asked, Pass(asked))
-    said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
+    said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
     talk.client(0, b"", Wait(5000))
     quotas = talk.engine
     entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 1000.0}}
@@ -437,13 +441,13 @@ def test_request_of_too_many_topics_ends_the_connection() -> None:
     talk.client(0, asked, Ends("malformed"))
 
 
-def test_answer_about_many_topics_is_settled_in_parts() -> None:
+def test_response_about_many_topics_is_settled_in_parts() -> None:
     """Each turn of the loop compares a part of them; the client hears nothing before all are."""
     talk = dialogue(1e6)
     names = [f"t{index}" for index in range(2500)]
     talk.orders("client", 0, create(STRICT, dict.fromkeys(names, 1)))
     direction = talk.channel.responses
-    buf = bytearray(answer(CREATE_TOPICS, STRICT, [(name, EXISTS) for name in names]))
+    buf = bytearray(mutation_response(CREATE_TOPICS, STRICT, [(name, EXISTS) for name in names]))
     turns = 0
     while True:
         verdict = direction.receive(buf, 0, len(buf), 0)

@@ -56,9 +56,9 @@ class Callers:
         return function(*arguments)
 
     def ask(self, question: Question) -> asyncio.Future[Told]:
-        answered: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        self.api.ask(question, answered.set_result)
-        return answered
+        responded: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        self.api.ask(question, responded.set_result)
+        return responded
 
     async def begun(self, address: str = "192.0.2.1", frame: bytes | None = None) -> Forward:
         """Give what goes to the broker first."""
@@ -81,9 +81,9 @@ async def test_partitions_are_not_read_before_the_broker_permits_the_request(tmp
     )
     assert callers.read == []
     callers.may_read.set()
-    answer = await callers.said(forward, DENIED)
-    assert isinstance(answer, bytes)
-    assert reassignments.read_alter_response(answer, 1).partitions == [(ONE, DENIED)]
+    response = await callers.said(forward, DENIED)
+    assert isinstance(response, bytes)
+    assert reassignments.read_alter_response(response, 1).partitions == [(ONE, DENIED)]
     assert callers.read == [("192.0.2.1", len(callers.frame))]
 
 
@@ -107,7 +107,7 @@ async def test_address_has_a_quarter_of_all_places(tmp_path: Path) -> None:
     waiting.append(callers.said(other, DENIED, "192.0.2.2"))
     callers.may_read.set()
     async with asyncio.timeout(SECONDS_MAX):
-        assert {type(answer) for answer in await asyncio.gather(*waiting)} == {bytes}
+        assert {type(response) for response in await asyncio.gather(*waiting)} == {bytes}
     assert isinstance(await callers.said(forwards[0], DENIED), bytes), "there is room again"
     assert callers.api.addresses == 0, "nothing is kept of addresses without requests"
 

@@ -1,4 +1,4 @@
-"""A member's requests that the holder decides on: the same outcome as there, and what holds when an answer is lost."""
+"""A member's requests that the holder decides on: the same outcome as there, and what holds when a response is lost."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +33,12 @@ class Connection:
         self.service = service
         self.tenure = 0
         self.before: Callable[[bytes], bytes | None] = lambda _: None
-        self.after: Callable[[bytes], bytes] = lambda answer: answer
+        self.after: Callable[[bytes], bytes] = lambda response: response
 
     async def ask(self, content: bytes, seconds: float) -> bytes:
         assert seconds > 0
-        answer = self.before(content)
-        return self.after(await self.service.respond(content) if answer is None else answer)
+        response = self.before(content)
+        return self.after(await self.service.respond(content) if response is None else response)
 
 
 class Fleet:
@@ -75,7 +75,7 @@ def fleet(tmp_path: Path) -> Fleet:
     return Fleet(tmp_path)
 
 
-def lost(_answer: bytes) -> bytes:
+def lost(_response: bytes) -> bytes:
     raise NoResponseError("the connection to the holder has ended", sent=True)
 
 
@@ -84,8 +84,8 @@ def unsent(_content: bytes) -> bytes | None:
 
 
 def test_request_of_a_member_is_the_holders(fleet: Fleet) -> None:
-    answer = fleet.member.request((ONE, (2, 3)), (TWO, (2, 3)), (("nowhere", 0), (1, 2)))
-    assert [(key, outcome.error_code) for key, outcome in answer.partitions] == [
+    response = fleet.member.request((ONE, (2, 3)), (TWO, (2, 3)), (("nowhere", 0), (1, 2)))
+    assert [(key, outcome.error_code) for key, outcome in response.partitions] == [
         (ONE, 0),
         (TWO, 0),
         (("nowhere", 0), UNKNOWN),
@@ -103,9 +103,9 @@ def test_request_of_a_member_is_the_holders(fleet: Fleet) -> None:
 
 def test_request_that_sends_no_step_is_decided_too(fleet: Fleet) -> None:
     assert fleet.member.request((ONE, (2, 3))).partitions == [(ONE, Outcome())]
-    answer = fleet.member.request((TWO, (2, 3)))  # one partition at a time
+    response = fleet.member.request((TWO, (2, 3)))  # one partition at a time
     assert not fleet.member.sent
-    assert answer.partitions == [(TWO, Outcome())]
+    assert response.partitions == [(TWO, Outcome())]
     cancelled = fleet.member.request((TWO, None))
     assert cancelled.partitions == [(TWO, Outcome())]
     fleet.finish()
@@ -114,9 +114,9 @@ def test_request_that_sends_no_step_is_decided_too(fleet: Fleet) -> None:
 
 def test_member_without_a_holder_has_callers_try_again(fleet: Fleet) -> None:
     fleet.connection.before = unsent
-    answer = fleet.member.request((ONE, (2, 3)))
-    assert answer.outcome.error_code == NOT_CONTROLLER
-    assert "no holder of the fleet is known" in str(answer.outcome.error_message)
+    response = fleet.member.request((ONE, (2, 3)))
+    assert response.outcome.error_code == NOT_CONTROLLER
+    assert "no holder of the fleet is known" in str(response.outcome.error_message)
     assert fleet.forwarding.forwarded == {"unanswered": 1}
     assert not fleet.holder.journal.state.entries
 
@@ -131,12 +131,12 @@ def test_holder_that_does_not_execute_yet_has_callers_try_again(fleet: Fleet) ->
 
 def test_holder_without_a_journal_in_a_topic_is_named(fleet: Fleet) -> None:
     fleet.connection.before = lambda _content: BUSY
-    answer = fleet.member.request((ONE, (2, 3)))
-    assert answer.outcome.error_code == NOT_CONTROLLER
-    assert "no journal in a topic" in str(answer.outcome.error_message)
+    response = fleet.member.request((ONE, (2, 3)))
+    assert response.outcome.error_code == NOT_CONTROLLER
+    assert "no journal in a topic" in str(response.outcome.error_message)
 
 
-def test_answer_to_a_plan_that_is_lost_leaves_no_move(fleet: Fleet) -> None:
+def test_response_to_a_plan_that_is_lost_leaves_no_move(fleet: Fleet) -> None:
     fleet.connection.after = lost
     assert fleet.member.request((ONE, (2, 3))).outcome.error_code == STORAGE_ERROR
     assert fleet.holder.journal.state.entries[ONE].asked is not None
@@ -163,9 +163,9 @@ def test_conclusion_of_an_unknown_plan_is_refused(fleet: Fleet) -> None:
         return None
 
     fleet.connection.before = other_holder
-    answer = fleet.member.request((ONE, (2, 3)))
-    assert answer.outcome.error_code == STORAGE_ERROR
-    assert "does not know the request" in str(answer.outcome.error_message)
+    response = fleet.member.request((ONE, (2, 3)))
+    assert response.outcome.error_code == STORAGE_ERROR
+    assert "does not know the request" in str(response.outcome.error_message)
 
 
 JUNK = [b"", b"\x01junk", b"\xc0" * 40, encode(PlannedThere(1, True, b"junk")), encode(Concluded(1, b"junk"))]
@@ -174,12 +174,14 @@ JUNK = [b"", b"\x01junk", b"\xc0" * 40, encode(PlannedThere(1, True, b"junk")), 
 @pytest.mark.parametrize("content", [*JUNK, encode(Plan(b"junk")), encode(Conclude(2**64 - 1, b"junk"))])
 async def test_question_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
     service = HolderService(World(tmp_path, SimulatedCluster(3)).decisions(), lambda: True, lambda: 0)
-    answer = await service.respond(content)
-    assert answer == BUSY or decode(answer)["type"] == "refused"
+    response = await service.respond(content)
+    assert response == BUSY or decode(response)["type"] == "refused"
     assert service.plans == 0
 
 
-@pytest.mark.parametrize("answer", [*JUNK, encode(Refused(2, "no")), encode({"type": "refused", "cause": 3})])
-def test_answer_that_cannot_be_read_is_a_refusal(fleet: Fleet, answer: bytes) -> None:
-    fleet.connection.before = lambda _content: answer
+@pytest.mark.parametrize(
+    "response", [*JUNK, encode(Refused(2, "no")), encode({"type": "refused", "cause": 3})]
+)
+def test_response_that_cannot_be_read_is_a_refusal(fleet: Fleet, response: bytes) -> None:
+    fleet.connection.before = lambda _content: response
     assert fleet.member.request((ONE, (2, 3))).outcome.error_code
