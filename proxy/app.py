@@ -116,7 +116,7 @@ def wire_events(
     workers: "Workers | None",
     fleet: "Fleet | None",
 ) -> None:
-    """Have all parts of this process tell their events."""
+    """Connect all parts of this process that report events to `tell`."""
     rate = config.quotas.partition_mutations_rate
     process_events = ProcessEvents(tell, relay.engine.definitions, rate, brokers)
     relay.watching.judged = partial(process_events.judged, _OWN)
@@ -170,7 +170,7 @@ def raise_limit() -> None:
 
 
 class App:
-    """One running proxy.
+    """One running proxy: its parts, from their creation until the process ends.
 
     Args:
         config: what to run.
@@ -329,7 +329,7 @@ class App:
             self._open = True
 
     async def _drain(self) -> None:
-        """Drain all processes."""
+        """Drain all processes: accept nothing more, and close connections as they fall idle."""
         others = [] if self._workers is None else [self._workers.drain(self._hurried)]
         await asyncio.gather(self.relay.drain(self._hurried), *others)
 
@@ -400,7 +400,7 @@ class App:
         self.apply(self._reloader.config, self.relay.engine.definitions)
 
     def stop(self) -> None:
-        """Start to drain (SIGTERM, SIGINT); a second call ends the drain at once."""
+        """Start to drain (SIGTERM, SIGINT); a second call closes all connections without waiting."""
         self._signals += 1
         self._stopping.set()
         if self._workers is not None:
@@ -419,14 +419,14 @@ class App:
         self._supervisor.run_once("enforcement", self._enforcement.keep())
 
     def _enforce(self, on: bool) -> None:
-        """Have all processes enforce quotas, or not."""
+        """Make all processes enforce quotas, or stop."""
         self.relay.enforce(on)
         if self._workers is not None:
             self._workers.enforce(on)
         self.relay.reconsider()
 
     def _status(self) -> StatusDocument:
-        """Return what this process is now."""
+        """Return the document of `/v1/status` as of now."""
         workers = 1 if self._workers is None else self._workers.count
         missing = () if self._workers is None else self._workers.missing()
         return status_of(
@@ -438,7 +438,7 @@ class App:
         )
 
     def _hurried(self) -> bool:
-        """Whether a second signal asks to end at once."""
+        """Whether a second signal has asked to end without waiting."""
         return self._signals > 1
 
     # What is configured rarely is imported where it is made.
@@ -450,13 +450,13 @@ class App:
         return QuotaTopic(self._config, self._access())
 
     def _access(self) -> "Access":
-        """Return the way to the cluster of logs and groups."""
+        """Return the access to the cluster of Sluice's topics and the fleet's group."""
         from proxy.control.quotas.quota_topic import access_of
 
         return access_of(self._config.fleet_cluster, self._certificates.fleet_tls)
 
     def _join_fleet(self) -> "Fleet":
-        """Have this process use its shares in the fleet."""
+        """Join the fleet, so that this process uses the shares that are leased to it."""
         from proxy.process.shares import join
 
         return join(self._config, self.relay, self._access, self._certificates.between_members)
@@ -473,7 +473,7 @@ class App:
         )
 
     def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
-        """Hand a question to the API that it is for."""
+        """Pass a question to the API that it is for; returns a function that withdraws it."""
         if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
             assert self._reassignments is not None, "else they pass as they are"
             self._reassignments.ask(question, respond)

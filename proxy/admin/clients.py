@@ -121,7 +121,7 @@ class ClientTable:
                 self._rates[identity] += view.byte_rate
 
     def page(self, enforcing: bool, notice: str = "") -> Page:
-        """Return the page as HTML.
+        """Return the table as a page of HTML.
 
         Args:
             notice: what is to be said on every page; "" for nothing.

@@ -34,7 +34,7 @@ _LINKS: Final = (
 
 
 def index(version: str, enforcing: bool, *notices: str) -> Page:
-    """Return the list of pages.
+    """Return the page at /, with links to all pages.
 
     Args:
         notices: what is to be said on top; "" for nothing.

@@ -145,7 +145,7 @@ class Recorder(Protocol):
     left: int
 
     def full(self) -> None:
-        """Begin another batch."""
+        """Queue the current batch, and begin another one."""
 
     def reserve(self, size: int) -> bool:
         """Reserve memory for a frame of this size until its row is written; False if there is no room."""
@@ -475,7 +475,9 @@ class Capture(Observer):
             self._mute_ms, self._muting_throttle = mute_ms, throttle
 
     def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
-        """Note in the row that a frame was walked to its end and its topics were charged."""
+        """At a frame's end, put the throttle decisions for its topics into its row, or write the row of a walked
+        Fetch.
+        """
         if direction.walk is not None:
             return
         if direction is not self._state.requests:

@@ -142,7 +142,7 @@ class Machine(Protocol):
         """
 
     def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
-        """Take the response to a question, or a request to send to the broker before the response."""
+        """Accept the response to a question, or a request to send to the broker before the response."""
 
     def broker_changed(self, broker: int) -> None:
         """Report that the connection goes to a different broker than intended."""

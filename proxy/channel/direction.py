@@ -725,7 +725,9 @@ class ChannelState:
         self.enter(Intake.AWAIT_SHELL)
 
     def responded(self, response: bytes | bytearray | SharedResponse | Forward) -> None:
-        """Take the response to a question, which is sent in its turn, or a request to send to the broker before it."""
+        """Accept the response to a question, which is sent in its turn, or a request to send to the broker before
+        it.
+        """
         if isinstance(response, Forward):
             self._forward_first(response)
             return

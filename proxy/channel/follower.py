@@ -398,7 +398,7 @@ class _Fetched(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
-        """Read the response's head, set the follower's session id, and have the rest walked."""
+        """Read the response's head, set the follower's session id, and begin a walk through the rest."""
         length = direction.frame_bytes - 4
         if end - pos < _RESPONSE_HEAD_BYTES:
             return direction.order_more(end - pos, length)
@@ -562,7 +562,7 @@ class ReplicaRequests(RequestReader):
         return self._respond_locally(head, fetch.empty_response(version, correlation_id, session_id, 0))
 
     def _respond_locally(self, head: RequestHead, response: bytes) -> int:
-        """Send a local response."""
+        """Add a local response to the owed ones; returns the order that drops the request."""
         length, key, version, correlation_id, _ = head
         self.state.respond_locally(correlation_id, version, response)
         self.counts[key] += 1

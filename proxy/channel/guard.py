@@ -92,7 +92,7 @@ class _Restored(Owed):
     def respond(
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
-        """Put the names back, and have the API's own handler decide on the rest."""
+        """Put the names back; then the API's own handler decides on the response."""
         length, stood_in = direction.frame_bytes - 4, self._guarded.stood_in
         if stood_in and self._found is None:
             if not direction.whole(end - pos, length, GUARDED_RESPONSE_BYTES_MAX):
@@ -198,7 +198,7 @@ def _first_names(
 def _items(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Have the broker refuse the items that name something of ours."""
+    """Replace Sluice's names by their stand-ins, so that the broker refuses the items that have them."""
     length, key, version, _, _ = head
     state = direction.state
     if state.guarded is None:
@@ -301,7 +301,7 @@ def _between_brokers(
 def _produce(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Have the broker refuse our topics in a Produce, and write the others."""
+    """Replace the names of Sluice's topics in a Produce, so that the broker refuses these and writes the others."""
     state = direction.state
     # Nearly always it begins as the last one did, up to the name of its one topic.
     if buf.startswith(state.passed_front, body, end) and head[2] == state.passed_version:
@@ -336,7 +336,7 @@ class _Watch(Guarded):
 def _unusual_produce(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Handle a Produce that may name something of ours."""
+    """Replace Sluice's names in a Produce that may have any; close the connection where no response could refuse it."""
     _, key, version, _, _ = head
     state = direction.state
     if state.guarded is None:
@@ -418,7 +418,7 @@ def _front(buf: Buffer, body: int, stop: int, head: RequestHead) -> tuple[bytes,
 def _forward(
     direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Have the API's own handler decide; without one the request is forwarded unchanged."""
+    """Call the API's own handler; without one, owe the response and forward the request unchanged."""
     handler = REQUEST_HANDLERS.get(head[1])
     if handler is not None:
         return handler(direction, buf, pos, end, body, head, now_ms)

@@ -112,7 +112,9 @@ def _check_names(config: Config) -> None:
 
 
 def _check_listener(path: str, listener: ListenerOptions) -> None:
-    """Check that its brokers have ports, and that the sources of PROXY headers, which name the client, are known."""
+    """Check that a listener's brokers have ports, and that the sources of PROXY headers, which name the client, are
+    known.
+    """
     for key, first in (
         ("first_broker_port", listener.first_broker_port),
         ("advertised_first_broker_port", listener.advertised_first_broker_port),
@@ -156,7 +158,10 @@ def _check_fleet(config: Config) -> None:
 
 
 def _check_group(config: Config) -> None:
-    """A group's brokers are reached at the addresses that they advertise, so these must not be Sluice's."""
+    """Check that a fleet's group does not use a broker behind Sluice.
+
+    A group's brokers are reached at the addresses that they advertise, so these must not be Sluice's.
+    """
     if not config.fleet.has_group:
         return
     if config.fleet_cluster.sasl_mechanism == WITHOUT_GROUPS:
@@ -183,7 +188,7 @@ def _check_capture(capture: CaptureOptions) -> None:
 
 
 def _check_store(config: Config) -> None:
-    """Check what `store = "topic"` needs."""
+    """Check that the configuration has what `[quotas] store = "topic"` needs."""
     quotas = config.quotas
     if quotas.store != "topic":
         return
@@ -224,7 +229,7 @@ def _check_topic_cluster(config: Config, setting: str) -> None:
 
 
 def _check_journal(config: Config) -> None:
-    """Check what `[reassignment] journal = "topic"` needs."""
+    """Check that the configuration has what `[reassignment] journal = "topic"` needs."""
     settings, quotas, fleet = config.reassignment, config.quotas, config.fleet
     if fleet.secret_file and not fleet.configured and quotas.store != "topic" and not settings.in_topic:
         raise ConfigError("fleet.bind", "is needed with fleet.secret_file, or fleet.holder")
@@ -267,7 +272,7 @@ class PortRange(NamedTuple):
 
 
 def bound_ports(config: Config) -> Iterator[PortRange]:
-    """Return the ports that a process with this configuration binds, by key."""
+    """Yield the ports that a process with this configuration binds, by key."""
     for index, listener in enumerate(config.listeners):
         path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
         if not listener.replicates:  # brokers need no bootstrap port
@@ -439,7 +444,7 @@ def _quota_warnings(quotas: QuotaSettings) -> Iterator[str]:
 
 
 def limit_warnings(entity: Entity, values: Mapping[str, float]) -> Iterator[str]:
-    """Yield what is probably a mistake in one `[[quota]]` table: its names, and limits that let nearly nothing pass."""
+    """Yield warnings about one `[[quota]]` table: its names, and limits that let nearly nothing pass."""
     for part, name in zip(Entity._fields, entity, strict=True):
         if isinstance(name, str):
             problem = _name_problem(part, name)
@@ -544,7 +549,7 @@ def unwritable(config: Config) -> Iterator[str]:
 
 
 def _problem(directory: Path) -> str:
-    """Return why files, or the directory itself, cannot be created; "" if they can."""
+    """Return why files in a directory, or the directory itself, cannot be created; "" if they can."""
     place = directory
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent

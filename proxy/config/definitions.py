@@ -28,7 +28,7 @@ CLIENTS_SHARE: Final = 3  # eighths of the budget for kept bytes that clients' n
 
 
 def engine_options(config: Config) -> EngineOptions:
-    """Return the engine's options."""
+    """Return the options of the quota engine for a configuration."""
     quotas = config.quotas
     return EngineOptions(
         policy=quotas.policy,
@@ -115,7 +115,7 @@ def _parse(where: str, text: str, static: StaticQuotas) -> Definitions:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Key paths whose values differ.
+    """The keys whose values differ between two configurations, as paths.
 
     Args:
         live: the keys that apply now.
@@ -127,7 +127,7 @@ class Changes:
 
 
 def compare(old: Config, new: Config) -> Changes:
-    """Return the changed keys, in the order of the documentation."""
+    """Return the keys whose values differ, in the order of the documentation."""
     live: list[str] = []
     restart: list[str] = []
     for section, options in SECTIONS.items():

@@ -67,12 +67,12 @@ class OwnCertificate(Options, frozen=True):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that makes its context."""
+        """Every file from which the TLS context is made."""
         found = (getattr(self, name) for name in self.__struct_fields__)
         return tuple(value for value in found if isinstance(value, Path))
 
     def settled(self, path: str) -> Self:
-        """Find the key in the certificate's file by default."""
+        """Fill in the key's file: by default the key is in the certificate's file."""
         if self.key_password and self.key_password_file:
             raise ConfigError(f"{path}.key_password_file", "and key_password are both given: give only one")
         if self.cert_file is None and (self.key_file or self.key_password or self.key_password_file):
@@ -91,7 +91,7 @@ class ServerCertificate(OwnCertificate, frozen=True):
     ] = ""
 
     def settled(self, path: str) -> Self:
-        """Require client certificates by default where there is an authority for them."""
+        """Fill in whether clients need a certificate: by default if there is an authority to verify it."""
         auth = self.client_auth or ("required" if self.client_ca_file else "none")
         if auth != "none" and self.client_ca_file is None:
             raise ConfigError(f"{path}.client_ca_file", f"must be given with client_auth = {auth!r}")
@@ -111,7 +111,7 @@ class ListenerTls(ServerCertificate, frozen=True):
     principal_mapping_rules: Annotated[str, Key(parse=_rules, kind="rules with commas")] = DEFAULT_RULES
 
     def settled(self, path: str) -> Self:
-        """Require the certificate."""
+        """Refuse a table without a certificate."""
         if self.cert_file is None:
             raise ConfigError(f"{path}.cert_file", "must name the listener's certificate, a PEM file")
         return super().settled(path)
@@ -135,7 +135,7 @@ class FleetTls(ServerCertificate, frozen=True):
 
     @property
     def port(self) -> ListenerTls:
-        """TLS at this member's port."""
+        """The TLS options of this member's port."""
         return ListenerTls(
             cert_file=self.cert_file,
             key_file=self.key_file,
@@ -147,7 +147,7 @@ class FleetTls(ServerCertificate, frozen=True):
 
     @property
     def client(self) -> ClusterTls:
-        """TLS towards the holder."""
+        """The TLS options of connections to the holder."""
         return ClusterTls(
             cert_file=self.cert_file,
             key_file=self.key_file,
@@ -430,7 +430,7 @@ _ReplicaLists = Annotated[
 
 
 class ReplicationSettings(Options, frozen=True):
-    """`[replication]`."""
+    """`[replication]`: which replicas are throttled, and to which rates."""
 
     throttled: Annotated[Literal["off", "cluster", "file", "reassignments"], LIVE] = "cluster"
     policy: Annotated[ReplicationPolicy, LIVE, one_of("kip73", "schedule")] = "schedule"
@@ -449,7 +449,7 @@ class ReplicationSettings(Options, frozen=True):
         )
 
     def lists(self) -> tuple[Mapping[str, ReplicaList], Mapping[str, ReplicaList]]:
-        """Return the leaders' and the followers' lists."""
+        """Return the leaders' and the followers' lists of throttled replicas, by topic."""
         leaders, followers = self.leader_throttled_replicas, self.follower_throttled_replicas
         return (
             {topic: parse_replicas(text)[0] for topic, text in leaders.items()},
@@ -478,7 +478,7 @@ MemberName = Annotated[str, Key(parse=_member_name, kind="name")]
 
 
 class FleetOptions(Options, frozen=True):
-    """`[fleet]`."""
+    """`[fleet]`: whether and how this process shares quotas with other processes."""
 
     name: Annotated[MemberName, Key(default="the host's name")] = ""
     members_max: Annotated[int, LIVE, number(1, MEMBERS_MAX, "members")] = 8
@@ -533,7 +533,7 @@ class FleetOptions(Options, frozen=True):
         return self.bind is not None and self.holder is None
 
     def settled(self, path: str) -> Self:
-        """Complete `cluster`: None, or all that is known of the fleet's own cluster."""
+        """Fill in `cluster`: None, or all options of the fleet's own cluster."""
         if self.bootstrap:
             return replace(self, cluster=replace(self.cluster or ClusterOptions(), bootstrap=self.bootstrap))
         if self.cluster is not None:
@@ -551,7 +551,7 @@ _Cap = Annotated[int | None, LIVE, number(1, _COUNT_MAX, "replicas", default="un
 
 
 def _journal(value: object) -> str:
-    """Return a directory as a text; one called topic is "./topic"."""
+    """Return a directory as text; one that is named "topic" becomes "./topic"."""
     found = str(parse_path(value))
     return f"./{found}" if found == TOPIC else found
 
@@ -591,12 +591,12 @@ class ReassignmentSettings(Options, frozen=True):
 
     @property
     def directory(self) -> Path | None:
-        """The directory of a journal on files."""
+        """The directory of a journal in a file; None for a journal in a topic, or without one."""
         return Path(self.journal) if self.journal and self.journal != TOPIC else None
 
     @property
     def limits(self) -> BatchLimits:
-        """The planner's limits."""
+        """The limits of the planner: how many moves and steps at a time."""
         return BatchLimits(
             parallel_replica_count=self.parallel_replica_count,
             parallel_partition_count=self.parallel_partition_count,
@@ -717,12 +717,12 @@ class Config(Options, frozen=True):
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether something is kept in topics of Sluice's own."""
+        """Whether quotas or the journal are kept in topics of Sluice's own."""
         return self.quotas.store == "topic" or self.reassignment.in_topic
 
     @property
     def fleet_bootstrap_key(self) -> str:
-        """The key that names the brokers of that cluster."""
+        """The key that names the brokers of `fleet_cluster`."""
         return "cluster.bootstrap" if self.fleet.cluster is None else "fleet.bootstrap"
 
     @property
@@ -769,7 +769,9 @@ PEERS_MAX: Final = 64
 
 
 class LeaseOptions(Options, frozen=True):
-    """`[leases]`; `seconds` and the names in `peers` have no equivalent in `[fleet]`."""
+    """`[leases]`, the name of `[fleet]` in earlier releases; `seconds` and the names in `peers` have no equivalent
+    there.
+    """
 
     peers: Annotated[
         tuple[MemberName, ...],

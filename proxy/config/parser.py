@@ -73,7 +73,7 @@ def load(
 
 
 def reload(source: Source) -> Config:
-    """Read a configuration again from its source."""
+    """Read a configuration again, from the sources that it was read from."""
     if source.path is None:
         return parse({}, source, Path.cwd())
     try:
@@ -179,7 +179,7 @@ def _parse(given: Tables, source: Source, base: Path) -> Config:
 
 
 def _renamed(tables: Tables) -> tuple[Tables, list[str]]:
-    """Give `[quotas] source` its new name; return the tables, and a warning if it was there."""
+    """Rename `[quotas] source` of an earlier release; returns the tables, and a warning if it was there."""
     quotas = tables.get("quotas")
     if not isinstance(quotas, Mapping) or _OLD_STORE not in quotas:
         return tables, []
@@ -203,7 +203,7 @@ def _listeners(value: object) -> tuple[ListenerOptions, ...]:
 
 
 def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> ClusterOptions:
-    """Fill in `bootstrap` of a sidecar: the brokers behind it."""
+    """Return `[cluster]` with the bootstrap addresses of a sidecar filled in: those of the brokers behind it."""
     if cluster.bootstrap:
         return cluster
     if not all(listener.sidecar for listener in listeners):
@@ -215,7 +215,7 @@ def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> C
 def _quotas(
     quotas: QuotaSettings, listeners: Sequence[ListenerOptions], written: Mapping[str, object]
 ) -> QuotaSettings:
-    """Fill in what policy, store and listeners decide where nothing is written.
+    """Return `[quotas]` with the defaults filled in that depend on policy, store and listeners.
 
     Kafka's policy never holds a request. A gateway sees all brokers, so its quotas are the cluster's; the brokers' own
     quotas hold at each of them, have no file here, and are only observed, since the brokers enforce them.
@@ -230,7 +230,7 @@ def _quotas(
 
 
 def _with_journal(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
-    """Fill in the journal's directory: reassignments under way must survive a restart."""
+    """Return `[reassignment]` with its journal's directory filled in: moves under way must survive a restart."""
     if settings.directory is not None:
         return replace(settings, journal=str(base / settings.directory))
     if settings.batches and not settings.journal:
@@ -255,7 +255,7 @@ LISTS: Final = ("listeners",)  # the keys that are lists of tables
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Select the variables that override a key."""
+    """Return the environment variables that override a key."""
     return {name: text for name, text in environ.items() if name.startswith(PREFIX) and SEPARATOR in name}
 
 

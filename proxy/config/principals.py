@@ -33,7 +33,7 @@ class NoMatchingRuleError(ValueError):
 
 
 class MappingRules:
-    """Parsed rules.
+    """The rules that make a principal's name of a certificate's subject.
 
     >>> rules = MappingRules("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, DEFAULT")
     >>> rules.name("CN=Billing,OU=ServiceUsers,O=Example"), rules.name("CN=x")
@@ -60,7 +60,7 @@ class MappingRules:
             raise RuleError(f"there must be 1 to {RULES_MAX} rules, not {len(self._rules)}")
 
     def name(self, subject: str) -> str:
-        """Return the principal's name.
+        """Return the principal's name for a subject.
 
         Raises:
             NoMatchingRuleError: no rule applies.
@@ -176,7 +176,7 @@ def subject(certificate: bytes) -> str:
 
 
 def expires_at(certificate: bytes) -> float:
-    """Return the end of its validity, in seconds since the epoch."""
+    """Return when a certificate's validity ends, in seconds since the epoch."""
     times = list(_items(certificate, _fields(certificate)[3], _SEQUENCE))
     if len(times) != 2:
         raise CertificateError("a validity that is not two times")
@@ -259,7 +259,7 @@ def _oid(content: bytes) -> str:
 
 
 def _items(data: bytes, parent: Item, tag: int) -> Iterator[Item]:
-    """Return the items of a sequence or a set."""
+    """Yield the items of a sequence or a set."""
     found, pos, end = parent
     if found != tag:
         raise CertificateError(f"byte {pos}: tag {found:#04x}, expected {tag:#04x}")

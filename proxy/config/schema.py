@@ -185,7 +185,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def allowed(self) -> str:
-        """What the value must be."""
+        """What the value must be, as text for an error and the documentation."""
         if self.must:
             return self.must
         if names := self.choices:
@@ -204,7 +204,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def written_kind(self) -> str:
-        """The type in the documentation."""
+        """The type of the key as the documentation writes it."""
         if self.kind:
             kind = self.kind
         elif self.choices:
@@ -270,7 +270,7 @@ _UNSAID: Final = Key()
 
 @cache
 def _within(key: Key) -> Any:
-    """Return the type of a key with its range, for msgspec."""
+    """Return the type for msgspec: that of the key, with its range."""
     return Annotated[key.type, key.range]
 
 
@@ -456,10 +456,10 @@ Networks = Annotated[
 
 
 def encode_hook(value: object) -> object:
-    """Return a value of a type that is not msgspec's own as one that is."""
+    """Convert a value of a type that msgspec does not know to one that it does."""
     return dict(value) if isinstance(value, MappingProxyType) else str(value)
 
 
 def decode_hook(kind: type, value: Any) -> object:
-    """Return the value of such a type."""
+    """Return the value of a type that msgspec does not know, from its encoded form."""
     return Path(value) if kind is Path else ipaddress.ip_network(value)

@@ -67,7 +67,10 @@ class Watch:
             )
 
     def observe(self, now: tuple[Signature, ...]) -> bool:
-        """Note the current signatures; returns whether to read now: they have changed, and then stayed the same."""
+        """Compare the signatures with those of the last check; returns whether to read now.
+
+        That is when they have changed, and then stayed the same for a check.
+        """
         rested = now == self._last
         self._last = now
         if rested and now != self._read:

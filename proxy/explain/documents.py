@@ -156,7 +156,7 @@ assert Times.__struct_fields__ == NAMES
 
 
 class _Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit.
+    """The kind, key and entity of a limit, which several documents have.
 
     Args:
         kind: produce, fetch, request, mutation, topic, connection or replication.
@@ -306,7 +306,7 @@ class ClientsDocument(Document, kw_only=True):
 
 
 class RuleRow(Rule, frozen=True, kw_only=True):
-    """A limit with its use.
+    """A limit in the list of all limits, with its use.
 
     Args:
         clients: how many it applies to; of a topic or of connections, how many have waited for it.
@@ -395,7 +395,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """The client at one broker.
+    """The client's connections and requests at one broker.
 
     Args:
         waited: the share (0 to 1) of its connections' time that is held or muted.
@@ -562,7 +562,7 @@ class FleetMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetDocument(Document, kw_only=True):
-    """`/v1/fleet`.
+    """`/v1/fleet`: what this member knows of its fleet.
 
     Args:
         member: whether the process is a member of a fleet.

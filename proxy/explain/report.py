@@ -481,7 +481,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """The response to a query.
+    """What one process, or all together, has seen of clients and brokers: the response to a `Query`.
 
     Args:
         neighbours: for one client, the clients of the same budget, by the rules that it waits or would wait for.
@@ -523,7 +523,7 @@ class SeenSum:
             self._backlogs[rule] = self._backlogs.get(rule, 0.0) + backlog
 
     def clients(self) -> Iterator[ClientReport]:
-        """Yield each client once."""
+        """Yield the report of each client once, merged from all processes."""
         for reports in self._reports.values():
             merged = merge(reports)
             if merged is not None:

@@ -302,7 +302,7 @@ def _second(facts: Facts) -> str:
 
 
 def _broker(facts: Facts) -> str:
-    """Return a sentence about the broker's part of a request's time; "" if it is not known."""
+    """Return a sentence on how much of a request's time the broker takes; "" if that is not known."""
     client = facts.client
     part = _of_asked(part_of(facts.times, parts.BROKER), facts.times)
     if not client.probes or part <= 0:

@@ -46,7 +46,7 @@ _FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
 
 
 class Particulars(NamedTuple):
-    """The values of one connection at its last visit.
+    """What is known of one connection, as of its last visit.
 
     Args:
         library: name and version of the client's software; "" if it has not sent them (KIP-511).
@@ -337,7 +337,7 @@ class Meter:
         self._most = self._most_before = self._most_minute = 0
 
     def note_in_flight(self, owed: int, now_ms: int) -> None:
-        """Note how many responses it was owed at a visit."""
+        """Update the largest number of responses owed in this minute, by that at a visit."""
         minute = now_ms // _MINUTE_MS
         if minute != self._most_minute:
             self._most_before = self._most if minute == self._most_minute + 1 else 0

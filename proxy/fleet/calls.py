@@ -92,7 +92,7 @@ class Responding:
         return len(self._running)
 
     def take(self, question: Question, send: Callable[[Response], None]) -> None:
-        """Begin to handle a request; the response is sent later, or BUSY at once."""
+        """Begin to handle a request; its response is sent later, or BUSY immediately if too many are being handled."""
         if self.respond is None or len(self._running) >= QUESTIONS_MAX:
             send(Response(question.number, BUSY))
             return

@@ -95,7 +95,7 @@ class _End(NamedTuple):
 
 
 class FleetClient:
-    """One member's connection.
+    """One member's connection to the holder, opened again whenever it ends.
 
     Args:
         lessee: this member's leases from the holder.
@@ -276,7 +276,7 @@ class FleetClient:
     async def _greet(
         self, frames: Frames, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Take the holder's hello, and exchange proofs."""
+        """Read the holder's hello, and exchange proofs of the secret."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                 await frames.receive(reader)

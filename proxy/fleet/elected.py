@@ -238,7 +238,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka has
         }
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take the assignment, whose user data is the ruling."""
+        """Pass on the ruling, which is the user data of this member's assignment."""
         self._ruled(assignment.user_data or b"")
 
 
@@ -638,7 +638,7 @@ class Elected:
         self._thread.submit(self._group.expel(address))
 
     async def close(self) -> None:
-        """Leave the group, so that another member is chosen at once.
+        """Leave the group, so that it chooses another member without delay.
 
         A holder retires first, and commits how long its leases may last.
         """
@@ -658,15 +658,15 @@ class Elected:
         self._call(self._ruled, ruling, mine)
 
     def confirmed(self, sent_ms: int, learning_ms: int, roster: Roster) -> None:
-        """Take Kafka's confirmation that this member was the holder at `sent_ms`; a new holder learns `learning_ms`."""
+        """Pass on, to the loop, that this member was the holder at `sent_ms`; a new holder learns for `learning_ms`."""
         self._call(self._confirmed, sent_ms, learning_ms, roster)
 
     def group_problem(self, problem: Problem | None) -> None:
-        """Take the reason why the group cannot be used; None if it can."""
+        """Pass on, to the loop, why the group cannot be used; None if it can."""
         self._call(self._note_problem, problem)
 
     def unsigned(self, what: str, count: int = 1, member: str = "") -> None:
-        """Note that claims, a ruling or a commit were ignored, since they are not signed with the fleet's secret."""
+        """Pass on, to the loop, that claims, a ruling or a commit were ignored: they are not signed with the secret."""
         self._call(self._note_unsigned, what, count, member)
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:

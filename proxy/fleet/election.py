@@ -234,7 +234,7 @@ class Standing:
         return False
 
     def confirm(self, sent_ms: int) -> int:
-        """Register that Kafka has confirmed this holder, in response to a request that was sent at `sent_ms`.
+        """Extend the tenure: Kafka has confirmed this holder, by a request that was sent at `sent_ms`.
 
         Returns: how long a holder that begins with this confirmation has to learn, in ms.
         """
@@ -281,7 +281,7 @@ class Statements:
         return bool(self._signers)
 
     def write_claim(self, claim: Claim, member: str) -> bytes:
-        """Encode a claim.
+        """Encode and sign a claim.
 
         Args:
             member: the member id of its sender; "" before Kafka has given one.
@@ -394,7 +394,7 @@ class Past(NamedTuple):
 
 
 class Roster(NamedTuple):
-    """What a holder commits.
+    """What a holder commits of its lessees.
 
     Args:
         begun: what the holder began with. It identifies the lessor that has numbered the roster: compare by `is`.

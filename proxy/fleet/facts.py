@@ -123,7 +123,7 @@ class Disagreements:
         self._since: dict[str, int] = {}
 
     def observe(self, view: View, now_ms: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Take a view of the fleet; return the disagreements that begin with it, and those that have ended."""
+        """Compare the members in a view; returns the disagreements that begin with it, and those that have ended."""
         self._said = {
             (member.lessee, fact): self._since_when(member.lessee, fact, value, now_ms)
             for member in view.members

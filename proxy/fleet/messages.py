@@ -202,7 +202,7 @@ _DECODER: Final = Decoder(_Wire)
 
 
 def write(message: Message) -> bytes:
-    """Encode a message."""
+    """Encode a message in MessagePack, without its frame."""
     if isinstance(message, Report):
         return _ENCODER.encode(_Report(*message))
     return _ENCODER.encode(_Grants(*message) if isinstance(message, Grants) else message)

@@ -77,7 +77,7 @@ Refused = Callable[[str, Peer, str], None]
 
 
 class Acceptor:
-    """Listens on one address.
+    """Listens on one address, and bounds the handshakes of its connections.
 
     Args:
         serve: serves a connection until it ends.
@@ -408,7 +408,7 @@ class HolderPort:
         return 0 if self._lessor is None or over else self._tenures
 
     def lead(self, lessor: Lessor, tenure_ms: int | None = None) -> None:
-        """Become the holder.
+        """Become the holder: members are served from now on.
 
         Args:
             tenure_ms: how long it remains the holder without `confirm`; None: until `retire`.

@@ -94,7 +94,7 @@ class RisingSums(Generic[K]):
         self._last: dict[int, dict[K, float]] = {}
 
     def take(self, source: int, values: Mapping[K, float]) -> None:
-        """Take what a source has counted; keys that are not named keep their values."""
+        """Store the present counts of a source; keys that are not in `values` keep their counts."""
         last = self._last.setdefault(source, {})
         for key, value in values.items():
             before = last.get(key, 0.0)
@@ -103,7 +103,7 @@ class RisingSums(Generic[K]):
             last[key] = value
 
     def end(self, source: int) -> None:
-        """Note that a source has ended; what it had counted stays."""
+        """Remove a source that has ended; what it had counted stays in the sums."""
         for key, value in self._last.pop(source, {}).items():
             self._ended[key] = self._ended.get(key, 0.0) + value
 
@@ -142,7 +142,7 @@ class RisingLargest(Generic[K]):
         self._totals: dict[K, float] = {}
 
     def take(self, source: int, values: Mapping[K, float]) -> None:
-        """Take what a source has counted; a smaller value than before has begun anew."""
+        """Store the present counts of a source; one that is smaller than before has started again from 0."""
         last = self._last.setdefault(source, {})
         for key, value in values.items():
             before = last.get(key, 0.0)

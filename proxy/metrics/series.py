@@ -46,7 +46,7 @@ class Totals(msgspec.Struct, array_like=True):
         return ((name, getattr(self, name)) for name in TOTALS)
 
     def set(self, name: str, value: float) -> None:
-        """Replace a counter."""
+        """Set the counter with this name to a value."""
         setattr(self, name, int(value))
 
 
@@ -277,7 +277,7 @@ def no_waits() -> Iterable[QuotaView]:
 
 
 class QuotaSeries:
-    """The rows of one process.
+    """The rows of one process's clients and topics.
 
     A process visits its clients with `portions`, and chooses the heaviest itself. Of several processes, all must show
     the same clients: each visits them with `weigh`, one chooses (`merging`), and each takes what was chosen.

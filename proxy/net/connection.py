@@ -635,7 +635,7 @@ class Connection:
         free(shared.loop, self.channel.close(now_ms()))
 
     def resume(self) -> None:
-        """End the wait and read on."""
+        """End the wait, pass the kept bytes to the channel again, and read on."""
         self.waiting.end()
         self.requests.resume()
 

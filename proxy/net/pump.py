@@ -463,7 +463,7 @@ class Pump:
         self._tune()
 
     def _copy_rest(self, now_ns: int) -> None:
-        """Pass the arrived part of the frame's rest through the buffer.
+        """Read what has arrived of the frame's remaining bytes, and forward it through the buffer.
 
         The client has just written it, so it is in the processor's cache, and copying costs less than splicing.
         """

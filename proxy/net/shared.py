@@ -157,7 +157,7 @@ class Pipe:
 
 
 class Pipes:
-    """A bounded pool of pipes."""
+    """A bounded pool of kernel pipes, for `splice`."""
 
     def __init__(self, pipes_max: int, stats: Stats) -> None:
         self._idle: list[Pipe] = []

@@ -37,7 +37,7 @@ class TlsSide(Protocol):
 
 
 class ServerTls:
-    """TLS towards clients.
+    """The TLS context towards clients, for one listener.
 
     Args:
         options: the listener's TLS options.
@@ -91,7 +91,7 @@ class ServerTls:
 
 
 class BrokerTls:
-    """TLS towards brokers.
+    """The TLS context towards brokers.
 
     Args:
         options: the cluster's TLS options.

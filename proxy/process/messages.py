@@ -89,7 +89,7 @@ class Brokers(Message):
 
 
 class TopicsNamed(Message):
-    """Names of topics by id."""
+    """To a worker: the names of topics, by id."""
 
     names: Mapping[bytes, str]
 
@@ -166,7 +166,7 @@ class Look(Message):
 
 
 class Drain(Message):
-    """SIGTERM: accept nothing more, and end; `hurried`: at once."""
+    """SIGTERM: accept nothing more, and end when idle; `hurried`: without waiting."""
 
     hurried: bool
 
@@ -179,7 +179,7 @@ class Ready(Message):
 
 
 class Failed(Message):
-    """The worker cannot start."""
+    """The worker cannot start, and why."""
 
     problem: str
 

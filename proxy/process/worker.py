@@ -190,7 +190,7 @@ class Worker:
     # What control sends.
 
     def received(self, message: Message) -> None:
-        """Handle a message of control."""
+        """Handle a message of control: state, grants, a request for figures, or the response to a question."""
         self._handlers[type(message)](message)
 
     def lost(self) -> None:

@@ -26,7 +26,7 @@ class UsageError(SluiceError):
 
 
 class ConfigError(SluiceError):
-    """An invalid configuration.
+    """A configuration, or a file that it names, is invalid.
 
     Args:
         path: where it is wrong, as `listeners[0].bootstrap_port`; or the file that cannot be read.

@@ -131,7 +131,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An existing topic.
+    """A topic as it is in the cluster.
 
     Attributes:
         write_problem: why nothing may be appended; None if it may.

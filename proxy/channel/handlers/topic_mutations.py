@@ -300,7 +300,7 @@ def _charge(
     costs: list[int],
     now_ms: int,
 ) -> _ChargedMutation:
-    """Take tokens for each topic, as Kafka does, and note the topics without tokens."""
+    """Take tokens for each topic, as Kafka does; returns what was charged, with the topics that got no tokens."""
     strict = version >= requests.STRICT_SINCE[key]
     ahead = [min(cost, _CHARGED_AHEAD_MAX) for cost in costs]
     refused: frozenset[int] = frozenset()

@@ -141,7 +141,7 @@ class EndedTotals(NamedTuple):
     size: Number = 0
 
     def with_end(self, ended: "Ended", entry: "Entry | None") -> "EndedTotals":
-        """Add one ended move."""
+        """Return the totals with one more ended move."""
         if ended.how == "refused" or entry is None:
             return self
         if ended.how != "done":
@@ -304,7 +304,7 @@ class Contents:
         self.ended_totals = EndedTotals()
 
     def apply(self, record: Record) -> None:
-        """Apply the next record."""
+        """Change the contents by the next record of the journal."""
         if isinstance(record, Entry):
             if not self.entries:
                 self.ended_totals = EndedTotals()

@@ -58,7 +58,7 @@ class Rate:
             self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
 
     def forget(self) -> None:
-        """Drop all samples: no bytes are moved, or another process reads sizes."""
+        """Remove all samples: no bytes are moved, or another process reads sizes."""
         self._samples.clear()
 
     def per_second(self) -> float | None:

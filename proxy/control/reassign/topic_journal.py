@@ -185,7 +185,7 @@ class Fenced(Protocol):
         """Append records, all or none; the result is the offset after them, or an AppendError."""
 
     def end(self) -> "Future[None]":
-        """Close the writer."""
+        """Close the writer; this process then appends no more."""
 
 
 class TopicJournal:

@@ -279,7 +279,7 @@ def families(
     forwarded: Mapping[str, int] | None,
     fenced: int = 0,
 ) -> Iterator[Family]:
-    """Yield the metrics.
+    """Yield the metrics of a journal in a topic, and of requests to the holder.
 
     Args:
         problem: why the topic cannot be used.
@@ -339,7 +339,7 @@ class TopicPlace:
 
     @property
     def journal(self) -> Journal:
-        """The journal."""
+        """The journal in the topic, as the executor uses it."""
         return self._kept
 
     @property
