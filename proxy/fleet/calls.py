@@ -69,7 +69,7 @@ class Asking:
             waiting.set_result(response.content)
 
     def lose(self) -> None:
-        """End all waiting requests with UnansweredError: the connection has ended."""
+        """End all waiting requests with NoResponseError: the connection has ended."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(NoResponseError("the connection to the holder has ended", sent=True))
