@@ -18,11 +18,11 @@ KAFKA_BURST_S: Final = 11
 
 @dataclass(frozen=True, slots=True)
 class MutationQuota:
-    """The recommendation for all clients together, and the default for each.
+    """The recommended partition mutation quotas, in mutations and mutations/s.
 
     Attributes:
-        rate, burst: `partition_mutations_rate` and `_burst`.
-        client_rate: `controller_mutation_rate`, whose burst is eleven times as much.
+        rate, burst: `partition_mutations_rate` and `_burst`, of all clients together.
+        client_rate: the default client's `controller_mutation_rate`, whose burst is eleven times as much.
     """
 
     rate: float

@@ -87,7 +87,7 @@ class Wanted(NamedTuple):
 
 
 def read_list_request(frame: Buffer, body: int) -> Wanted:
-    """Decode a whole request of version 0 or 1.
+    """Decode a whole ListPartitionReassignments request of version 0 or 1.
 
     Raises:
         WireError: it is not such a request.
@@ -105,7 +105,7 @@ def read_list_request(frame: Buffer, body: int) -> Wanted:
 
 
 def read_list_response(frame: Buffer) -> Reassignments:
-    """Decode a whole response of version 0, or the same fields of version 1.
+    """Decode a whole ListPartitionReassignments response of version 0, or the same fields of version 1.
 
     Raises:
         WireError: it is not such a response.
@@ -245,7 +245,7 @@ def read_head(frame: Buffer, body: int, version: int) -> AlterRequest:
 
 
 def read_alter_request(frame: Buffer, body: int, version: int) -> AlterRequest:
-    """Decode a whole request whose fields begin at `body`.
+    """Decode a whole AlterPartitionReassignments request whose fields begin at `body`.
 
     Raises:
         WireError: it is not such a request, or its version is unknown.
@@ -282,7 +282,7 @@ def request_frame(asked: AlterRequest, version: int, correlation_id: int, client
 
 
 def read_alter_response(frame: Buffer, version: int) -> AlterResponse:
-    """Decode a whole response.
+    """Decode a whole AlterPartitionReassignments response.
 
     Raises:
         WireError: it is not such a response, or its version is unknown.
@@ -299,7 +299,7 @@ def read_alter_response(frame: Buffer, version: int) -> AlterResponse:
 
 
 def write_alter_response(response: AlterResponse, version: int, correlation_id: int) -> bytes:
-    """Encode a whole response; partitions of one topic share an entry."""
+    """Encode a whole AlterPartitionReassignments response; partitions of one topic share an entry."""
     _check(version)
     flag = bytes((response.allow_factor_change,)) if version >= _ALLOW_SINCE else b""
     body = (

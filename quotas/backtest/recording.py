@@ -362,7 +362,7 @@ N = TypeVar("N", np.int64, np.int32)
 
 
 def _stretches(begins: Ints, ends: Ints) -> list[tuple[int, int]]:
-    """Return the rows that follow each other in both orders, as slices.
+    """Return slices of rows that follow each other in both orders; begins, ends: each run's rows, in the wanted order.
 
     >>> _stretches(np.array([0, 7, 2]), np.array([2, 9, 7]))
     [(0, 2), (7, 9), (2, 7)]

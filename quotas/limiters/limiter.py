@@ -222,19 +222,19 @@ class Limiter(Lendable, Protocol):
         """Begin in place of another limiter: without its debt and without a burst."""
 
     def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """As `Throttle.produce`."""
+        """Decide on a Produce; arguments and result as in `Throttle.produce`."""
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """As `Throttle.fetch`."""
+        """Decide on a Fetch before it is forwarded, as `Throttle.fetch`."""
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
-        """As `Throttle.fetch_max_bytes`."""
+        """Return the max_bytes of an admitted Fetch, as `Throttle.fetch_max_bytes`."""
 
     def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
-        """As `Throttle.fetched`."""
+        """Charge a Fetch response when it begins, as `Throttle.fetched`."""
 
     def delivered(self, size: int, now_ms: int) -> Decision:
-        """As `Throttle.delivered`."""
+        """Charge a response without a preceding `fetch`, as `Throttle.delivered`."""
 
     def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
         """Record bytes that pass whatever the limit is; returns the throttle time in ms for the excess."""
@@ -264,13 +264,13 @@ class Limiter(Lendable, Protocol):
         """Move all records back by `ms`, as if that much more time had passed."""
 
     def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
-        """As `Throttle.announce`."""
+        """Register a request that is charged before its bytes have arrived, as `Throttle.announce`."""
 
     def take_back(self, now_ms: int) -> None:
         """Take back the charge of announced bytes that did not arrive in time; `Flow.lost` has their number."""
 
     def request_arrived(self, flow: Flow) -> None:
-        """As `Throttle.request_arrived`."""
+        """Register that an announced request has arrived, as `Throttle.request_arrived`."""
 
     def leave(self, flow: Flow, now_ms: int) -> None:
         """Remove a closed channel: its place, and the charge of bytes that never arrived."""
