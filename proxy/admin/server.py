@@ -87,7 +87,7 @@ Handler = Callable[[Request], Awaitable[Page]]
 
 
 class Stage(IntEnum):
-    """The stage of a connection; above the maximum, one in the lowest stage is closed first."""
+    """What a connection does; above the maximum, one in the lowest stage is closed first."""
 
     IDLE = 0  # a request
     SENDING = 1  # that the client takes its response

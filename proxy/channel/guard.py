@@ -234,7 +234,7 @@ def _items(
 
 
 def _restore_later(direction: ChannelDirection, key: int, order: int) -> int:
-    """Wrap the response in `_Restored`, if the API's handler has decided on the request; returns the handler's
+    """Wrap the response in `_Restored`, if the API's handler has decided on the request; returns that handler's
     order.
     """
     state = direction.state

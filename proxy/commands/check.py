@@ -346,7 +346,7 @@ def require_topic_library(config: Config) -> None:
 
 
 def check_topics(config: Config, tls: Callable[[], ssl.SSLContext] | None) -> Iterator[str]:
-    """Yield a line for each topic.
+    """Yield a line for each of Sluice's own topics: its state, or a warning why it cannot be used.
 
     Args:
         tls: returns the TLS context towards the topics' brokers; None for plaintext.

@@ -354,7 +354,7 @@ def compared(members: Members | None) -> Iterator[str]:
 
 
 def members_document(members: Members) -> Mapping[str, object]:
-    """Return the response about members as values of JSON."""
+    """Return what a member has reported about all members, as values of JSON."""
     return {**members._asdict(), "names": list(members.names), "differences": list(members.differences)}
 
 

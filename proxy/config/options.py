@@ -712,7 +712,7 @@ class Config(Options, frozen=True):
 
     @property
     def fleet_cluster(self) -> ClusterOptions:
-        """The cluster of what processes share: the fleet's group, and Sluice's own topics."""
+        """The options of the cluster that has the fleet's group and Sluice's own topics."""
         return self.cluster if self.fleet.cluster is None else self.fleet.cluster
 
     @property

@@ -236,7 +236,7 @@ def _escape(text: str) -> str:
 
 
 def _oid(content: bytes) -> str:
-    """Write an object identifier with dots.
+    """Return an object identifier as text, its numbers separated by dots.
 
     >>> _oid(bytes.fromhex("550403"))
     '2.5.4.3'

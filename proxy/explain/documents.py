@@ -110,7 +110,7 @@ class Document(msgspec.Struct, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The document of status 404 and 503: why there is no other."""
+    """The document of an error, status 404 or 503: why the requested document cannot be given."""
 
     error: Text
     missing: tuple[Missing, ...] = ()

@@ -121,7 +121,7 @@ class Views(Protocol):
         """Yield each wanted client's user and id with its rates at a broker, without partition mutations."""
 
     def views(self, now_ms: int, series: str) -> Iterator[QuotaView]:
-        """Yield the views of a series (`Kind.series`)."""
+        """Yield the clients' figures for the kinds of quotas of one metric series (`Kind.series`)."""
 
 
 class ClientRates:
@@ -164,7 +164,7 @@ class Quotas(Protocol):
         """The definitions in force."""
 
     def views(self, now_ms: int, series: str) -> Iterator[QuotaView]:
-        """Yield the views of a series (`Kind.series`)."""
+        """Yield the clients' figures for the kinds of quotas of one metric series (`Kind.series`)."""
 
 
 class Sharers:

@@ -47,7 +47,7 @@ class Waiter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, array_like=True):
-    """The clients that have begun, or ended, to wait.
+    """The clients that have begun, or ended, to wait for more than half of their time.
 
     Args:
         others: the number of further clients that have begun.

@@ -265,7 +265,7 @@ class Quotas(Protocol):
         """Whether quotas are enforced."""
 
     def views(self, now_ms: int, series: str) -> Iterable[QuotaView]:
-        """Yield the views of a series (`Kind.series`)."""
+        """Yield the clients' figures for the kinds of quotas of one metric series (`Kind.series`)."""
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Return the partition mutations left for all clients together; None if they are unlimited."""

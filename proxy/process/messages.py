@@ -246,21 +246,21 @@ class TopicsWanted(Message):
 
 
 class Counted(Message):
-    """The response to `Scrape` of `clients`."""
+    """The response to `Scrape` of `clients`: the worker's part of the page."""
 
     number: int
     figures: ClientPart
 
 
 class Weighed(Message):
-    """The response to `Scrape` of `weights`."""
+    """The response to `Scrape` of `weights`: the worker's clients with the most bytes."""
 
     number: int
     figures: Weights
 
 
 class Taken(Message):
-    """The response to `TakeRows`."""
+    """The response to `TakeRows`: the worker's rows, for clients with series of their own."""
 
     number: int
     figures: Part
@@ -439,7 +439,7 @@ class Link(asyncio.Protocol):
             self._transport.close()
 
     async def wait_closed(self) -> None:
-        """Wait until everything was sent after `close`, or the other side is gone."""
+        """Wait until everything that was pending at `close` is sent, or the other side is gone."""
         await self._gone.wait()
 
     async def wait_ended(self) -> None:

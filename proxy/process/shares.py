@@ -121,9 +121,9 @@ def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: Fl
     """Join the fleet, so that this process uses the shares that are leased to it; returns the membership.
 
     Args:
-        relay: before its first client.
+        relay: this process's data path, which has no client yet.
         access: returns the way to the cluster whose group chooses the holder.
-        tls: what is between members.
+        tls: the TLS contexts between members.
     """
     from proxy.fleet.fleet import new_lessee
 
@@ -137,13 +137,13 @@ def join(config: Config, relay: "Relay", access: "Callable[[], Access]", tls: Fl
 def join_with_workers(
     config: Config, workers: int, run: int, relay: "Relay", access: "Callable[[], Access]", tls: FleetContexts
 ) -> "tuple[ControlShares, Fleet | None]":
-    """Return what the workers' shares come from, and this process's membership; None without `[fleet]`.
+    """Return what leases shares to the workers, and this process's membership in a fleet; None without `[fleet]`.
 
     Args:
         run: identifies this life of the control process.
         relay: control's own, for replication.
         access: returns the way to the cluster whose group chooses the holder.
-        tls: what is between members.
+        tls: the TLS contexts between members.
     """
     began_ms = now_ms()
     if not config.fleet.configured:

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Request:
-    """A client's request; requests are compared by identity."""
+    """A client's request to the quota API that waits for the thread; requests are compared by identity."""
 
     __slots__ = ("question", "respond")
 

@@ -92,7 +92,7 @@ class Memory:
         self.failures[key] = (count, now_ms + pause_ms, problem)
 
     def forget(self, entries: Mapping[TopicPartition, Entry]) -> None:
-        """Forget moves that have ended."""
+        """Remove what is known of moves that are no longer in `entries`: they have ended."""
         known: tuple[dict[TopicPartition, Any], ...] = (
             self.submitted_ms,
             self.failures,
