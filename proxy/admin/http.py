@@ -144,7 +144,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
 
 
 def _host(authority: str) -> str:
-    """Return the host without its port, brackets and final dot: of `name:80`, `[::1]:80`, `name.`."""
+    """Return the host of a Host header, without its port, brackets and final dot: `name:80`, `[::1]:80`, `name.`."""
     name, colon, port = authority.rpartition(":")
     if not colon or not port.isdecimal():
         name = authority

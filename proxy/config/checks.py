@@ -457,7 +457,7 @@ def limit_warnings(entity: Entity, values: Mapping[str, float]) -> Iterator[str]
 
 
 def _name_problem(part: str, name: str) -> str:
-    """Return what is probably wrong with a name, with the text between them; "" if nothing is."""
+    """Return what is probably wrong with a name, as the text that follows it in a sentence; "" if nothing is."""
     if part == "ip":
         return "" if ip_name(name) else " has no effect: it is no IP address"
     if _is_pattern(name):

@@ -53,7 +53,7 @@ class Start(Message):
 
     Args:
         number: the worker's, from 1.
-        config: its part of the limits is in it.
+        config: the worker's configuration, with its fraction of the limits on memory and descriptors.
         run: identifies this life of the worker.
         terms: the leases between control and its workers.
     """
@@ -159,7 +159,7 @@ class TakeRows(Message):
 
 
 class Look(Message):
-    """A question about clients' time."""
+    """A request for what the worker has seen of clients' time."""
 
     number: int
     query: Query
