@@ -87,7 +87,7 @@ Handler = Callable[[Request], Awaitable[Page]]
 
 
 class Stage(IntEnum):
-    """What a connection does; above the maximum, one in the lowest stage is closed first."""
+    """What a connection waits for; above the maximum, one in the lowest stage is closed first."""
 
     IDLE = 0  # a request
     SENDING = 1  # that the client takes its response

@@ -384,7 +384,7 @@ class ConnectionWaits:
 
 
 class _Sum:
-    """The sums of one kind of quota, as `Waited` returns them."""
+    """The sums of one kind of quota, from which its `Waited` is made."""
 
     __slots__ = ("all_ms", "before_ms", "span", "span_ms")
 

@@ -305,7 +305,7 @@ class FleetGroup:
         self._address = address
 
     async def enlist(self, known: Roster, roster: Roster) -> None:
-        """Commit this roster at the next turn; it replaces an earlier one of the same lessor."""
+        """Replace the roster, if the present one is of the same lessor as `known`, and commit it at the next turn."""
         if self._roster is not None and self._roster.begun is known.begun:
             self._roster = roster
             self._confirm_ms = 0
