@@ -12,7 +12,7 @@ import aiokafka
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-PROTOCOL: Final = "sluice-fleet-2"
+PROTOCOL: Final = "sluice-fleet-3"
 _JOINED_SECONDS_MAX: Final = 30.0
 
 
