@@ -58,10 +58,6 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 WITH_WORKERS := $(patsubst %,tests/integration/test_%.py,tls sasl capture quota_api drain relay replication \
   live_config own_things topic_quotas)
 
-# Modules of a few tests that take minutes: they begin first, or the other processes wait for them at the end.
-LONG := $(patsubst %,tests/%.py,integration/test_tuning interop/test_throttled_groups integration/test_fleet_sidecars \
-  integration/test_offline_kafka integration/test_fleet_cluster interop/test_low_quotas packaging/test_printed_ways_out)
-
 # Unit tests first: they say in seconds what the others would say in minutes. Spark computes while components wait. Then
 # everything that needs brokers, in three processes with three brokers each: these tests wait for brokers and clients most
 # of the time. A module stays whole, since what is dear in it is set up once.
@@ -70,7 +66,7 @@ test: jars languages ## Every test: unit, then all that need real brokers, then 
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory --jobs 2 --output-sync component spark
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
-	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(LONG) tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 	SLUICE_PROCESS__WORKERS=2 $(PYTEST) --numprocesses 3 --dist loadfile $(WITH_WORKERS) $(ARGS)
 
 # Its first call compiles for 20 s, in every process anew while the sources change: no unit test runs it.

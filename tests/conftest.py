@@ -26,6 +26,19 @@ _KINDS: Final = frozenset(
     }
 )
 _NEEDS_BROKERS_SECONDS_MAX: Final = 240
+# Modules of a few tests that take minutes: they begin first, or the other processes wait for them at the end.
+_LONG: Final = frozenset(
+    {
+        *(
+            "test_tuning",
+            "test_throttled_groups",
+            "test_fleet_sidecars",
+            "test_offline_kafka",
+            "test_fleet_cluster",
+        ),
+        *("test_low_quotas", "test_printed_ways_out"),
+    }
+)
 _COORDINATOR_SECONDS_MAX: Final = 60.0
 # Loading, not available, not the coordinator.
 _COORDINATOR_ERRORS: Final = frozenset({14, 15, 16})
@@ -45,8 +58,10 @@ def pytest_configure() -> None:
     processes.exit_on_signals()
 
 
+@pytest.hookimpl(trylast=True)  # behind the shuffle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the kind that its directory names; those with brokers may take longer."""
+    """Mark each test with the kind that its directory names; those with brokers may take longer, the long are first."""
+    items.sort(key=lambda item: item.path.stem not in _LONG)
     for item in items:
         if not item.path.is_relative_to(_TESTS):
             item.add_marker(pytest.mark.unit)  # a doctest in the packages themselves
