@@ -72,13 +72,14 @@ class _Produced(Owed):
         if frame_end > end:
             direction.whole(end - pos, direction.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
             return direction.verdict.order
+        rewrites = not buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end)
+        if not (rewrites or self._until_ms):
+            return 0
         state = direction.state
         # A raised quota may have ended the mute early.
         throttle_ms = max(0, min(self._until_ms, state.mute_until_ms) - now_ms)
         address_map = state.settings.address_map
-        if (address_map is None or buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end)) and not (
-            throttle_ms and state.reports(throttle_ms, now_ms)
-        ):
+        if not (rewrites and address_map) and not (throttle_ms and state.reports(throttle_ms, now_ms)):
             state.stats.throttle_times_untold += throttle_ms > 0
             return 0
         frame = bytes(buf[pos:frame_end])
