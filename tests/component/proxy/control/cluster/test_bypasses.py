@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from kafka.protocol.admin import DescribeAclsResponse
@@ -159,13 +159,17 @@ LINE = "the brokers have no authorizer: every client can take over what Sluice k
 @asynccontextmanager
 async def broker(code: int) -> AsyncIterator[tuple[str, int]]:
     """A broker that responds with an error code to each DescribeAcls."""
+    served: list[tuple[asyncio.StreamWriter, asyncio.Future[None]]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        served.append((writer, ended))
         while True:
             try:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
             except asyncio.IncompleteReadError:
                 writer.close()
+                ended.set_result(None)
                 return
             response = DescribeAclsResponse(
                 version=1, throttle_time_ms=0, error_code=code, error_message=None, resources=[]
@@ -179,6 +183,11 @@ async def broker(code: int) -> AsyncIterator[tuple[str, int]]:
         yield server.sockets[0].getsockname()[:2]
     finally:
         server.close()
+        for writer, ended in served:  # none is left to a later test's loop
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            await ended
 
 
 async def until(holds: Callable[[], object]) -> None:
