@@ -19,6 +19,9 @@ from proxy.explain.documents import (
     BROKERS_MAX,
     CLIENTS_MAX,
     CONNECTIONS_MAX,
+    DISAGREEMENTS_MAX,
+    EVENTS_MAX,
+    QUOTAS_MAX,
     WAITS_MAX,
     WORKERS_MAX,
     AtBroker,
@@ -28,6 +31,8 @@ from proxy.explain.documents import (
     ClientsDocument,
     ConnectionRow,
     Document,
+    EventsDocument,
+    FleetDocument,
     MemberTimes,
     Neighbour,
     Quota,
@@ -59,6 +64,7 @@ def bound(document: Document, member: str) -> None:
         document.clients_total = max(document.clients_total, len(document.clients))
         for row in document.clients:
             row.members = (member,)
+            row.quotas = row.quotas[:QUOTAS_MAX]
     elif isinstance(document, ClientDocument):
         document.connections = document.connections[:CONNECTIONS_MAX]
         for connection in document.connections:
@@ -69,6 +75,10 @@ def bound(document: Document, member: str) -> None:
         own = MemberTimes(admin=member, connections_total=document.connections_total, time=document.time)
         document.members = (own,)
         document.members_missing = ()
+    elif isinstance(document, FleetDocument):
+        document.disagreements = document.disagreements[:DISAGREEMENTS_MAX]
+    elif isinstance(document, EventsDocument):
+        document.events = document.events[:EVENTS_MAX]
 
 
 def one_budget(names: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ Non-obvious:
 """
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -307,7 +308,9 @@ def read_table(
     if not isinstance(table, dict):
         name = re.sub(r"\[\d+\]", "", path)
         raise ConfigError(
-            path, f"must be a table: {f'[[{name}]]' if path.endswith(']') else f'[{name}]'}", table
+            path,
+            f"must be a table: {f'[[{name}]]' if path.endswith(']') else f'[{name}]'}",
+            None if isinstance(table, list) else table,  # it may hold a password
         )
     keys = keys_of(options)
     refuse_unknown(
@@ -457,9 +460,11 @@ Networks = Annotated[
 
 def encode_hook(value: object) -> object:
     """Convert a value of a type that msgspec does not know to one that it does."""
-    return dict(value) if isinstance(value, MappingProxyType) else str(value)
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    return os.fsencode(value) if isinstance(value, Path) else str(value)  # a path may be no text
 
 
 def decode_hook(kind: type, value: Any) -> object:
     """Return the value of a type that msgspec does not know, from its encoded form."""
-    return Path(value) if kind is Path else ipaddress.ip_network(value)
+    return Path(os.fsdecode(value)) if kind is Path else ipaddress.ip_network(value)

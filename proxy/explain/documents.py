@@ -26,6 +26,7 @@ EVENTS_MAX: Final = 1_000  # of one list
 BROKERS_MAX: Final = 1_000
 CONNECTIONS_MAX: Final = 100  # of one client: those that wait longest
 QUOTAS_MAX: Final = 8  # that match one client
+DISAGREEMENTS_MAX: Final = 8  # of one member of a fleet
 WAITS_MAX: Final = 50  # of one client
 MEMBERS_MAX: Final = 64  # of a fleet; further ones are counted, and not asked
 WORKERS_MAX: Final = 256
@@ -39,6 +40,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _T = TypeVar("_T")
 Text = Annotated[str, Meta(max_length=40_000)]  # a client id has at most 32,767 bytes
 Part = Annotated[float, Meta(ge=0, le=1)]
+Whole = Annotated[
+    int, Meta(ge=-(2**53), le=2**53)
+]  # what a float can hold: sums and medians of members stay numbers
 
 
 class DocumentError(Exception):
@@ -98,7 +102,7 @@ class Missing(msgspec.Struct, frozen=True):
         member: whose; set by a reader of several members.
     """
 
-    worker: int
+    worker: Whole
     problem: Text
     member: str | UnsetType = UNSET
 
@@ -264,14 +268,14 @@ class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
         oldest_ms: the age of the oldest of them, in ms.
     """
 
-    broker: int
-    timed: int = 0
+    broker: Whole
+    timed: Whole = 0
     median_ms: float = 0.0
     p99_ms: float = 0.0
     median_by_time_ms: float = 0.0
     slowest_ms: float = 0.0
-    under_way: int = 0
-    oldest_ms: int = 0
+    under_way: Whole = 0
+    oldest_ms: Whole = 0
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -288,7 +292,7 @@ class ClientRow(msgspec.Struct, kw_only=True):
 
     user: Text
     client_id: Text
-    connections: int = 0
+    connections: Whole = 0
     time: Times = Times()
     time_of_all_connections: Times = Times()
     rule: ShortRule | None = None
@@ -299,9 +303,9 @@ class ClientRow(msgspec.Struct, kw_only=True):
 class ClientsDocument(Document, kw_only=True):
     """`/v1/clients`: all clients, or those of one user."""
 
-    window_seconds: int = 0
+    window_seconds: Whole = 0
     enforcing: bool = True
-    clients_total: int = 0
+    clients_total: Whole = 0
     clients: tuple[ClientRow, ...] = ()
 
 
@@ -315,8 +319,8 @@ class RuleRow(Rule, frozen=True, kw_only=True):
         highest: the rate of the budget with the highest one.
     """
 
-    clients: int = 0
-    waiting: int = 0
+    clients: Whole = 0
+    waiting: Whole = 0
     rate: float | None = None
     highest: float | None = None
 
@@ -324,9 +328,9 @@ class RuleRow(Rule, frozen=True, kw_only=True):
 class RulesDocument(Document, kw_only=True):
     """`/v1/rules`: all limits, with the number of their clients."""
 
-    window_seconds: int = 0
+    window_seconds: Whole = 0
     enforcing: bool = True
-    entities_total: int = 0
+    entities_total: Whole = 0
     rules: tuple[RuleRow, ...] = ()
 
 
@@ -402,8 +406,8 @@ class AtBroker(msgspec.Struct, frozen=True, kw_only=True):
         ms_per_request: None if none was timed.
     """
 
-    broker: int
-    connections: int = 0
+    broker: Whole
+    connections: Whole = 0
     waited: float = 0.0
     at_broker: float = 0.0
     ms_per_request: float | None = None
@@ -433,13 +437,13 @@ class ConnectionRow(msgspec.Struct, kw_only=True):
     """
 
     peer: Text
-    broker: int = -1
+    broker: Whole = -1
     seconds: float = 0.0
     time: Times = Times()
     library: Text = ""
-    batch_bytes: int | None = None
-    in_flight: int | None = None
-    in_flight_max: int = 0
+    batch_bytes: Whole | None = None
+    in_flight: Whole | None = None
+    in_flight_max: Whole = 0
     acks_all: bool = False
     waits_until: Text | None = None
     member: str | UnsetType = UNSET
@@ -449,7 +453,7 @@ class MemberTimes(msgspec.Struct, frozen=True, kw_only=True):
     """A fleet member that knows the client; `admin`: its admin port, as given on the command line."""
 
     admin: str
-    connections_total: int
+    connections_total: Whole
     time: Times
 
 
@@ -472,7 +476,7 @@ class ClientDocument(Document, kw_only=True):
     user: Text
     client_id: Text
     address: Text = ""
-    window_seconds: int
+    window_seconds: Whole
     time: Times = Times()
     time_of_all_connections: Times = Times()
     rule: Rule | None = None
@@ -484,7 +488,7 @@ class ClientDocument(Document, kw_only=True):
     broker_ms_per_request: float | None = None
     brokers: tuple[AtBroker, ...] = ()
     sluice: OwnTimes | None = None
-    connections_total: int = 0
+    connections_total: Whole = 0
     connections: tuple[ConnectionRow, ...] = ()
     sentence: Text
     predicted: Predicted | None = None
@@ -510,7 +514,7 @@ class UserClient(msgspec.Struct, frozen=True, kw_only=True):
     """One of a user's clients, in the list that `sluice explain --user` prints."""
 
     client_id: str
-    connections: int
+    connections: Whole
     waited: float
     time: Times
     rule: ShortRule | None
@@ -526,12 +530,12 @@ class UserDocument(Document, kw_only=True):
     """
 
     user: str
-    window_seconds: int
+    window_seconds: Whole
     enforcing: bool
     sentence: str
-    clients_total: int
-    waiting: int
-    connections_total: int
+    clients_total: Whole
+    waiting: Whole
+    connections_total: Whole
     quotas: tuple[UserQuota, ...]
     clients: tuple[UserClient, ...]
     members: tuple[str, ...]
@@ -618,7 +622,7 @@ class StatusDocument(Document, kw_only=True):
     enforcing: bool = True
     policy: Text = ""
     scope: Text = ""
-    workers: int = 1
+    workers: Whole = 1
     ready: Text = ""
     switched: Switched | None = None
     started_at: Text = ""
@@ -645,7 +649,7 @@ class EventRow(msgspec.Struct, frozen=True):
         text: one sentence.
     """
 
-    id: int
+    id: Whole
     at: Text
     kind: Text
     text: Text
@@ -662,8 +666,8 @@ class EventsDocument(Document, kw_only=True):
     """
 
     run: Text
-    last: int
-    lost: int = 0
-    left_out: dict[str, int] = {}
+    last: Whole
+    lost: Whole = 0
+    left_out: dict[str, Whole] = {}
     enforcing: bool = True
     events: tuple[EventRow, ...] = ()

@@ -311,10 +311,13 @@ def frame_of(message: Message) -> bytearray:
     """Return a message as bytes.
 
     Raises:
-        FrameError: it is too long.
+        FrameError: it is too long, or holds what cannot be encoded: half of a surrogate pair, a number of over 64 bits.
     """
     frame = bytearray(_LENGTH_BYTES)
-    _ENCODER.encode_into(message, frame, _LENGTH_BYTES)
+    try:
+        _ENCODER.encode_into(message, frame, _LENGTH_BYTES)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise FrameError(f"a {type(message).__name__} cannot be encoded: {error}") from None
     size = len(frame) - _LENGTH_BYTES
     if size > FRAME_BYTES_MAX:
         raise FrameError(f"a {type(message).__name__} of {size} bytes is too long")

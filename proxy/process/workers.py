@@ -412,7 +412,7 @@ class Workers:
 
     async def _watch(self, life: Life) -> None:
         """Feed a worker until it ends; then count its end, and log it."""
-        feeding = self._supervisor.run_once("worker_feed", life.feed.run())
+        feeding = self._supervisor.run_once("worker_feed", self._feed(life))
         try:
             code = await life.wait()
         finally:
@@ -509,6 +509,15 @@ class Workers:
                     self._doom(life, "silent")
                 elif not life.ready and monotonic() - life.began > READY_SECONDS_MAX:
                     self._doom(life, "not_ready")
+
+    async def _feed(self, life: Life) -> None:
+        """Feed a worker; one that cannot be told what has changed is ended, and not left with what it had."""
+        try:
+            await life.feed.run()
+        except FrameError as error:
+            life.problem = str(error)
+            self._doom(life, "failed")
+            raise
 
     def _doom(self, life: Life, cause: str) -> None:
         self._doomed[life.run] = cause

@@ -46,13 +46,13 @@ class _Version(Struct):
 
 
 class _Value(Struct, rename={"name": "by", "address": "from"}):
-    """The JSON of a record's value; unless all three of its author's fields are there, the author is unknown."""
+    """The JSON of a record's value; unless all three of its author's fields are texts, the author is unknown."""
 
     v: int
     value: float
-    name: str | None = None
-    address: str | None = None
-    at: str | None = None
+    name: Any = None
+    address: Any = None
+    at: Any = None
 
 
 class _Event(Struct, rename={"name": "by", "address": "from"}):
@@ -206,10 +206,11 @@ def read_value(entity: Entity, limit: str, value: bytes | None) -> float | None:
 
 def _author(found: _Value) -> Author | None:
     """Return who set a limit; None unless the record has name, address and time."""
-    if found.name is None or found.address is None or found.at is None:
+    texts = [text for text in (found.name, found.address, found.at) if isinstance(text, str)]
+    if len(texts) < 3:
         return None
-    most = _AUTHOR_CHARACTERS_MAX
-    return Author(found.name[:most], found.address[:most], found.at[:most])
+    name, address, at = (text[:_AUTHOR_CHARACTERS_MAX] for text in texts)
+    return Author(name, address, at)
 
 
 def _said(author: Author) -> tuple[str, str, str]:

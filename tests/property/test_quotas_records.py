@@ -15,9 +15,11 @@ from quotas.definitions.records import (
     VALUE_BYTES_MAX,
     Author,
     RecordError,
+    Setting,
     event_of,
     key_of,
     read_key,
+    read_setting,
     read_value,
     value_of,
 )
@@ -149,3 +151,8 @@ def test_fractions_stay() -> None:
     author = Author("", "", "")
     assert read_value(Entity("a"), "request_percentage", value_of(12.5, author)) == 12.5
     assert not math.isinf(read_value(Entity("a"), "request_percentage", value_of(1e15, author)) or 0)
+
+
+def test_author_that_is_no_text_is_unknown_and_the_limit_applies() -> None:
+    value = b'{"v":1,"value":5,"by":5,"from":"::1","at":""}'
+    assert read_setting(Entity("ann"), "producer_byte_rate", value) == Setting(5.0, None)

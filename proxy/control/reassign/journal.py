@@ -40,6 +40,8 @@ LINE_BYTES_MAX: Final = 64 * 1024
 _CHECKSUM_DIGITS: Final = 8
 
 Number = Annotated[int, Meta(ge=0)]
+Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # of a partition
+BrokerId = Annotated[int, Meta(ge=-1, le=2**31 - 1)]  # -1: none, as in Kafka
 
 
 class LineError(Exception):
@@ -56,7 +58,7 @@ class PendingRequest(Struct, frozen=True):
         by: the requesting process and the number of its request.
     """
 
-    target: tuple[int, ...]
+    target: tuple[BrokerId, ...]
     cancels: bool
     step: Step | None
     by: str
@@ -76,10 +78,10 @@ class Entry(Struct, frozen=True, tag_field="kind", tag="entry"):
     """
 
     topic: str
-    partition: Number
+    partition: Index
     topic_id: str
-    original: tuple[int, ...]
-    target: tuple[int, ...] | None = None
+    original: tuple[BrokerId, ...]
+    target: tuple[BrokerId, ...] | None = None
     cancelled: bool = False
     asked: PendingRequest | None = None
     step: Step | None = None
@@ -200,9 +202,20 @@ def read_line(line: bytes) -> tuple[int, Record]:
         if not space or len(checksum) != _CHECKSUM_DIGITS or int(checksum, 16) != zlib.crc32(text):
             raise LineError("the checksum is wrong")
         number, _, content = text.partition(b" ")
-        return int(number), _DECODER.decode(content)
+        record = _DECODER.decode(content)
+        if isinstance(record, Entry):
+            for step in (record.step, record.asked.step if record.asked else None):
+                if step is not None and not _fits(step):
+                    raise LineError("a step with a number that Kafka cannot express")
+        return int(number), record
     except (ValueError, RecursionError) as error:
         raise LineError(f"not a record: {error}") from None
+
+
+def _fits(step: Step) -> bool:
+    """Whether a step's numbers are int32: the planner's own type has no bounds, and what is read may be forged."""
+    brokers = (*step.replicas, *step.adds, *step.drops, *step.current, step.leader, step.elects or 0)
+    return 0 <= step.partition < 2**31 and all(-1 <= broker < 2**31 for broker in brokers)
 
 
 class JournalError(Exception):

@@ -387,3 +387,7 @@ def test_merge_replaces_lists_and_values_and_merges_tables() -> None:
         "v": {"w": 1},
     }
     assert below == {"a": {"x": 1, "y": 2}, "l": [1, 2], "v": 1}
+
+
+def test_password_in_a_table_that_is_a_list_is_not_shown() -> None:
+    assert refused('[[cluster]]\npassword = "hunter2"') == "cluster: must be a table: [cluster]"

@@ -95,3 +95,8 @@ def test_every_document_can_be_decoded() -> None:
     kinds = [one for one in vars(documents).values() if isinstance(one, type) and issubclass(one, Document)]
     assert len(kinds) == 10
     assert all(msgspec.json.Decoder(kind) for kind in kinds)
+
+
+def test_number_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(DocumentError):
+        decode(b'{"broker":1,"timed":1' + b"0" * 400 + b"}", documents.BrokerTimes)

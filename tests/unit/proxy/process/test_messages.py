@@ -154,3 +154,14 @@ def test_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(messages, "FRAME_BYTES_MAX", 1000)
     with pytest.raises(FrameError, match="a Response of 10"):
         frame_of(Response(1, bytes(1000)))
+
+
+def test_path_that_is_no_text_crosses_the_link() -> None:
+    config = Config(listeners=(ListenerOptions(tls=ListenerTls(cert_file=Path("/tmp/\udcff/cert.pem"))),))
+    (found,) = Frames().receive(frame_of(messages.Configure(config)))
+    assert found == messages.Configure(config)
+
+
+def test_text_that_cannot_be_encoded_is_an_error_of_the_link() -> None:
+    with pytest.raises(FrameError, match="cannot be encoded"):
+        frame_of(messages.Failed("half a pair: \ud800"))

@@ -187,3 +187,28 @@ def test_refused_request_leaves_what_was_before() -> None:
     assert asked.wanted == (1, 2)
     assert asked.accepted().cancelled
     assert asked.accepted().step == STEP
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"kind":"entry","topic":"t","partition":1180591620717411303424,"topic_id":"","original":[1]}',
+        b'{"kind":"entry","topic":"t","partition":0,"topic_id":"","original":[1180591620717411303424]}',
+        (
+            b'{"kind":"entry","topic":"t","partition":0,"topic_id":"","original":[1],"step":{"topic":"t","partition":0,'
+            b'"replicas":[2147483648],"adds":[],"drops":[],"elects":null,"current":[1],"leader":-1}}'
+        ),
+    ],
+)
+def test_number_that_kafka_cannot_express_is_no_record(text: bytes) -> None:
+    content = b"1 " + text
+    with pytest.raises(LineError):
+        read_line(b"%08x %s" % (zlib.crc32(content), content))
+
+
+def test_step_without_a_leader_is_a_record() -> None:
+    content = (
+        b'1 {"kind":"entry","topic":"t","partition":0,"topic_id":"","original":[1],"step":{"topic":"t","partition":0,'
+        b'"replicas":[2],"adds":[2],"drops":[],"elects":null,"current":[1],"leader":-1}}'
+    )
+    assert read_line(b"%08x %s" % (zlib.crc32(content), content))[0] == 1
