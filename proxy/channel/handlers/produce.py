@@ -79,8 +79,12 @@ class _Produced(Owed):
         # A raised quota may have ended the mute early.
         throttle_ms = max(0, min(self._until_ms, state.mute_until_ms) - now_ms)
         address_map = state.settings.address_map
-        if not (rewrites and address_map) and not (throttle_ms and state.reports(throttle_ms, now_ms)):
-            state.stats.throttle_times_untold += throttle_ms > 0
+        reports = throttle_ms and state.reports(throttle_ms, now_ms)
+        # A response that is being read in the thread is taken from there, or it would be kept until the next one.
+        if not ((rewrites and address_map) or reports or direction.kept_bytes):
+            state.stats.throttle_times_untold += (
+                throttle_ms > 0 and entry[1] > 0
+            )  # version 0 has no field for it
             return 0
         frame = bytes(buf[pos:frame_end])
         read = direction.parse(produce.read_response, frame, entry[1], address_map)

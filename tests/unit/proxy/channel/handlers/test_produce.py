@@ -7,12 +7,14 @@ free and 12,000 make (12,000 - 10,000) / 1,000 = 2 s.
 import pytest
 
 from protocol.api import PRODUCE
+from proxy.channel.verdict import REPLACE, WAIT
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from tests.support.engines import engine_with
 from tests.support.frames import (
     LIST_OFFSETS,
+    frame,
     heartbeat,
     join_group,
     produce,
@@ -85,6 +87,26 @@ def test_response_after_the_mute_passes() -> None:
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     talk.broker(2000, response_with(9, 0), Pass(response_with(9, 0)))
+
+
+def test_large_response_that_is_read_when_its_mute_is_over_is_kept_no_longer() -> None:
+    machine = channel_machine(producer_default=1000)
+    asked = produce(9, OVER)
+    Playbook(machine).client(0, asked, Pass(asked), Wait(2000))
+    partition = bytes(4 + 2 + 8 + 8 + 8) + b"\1\0\0"  # no record errors, no message, no tags
+    # 700 partitions: more than is read on the loop
+    topic = b"\2t" + b"\xbd\x05" + 700 * partition + b"\0"
+    response = frame((1).to_bytes(4) + b"\0" + b"\2" + topic + bytes(4) + b"\0")
+    buffer = bytearray(response)
+    responses = machine.responses
+    verdict = responses.receive(buffer, 0, len(buffer), 40_000_000)
+    assert verdict.order == WAIT
+    assert verdict.job is not None
+    verdict.job.run()
+    assert machine.kept_bytes > 0
+    verdict = responses.receive(buffer, 0, len(buffer), 2_000_000_000)
+    assert (verdict.order, bytes(verdict.insert)) == (REPLACE, response)  # what the thread has read of it
+    assert machine.kept_bytes == 0
 
 
 def test_cut_response_is_kept_until_it_is_whole() -> None:
