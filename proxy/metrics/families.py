@@ -40,12 +40,14 @@ def metric(family: Family) -> Metric:
 
 def by_label(name: str, kind: str, text: str, label: str, counts: Mapping[str, float]) -> Family:
     """Return a family with one label, whose values are the keys of `counts`."""
-    return Family(name, kind, text, (label,), [((value,), count) for value, count in sorted(counts.items())])
+    return Family(
+        name, kind, text, (label,), [((value,), float(count)) for value, count in sorted(counts.items())]
+    )
 
 
 def single(name: str, kind: str, text: str, value: float) -> Family:
     """Return a family with one value and no label."""
-    return Family(name, kind, text, (), [((), value)])
+    return Family(name, kind, text, (), [((), float(value))])
 
 
 # What `Stats` counts: name and text, with the label where it is counted by one. The attribute of `Stats` has the same

@@ -7,7 +7,7 @@ aiokafka is loaded when this is opened, and not before: without such a configura
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from commandline.arguments import not_installed
@@ -16,7 +16,7 @@ from proxy.control.cluster.client import login_of, secret_of
 from proxy.control.quotas.service import QuotaService
 from proxy.control.quotas.store import with_pauses
 from proxy.control.quotas.topic_store import Snapshot, TopicStore
-from proxy.metrics.families import Family
+from proxy.metrics.families import Family, by_label, single
 from proxy.system.errors import StartError, reason
 from proxy.system.files import read_secret
 from proxy.topics.records import CAUSES, Problem, ReadLog, Seal
@@ -145,16 +145,6 @@ class QuotaTopic:
     async def _change(self, work: Callable[[], bool]) -> None:
         assert self._service is not None, "the topic is followed first"
         await self._service.change(work)
-
-
-def by_label(name: str, kind: str, text: str, label: str, counts: Mapping[str, float]) -> Family:
-    """Return a family with one label, whose values are the keys of `counts`."""
-    return Family(name, kind, text, (label,), [((value,), float(count)) for value, count in counts.items()])
-
-
-def single(name: str, kind: str, text: str, value: float) -> Family:
-    """Return a family with one value and no label."""
-    return Family(name, kind, text, (), [((), float(value))])
 
 
 class _Audit(Protocol):

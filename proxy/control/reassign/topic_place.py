@@ -15,7 +15,7 @@ from msgspec.msgpack import Decoder, Encoder
 from protocol.errors import WireError
 from protocol.messages import reassignments
 from protocol.messages.reassignments import AlterRequest, AlterResponse
-from proxy.control.quotas.quota_topic import by_label, journal_spec, single
+from proxy.control.quotas.quota_topic import journal_spec
 from proxy.control.reassign.api import Decisions, NoExecutorError, Outcomes, Planned
 from proxy.control.reassign.cluster import ClusterError
 from proxy.control.reassign.file_journal import process_name
@@ -23,7 +23,7 @@ from proxy.control.reassign.journal import AsyncJournal, Journal, JournalError, 
 from proxy.control.reassign.topic_journal import TopicJournal
 from proxy.fleet.calls import BUSY, NoResponseError, Respond
 from proxy.fleet.messages import cut
-from proxy.metrics.families import Family
+from proxy.metrics.families import Family, by_label, single
 from proxy.system.threads import run_in_thread
 from proxy.topics.log import TopicLog
 from proxy.topics.records import CAUSES, Problem, Seal
