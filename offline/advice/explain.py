@@ -147,11 +147,7 @@ def direction_lines(
         gateway: whether the loads are those of all brokers together.
     """
     sure = confidence(
-        seconds=seconds,
-        clients=len(waits),
-        sample=goal.sample,
-        quota=candidates[limit.default],
-        needs=[],
+        seconds=seconds, clients=len(waits), sample=goal.sample, quota=candidates[limit.default], needs=[]
     )
     lines = [
         Line(

@@ -30,13 +30,7 @@ from offline.errors import ApplyError, InputError
 from offline.inputs import finished_text
 from offline.options import ApplyOptions, RecommendSettings, read_settings
 from protocol.errors import WireError
-from quotas.definitions.alterations import (
-    Difference,
-    Quotas,
-    alterations,
-    differences,
-    entity_of_parts,
-)
+from quotas.definitions.alterations import Difference, Quotas, alterations, differences, entity_of_parts
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.definitions.kinds import WHOLE_KEYS

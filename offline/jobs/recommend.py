@@ -32,14 +32,7 @@ from offline.advice.explain import (
 from offline.advice.limits import Client, Limits, Need, client_entity, default_entity, limits
 from offline.advice.mutations import mutation_quota, replication_throttle
 from offline.jobs.measured import Effects, MeasuredLoads, backtest_settings, effects, needs_of, span_of
-from offline.options import (
-    By,
-    Goal,
-    IngestSettings,
-    RecommendSettings,
-    read_settings,
-    settings_text,
-)
+from offline.options import By, Goal, IngestSettings, RecommendSettings, read_settings, settings_text
 from offline.schemas import TABLES, ddl
 from offline.store import Store
 from offline.transforms.candidates import peaks_of_scope

@@ -373,10 +373,7 @@ def pictures(series: Sequence[Point]) -> list[str]:
         ("p50", [point.p50_ms for point in series]),
         ("p99", [point.p99_ms for point in series]),
     ]
-    return [
-        _picture("Requests/s", rates, series),
-        _picture("Latency, ms", latencies, series),
-    ]
+    return [_picture("Requests/s", rates, series), _picture("Latency, ms", latencies, series)]
 
 
 def ticks(highest: float) -> list[float]:

@@ -65,11 +65,7 @@ def _figures(way: Direction) -> dict[str, Markup]:
     made = {
         "demand": (draw_demand, _WHOLE, "demand over time"),
         "heaviest": (draw_heaviest, _HALF, "the heaviest clients"),
-        "before_after": (
-            draw_before_after,
-            _HALF if way.hours else _WHOLE,
-            f"{way.where} before and after",
-        ),
+        "before_after": (draw_before_after, _HALF if way.hours else _WHOLE, f"{way.where} before and after"),
     }
     if way.curve:
         made["curve"] = (draw_curve, _HALF, "default quota, clients throttled, peak load")
@@ -159,13 +155,7 @@ def draw_curve(axes: Axes, direction: Direction) -> None:
     loads = axes.twinx()
     peaks = [step.peak for step in direction.curve]
     (load,) = loads.plot(
-        quotas,
-        peaks,
-        marker="s",
-        markersize=3.5,
-        linestyle="--",
-        color=_COLOURS[0],
-        label=direction.where,
+        quotas, peaks, marker="s", markersize=3.5, linestyle="--", color=_COLOURS[0], label=direction.where
     )
     _rates(loads.yaxis)
     top = max((*peaks, direction.capacity or 0.0)) * 1.06

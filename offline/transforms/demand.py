@@ -164,8 +164,7 @@ def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
     """Return the table `demand/brokers`."""
     key = ("direction", "broker")
     whole = seconds.groupBy(*key, "second").agg(
-        F.sum("bytes").alias("bytes"),
-        _active_bytes(F.sum("bytes"), F.sum("requests")).alias("active_bytes"),
+        F.sum("bytes").alias("bytes"), _active_bytes(F.sum("bytes"), F.sum("requests")).alias("active_bytes")
     )
     totals = whole.groupBy(*key).agg(
         F.sum("bytes").alias("bytes"),
@@ -200,10 +199,7 @@ _PERCENTILES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
 def peaks(
-    seconds: DataFrame,
-    by: tuple[str, ...],
-    result: tuple[str, ...],
-    lengths_s: tuple[int, ...] = PEAKS_S,
+    seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...], lengths_s: tuple[int, ...] = PEAKS_S
 ) -> DataFrame:
     """Return the columns `result`, and the highest means in bytes/s over these lengths of time.
     Seconds without a request count as such.

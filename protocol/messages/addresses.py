@@ -27,13 +27,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.api import (
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_QUORUM,
-    FIND_COORDINATOR,
-    flexible,
-)
+from protocol.api import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, FIND_COORDINATOR, flexible
 from protocol.errors import MalformedFieldError
 from protocol.header import response_body_start
 from protocol.primitives import (

@@ -228,13 +228,7 @@ class SessionTable:
         return session_id
 
     def forward(
-        self,
-        broker: Hashable,
-        fields: FetchFields,
-        frame: Buffer,
-        body_pos: int,
-        version: int,
-        now_ms: int,
+        self, broker: Hashable, fields: FetchFields, frame: Buffer, body_pos: int, version: int, now_ms: int
     ) -> bytes | None:
         """Return the complete request to send to the broker; None to forward it unchanged.
 

@@ -13,12 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.api import MAX_VERSION, METADATA, flexible
-from protocol.errors import (
-    MalformedFieldError,
-    OversizedError,
-    TruncatedError,
-    UnknownVersionError,
-)
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
 from protocol.header import REQUEST_HEAD, response_body_start
 from protocol.messages.addresses import AddressMap
 from protocol.primitives import (

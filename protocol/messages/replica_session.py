@@ -46,17 +46,7 @@ from protocol.messages.fetch import (
     read_ahead,
     replica_id,
 )
-from protocol.primitives import (
-    Buffer,
-    Portions,
-    clear,
-    count,
-    drain,
-    for_each,
-    int32,
-    skip_tags,
-    string,
-)
+from protocol.primitives import Buffer, Portions, clear, count, drain, for_each, int32, skip_tags, string
 
 VERSION_MIN: Final = 12
 

@@ -293,12 +293,7 @@ class Walk:
         return after
 
     def _records_at(
-        self,
-        head: tuple[int, int, int],
-        buf: bytearray | memoryview,
-        pos: int,
-        size: int,
-        limit: int,
+        self, head: tuple[int, int, int], buf: bytearray | memoryview, pos: int, size: int, limit: int
     ) -> int:
         """Pass a partition's records of `size` bytes at `pos`.
 

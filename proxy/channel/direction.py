@@ -51,17 +51,7 @@ from proxy.channel.errors import PeerError
 from proxy.channel.own import Guarded
 from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
-from proxy.channel.verdict import (
-    AGAIN,
-    IN_FLIGHT_MAX,
-    MORE,
-    REFUSE,
-    REPLACE,
-    WAIT,
-    Intake,
-    Job,
-    Verdict,
-)
+from proxy.channel.verdict import AGAIN, IN_FLIGHT_MAX, MORE, REFUSE, REPLACE, WAIT, Intake, Job, Verdict
 from proxy.system.stats import Stats
 from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine

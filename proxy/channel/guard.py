@@ -22,14 +22,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol import layouts
-from protocol.api import (
-    ADD_PARTITIONS_TO_TXN,
-    API_NAMES,
-    ENVELOPE,
-    MAX_VERSION,
-    PRODUCE,
-    flexible,
-)
+from protocol.api import ADD_PARTITIONS_TO_TXN, API_NAMES, ENVELOPE, MAX_VERSION, PRODUCE, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.layouts import TOPIC, TRANSACTIONAL_ID, Named
@@ -264,13 +257,7 @@ def _metadata(
         frame = copied(buf, pos, frame_end)
         fields_at = _fields_at(buf, body, frame_end, head)
         flag_at = direction.parse(
-            layouts.creation_at,
-            frame,
-            fields_at - pos,
-            key,
-            version,
-            own.wanted,
-            weight=_WEIGHT * len(frame),
+            layouts.creation_at, frame, fields_at - pos, key, version, own.wanted, weight=_WEIGHT * len(frame)
         )
         if flag_at is None:
             return direction.verdict.order

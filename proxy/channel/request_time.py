@@ -117,13 +117,7 @@ class Probe(Owed):
         self.waited_ns = 0
 
     def respond(
-        self,
-        direction: ChannelDirection,
-        buf: Buffer,
-        pos: int,
-        end: int,
-        entry: Entry,
-        now_ms: int,
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
     ) -> int:
         """Stop the time when the response begins; the API's handler decides on it."""
         if self.took_ns < 0:

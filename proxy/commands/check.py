@@ -21,24 +21,10 @@ from commandline.amounts import count
 from commandline.arguments import add_format
 from commandline.program import NEGATIVE, OK
 from proxy.commands import check_text
-from proxy.config import (
-    Address,
-    Config,
-    ListenerOptions,
-    load,
-    read_definitions,
-    unenforced,
-    unwritable,
-)
+from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.checks import PortRange, bound_ports
 from proxy.control.cluster.bypasses import is_unguarded, own_things, warning_of
-from proxy.control.quotas.quota_topic import (
-    access_of,
-    audit_spec,
-    journal_spec,
-    quota_spec,
-    require_aiokafka,
-)
+from proxy.control.quotas.quota_topic import access_of, audit_spec, journal_spec, quota_spec, require_aiokafka
 from proxy.system import logs
 from proxy.system.errors import SluiceError
 from proxy.system.hosts import is_ip

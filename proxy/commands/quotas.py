@@ -15,27 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from commandline.arguments import FORMATS as OUTPUT_FORMATS
-from commandline.arguments import (
-    add_format,
-    add_old_json,
-    print_result,
-    warn_old_spelling,
-)
+from commandline.arguments import add_format, add_old_json, print_result, warn_old_spelling
 from commandline.program import NEGATIVE, OK
 from kafka_client import ClosedError, QuotaClient, RefusedError
 from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
-from proxy.commands.quota_formats import (
-    FORMATS,
-    as_table,
-    describe,
-    guess,
-    jikkou_omits,
-    read,
-)
-from proxy.commands.quota_formats import (
-    write as write_quotas,
-)
+from proxy.commands.quota_formats import FORMATS, as_table, describe, guess, jikkou_omits, read
+from proxy.commands.quota_formats import write as write_quotas
 from proxy.commands.servers import add_brokers, brokers_of, connect_any
 from proxy.config import Address, read_text, unenforced
 from proxy.system.errors import ConfigError, ServerError, UsageError, reason

@@ -351,8 +351,7 @@ def _client_rates(value: object) -> dict[str, object]:
 
 
 _Principals = Annotated[
-    tuple[str, ...],
-    Key(words={"": ()}, must="must be a list of principals' names", kind="name, or several"),
+    tuple[str, ...], Key(words={"": ()}, must="must be a list of principals' names", kind="name, or several")
 ]
 _Overrides = Annotated[
     Mapping[Annotated[str, Key(parse=str)], Rate],

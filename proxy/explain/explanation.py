@@ -13,14 +13,7 @@ from proxy.explain.documents import ClientDocument, ClientRow, Neighbour
 from proxy.explain.latencies import OwnReport, open_loop
 from proxy.explain.latencies import main_rule as predicted_rule
 from proxy.explain.parts import SECONDS, amount, part_text
-from proxy.explain.report import (
-    BrokerReport,
-    ClientReport,
-    ConnectionReport,
-    OwnBroker,
-    part_of,
-    waited_part,
-)
+from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import InForce, Rule, entity_text, in_force
 from proxy.explain.sentence import Facts, sentence
 from proxy.explain.wants import NO_DEMAND, Demand, demand_row, wants, wants_row

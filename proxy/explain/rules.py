@@ -10,14 +10,7 @@ from proxy.explain.documents import Neighbour, largest
 from quotas.definitions.alterations import text_of
 from quotas.definitions.definitions import Definitions, match
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.definitions.kinds import (
-    BY_KEY,
-    CLIENT_KINDS,
-    CONNECTION,
-    MUTATION,
-    REPLICATION,
-    TOPIC,
-)
+from quotas.definitions.kinds import BY_KEY, CLIENT_KINDS, CONNECTION, MUTATION, REPLICATION, TOPIC
 from quotas.throttles.connections import UserThrottle
 from quotas.throttles.figures import QuotaView
 from quotas.throttles.topic_quotas import TopicThrottle

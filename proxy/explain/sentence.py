@@ -16,14 +16,7 @@ from proxy.explain import documents, parts
 from proxy.explain.documents import SLOW_MS, Neighbour
 from proxy.explain.latencies import OwnReport
 from proxy.explain.parts import SECONDS, amount, part_text, time_text
-from proxy.explain.report import (
-    BrokerReport,
-    ClientReport,
-    ConnectionReport,
-    OwnBroker,
-    part_of,
-    waited_part,
-)
+from proxy.explain.report import BrokerReport, ClientReport, ConnectionReport, OwnBroker, part_of, waited_part
 from proxy.explain.rules import Rule
 from proxy.explain.wants import Wants
 from proxy.explain.watch import FOLLOWERS

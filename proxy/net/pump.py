@@ -112,12 +112,7 @@ class Pump:
     )
 
     def __init__(
-        self,
-        owner: Owner,
-        shared: Shared,
-        direction: Direction,
-        encrypted: bool = False,
-        copied_max: int = 0,
+        self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False, copied_max: int = 0
     ) -> None:
         self._owner = owner
         self._shared = shared

@@ -24,17 +24,7 @@ from proxy.metrics.exposition import Metrics
 from proxy.metrics.families import of_captures, of_proxy
 from proxy.metrics.merging import Merging, Part, flat, of_process
 from proxy.metrics.series import Quotas, QuotaSeries, no_waits
-from proxy.process.messages import (
-    Counted,
-    Figures,
-    Look,
-    Looked,
-    Message,
-    Scrape,
-    Taken,
-    TakeRows,
-    Weighed,
-)
+from proxy.process.messages import Counted, Figures, Look, Looked, Message, Scrape, Taken, TakeRows, Weighed
 from proxy.system.stats import Stats
 from proxy.system.threads import in_turns
 from quotas.throttles.figures import QuotaView

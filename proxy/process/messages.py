@@ -384,10 +384,7 @@ class Link(asyncio.Protocol):
     """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        received: Callable[[Message], None],
-        lost: Callable[[], None],
+        self, loop: asyncio.AbstractEventLoop, received: Callable[[Message], None], lost: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._received = received

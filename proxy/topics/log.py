@@ -28,15 +28,7 @@ from proxy.system.errors import reason
 from proxy.system.logs import event
 from proxy.topics.clients import Reader, Writer, open_reader, open_writer
 from proxy.topics.records import AppendError, Portion, Problem, Record
-from proxy.topics.topic import (
-    Access,
-    LoopThread,
-    ProblemError,
-    TopicSpec,
-    create,
-    find,
-    log_problem,
-)
+from proxy.topics.topic import Access, LoopThread, ProblemError, TopicSpec, create, find, log_problem
 
 # The bounded queue of portions between the log's event loop and the reader's thread.
 #

@@ -178,11 +178,7 @@ async def create(access: Access, spec: TopicSpec) -> None:
     seen = await _ask(access, topics.look(spec.name), lambda _: True)
     replicas = max(1, min(REPLICAS_WANTED, seen.brokers))
     in_sync = _IN_SYNC_WANTED if replicas >= REPLICAS_WANTED else 1
-    settings = {
-        _CLEANUP_POLICY: spec.cleanup_policy,
-        "min.insync.replicas": str(in_sync),
-        **spec.configs,
-    }
+    settings = {_CLEANUP_POLICY: spec.cleanup_policy, "min.insync.replicas": str(in_sync), **spec.configs}
     request = topics.create(spec.name, 1, replicas, settings)
     code, message = await _ask(access, request, lambda found: found[0] != _NOT_CONTROLLER)
     if code == _EXISTS:

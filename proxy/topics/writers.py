@@ -17,15 +17,7 @@ from typing import Final
 from proxy.system.logs import event
 from proxy.topics.clients import FencedWriter, open_fenced_writer, open_writer
 from proxy.topics.records import AppendError, Problem, Record
-from proxy.topics.topic import (
-    Access,
-    LoopThread,
-    ProblemError,
-    TopicSpec,
-    create,
-    find,
-    log_problem,
-)
+from proxy.topics.topic import Access, LoopThread, ProblemError, TopicSpec, create, find, log_problem
 
 logger = logging.getLogger(__name__)
 

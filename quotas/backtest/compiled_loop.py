@@ -100,13 +100,7 @@ def repeat(
             schedule.begin(state, limit, begin_ms, options[BURST_MS], options[MUTE_MS_MAX])
         else:
             sampled.begin(
-                ring,
-                marks,
-                flows,
-                options[SAMPLE_MS],
-                options[MUTE_MS_MAX],
-                options[HOLDS_NEW],
-                group_caps,
+                ring, marks, flows, options[SAMPLE_MS], options[MUTE_MS_MAX], options[HOLDS_NEW], group_caps
             )
         for place in range(order.shape[0]):
             heap[place] = order[place]  # a sorted list is a heap
@@ -267,12 +261,7 @@ def _response(
 
 @inlined
 def _complete_request(
-    requests: Requests,
-    channel: Ints,
-    number: int,
-    free_us: int,
-    out: Ints,
-    waits: Numbers,
+    requests: Requests, channel: Ints, number: int, free_us: int, out: Ints, waits: Numbers
 ) -> bool:
     """Count a completed request and schedule the channel's next one; returns whether it was the last."""
     offsets, _, _, sizes, _, gap_us = requests

@@ -88,10 +88,7 @@ def backtest(
     [(1, 2000), (0, 0)]
     """
     out, load, _ = _run(recording, limits, options, start_s, seconds, 0)
-    return Outcomes(
-        [_outcome(limit, row.tolist()) for limit, row in zip(limits, out, strict=True)],
-        load,
-    )
+    return Outcomes([_outcome(limit, row.tolist()) for limit, row in zip(limits, out, strict=True)], load)
 
 
 def decisions(recording: Recording, limit: float, options: EngineOptions, *, most: int) -> list[Decided]:

@@ -11,15 +11,7 @@ from typing import Final
 
 from quotas.errors import AmountError
 
-UNITS: Final = {
-    "": 1,
-    "k": 1000,
-    "M": 1000**2,
-    "G": 1000**3,
-    "Ki": 1024,
-    "Mi": 1024**2,
-    "Gi": 1024**3,
-}
+UNITS: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
 # Far more digits than any range allows: a number that is too large is refused as such by the reader of its key.
 _WRITTEN: Final = re.compile(r"(-?[0-9]{1,100}(?:\.[0-9]{1,100})?) *([A-Za-z]*)", re.ASCII)
 

@@ -136,9 +136,7 @@ class Definitions:
     )
 
     def __init__(
-        self,
-        entries: Mapping[Entity, Mapping[str, float]] | None = None,
-        static: StaticQuotas | None = None,
+        self, entries: Mapping[Entity, Mapping[str, float]] | None = None, static: StaticQuotas | None = None
     ) -> None:
         """Validate and copy the arguments.
 

@@ -33,13 +33,7 @@ class Source(ThrottleSource, Protocol):
 class Throttle(ClientThrottle):
     """One client's produce or fetch bytes at one broker."""
 
-    __slots__ = (
-        "_limiter",
-        "_source",
-        "_version",
-        "broker",
-        "flows",
-    )
+    __slots__ = ("_limiter", "_source", "_version", "broker", "flows")
 
     def __init__(self, source: Source, kind: Kind, user: str, client_id: str, broker: int) -> None:
         super().__init__(kind, user, client_id)

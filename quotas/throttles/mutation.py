@@ -48,13 +48,7 @@ class SharedBucket(TokenBucket):
 class MutationThrottle(ClientThrottle):
     """One client's partition mutations at all brokers."""
 
-    __slots__ = (
-        "_bucket",
-        "_cluster",
-        "_quotas",
-        "_version",
-        "users",
-    )
+    __slots__ = ("_bucket", "_cluster", "_quotas", "_version", "users")
 
     def __init__(self, quotas: "MutationQuotas", user: str, client_id: str) -> None:
         super().__init__(MUTATION, user, client_id)

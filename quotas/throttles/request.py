@@ -71,14 +71,7 @@ class RequestLimiter(SampledLimit):
 class RequestThrottle(ClientThrottle):
     """One client's broker time at one broker."""
 
-    __slots__ = (
-        "_broker",
-        "_detached",
-        "_limiter",
-        "_limiters",
-        "_source",
-        "_version",
-    )
+    __slots__ = ("_broker", "_detached", "_limiter", "_limiters", "_source", "_version")
 
     def __init__(self, limiters: "RequestQuotas", user: str, client_id: str, broker: int) -> None:
         super().__init__(REQUEST, user, client_id)

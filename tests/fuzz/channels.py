@@ -5,16 +5,7 @@ from typing import Any, Final
 
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.reassignments import Ongoing
-from proxy.channel import (
-    BATCH_WEIGHT,
-    KEEP,
-    Channel,
-    ChannelSettings,
-    Machine,
-    OngoingMoves,
-    ShownMove,
-    Tap,
-)
+from proxy.channel import BATCH_WEIGHT, KEEP, Channel, ChannelSettings, Machine, OngoingMoves, ShownMove, Tap
 from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity

@@ -31,15 +31,9 @@ from protocol.messages import (
     sasl,
     topic_mutations,
 )
-from protocol.messages import (
-    metadata as metadata_topics,
-)
-from protocol.messages import (
-    reassignments as alter_reassignments,
-)
-from protocol.messages import (
-    topic_mutations as topic_mutation_responses,
-)
+from protocol.messages import metadata as metadata_topics
+from protocol.messages import reassignments as alter_reassignments
+from protocol.messages import topic_mutations as topic_mutation_responses
 from proxy.system.threads import AT_ONCE_BYTES_MAX
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
@@ -115,10 +109,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
         "find_coordinator.rewrite",
         lambda frame, v: addresses.rewrite_find_coordinator(frame, v, gateway_address),
     ),
-    (
-        "metadata.rewrite_head",
-        lambda frame, v: metadata.rewrite_head(frame, v, gateway_address),
-    ),
+    ("metadata.rewrite_head", lambda frame, v: metadata.rewrite_head(frame, v, gateway_address)),
     ("produce.rewrite_response", lambda frame, v: produce.rewrite_response(frame, v, gateway_address, 5)),
     ("produce.acks", lambda frame, v: produce.acks(frame, _BODY, len(frame), v)),
     ("fetch.read_request", lambda frame, v: fetch.read_request(frame, _BODY, len(frame), v)),
@@ -151,10 +142,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
         "client_quotas.AlterRequest",
         lambda frame, v: list(client_quotas.AlterRequest(frame, _BODY, len(frame), v)),
     ),
-    (
-        "client_quotas_calls.DescribeAnswer",
-        lambda frame, v: list(own_quotas.QuotaEntities(v, frame)),
-    ),
+    ("client_quotas_calls.DescribeAnswer", lambda frame, v: list(own_quotas.QuotaEntities(v, frame))),
     ("client_quotas_calls.read_alter_answer", _own(own_quotas.alter([], validate_only=True))),
     ("topic_mutations.read_request", _mutation),
     ("topic_mutation_responses.read_response", _mutation_response),

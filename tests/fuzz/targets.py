@@ -5,14 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tests.fuzz import (
-    dialogue,
-    files,
-    fleet,
-    messages,
-    peers,
-    single,
-)
+from tests.fuzz import dialogue, files, fleet, messages, peers, single
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

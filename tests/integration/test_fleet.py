@@ -13,13 +13,7 @@ from tests.cluster import HOST, Cluster, free_ports
 from tests.conftest import CreateTopic
 from tests.support.certificates import Authority
 from tests.support.load import Load, rate
-from tests.support.proxy_process import (
-    SluicePorts,
-    SluiceProcess,
-    SluiceSettings,
-    fleet_secret,
-    sluice,
-)
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings, fleet_secret, sluice
 from tests.support.waiting import until
 
 CLIENT: Final = "hot"

@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
-    AclOperation,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType  # type: ignore[attr-defined]  # theirs
 
 from tests.cluster import Cluster
 from tests.cluster.sasl import SASL, password

@@ -15,14 +15,7 @@ from tests.cluster import HOST, Cluster
 from tests.conftest import CreateTopic
 from tests.support.numbered import read_all
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
-from tests.support.raw_topics import (
-    METADATA,
-    PRODUCE,
-    Topic,
-    batch,
-    describe,
-    produce_request,
-)
+from tests.support.raw_topics import METADATA, PRODUCE, Topic, batch, describe, produce_request
 from tests.support.wire import part, request, response, wired
 from tests.unit.protocol.kafka_frames import Message
 

@@ -38,12 +38,7 @@ def recording(channels: list[list[tuple[int, int, int]]], consumes: bool, group_
         np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)
     )
     return recording_of(
-        connection=connection,
-        at_us=at,
-        sizes=sizes,
-        service_us=service,
-        consumes=consumes,
-        group_ms=group,
+        connection=connection, at_us=at, sizes=sizes, service_us=service, consumes=consumes, group_ms=group
     )
 
 

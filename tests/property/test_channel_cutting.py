@@ -169,13 +169,7 @@ def decided(shell: MemoryShell) -> object:
     views = [
         view._replace(byte_rate=0.0) for view in (*engine.views(now_ms), *engine.views(now_ms, "requests"))
     ]
-    return (
-        shell.waits,
-        views,
-        owed_of(shell.channel),
-        stats.fetches_answered,
-        Counter(stats.requests),
-    )
+    return (shell.waits, views, owed_of(shell.channel), stats.fetches_answered, Counter(stats.requests))
 
 
 @pytest.mark.parametrize("gateway", [True, False])

@@ -152,10 +152,7 @@ def test_list_response_is_read_by_kafka_python_and_by_us(found: Reassignments) -
 
 
 @FEW
-@given(
-    found=FOUND,
-    batch=st.dictionaries(PARTITIONS, st.builds(Stepping, BROKERS, BROKERS), max_size=4),
-)
+@given(found=FOUND, batch=st.dictionaries(PARTITIONS, st.builds(Stepping, BROKERS, BROKERS), max_size=4))
 def test_batch_of_version_1_follows_what_version_0_has(
     found: Reassignments, batch: dict[tuple[str, int], Stepping]
 ) -> None:

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from protocol import header
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, METADATA
 from protocol.errors import WireError
-from protocol.messages import (
-    metadata,
-    topic_mutations,
-)
-from protocol.messages import (
-    topic_mutations as topic_mutation_responses,
-)
+from protocol.messages import metadata, topic_mutations
+from protocol.messages import topic_mutations as topic_mutation_responses
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
 FEW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))

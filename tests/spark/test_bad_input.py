@@ -159,10 +159,7 @@ def test_a_file_that_is_taken_away_while_it_is_read_is_said(
 def test_records_of_a_topic_are_rows_or_nothing(spark: SparkSession) -> None:
     schema = "value binary, partition int, offset bigint, headers array<struct<key:string,value:binary>>"
     records = spark.createDataFrame(
-        [
-            (b'{"seq": 3, "client_id": "a"}', 1, 7, None),
-            (b"no row", 0, 8, [("sluice.capture.schema", b"2")]),
-        ],
+        [(b'{"seq": 3, "client_id": "a"}', 1, 7, None), (b"no row", 0, 8, [("sluice.capture.schema", b"2")])],
         schema,
     )
     found = topic.parse(records, "t").orderBy("row").collect()

@@ -612,11 +612,7 @@ CASES: Final = (
         "Fetch 17 of a follower",
         "response for each",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(
-            1e15,
-            lambda n: fetched(n, epoch=1, offset=1),
-            lambda n: response_of(n, records=100),
-        ),
+        _followed(1e15, lambda n: fetched(n, epoch=1, offset=1), lambda n: response_of(n, records=100)),
     ),
     Case(
         "Fetch 17 of a follower",

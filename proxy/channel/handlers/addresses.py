@@ -27,15 +27,8 @@ from protocol.api import (
     flexible,
 )
 from protocol.header import RequestHead
-from protocol.messages import (
-    addresses,
-    api_versions,
-    metadata,
-    reassignments,
-)
-from protocol.messages import (
-    metadata as metadata_topics,
-)
+from protocol.messages import addresses, api_versions, metadata, reassignments
+from protocol.messages import metadata as metadata_topics
 from protocol.messages.metadata import TopicMetadata
 from proxy.channel.direction import (
     AT_ONCE_BYTES_MAX,
@@ -340,13 +333,7 @@ def describe_cluster_request(
 
 
 def api_versions_request(
-    direction: ChannelDirection,
-    buf: Buffer,
-    pos: int,
-    end: int,
-    body: int,
-    head: RequestHead,
-    _now_ms: int,
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe an ApiVersions response, which is reduced in a sidecar too; note the client's software.
 

@@ -14,12 +14,7 @@ ends the connection.
 
 from typing import Final
 
-from protocol.api import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    API_NAMES,
-    LIST_PARTITION_REASSIGNMENTS,
-    flexible,
-)
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, LIST_PARTITION_REASSIGNMENTS, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages import reassignments

@@ -22,14 +22,7 @@ from dataclasses import dataclass
 from struct import pack_into
 from typing import Final
 
-from protocol.api import (
-    API_NAMES,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    MAX_VERSION,
-    flexible,
-)
+from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import metadata
 from protocol.messages import topic_mutations as requests

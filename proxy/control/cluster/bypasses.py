@@ -44,11 +44,7 @@ class Advertised:
         unknown: the brokers without a result, and why.
     """
 
-    def __init__(
-        self,
-        listeners: Iterable[ListenerOptions],
-        client: BrokerClient,
-    ) -> None:
+    def __init__(self, listeners: Iterable[ListenerOptions], client: BrokerClient) -> None:
         self._expected: dict[int, list[ListenerOptions]] = {}
         for listener in listeners:
             for broker in listener.upstreams:

@@ -30,11 +30,7 @@ class QuotaMirror:
         problem: why the quotas cannot be read now; "" if they can.
     """
 
-    def __init__(
-        self,
-        client: BrokerClient,
-        take: Callable[[quotas.QuotaEntities], Awaitable[bool]],
-    ) -> None:
+    def __init__(self, client: BrokerClient, take: Callable[[quotas.QuotaEntities], Awaitable[bool]]) -> None:
         self._client = client
         self._brokers = client.brokers
         self._take = take

@@ -149,12 +149,7 @@ class ReplicationSource:
         quotas.failed_polls += bool(problem)
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
-            event(
-                logger,
-                level,
-                "replication throttles",
-                problem=problem or "none: they are known again",
-            )
+            event(logger, level, "replication throttles", problem=problem or "none: they are known again")
         self.problem = problem
 
     async def _name_topics(self) -> None:

@@ -43,12 +43,7 @@ class TopicIds:
         problem: why names cannot be looked up now; "" if they can.
     """
 
-    def __init__(
-        self,
-        client: BrokerClient,
-        names: TopicNames,
-        now_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, client: BrokerClient, names: TopicNames, now_ms: Callable[[], int]) -> None:
         self._client = client
         self._brokers = client.brokers
         self._names = names

@@ -28,17 +28,7 @@ _BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _SEGMENT_BYTES: Final = 16 * 1024 * 1024
 _SEGMENT_MS: Final = 3_600_000
 _FRAME_BYTES: Final = 64 * 1024  # what a batch may have beside its records
-_RESULTS: Final = (
-    "applied",
-    "removed",
-    "key",
-    "value",
-    "version",
-    "size",
-    "limit",
-    "unsigned",
-    "replayed",
-)
+_RESULTS: Final = ("applied", "removed", "key", "value", "version", "size", "limit", "unsigned", "replayed")
 
 
 class QuotaTopic:

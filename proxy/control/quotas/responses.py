@@ -33,14 +33,7 @@ from proxy.control.quotas.store import (
     with_pauses,
 )
 from proxy.system.logs import AUDIT, event
-from quotas.definitions.alterations import (
-    FilterError,
-    Outcome,
-    filter_of,
-    matching,
-    parts_of,
-    text_of,
-)
+from quotas.definitions.alterations import FilterError, Outcome, filter_of, matching, parts_of, text_of
 from quotas.definitions.toml_file import render_value
 
 # Permissions to describe and alter quotas (`[quotas] alter_principals`, `describe_principals`).

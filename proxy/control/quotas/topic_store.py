@@ -45,16 +45,7 @@ from proxy.events import Tell
 from proxy.system.errors import reason
 from proxy.system.files import Signature, open_text, store
 from proxy.system.logs import event
-from proxy.topics.records import (
-    TAKEN_OVER_MAX,
-    AppendError,
-    Portion,
-    Problem,
-    ReadLog,
-    Record,
-    Seal,
-    Stamps,
-)
+from proxy.topics.records import TAKEN_OVER_MAX, AppendError, Portion, Problem, ReadLog, Record, Seal, Stamps
 from quotas.definitions.alterations import Alteration, Outcome, alter, entity_of_parts, parts_of
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity

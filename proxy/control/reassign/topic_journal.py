@@ -48,17 +48,8 @@ from proxy.control.reassign.journal import (
     write_line,
 )
 from proxy.system.logs import event
-from proxy.topics.records import (
-    AppendError,
-    Portion,
-    Problem,
-    ReadLog,
-    Seal,
-    Stamps,
-)
-from proxy.topics.records import (
-    Record as TopicRecord,
-)
+from proxy.topics.records import AppendError, Portion, Problem, ReadLog, Seal, Stamps
+from proxy.topics.records import Record as TopicRecord
 from quotas.reassignment.step import TopicPartition
 
 # The journal's records in a compacted topic: a line of the file journal as the value, and a key for compaction. Pure.

@@ -274,10 +274,7 @@ async def _read(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def families(
-    problem: Problem | None,
-    records: Mapping[str, int],
-    forwarded: Mapping[str, int] | None,
-    fenced: int = 0,
+    problem: Problem | None, records: Mapping[str, int], forwarded: Mapping[str, int] | None, fenced: int = 0
 ) -> Iterator[Family]:
     """Yield the metrics of a journal in a topic, and of requests to the holder.
 

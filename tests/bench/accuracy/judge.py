@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.accuracy.relay import Counted
-from tests.bench.figures import (
-    Event,
-    jain_index,
-    largest_second,
-    per_second,
-    steady_rate,
-    within_first,
-)
+from tests.bench.figures import Event, jain_index, largest_second, per_second, steady_rate, within_first
 from tests.bench.options import DOCUMENT
 from tests.bench.report import Bar, Outcome, Table
 

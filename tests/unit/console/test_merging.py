@@ -268,8 +268,7 @@ def test_brokers_are_weighted_by_connections() -> None:
 def test_connections_are_the_longest_waiting_of_all_members() -> None:
     rows = [connection(f"a{number}", 60, muted=number / 1000) for number in range(99, -1, -1)]
     found = merged(
-        client_document(rows),
-        client_document([connection("b", 60, muted=0.0505), connection("c", 60)]),
+        client_document(rows), client_document([connection("b", 60, muted=0.0505), connection("c", 60)])
     )
     assert found["connections_total"] == 102
     assert len(found["connections"]) == 100
@@ -293,10 +292,7 @@ def test_client_whose_connections_have_ended_is_merged() -> None:
 
 def test_lines_for_people_name_the_member_of_each_connection() -> None:
     lines = lines_of(
-        merged(
-            client_document([connection("a", 60, muted=0.5)]),
-            client_document([connection("b\x1b", 60)]),
-        )
+        merged(client_document([connection("a", 60, muted=0.5)]), client_document([connection("b\x1b", 60)]))
     )
     assert lines[-3:] == [
         "connections: 2",

@@ -11,14 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafka_client import (
-    ClosedError,
-    Connection,
-    LoginError,
-    Request,
-    metadata,
-    quotas,
-)
+from kafka_client import ClosedError, Connection, LoginError, Request, metadata, quotas
 from kafka_client.connection import Exchange
 from kafka_client.request import MIB
 from protocol.api import API_NAMES, METADATA

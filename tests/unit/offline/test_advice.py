@@ -58,10 +58,7 @@ def test_ladder_reaches_above_every_peak() -> None:
     assert found[0] < sorted(peaks)[10]
 
 
-@given(
-    peaks=st.lists(st.floats(0, 1e12), min_size=1, max_size=50),
-    count=st.integers(2, 30),
-)
+@given(peaks=st.lists(st.floats(0, 1e12), min_size=1, max_size=50), count=st.integers(2, 30))
 def test_ladder_is_no_longer_than_asked_for(peaks: list[float], count: int) -> None:
     found = ladder(peaks, max(peaks), count)
     assert 1 <= len(found) <= count

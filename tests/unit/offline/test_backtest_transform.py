@@ -121,11 +121,7 @@ def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
             [pa.array(column) for column in zip(*each, strict=True)], names=list("abc")
         )
 
-    batches = [
-        rows((0, 1, 10), (0, 1, 11)),
-        rows((0, 1, 12), (1, 1, 13), (0, 2, 14)),
-        rows((0, 2, 15)),
-    ]
+    batches = [rows((0, 1, 10), (0, 1, 11)), rows((0, 1, 12), (1, 1, 13), (0, 2, 14)), rows((0, 2, 15))]
     assert [(key, columns[1].tolist()) for key, columns in pieces_of(batches)] == [
         ((1, 0), [10, 11]),
         ((1, 0), [12]),
@@ -170,11 +166,7 @@ def test_costliest_parts_are_assigned_first() -> None:
     assert found == [[1], [0, 1], [2], [0]]
 
 
-@given(
-    st.lists(st.integers(1, 10_000), min_size=1, max_size=60),
-    st.integers(1, 30),
-    st.integers(1, 16),
-)
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=60), st.integers(1, 30), st.integers(1, 16))
 def test_no_partition_has_more_than_its_share_and_the_dearest_part(
     requests: list[int], candidates: int, cores: int
 ) -> None:

@@ -241,9 +241,7 @@ def test_user_is_explained_by_all_of_its_clients(
         ("web-1", 3, 0.62),
         ("batch", 1, 0),
     ]
-    assert found["quotas"] == [
-        {"kind": "produce", "entity": "user 'alice'", "value": 2e6, "rate": 1.8e6},
-    ]
+    assert found["quotas"] == [{"kind": "produce", "entity": "user 'alice'", "value": 2e6, "rate": 1.8e6}]
     assert (found["clients_total"], found["connections_total"], found["waiting"]) == (2, 4, 1)
     assert (found["members"], found["members_missing"]) == ([first.admin, second.admin], [])
     assert of_user(first.admin, second.admin) == 0

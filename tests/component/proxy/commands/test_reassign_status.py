@@ -236,10 +236,7 @@ def test_list_of_version_1_has_moves_and_steps() -> None:
         0,
         0,
         None,
-        {
-            ("t", 0): Ongoing((3, 4, 1, 2), (3, 4), (1, 2)),
-            ("t", 1): Ongoing((3, 1, 2), (3,), (2,)),
-        },
+        {("t", 0): Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), ("t", 1): Ongoing((3, 1, 2), (3,), (2,))},
     )
     lines = list(table(document_of_list(found, {("t", 0): Stepping((1, 2), (3, 1))})))
     assert lines == [

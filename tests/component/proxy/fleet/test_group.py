@@ -27,17 +27,7 @@ from proxy.fleet.elected import (
     decoded_metadata,
     own_assignment,
 )
-from proxy.fleet.election import (
-    NO_TERM,
-    Claim,
-    Lasting,
-    Past,
-    Roster,
-    Ruling,
-    Statements,
-    Term,
-    write_roster,
-)
+from proxy.fleet.election import NO_TERM, Claim, Lasting, Past, Roster, Ruling, Statements, Term, write_roster
 from proxy.fleet.messages import NONCE_BYTES
 from proxy.fleet.secret import NO_SECRET, FleetSecret
 from proxy.metrics.fleet import FleetFigures

@@ -5,10 +5,7 @@ from collections.abc import Callable, Iterator
 
 from proxy.net.connection import free
 from proxy.system.clock import now_ms
-from tests.component.proxy.net.rig import (
-    Rig,
-    until,
-)
+from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, produce, request, some_response
 
 ASKED = request(LIST_OFFSETS, 7, size=100)

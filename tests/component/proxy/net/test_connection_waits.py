@@ -9,14 +9,7 @@ import pytest
 from proxy.system.clock import now_ms
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.options import EngineOptions
-from tests.component.proxy.net.rig import (
-    HOST,
-    SECONDS_MAX,
-    End,
-    Rig,
-    connecting,
-    until,
-)
+from tests.component.proxy.net.rig import HOST, SECONDS_MAX, End, Rig, connecting, until
 from tests.support.frames import (
     LIST_OFFSETS,
     fetch,

@@ -12,13 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.drivers.python_clients.common import (
-    ABORTED_BASE,
-    Tally,
-    emit,
-    payload,
-    run,
-)
+from tests.interop.drivers.python_clients.common import ABORTED_BASE, Tally, emit, payload, run
 
 Settings = dict[str, str | int | float | bool]
 

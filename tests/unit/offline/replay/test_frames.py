@@ -288,12 +288,7 @@ def test_kept_metadata_creates_no_topics(version: int) -> None:
 
 @pytest.mark.parametrize(
     ("version", "frame"),
-    [
-        (0, metadata(0)),
-        (3, metadata(3)),
-        (12, metadata(12, topic_id=uuid.uuid4())),
-        (9, metadata(9)[:30]),
-    ],
+    [(0, metadata(0)), (3, metadata(3)), (12, metadata(12, topic_id=uuid.uuid4())), (9, metadata(9)[:30])],
 )
 def test_metadata_without_a_flag_for_auto_creation_is_a_ping(version: int, frame: bytes) -> None:
     made = encoder(ranges={METADATA: (0, 13)})

@@ -125,10 +125,7 @@ def test_missing_first_offset_is_an_error(
         asyncio.run(prepare.locate(Scripted(*errors), "t", [3]))
 
 
-@pytest.mark.parametrize(
-    ("size", "rest"),
-    [(10, []), (3000, [1024] * 3), (640_000, [10_000] * 64)],
-)
+@pytest.mark.parametrize(("size", "rest"), [(10, []), (3000, [1024] * 3), (640_000, [10_000] * 64)])
 def test_partition_is_filled_from_a_small_batch_on(size: int, rest: list[int]) -> None:
     peer = Scripted()
     asyncio.run(prepare.fill(peer, "t", 3, size))

@@ -2,12 +2,7 @@
 
 import pytest
 
-from protocol.errors import (
-    MalformedFieldError,
-    OversizedError,
-    TruncatedError,
-    UnknownVersionError,
-)
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
 from protocol.messages.metadata import (
     TopicMetadata,
     read_request,

@@ -9,13 +9,7 @@ from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.errors import MalformedFieldError, TruncatedError
 from protocol.header import body_start
 from protocol.messages import sasl
-from protocol.messages.sasl import (
-    DELEGATION_TOKEN,
-    NAME_BYTES_MAX,
-    bearer_name,
-    plain_name,
-    scram_name,
-)
+from protocol.messages.sasl import DELEGATION_TOKEN, NAME_BYTES_MAX, bearer_name, plain_name, scram_name
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
 
 HANDSHAKES = [0, 1]

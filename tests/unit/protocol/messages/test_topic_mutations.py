@@ -3,12 +3,7 @@
 import pytest
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from protocol.errors import (
-    MalformedFieldError,
-    OversizedError,
-    TruncatedError,
-    UnknownVersionError,
-)
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
 from protocol.messages.topic_mutations import (
     NO_TOPIC_ID,
     TOPICS_MAX,

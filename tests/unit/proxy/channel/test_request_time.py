@@ -452,10 +452,7 @@ def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
 
 def test_only_clients_with_a_quota_are_measured() -> None:
     talk = Playbook(
-        channel_machine(
-            engine_with({Entity(client_id="a"): {"request_percentage": 1}}),
-            gateway=False,
-        )
+        channel_machine(engine_with({Entity(client_id="a"): {"request_percentage": 1}}), gateway=False)
     )
     other, mine = heartbeat(correlation_id=1, client_id="b"), heartbeat(correlation_id=2)
     for asked in (other, mine, other):

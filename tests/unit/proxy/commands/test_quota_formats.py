@@ -136,8 +136,7 @@ def test_entities_have_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec",
-    ["type: [USER]", "type: USER\n  entity: [a]", "type: USERS_DEFAULT\n  configs: [1]"],
+    "spec", ["type: [USER]", "type: USER\n  entity: [a]", "type: USERS_DEFAULT\n  configs: [1]"]
 )
 def test_jikkou_spec_of_another_form_is_refused(spec: str) -> None:
     text = f"apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  {spec}\n"

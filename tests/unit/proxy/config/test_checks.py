@@ -92,11 +92,7 @@ def test_ports_without_overlap_are_valid(text: str) -> None:
         ('bind = "127.0.0.1"', "", True),
         ('bind = "10.0.0.9"', "", False),
         # A balancer on this machine takes connections from everywhere.
-        (
-            'bind = "127.0.0.1"\nproxy_protocol = true\nproxy_protocol_sources = "127.0.0.1"',
-            "",
-            False,
-        ),
+        ('bind = "127.0.0.1"\nproxy_protocol = true\nproxy_protocol_sources = "127.0.0.1"', "", False),
         (
             'bind = "127.0.0.1"',
             'sasl_mechanism = "PLAIN"\nusername = "sluice"\npassword_file = "/etc/hostname"\n',

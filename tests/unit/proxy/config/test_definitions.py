@@ -4,15 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import (
-    Changes,
-    Config,
-    compare,
-    engine_options,
-    merge_live,
-    read_definitions,
-    unenforced,
-)
+from proxy.config import Changes, Config, compare, engine_options, merge_live, read_definitions, unenforced
 from proxy.system.errors import ConfigError
 from quotas.definitions.entities import DEFAULT, Entity
 from tests.support.configurations import parsed
@@ -181,9 +173,7 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'
     )
     found = unenforced(read_definitions(made_in(tmp_path, "").quotas, text).entries())
-    assert [warning.split(" has no effect")[0] for warning in found] == [
-        "quota of ip 'kafka.example.org'",
-    ]
+    assert [warning.split(" has no effect")[0] for warning in found] == ["quota of ip 'kafka.example.org'"]
 
 
 @pytest.mark.parametrize(

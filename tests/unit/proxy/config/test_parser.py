@@ -241,11 +241,7 @@ def test_reload_reads_the_same_sources_again(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_file_that_leaves_the_policy_open_is_warned_of(
-    tmp_path: Path,
-    quotas: str,
-    environ: dict[str, str],
-    overrides: dict[str, dict[str, str]],
-    warned: bool,
+    tmp_path: Path, quotas: str, environ: dict[str, str], overrides: dict[str, dict[str, str]], warned: bool
 ) -> None:
     path = tmp_path / "sluice.toml"
     path.write_text(f"{SMALL}[quotas]\n{quotas}\n")
@@ -345,10 +341,7 @@ def test_override_sets_a_value_and_names_its_variable() -> None:
         "listeners": [{"bind": "new", "name": "n"}],
         "log": {"level": "debug"},
     }
-    assert origins == {
-        "listeners[0].bind": "SLUICE_LISTENERS__0__BIND",
-        "log.level": "SLUICE_LOG__LEVEL",
-    }
+    assert origins == {"listeners[0].bind": "SLUICE_LISTENERS__0__BIND", "log.level": "SLUICE_LOG__LEVEL"}
     assert tables["listeners"] == [{"bind": "old", "name": "n"}]
 
 

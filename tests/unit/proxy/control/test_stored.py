@@ -65,10 +65,7 @@ LINES = [
         b'9ad7b1fb 11 {"kind":"ended","topic":"orders","partition":3,"how":"done","size":1048576}',
         Ended("orders", 3, "done", 1048576),
     ),
-    (
-        b'c75c52ce 13 {"kind":"term","number":4,"executor":"gw-1:17:aabbccdd","over":null}',
-        Term(4, PROCESS),
-    ),
+    (b'c75c52ce 13 {"kind":"term","number":4,"executor":"gw-1:17:aabbccdd","over":null}', Term(4, PROCESS)),
     (
         b'b5fb15f3 14 {"kind":"term","number":4,"executor":"gw-\\u00e9:17:aabbccdd","over":[3,1,4,2048]}',
         Term(4, "gw-\u00e9:17:aabbccdd", EndedTotals(3, 1, 4, 2048)),

@@ -3,15 +3,7 @@
 import pytest
 
 from proxy.events import Event
-from proxy.events.broker_states import (
-    EVENT_MS,
-    LOST_MAX,
-    REPORT_MS,
-    ROUNDS,
-    Brokers,
-    BrokerStates,
-    Changed,
-)
+from proxy.events.broker_states import EVENT_MS, LOST_MAX, REPORT_MS, ROUNDS, Brokers, BrokerStates, Changed
 
 REFUSED = "10.0.0.1:9092: ECONNREFUSED"
 OWN, WORKER = 0, 7

@@ -87,9 +87,7 @@ def test_client_that_has_not_waited_has_no_view() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30_000), st.floats(0, 1)), max_size=60))
-def test_the_longest_grows_by_a_second_per_second_at_most(
-    visits: list[tuple[int, int, float]],
-) -> None:
+def test_the_longest_grows_by_a_second_per_second_at_most(visits: list[tuple[int, int, float]]) -> None:
     waits, connections = Waits(), [ConnectionWaits() for _ in range(5)]
     seen_ms = [0] * 5
     now_ms, last_ms = 0, 0.0

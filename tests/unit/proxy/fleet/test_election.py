@@ -6,17 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.config import Address
-from proxy.fleet.election import (
-    NO_TERM,
-    TERM_MAX,
-    Claim,
-    Lasting,
-    Ruling,
-    Standing,
-    Statements,
-    Term,
-    choose,
-)
+from proxy.fleet.election import NO_TERM, TERM_MAX, Claim, Lasting, Ruling, Standing, Statements, Term, choose
 from proxy.fleet.messages import NONCE_BYTES
 
 TENURE_MS, LASTING_MS = 5000, 20_310

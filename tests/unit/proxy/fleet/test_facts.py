@@ -6,13 +6,7 @@ import pytest
 from msgspec import structs
 
 from proxy.config import QuotaSettings, ReassignmentSettings
-from proxy.fleet.facts import (
-    LASTS_MS,
-    TWICE_SECONDS,
-    Disagreements,
-    differences,
-    facts_of,
-)
+from proxy.fleet.facts import LASTS_MS, TWICE_SECONDS, Disagreements, differences, facts_of
 from proxy.fleet.messages import FACTS_MAX, Facts, MemberView, View
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -148,9 +142,7 @@ def test_member_that_does_not_follow_is_found_while_quotas_are_altered() -> None
     found = Disagreements()
     for step in range(1, 10):
         found.observe(view(quotas("a", f"{step}"), quotas("b", "0", "2")), step * STEP_MS)
-    assert found.lasting == {
-        "quotas_digest": "the quotas differ: 2 with digest 0 at b; 3 with digest 9 at a",
-    }
+    assert found.lasting == {"quotas_digest": "the quotas differ: 2 with digest 0 at b; 3 with digest 9 at a"}
 
 
 def test_members_of_one_name_are_a_rolling_upgrade_at_first() -> None:

@@ -131,11 +131,7 @@ def in_topic() -> list[Family]:
 
 
 def written(
-    stats: Stats,
-    quotas: Quotas,
-    accept: str = "",
-    series_max: int = 1000,
-    waits: Sequence[QuotaView] = (),
+    stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000, waits: Sequence[QuotaView] = ()
 ) -> str:
     stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]

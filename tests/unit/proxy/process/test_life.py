@@ -138,11 +138,7 @@ async def test_settings_are_sent_when_they_have_changed() -> None:
         rig.state.config = config = Config(warnings=("another",))
         rig.state.enforcing = False
         rig.feed.read_certificates()
-        assert await rig.turn() == [
-            Configure(config),
-            Enforce(on=False),
-            ReadCertificates(),
-        ]
+        assert await rig.turn() == [Configure(config), Enforce(on=False), ReadCertificates()]
 
 
 async def test_learned_broker_is_sent() -> None:

@@ -44,10 +44,7 @@ def test_configuration_comes_back_with_its_paths_and_networks() -> None:
         proxy_protocol_sources=(ip_network("10.0.0.0/8"), ip_network("fd00::/8")),
         tls=tls,
     )
-    config = Config(
-        listeners=(listener,),
-        capture=CaptureOptions(directory=Path("capture")),
-    )
+    config = Config(listeners=(listener,), capture=CaptureOptions(directory=Path("capture")))
     start = Start(1, part_of(config, 2), 2, terms_of(2), enforcing=True)
     (found,) = Frames().receive(frame_of(start))
     assert isinstance(found, Start)

@@ -6,14 +6,7 @@ from typing import cast
 
 import pytest
 
-from proxy.process.shares import (
-    IDLE_STEP_SECONDS,
-    STEP_SECONDS,
-    ControlShares,
-    Pace,
-    lessee_of,
-    terms_of,
-)
+from proxy.process.shares import IDLE_STEP_SECONDS, STEP_SECONDS, ControlShares, Pace, lessee_of, terms_of
 from quotas.sharing.lease_values import LIVE_MS, LeaseTerms, LesseeId, Wish
 from quotas.sharing.lessee import Lessee
 from quotas.sharing.lessor import Lessor

@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.system.files import (
-    Signature,
-    locked,
-    open_file,
-    open_text,
-    read,
-    replace,
-    signature,
-    signatures,
-)
+from proxy.system.files import Signature, locked, open_file, open_text, read, replace, signature, signatures
 from tests.support.no_files import KINDS, put
 
 

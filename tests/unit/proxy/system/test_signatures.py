@@ -14,8 +14,7 @@ def test_signature_has_its_fixed_size_and_is_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "parts",
-    [(b"ab", b"c"), (b"a", b"bc", b""), (b"a", b""), (b"a", None), (b"a",), (b"b", b"bc"), ()],
+    "parts", [(b"ab", b"c"), (b"a", b"bc", b""), (b"a", b""), (b"a", None), (b"a",), (b"b", b"bc"), ()]
 )
 def test_signature_is_invalid_for_other_parts(parts: tuple[bytes | None, ...]) -> None:
     signer = Signer(SECRET, "claim")

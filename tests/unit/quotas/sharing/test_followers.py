@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from quotas.replication.replication_quotas import (
-    BrokerLimits,
-    ReplicationOptions,
-    ReplicationQuotas,
-)
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.sharing.followers import FOLLOWERS_MAX, Demands, FollowerShares, follower_key
 from quotas.sharing.lease_values import DEFAULT_KEY, Grants, LeaseTerms, LesseeId, Wish
 from quotas.sharing.lessee import Lessee

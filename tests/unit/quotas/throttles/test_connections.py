@@ -12,12 +12,7 @@ from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.engine import Engine
 from quotas.options import EngineOptions
 from quotas.throttles import connections
-from quotas.throttles.connections import (
-    DEBT_SECONDS_MAX,
-    USERS_MAX,
-    ConnectionDecision,
-    ConnectionRates,
-)
+from quotas.throttles.connections import DEBT_SECONDS_MAX, USERS_MAX, ConnectionDecision, ConnectionRates
 from tests.support.engines import engine_with, limits_of
 
 KEY = "connection_creation_rate"

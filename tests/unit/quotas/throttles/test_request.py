@@ -54,12 +54,7 @@ def test_pipelined_requests_extend_the_mute_up_to_the_debt() -> None:
     # 125 ms in 10 s: 12.5 - 10 = 2.5 s of debt.
     assert [
         requests.record(spent, 0, muted) for spent, muted in ((125_000, 0), (0, 1000), (0, 2000), (0, 2500))
-    ] == [
-        1000,
-        2000,
-        2500,
-        2500,
-    ]
+    ] == [1000, 2000, 2500, 2500]
 
 
 def test_client_without_a_quota_is_not_limited() -> None:

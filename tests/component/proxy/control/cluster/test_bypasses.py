@@ -16,13 +16,8 @@ from proxy.control.cluster import Advertised, BrokerClient, BrokerMap
 from proxy.control.cluster.bypasses import Unguarded, own_things
 from proxy.system.stats import Stats
 from proxy.topics.topic import Access
-from tests.component.proxy.control.cluster.test_poller import (
-    broker as broker_advertised,
-)
-from tests.component.proxy.control.cluster.test_poller import (
-    metadata,
-    unused,
-)
+from tests.component.proxy.control.cluster.test_poller import broker as broker_advertised
+from tests.component.proxy.control.cluster.test_poller import metadata, unused
 from tests.support.configurations import parsed
 from tests.unit.protocol.kafka_frames import framed
 

@@ -15,14 +15,7 @@ from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import ANONYMOUS, Question, SharedResponse
 from proxy.config import QuotaSettings
 from proxy.control.quotas import FileStore
-from proxy.control.quotas.responses import (
-    LINES_MAX,
-    Permissions,
-    Response,
-    Unread,
-    audit,
-    handle_request,
-)
+from proxy.control.quotas.responses import LINES_MAX, Permissions, Response, Unread, audit, handle_request
 from proxy.system.logs import AUDIT, FIELDS
 from quotas.definitions.alterations import Alteration as AlterationAudit
 from quotas.definitions.entities import Entity
@@ -270,9 +263,7 @@ def lines(
     outcome = store.alter(alterations, validate_only=False)
     with caplog.at_level(logging.INFO, AUDIT):
         audit(
-            Question(49, 1, 1, b"", 0, "ops", False, peer="10.0.0.4:51000"),
-            outcome,
-            len(store.definitions),
+            Question(49, 1, 1, b"", 0, "ops", False, peer="10.0.0.4:51000"), outcome, len(store.definitions)
         )
     return [(record.message, vars(record)[FIELDS]) for record in caplog.records if record.name == AUDIT]
 

@@ -23,16 +23,7 @@ from tests.support.engines import engine_with
 from tests.support.frames import api_versions, frame, request
 from tests.support.frames import frame as framed_bytes
 from tests.support.mutation_frames import create, mutation_response, sizes
-from tests.support.playbook import (
-    Drop,
-    Ends,
-    Insert,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    channel_machine,
-)
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, channel_machine
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 from tests.unit.protocol.messages.test_addresses import config_response, quorum
 
