@@ -1,23 +1,22 @@
 """Sluice's own SASL identity, against a scripted broker."""
 
-import asyncio
 import logging
-import struct
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from kafka_client import Connection, Login, LoginError
 from protocol.api import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.config import Address, ClusterOptions
+from proxy.config import ClusterOptions
 from proxy.control.cluster import BrokerClient, BrokerMap, Poller, login_of
 from proxy.system.stats import Stats
+from tests.support.loop_broker import LoopBroker, listening
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 
-HOST = "127.0.0.1"
 SECRET = "very-secret-indeed"
+PLAIN = Login("PLAIN", "sluice", SECRET)
 
 
 def welcome(error: int = 0) -> bytes:
@@ -30,37 +29,24 @@ def verdict(token: bytes = b"", error: int = 0, message: str | None = None) -> b
 
 
 @asynccontextmanager
-async def broker(responses: Sequence[bytes], heard: list[bytes]) -> AsyncIterator[Address]:
-    """A broker that answers one request after the other, then closes."""
-    ended: list[asyncio.Future[None]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        done = asyncio.get_running_loop().create_future()
-        ended.append(done)
-        with suppress(asyncio.IncompleteReadError):
-            for response in responses:
-                head = await reader.readexactly(4)
-                (length,) = struct.unpack(">i", head)
-                heard.append(head + await reader.readexactly(length))
-                writer.write(response)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        done.set_result(None)
-
-    server = await asyncio.start_server(serve, HOST, 0)
-    async with server:
-        yield Address(HOST, server.sockets[0].getsockname()[1])
-        await asyncio.gather(*ended)
+async def broker(*responses: bytes) -> AsyncIterator[LoopBroker]:
+    """A broker that responds to one request after the other, then closes."""
+    left = iter(responses)
+    async with listening(lambda _: next(left, None)) as found:
+        yield found
 
 
-async def logged_in(login: Login, responses: Sequence[bytes]) -> list[bytes]:
-    """Log in once; gives the frames that the broker heard."""
-    heard: list[bytes] = []
-    async with broker(responses, heard) as address:
-        connection = await Connection.open(*address, login=login)
-        connection.close()
-    return heard
+async def logged_in(login: Login, *responses: bytes) -> list[bytes]:
+    """Log in once; return the frames that the broker was asked."""
+    async with broker(*responses) as found:
+        (await Connection.open(*found.address, login=login)).close()
+    return found.asked
+
+
+async def polled(found: LoopBroker, login: Login | None = None) -> Poller:
+    poller = Poller(BrokerClient(BrokerMap((found.address,), Stats()), login), None, follow=True)
+    await poller.poll()
+    return poller
 
 
 def from_file(path: Path) -> Login:
@@ -76,33 +62,27 @@ def token_in(frame: bytes) -> bytes:
 
 
 async def test_plain_shows_name_and_password() -> None:
-    heard = await logged_in(Login("PLAIN", "sluice", SECRET), [welcome(), verdict()])
+    heard = await logged_in(PLAIN, welcome(), verdict())
     assert decoded(REQUESTS[SASL_HANDSHAKE], 1, heard[0]).mechanism == "PLAIN"
     assert token_in(heard[1]) == b"sluice\0sluice\0" + SECRET.encode()
 
 
 async def test_scram_never_shows_the_password() -> None:
-    heard: list[bytes] = []
-    async with broker([welcome(), verdict(b"r=wrong,s=c2FsdA==,i=4096")], heard) as address:
+    async with broker(welcome(), verdict(b"r=wrong,s=c2FsdA==,i=4096")) as found:
         with pytest.raises(LoginError, match="did not start with client nonce"):
-            await Connection.open(*address, login=Login("SCRAM-SHA-512", "sluice", SECRET))
-    assert token_in(heard[1]).startswith(b"n,,n=sluice,r=")
-    assert SECRET.encode() not in b"".join(heard)
+            await Connection.open(*found.address, login=Login("SCRAM-SHA-512", "sluice", SECRET))
+    assert token_in(found.asked[1]).startswith(b"n,,n=sluice,r=")
+    assert SECRET.encode() not in b"".join(found.asked)
 
 
 async def test_mechanism_that_the_broker_does_not_take_is_named() -> None:
     with pytest.raises(LoginError, match=r"does not support SCRAM-SHA-256 \(error 33\)"):
-        await logged_in(Login("SCRAM-SHA-256", "sluice", SECRET), [welcome(33)])
+        await logged_in(Login("SCRAM-SHA-256", "sluice", SECRET), welcome(33))
 
 
 async def test_refusal_is_told_in_the_brokers_words() -> None:
-    with pytest.raises(
-        LoginError, match=r"refuses the credentials \(error 58\): Invalid username or password"
-    ):
-        await logged_in(
-            Login("PLAIN", "sluice", SECRET),
-            [welcome(), verdict(error=58, message="Invalid username or password")],
-        )
+    with pytest.raises(LoginError, match=r"refuses the credentials \(error 58\): Invalid password"):
+        await logged_in(PLAIN, welcome(), verdict(error=58, message="Invalid password"))
 
 
 async def test_password_file_is_read_each_time(tmp_path: Path) -> None:
@@ -110,7 +90,7 @@ async def test_password_file_is_read_each_time(tmp_path: Path) -> None:
     login = from_file(path)
     for password in ("one", "two"):
         path.write_text(password + "\n")
-        heard = await logged_in(login, [welcome(), verdict()])
+        heard = await logged_in(login, welcome(), verdict())
         assert token_in(heard[1]) == b"sluice\0sluice\0" + password.encode()
 
 
@@ -123,42 +103,25 @@ async def test_password_file_that_cannot_be_used(tmp_path: Path, content: bytes 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(LoginError, match=problem):
-        await logged_in(from_file(path), [])
-
-
-def test_login_is_made_of_the_options(tmp_path: Path) -> None:
-    assert login_of(ClusterOptions()) is None
-    given = ClusterOptions(sasl_mechanism="PLAIN", username="sluice", password_file=tmp_path)
-    assert isinstance(login_of(given), Login)
+        await logged_in(from_file(path))
 
 
 async def test_poller_logs_in_before_it_asks() -> None:
     metadata = framed(RESPONSES[METADATA](version=1, brokers=[], topics=[]), correlation_id=1)
-    heard: list[bytes] = []
-    async with broker([welcome(), verdict(), metadata], heard) as address:
-        client = BrokerClient(BrokerMap((address,), Stats()), Login("PLAIN", "sluice", SECRET))
-        poller = Poller(client, None, follow=True)
-        await poller.poll()
-    assert poller.problem == ""
-    assert [struct.unpack_from(">h", frame, 4)[0] for frame in heard] == [
-        SASL_HANDSHAKE,
-        SASL_AUTHENTICATE,
-        METADATA,
-    ]
+    async with broker(welcome(), verdict(), metadata) as found:
+        assert (await polled(found, PLAIN)).problem == ""
+    assert found.keys() == [SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA]
 
 
 async def test_refused_poller_says_why_and_not_the_password(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with broker([welcome(), verdict(error=58, message="Authentication failed")], []) as address:
-        client = BrokerClient(BrokerMap((address,), Stats()), Login("PLAIN", "sluice", SECRET))
-        poller = Poller(client, None, follow=True)
-        await poller.poll()
+    async with broker(welcome(), verdict(error=58, message="Authentication failed")) as found:
+        poller = await polled(found, PLAIN)
     assert "Authentication failed" in poller.problem
     assert SECRET not in poller.problem + caplog.text + repr(poller)
 
 
 async def test_broker_that_closes_at_once_may_ask_for_sasl() -> None:
-    async with broker([], []) as address:
-        poller = Poller(BrokerClient(BrokerMap((address,), Stats())), None, follow=True)
-        await poller.poll()
-    assert "SASL" in poller.problem or "reset" in poller.problem.lower()
+    async with broker() as found:
+        problem = (await polled(found)).problem
+    assert "SASL" in problem or "reset" in problem.lower()

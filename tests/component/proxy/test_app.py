@@ -19,7 +19,8 @@ from proxy.system.errors import StartError
 from quotas.sharing.lease_values import LeaseTerms
 from quotas.sharing.lessor import Lessor
 from tests.cluster import HOST, free_ports
-from tests.component.proxy.control.cluster.test_poller import broker, metadata
+from tests.component.proxy.control.cluster.test_poller import metadata
+from tests.support.loop_broker import broker
 
 NO_FLEET = FleetOptions()
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from kafka.protocol.admin import DescribeAclsResponse
@@ -16,9 +15,9 @@ from proxy.control.cluster import Advertised, BrokerClient, BrokerMap
 from proxy.control.cluster.bypasses import Unguarded, own_things
 from proxy.system.stats import Stats
 from proxy.topics.topic import Access
-from tests.component.proxy.control.cluster.test_poller import broker as broker_advertised
 from tests.component.proxy.control.cluster.test_poller import metadata, unused
 from tests.support.configurations import parsed
+from tests.support.loop_broker import LoopBroker, broker, listening
 from tests.unit.protocol.kafka_frames import framed
 
 SIDECAR = Address("kafka-1.example", 9101)
@@ -48,7 +47,7 @@ def looked(
     "advertised", [SIDECAR, Address("KAFKA-1.example", 9101)], ids=["as it is", "in other letters"]
 )
 async def test_broker_that_advertises_the_sidecar_is_right(advertised: Address) -> None:
-    async with broker_advertised(metadata((1, *advertised), (2, "kafka-2.example", 9102))) as upstream:
+    async with broker(metadata((1, *advertised), (2, "kafka-2.example", 9102))) as upstream:
         advertising = looked(upstream)
         await advertising.ask()
     assert (advertising.problem, advertising.unknown) == ("", {})
@@ -57,7 +56,7 @@ async def test_broker_that_advertises_the_sidecar_is_right(advertised: Address) 
 async def test_broker_that_advertises_itself_is_a_problem_and_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with broker_advertised(metadata((1, "kafka-1.example", 29392))) as upstream:
+    async with broker(metadata((1, "kafka-1.example", 29392))) as upstream:
         advertising = looked(upstream)
         await advertising.ask()
         await advertising.ask()
@@ -69,7 +68,7 @@ async def test_broker_that_advertises_itself_is_a_problem_and_is_said_once(
 
 
 async def test_broker_at_another_host_is_a_problem() -> None:
-    async with broker_advertised(metadata((1, "10.0.0.1", 9101))) as upstream:
+    async with broker(metadata((1, "10.0.0.1", 9101))) as upstream:
         advertising = looked(upstream)
         await advertising.ask()
     assert "advertises 10.0.0.1:9101" in advertising.problem
@@ -77,15 +76,14 @@ async def test_broker_at_another_host_is_a_problem() -> None:
 
 @pytest.mark.parametrize("own", ["0.0.0.0", "127.0.0.1"], ids=["bound everywhere", "bound on one address"])
 async def test_host_is_not_judged_where_the_sidecar_does_not_say_its_own(own: str) -> None:
-    async with broker_advertised(metadata((1, "kafka-1.example", 9101))) as upstream:
+    async with broker(metadata((1, "kafka-1.example", 9101))) as upstream:
         advertising = looked(upstream, bind=own, advertised_host=own)
         await advertising.ask()
     assert advertising.problem == ""
 
 
 async def test_address_of_the_broker_itself_is_wrong_whatever_is_expected() -> None:
-    async with broker_advertised(b"") as upstream:
-        pass
+    upstream = unused()
     listener = ListenerOptions(
         bind="0.0.0.0",
         advertised_host="0.0.0.0",
@@ -93,7 +91,7 @@ async def test_address_of_the_broker_itself_is_wrong_whatever_is_expected() -> N
         advertised_first_broker_port=upstream.port - 1,
         upstreams={1: upstream},
     )
-    async with broker_advertised(metadata((1, *upstream))) as other:
+    async with broker(metadata((1, *upstream))) as other:
         brokers = BrokerMap((), Stats())
         brokers.learn(1, *other)
         advertising = Advertised([listener], BrokerClient(brokers))
@@ -110,7 +108,7 @@ async def test_broker_that_is_down_is_not_known() -> None:
 
 
 async def test_broker_that_does_not_name_itself_is_not_known() -> None:
-    async with broker_advertised(metadata((2, "kafka-2.example", 9102))) as upstream:
+    async with broker(metadata((2, "kafka-2.example", 9102))) as upstream:
         advertising = looked(upstream)
         await advertising.ask()
     assert (advertising.problem, advertising.unknown) == ("", {1: "its response does not name it"})
@@ -118,18 +116,18 @@ async def test_broker_that_does_not_name_itself_is_not_known() -> None:
 
 async def test_problem_ends_with_the_corrected_address() -> None:
     brokers = BrokerMap((), Stats())
-    async with broker_advertised(metadata((1, "kafka-1.example", 29392))) as upstream:
+    async with broker(metadata((1, "kafka-1.example", 29392))) as upstream:
         advertising = looked(upstream, brokers=brokers)
         await advertising.ask()
     assert advertising.problem
-    async with broker_advertised(metadata((1, *SIDECAR))) as upstream:
+    async with broker(metadata((1, *SIDECAR))) as upstream:
         brokers.learn(1, *upstream)
         await advertising.ask()
     assert advertising.problem == ""
 
 
 async def test_one_of_several_sidecars_of_a_broker_is_enough() -> None:
-    async with broker_advertised(metadata((1, "kafka-1.example", 9201))) as upstream:
+    async with broker(metadata((1, "kafka-1.example", 9201))) as upstream:
         other = ListenerOptions(
             bind="0.0.0.0",
             advertised_host=SIDECAR.host,
@@ -151,55 +149,29 @@ CLUSTER = '[cluster]\nbootstrap = "127.0.0.1:1"\n[[listeners]]\n'
 LINE = "the brokers have no authorizer: every client can take over what Sluice keeps there"
 
 
-@asynccontextmanager
-async def broker(code: int) -> AsyncIterator[tuple[str, int]]:
+def authorizing(code: int) -> AbstractAsyncContextManager[LoopBroker]:
     """A broker that responds with an error code to each DescribeAcls."""
-    served: list[tuple[asyncio.StreamWriter, asyncio.Future[None]]] = []
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ended = asyncio.get_running_loop().create_future()
-        served.append((writer, ended))
-        while True:
-            try:
-                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-            except asyncio.IncompleteReadError:
-                writer.close()
-                ended.set_result(None)
-                return
-            response = DescribeAclsResponse(
-                version=1, throttle_time_ms=0, error_code=code, error_message=None, resources=[]
-            )
-            data = bytearray(framed(response))
-            data[4:8] = frame[4:8]
-            writer.write(bytes(data))
+    def respond(frame: bytes) -> bytes:
+        response = DescribeAclsResponse(
+            version=1, throttle_time_ms=0, error_code=code, error_message=None, resources=[]
+        )
+        return framed(response, correlation_id=int.from_bytes(frame[8:12]))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[:2]
-    finally:
-        server.close()
-        for writer, ended in served:  # none is left to a later test's loop
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-            await ended
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
+    return listening(respond)
 
 
 @pytest.mark.parametrize("code", [0, 31, SECURITY_DISABLED])
 async def test_missing_authorizer_is_one_line_and_a_metric(
     code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with broker(code) as address:
-        found = Unguarded(Access([address]), ["group __sluice"])
+    async with authorizing(code) as upstream:
+        found = Unguarded(Access([upstream.address]), ["group __sluice"])
         running = asyncio.create_task(found.run())
         if code == SECURITY_DISABLED:
-            await until(lambda: found.unguarded)
+            async with asyncio.timeout(20):
+                while not found.unguarded:  # noqa: ASYNC110 - what is waited for has no event
+                    await asyncio.sleep(0.01)
         else:  # one that has no right to ask has an authorizer
             await asyncio.sleep(0.3)
         running.cancel()
@@ -224,8 +196,8 @@ def test_what_is_kept_at_brokers_is_named(more: str, things: list[str]) -> None:
 
 
 async def test_check_warns_and_says_what_to_do() -> None:
-    async with broker(SECURITY_DISABLED) as (host, port):
-        text = CLUSTER.replace("127.0.0.1:1", f"{host}:{port}") + '[fleet]\nbind = "127.0.0.1:7000"\n'
+    async with authorizing(SECURITY_DISABLED) as upstream:
+        text = CLUSTER.replace("127.0.0.1:1", str(upstream.address)) + '[fleet]\nbind = "127.0.0.1:7000"\n'
         warnings = await asyncio.to_thread(lambda: list(unguarded_warnings(parsed(text), None)))
     assert len(warnings) == 1
     assert (

@@ -1,10 +1,8 @@
 """The brokers' own quotas, asked for at a scripted broker."""
 
-import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
 
 from kafka_client.quotas import QuotaEntities
 from protocol.messages import client_quotas
@@ -12,8 +10,9 @@ from protocol.messages.client_quotas import Parts
 from proxy.config import Address
 from proxy.control.cluster import BrokerClient, BrokerMap, QuotaMirror
 from proxy.system.stats import Stats
+from tests.cluster import HOST
+from tests.support.loop_broker import broker, listening
 
-HOST = "127.0.0.1"
 USER = (("user", "ann"),)
 
 
@@ -28,29 +27,6 @@ class Keeper:
         return True
 
 
-@asynccontextmanager
-async def broker(response: bytes) -> AsyncIterator[tuple[Address, list[bytes]]]:
-    """A broker that responds to every request with these bytes, and what it was asked."""
-    asked: list[bytes] = []
-    ended: list[asyncio.Future[None]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        done = asyncio.get_running_loop().create_future()
-        ended.append(done)
-        (length,) = struct.unpack(">i", await reader.readexactly(4))
-        asked.append(await reader.readexactly(length))
-        writer.write(response)
-        await reader.read()
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        done.set_result(None)
-
-    async with await asyncio.start_server(serve, HOST, 0) as server:
-        yield Address(HOST, server.sockets[0].getsockname()[1]), asked
-        await asyncio.gather(*ended)
-
-
 def mirror(*bootstrap: Address) -> tuple[QuotaMirror, Keeper]:
     keeper = Keeper()
     return QuotaMirror(BrokerClient(BrokerMap(bootstrap, Stats())), keeper.take), keeper
@@ -61,17 +37,17 @@ def described() -> bytes:
 
 
 async def test_everything_is_asked_for_and_taken() -> None:
-    async with broker(described()) as (address, asked):
-        made, keeper = mirror(address)
+    async with listening(lambda _: described()) as found:
+        made, keeper = mirror(found.address)
         await made.poll()
     assert keeper.taken == [{USER: {"producer_byte_rate": 5.0}}]
     assert made.problem == ""
-    assert asked == [struct.pack(">hhih", 48, 0, 1, 6) + b"sluice" + bytes(5)]
+    assert [frame[4:] for frame in found.asked] == [struct.pack(">hhih", 48, 0, 1, 6) + b"sluice" + bytes(5)]
 
 
 async def test_broker_that_refuses_changes_nothing_and_is_a_problem() -> None:
     refusal = bytes(client_quotas.describe_error(0, 1, 31, "Cluster authorization failed."))
-    async with broker(refusal) as (address, _):
+    async with broker(refusal) as address:
         made, keeper = mirror(address)
         await made.poll()
     assert keeper.taken == []
@@ -81,7 +57,7 @@ async def test_broker_that_refuses_changes_nothing_and_is_a_problem() -> None:
 async def test_next_broker_is_asked_where_one_is_not_there() -> None:
     with socket.create_server((HOST, 0)) as server:
         gone = Address(HOST, server.getsockname()[1])
-    async with broker(described()) as (address, _):
+    async with broker(described()) as address:
         made, keeper = mirror(gone, address)
         await made.poll()
     assert len(keeper.taken) == 1
@@ -94,7 +70,7 @@ async def test_next_broker_is_asked_where_one_is_not_there() -> None:
 
 
 async def test_malformed_response_is_a_problem() -> None:
-    async with broker(struct.pack(">ii", 4, 1)) as (address, _):
+    async with broker(struct.pack(">ii", 4, 1)) as address:
         made, keeper = mirror(address)
         await made.poll()
     assert keeper.taken == []

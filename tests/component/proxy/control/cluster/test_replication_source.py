@@ -3,20 +3,15 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import uvloop
-from kafka.protocol.admin import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    ListPartitionReassignmentsResponse,
-)
 
-from proxy.config import Address, ReplicationSettings
+from proxy.config import ReplicationSettings
 from proxy.control.cluster import BrokerClient, BrokerMap, ReplicationSource
 from proxy.control.cluster.replication_source import (
     FOLLOWER_RATE,
@@ -27,23 +22,22 @@ from proxy.control.cluster.replication_source import (
 from proxy.system.logs import FIELDS
 from proxy.system.stats import Stats
 from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas
+from tests.support.loop_broker import listening
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 
-HOST = "127.0.0.1"
 TOPIC = bytes(range(16))
 METADATA, DESCRIBE_CONFIGS, REASSIGNMENTS = 3, 32, 46
 
 
 @dataclass
 class Broker:
-    """What a broker answers.
+    """What a broker responds.
 
     Attributes:
         configs: resource -> its configs.
         adding: of partition 0 of topic `t`.
         asked: the names asked about, in order.
-        writers: of its connections.
     """
 
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -51,79 +45,45 @@ class Broker:
     asked: list[str] = field(default_factory=list)
     silent: bool = False
     knows_topics: bool = True
-    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    def respond(self, api_key: int, frame: bytes) -> bytes:
+    def respond(self, frame: bytes) -> bytes | None:
+        if self.silent:
+            return None
+        api_key = int.from_bytes(frame[4:6])
         if api_key == METADATA:
             return self._metadata(decoded(REQUESTS[3], 12, frame))
         if api_key == DESCRIBE_CONFIGS:
-            return self._configs(decoded(DescribeConfigsRequest, 1, frame))
-        kind = ListPartitionReassignmentsResponse
-        partition = entry(
-            kind,
-            0,
-            "OngoingPartitionReassignment",
-            partition_index=0,
-            replicas=[1, *self.adding],
-            adding_replicas=self.adding,
-            removing_replicas=[],
-        )
+            return self._configs(decoded(REQUESTS[DESCRIBE_CONFIGS], 1, frame))
+        kind = RESPONSES[REASSIGNMENTS]
+        of = {"partition_index": 0, "replicas": [1, *self.adding], "adding_replicas": self.adding}
+        partition = entry(kind, 0, "OngoingPartitionReassignment", removing_replicas=[], **of)
         topic = entry(kind, 0, "OngoingTopicReassignment", name="t", partitions=[partition])
         return framed(kind(version=0, error_code=0, topics=[topic] if self.adding else []), correlation_id=1)
 
     def _metadata(self, request: Any) -> bytes:
         self.asked.append("names")
         kind = RESPONSES[3]
+        said = {"error_code": 0, "name": "t"} if self.knows_topics else {"error_code": 100, "name": None}
         topics = [
-            entry(
-                kind,
-                12,
-                "MetadataResponseTopic",
-                error_code=0 if self.knows_topics else 100,
-                name="t" if self.knows_topics else None,
-                topic_id=topic.topic_id,
-                partitions=[],
-            )
+            entry(kind, 12, "MetadataResponseTopic", topic_id=topic.topic_id, partitions=[], **said)
             for topic in request.topics
         ]
         return framed(kind(version=12, brokers=[], topics=topics), correlation_id=1)
 
     def _configs(self, request: Any) -> bytes:
-        kind = DescribeConfigsResponse
+        kind = RESPONSES[DESCRIBE_CONFIGS]
+        rest = {"read_only": False, "config_source": 1, "is_sensitive": False, "synonyms": []}
         results = []
         for resource in request.resources:
-            self.asked.append(resource.resource_name)
+            name, known = resource.resource_name, self.knows_topics or resource.resource_type != 2
+            self.asked.append(name)
             configs = [
-                entry(
-                    kind,
-                    1,
-                    "DescribeConfigsResourceResult",
-                    name=key,
-                    value=value,
-                    read_only=False,
-                    config_source=1,
-                    is_sensitive=False,
-                    synonyms=[],
-                )
-                for key, value in self.configs.get(resource.resource_name, {}).items()
-                if self.knows_topics or resource.resource_type != 2
+                entry(kind, 1, "DescribeConfigsResourceResult", name=key, value=value, **rest)
+                for key, value in (self.configs.get(name, {}) if known else {}).items()
             ]
-            results.append(
-                entry(
-                    kind,
-                    1,
-                    "DescribeConfigsResult",
-                    error_code=0 if self.knows_topics or resource.resource_type != 2 else 3,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                    configs=configs,
-                )
-            )
+            of = {"resource_type": resource.resource_type, "resource_name": name, "configs": configs}
+            results.append(entry(kind, 1, "DescribeConfigsResult", error_code=0 if known else 3, **of))
         return framed(kind(version=1, results=results), correlation_id=1)
-
-
-def nothing() -> None:
-    """Do nothing: no connection waits."""
 
 
 @dataclass
@@ -131,52 +91,36 @@ class World:
     """A source and whom it asks."""
 
     broker: Broker
+    writers: list[asyncio.StreamWriter]
     brokers: BrokerMap
     quotas: ReplicationQuotas
     source: ReplicationSource
     changes: list[int]
-    stop: Callable[[], None]
 
 
 @asynccontextmanager
-async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
+async def world(settings: ReplicationSettings | None = None) -> AsyncIterator[World]:
+    settings = settings or ReplicationSettings()
     broker = Broker()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker.writers.append(writer)
-        try:
-            while True:
-                prefix = await reader.readexactly(4)
-                body = await reader.readexactly(struct.unpack(">i", prefix)[0])
-                if broker.silent:
-                    break
-                writer.write(broker.respond(int.from_bytes(body[:2], "big"), prefix + body))
-        except asyncio.IncompleteReadError:
-            pass
-        writer.close()
-
-    server = await asyncio.start_server(serve, HOST, 0)
-    address = Address(HOST, server.sockets[0].getsockname()[1])
-    brokers = BrokerMap((address,), Stats())
-    brokers.learn(1, *address)
-    brokers.set_live([1])
-    quotas = ReplicationQuotas(ReplicationOptions())
-    changes: list[int] = []
-    source = ReplicationSource(BrokerClient(brokers), quotas, settings, lambda: changes.append(1), lambda: 77)
-    source.configure(settings)
-    async with server:
-        yield World(broker, brokers, quotas, source, changes, server.close)
+    async with listening(broker.respond) as found:
+        brokers = BrokerMap((found.address,), Stats())
+        brokers.learn(1, *found.address)
+        brokers.set_live([1])
+        quotas = ReplicationQuotas(ReplicationOptions())
+        changes: list[int] = []
+        source = ReplicationSource(
+            BrokerClient(brokers), quotas, settings, lambda: changes.append(1), lambda: 77
+        )
+        source.configure(settings)
+        yield World(broker, found.writers, brokers, quotas, source, changes)
         task = asyncio.create_task(source.run())  # closes its connections when it is cancelled
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        for writer in broker.writers:
-            writer.close()
-        await asyncio.sleep(0)
 
 
 async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
-    async with world(ReplicationSettings()) as found:
+    async with world() as found:
         found.quotas.unknown_topics.add(TOPIC)
         found.broker.configs = {
             "1": {LEADER_RATE: "4000000", FOLLOWER_RATE: "9223372036854775807"},
@@ -197,7 +141,7 @@ async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
 
 
 async def test_brokers_that_are_not_there_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    async with world(ReplicationSettings()) as found:
+    async with world() as found:
         found.quotas.name_topics({TOPIC: "t"})
         found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "0:1,1:99,2:98"}}
         await found.source.poll()
@@ -207,14 +151,14 @@ async def test_brokers_that_are_not_there_are_named(caplog: pytest.LogCaptureFix
 
 
 async def test_topics_are_not_asked_about_without_a_rate() -> None:
-    async with world(ReplicationSettings()) as found:
+    async with world() as found:
         found.quotas.name_topics({TOPIC: "t"})
         await found.source.poll()
         assert found.broker.asked == ["1"]
 
 
 async def test_throttle_stays_when_no_broker_responds() -> None:
-    async with world(ReplicationSettings()) as found:
+    async with world() as found:
         found.quotas.name_topics({TOPIC: "t"})
         found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}
         await found.source.poll()
@@ -232,7 +176,7 @@ async def test_throttle_stays_when_no_broker_responds() -> None:
 
 async def test_two_brokers_at_one_address_are_asked_at_once() -> None:
     """A broker that came back with another id, or two behind one name."""
-    async with world(ReplicationSettings()) as found:
+    async with world() as found:
         found.broker.configs = {"1": {LEADER_RATE: "1000"}, "2": {LEADER_RATE: "2000"}}
         found.brokers.learn(2, *found.brokers.addresses()[1])
         found.brokers.set_live([1, 2])
@@ -246,14 +190,12 @@ def test_connection_that_was_reset_while_idle_is_made_anew() -> None:
     """On the loop that Sluice runs on: uvloop raises RuntimeError from writes on a connection that is gone."""
 
     async def polled() -> None:
-        async with world(ReplicationSettings()) as found:
+        async with world() as found:
             found.broker.configs = {"1": {LEADER_RATE: "1000"}}
             await found.source.poll()
             linger = struct.pack("ii", 1, 0)
-            found.broker.writers[0].get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, linger
-            )
-            found.broker.writers[0].transport.abort()
+            found.writers[0].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            found.writers[0].transport.abort()
             await asyncio.sleep(0.05)
             await found.source.poll()
             assert found.source.problem
@@ -266,7 +208,7 @@ def test_connection_that_was_reset_while_idle_is_made_anew() -> None:
 
 async def test_throttle_stays_while_a_broker_does_not_know_the_topic() -> None:
     """One that has just been started, or that does not show the topic any more."""
-    async with world(ReplicationSettings()) as found:
+    async with world() as found:
         found.quotas.name_topics({TOPIC: "t"})
         found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}
         await found.source.poll()
@@ -361,19 +303,12 @@ async def test_switching_off_removes_every_throttle() -> None:
         assert not found.broker.asked
 
 
-@pytest.mark.parametrize("value", ["x", "-1", ""])
-async def test_malformed_rate_is_no_throttle(value: str) -> None:
-    async with world(ReplicationSettings()) as found:
+@pytest.mark.parametrize(("value", "limit"), [("x", None), ("-1", None), ("", None), ("0", 0)])
+async def test_malformed_rate_is_no_throttle_and_zero_is_one(value: str, limit: int | None) -> None:
+    async with world() as found:
         found.broker.configs = {"1": {LEADER_RATE: value}}
         await found.source.poll()
-        assert found.quotas.leader_limits.limit(1) is None
-
-
-async def test_rate_of_zero_is_a_throttle() -> None:
-    async with world(ReplicationSettings()) as found:
-        found.broker.configs = {"1": {LEADER_RATE: "0"}}
-        await found.source.poll()
-        assert found.quotas.leader_limits.limit(1) == 0
+        assert found.quotas.leader_limits.limit(1) == limit
 
 
 async def test_cluster_without_a_known_broker_is_a_problem() -> None:
@@ -381,7 +316,7 @@ async def test_cluster_without_a_known_broker_is_a_problem() -> None:
         BrokerClient(BrokerMap((), Stats())),
         ReplicationQuotas(ReplicationOptions()),
         ReplicationSettings(),
-        nothing,
+        lambda: None,
         lambda: 0,
     )
     await source.poll()

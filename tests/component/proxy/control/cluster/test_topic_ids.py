@@ -12,7 +12,8 @@ from proxy.config import Address
 from proxy.control.cluster import BrokerClient, BrokerMap, TopicIds, topic_ids
 from proxy.system.stats import Stats
 from quotas.throttles.topic_names import TopicNames
-from tests.component.proxy.control.cluster.test_poller import broker, unused
+from tests.component.proxy.control.cluster.test_poller import unused
+from tests.support.loop_broker import broker
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 VERSION = 12

@@ -1,8 +1,8 @@
 """What the executor asks brokers, on a real socket and with responses as kafka-python encodes them."""
 
 import asyncio
-import struct as packing
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,15 +16,16 @@ from protocol.api import (
     METADATA,
 )
 from protocol.messages import reassignments
-from protocol.messages import reassignments as alter_reassignments
 from protocol.messages.reassignments import AlterResponse, Ongoing, Outcome, Reassignments
 from proxy.config import Address
 from proxy.control.cluster import BrokerClient, BrokerMap
 from proxy.control.cluster.client import Target
 from proxy.control.reassign import cluster as module
-from proxy.control.reassign.cluster import Cluster, ClusterError, WithdrawnError
+from proxy.control.reassign.cluster import Cluster, ClusterError, ClusterState, WithdrawnError
 from proxy.system.stats import Stats
 from quotas.reassignment.step import PartitionState
+from tests.cluster import HOST
+from tests.support.loop_broker import listening
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 DESCRIBE_CONFIGS = 32
@@ -35,7 +36,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Broker:
-    """Answers each API with what the test says; None closes the connection."""
+    """Responds to each API with what the test says; None closes the connection."""
 
     def __init__(self) -> None:
         self.responses: dict[int, Callable[[], bytes | None]] = {
@@ -45,31 +46,17 @@ class Broker:
             DESCRIBE_CLUSTER: lambda: None,
         }
         self.asked: list[int] = []
-        self.connections = 0
-        self._writers: list[asyncio.StreamWriter] = []
+        self.writers: list[asyncio.StreamWriter] = []
 
-    def close_idle(self) -> None:
-        """Close every connection."""
-        for writer in self._writers:
-            writer.close()
+    def respond(self, frame: bytes) -> bytes | None:
+        self.asked.append(int.from_bytes(frame[4:6]))
+        return self.responses[self.asked[-1]]()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self._writers.append(writer)
-        try:
-            while True:
-                (length,) = packing.unpack(">i", await reader.readexactly(4))
-                frame = await reader.readexactly(length)
-                key = int.from_bytes(frame[:2], "big")
-                self.asked.append(key)
-                response = self.responses[key]()
-                if response is None:
-                    return
-                writer.write(response)
-        except asyncio.IncompleteReadError:
-            return
-        finally:
-            writer.close()
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Address]:
+        async with listening(self.respond) as found:
+            self.writers = found.writers
+            yield found.address
 
 
 def metadata(topic_error: int = 0) -> bytes:
@@ -78,30 +65,12 @@ def metadata(topic_error: int = 0) -> bytes:
         struct(kind, 12, "MetadataResponseBroker", node_id=node, host="h", port=1, rack=None)
         for node in (1, 2)
     ]
+    where = {"leader_id": 1, "leader_epoch": 0, "replica_nodes": [1, 3], "isr_nodes": [1]}
     partitions = [
-        struct(
-            kind,
-            12,
-            "MetadataResponsePartition",
-            error_code=0,
-            partition_index=number,
-            leader_id=1,
-            leader_epoch=0,
-            replica_nodes=[1, 3],
-            isr_nodes=[1],
-            offline_replicas=[3],
-        )
-        for number in (0, 1)
+        struct(kind, 12, "MetadataResponsePartition", partition_index=number, offline_replicas=[3], **where)
+        for number in (() if topic_error else (0, 1))
     ]
-    topic = struct(
-        kind,
-        12,
-        "MetadataResponseTopic",
-        error_code=topic_error,
-        name="t",
-        is_internal=False,
-        partitions=[] if topic_error else partitions,
-    )
+    topic = struct(kind, 12, "MetadataResponseTopic", error_code=topic_error, name="t", partitions=partitions)
     return framed(kind(version=12, throttle_time_ms=0, brokers=brokers, controller_id=1, topics=[topic]))
 
 
@@ -111,99 +80,73 @@ def fenced(*nodes: int) -> bytes:
         struct(kind, 2, "DescribeClusterBroker", broker_id=node, host="h", port=1, rack=None, is_fenced=True)
         for node in nodes
     ]
-    found = kind(
-        version=2,
-        throttle_time_ms=0,
-        error_code=0,
-        error_message=None,
-        endpoint_type=1,
-        cluster_id="c",
-        controller_id=1,
-        brokers=brokers,
-    )
-    return framed(found)
+    return framed(kind(version=2, endpoint_type=1, cluster_id="c", controller_id=1, brokers=brokers))
 
 
 def configs(value: str, error_code: int = 0) -> bytes:
     kind = RESPONSES[DESCRIBE_CONFIGS]
     entry = {"read_only": False, "config_source": 1, "is_sensitive": False, "synonyms": []}
     found = struct(kind, 1, "DescribeConfigsResourceResult", name="min.insync.replicas", value=value, **entry)
-    result = struct(
-        kind,
-        1,
-        "DescribeConfigsResult",
-        error_code=error_code,
-        error_message=None,
-        resource_type=2,
-        resource_name="t",
-        configs=[found],
-    )
-    return framed(kind(version=1, throttle_time_ms=0, results=[result]))
+    of = {"error_code": error_code, "resource_type": 2, "resource_name": "t", "configs": [found]}
+    return framed(kind(version=1, results=[struct(kind, 1, "DescribeConfigsResult", **of)]))
 
 
 class Remembering(BrokerClient):
-    """Remembers its last connection."""
+    """Remembers its last connection, and where it went."""
 
-    last: Connection
+    def __init__(self, brokers: BrokerMap) -> None:
+        super().__init__(brokers)
+        self.dialled: list[Target] = []
 
     async def connect(self, target: Target) -> Connection:
+        self.dialled.append(target)
         self.last = await super().connect(target)
         return self.last
 
 
-def always() -> bool:
-    """This process executes."""
-    return True
-
-
-def asking(broker: Broker, work: Callable[[Cluster], Any]) -> Any:
-    """Run a question against a broker."""
-    return asking_by(broker, lambda cluster, _client: work(cluster))
-
-
-def asking_by(broker: Broker, work: Callable[[Cluster, Remembering], Any]) -> Any:
-    """Run a question against a broker, which may look at the connection that it is sent over."""
+def asking(broker: Broker, work: Callable[[Cluster, Remembering], Any], *before: Address) -> Any:
+    """Run a question against a broker, and those before it; it may look at the connection that it is sent over."""
 
     async def run() -> Any:
-        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        brokers = BrokerMap((Address("127.0.0.1", port),), Stats())
-        client = Remembering(brokers)
-        cluster = Cluster(client)
-        try:
-            return await work(cluster, client)
-        finally:
-            cluster.close()
-            server.close()
-            await server.wait_closed()
+        async with broker.listening() as address:
+            client = Remembering(BrokerMap((*before, address), Stats()))
+            cluster = Cluster(client)
+            try:
+                return await work(cluster, client)
+            finally:
+                cluster.close()
 
     return asyncio.run(run())
+
+
+async def seen(cluster: Cluster, _client: Remembering) -> ClusterState:
+    return await cluster.read_state(["t"])
 
 
 def test_partitions_are_read_with_their_moves() -> None:
     broker = Broker()
     ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
     broker.responses[LIST] = lambda: reassignments.write_list_response(Reassignments(0, 0, None, ongoing), 1)
-    seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
-    assert seen.partitions == {
+    found = asking(broker, seen)
+    assert found.partitions == {
         T0: PartitionState((2, 1, 3), (1,), 1, (2,), (3,), 2),
         T1: PartitionState((1, 3), (1,), 1, (), (), 2),
     }
-    assert (seen.live, seen.registered) == ({1, 2}, {1, 2, 3})
-    assert set(seen.topic_ids) == {"t"}
+    assert (found.live, found.registered) == ({1, 2}, {1, 2, 3})
+    assert set(found.topic_ids) == {"t"}
     assert broker.asked == [METADATA, DESCRIBE_CONFIGS, LIST], "the list last"
 
 
 def test_min_isr_is_not_asked_for_every_time() -> None:
     broker = Broker()
 
-    async def twice(cluster: Cluster) -> None:
+    async def twice(cluster: Cluster, _client: Remembering) -> None:
         await cluster.read_state(["t"])
         await cluster.read_state(["t"])
 
     asking(broker, twice)
     assert broker.asked.count(DESCRIBE_CONFIGS) == 1
-    assert broker.connections == 1
+    assert len(broker.writers) == 1
 
 
 @pytest.mark.parametrize("error_code", [3, 17])
@@ -211,8 +154,8 @@ def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
     """Nor has one whose name can be none."""
     broker = Broker()
     broker.responses[METADATA] = lambda: metadata(error_code)
-    seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
-    assert (dict(seen.partitions), dict(seen.topic_ids)) == ({}, {})
+    found = asking(broker, seen)
+    assert (dict(found.partitions), dict(found.topic_ids)) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -234,13 +177,13 @@ def test_missing_describe_right_is_a_problem(
     broker = Broker()
     broker.responses[key] = response
     with pytest.raises(ClusterError, match=problem):
-        asking(broker, lambda cluster: cluster.read_state(["t"]))
+        asking(broker, seen)
 
 
 def test_registered_brokers_are_not_asked_for_again_soon_after_a_failure() -> None:
     broker = Broker()
 
-    async def twice(cluster: Cluster) -> Any:
+    async def twice(cluster: Cluster, _client: Remembering) -> Any:
         await cluster.read_state(["t"], registered=True)
         return await cluster.read_state(["t"], registered=True)
 
@@ -255,7 +198,7 @@ def test_registered_brokers_are_asked_for_again_after_a_while(monkeypatch: pytes
     responses = iter([None, None, fenced(1, 2, 7)])
     broker.responses[DESCRIBE_CLUSTER] = lambda: next(responses)
 
-    async def twice(cluster: Cluster) -> Any:
+    async def twice(cluster: Cluster, _client: Remembering) -> Any:
         await cluster.read_state(["t"], registered=True)
         return await cluster.read_state(["t"], registered=True)
 
@@ -265,8 +208,8 @@ def test_registered_brokers_are_asked_for_again_after_a_while(monkeypatch: pytes
 def test_submission_returns_the_result_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome(39, "no"))])
-    broker.responses[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
-    outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}, always))
+    broker.responses[ALTER] = lambda: reassignments.write_alter_response(said, 0, 1)
+    outcomes = asking(broker, lambda cluster, _client: cluster.submit({T0: (1, 2), T1: None}, lambda: True))
     assert outcomes[T0] == Outcome(39, "no")
     assert outcomes[T1].error_code == -1
 
@@ -274,23 +217,25 @@ def test_submission_returns_the_result_of_each_partition() -> None:
 def test_refusal_of_the_request_is_that_of_each_partition() -> None:
     broker = Broker()
     said = AlterResponse(0, True, Outcome(31, "no"), [])
-    broker.responses[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
-    assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always)) == {T0: Outcome(31, "no")}
+    broker.responses[ALTER] = lambda: reassignments.write_alter_response(said, 0, 1)
+    assert asking(broker, lambda cluster, _client: cluster.submit({T0: (1, 2)}, lambda: True)) == {
+        T0: Outcome(31, "no")
+    }
 
 
 def test_submission_that_gets_no_response_is_not_made_again() -> None:
     broker = Broker()
     broker.responses[ALTER] = lambda: None
     with pytest.raises(ClusterError):
-        asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}, always))
+        asking(broker, lambda cluster, _client: cluster.submit({T0: (1, 2)}, lambda: True))
     assert broker.asked == [ALTER]
 
 
 def test_change_of_a_process_that_executes_no_more_is_not_sent() -> None:
     broker = Broker()
     for work in (
-        lambda cluster: cluster.submit({T0: (1, 2)}, lambda: False),
-        lambda cluster: cluster.elect([T0], lambda: False),
+        lambda cluster, _client: cluster.submit({T0: (1, 2)}, lambda: False),
+        lambda cluster, _client: cluster.elect([T0], lambda: False),
     ):
         with pytest.raises(WithdrawnError):
             asking(broker, work)
@@ -301,26 +246,27 @@ def test_reading_goes_on_with_the_next_broker() -> None:
     broker = Broker()
     responses = iter([None, metadata()])
     broker.responses[METADATA] = lambda: next(responses)
-    seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
-    assert set(seen.partitions) == {T0, T1}
-    assert broker.connections == 2
+    found = asking(broker, seen)
+    assert set(found.partitions) == {T0, T1}
+    assert len(broker.writers) == 2
 
 
 def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
     """Brokers close after connections.max.idle.ms, and between two reassignments lie days."""
     broker = Broker()
     said = AlterResponse(0, True, Outcome(), [(T0, Outcome())])
-    broker.responses[ALTER] = lambda: alter_reassignments.write_alter_response(said, 0, 1)
+    broker.responses[ALTER] = lambda: reassignments.write_alter_response(said, 0, 1)
 
     async def submit_late(cluster: Cluster, client: Remembering) -> Any:
         await cluster.read_state(["t"])
-        broker.close_idle()
+        for writer in broker.writers:
+            writer.close()
         async with asyncio.timeout(20):
             while not client.last.closed:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.001)
-        return await cluster.submit({T0: (1, 2)}, always)
+        return await cluster.submit({T0: (1, 2)}, lambda: True)
 
-    assert asking_by(broker, submit_late) == {T0: Outcome()}
+    assert asking(broker, submit_late) == {T0: Outcome()}
     assert broker.asked.count(ALTER) == 1
 
 
@@ -340,30 +286,21 @@ def test_election_returns_the_result_of_each_partition() -> None:
     broker.responses[ELECT] = lambda: framed(
         kind(version=1, throttle_time_ms=0, error_code=0, replica_election_results=[topic])
     )
-    assert asking(broker, lambda cluster: cluster.elect([T0, T1], always)) == {T0: (0, "m"), T1: (80, "m")}
+    assert asking(broker, lambda cluster, _client: cluster.elect([T0, T1], lambda: True)) == {
+        T0: (0, "m"),
+        T1: (80, "m"),
+    }
 
 
 def test_broker_that_fails_is_not_the_first_again() -> None:
     broker = Broker()
 
-    async def run() -> None:
-        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        brokers = BrokerMap((Address("127.0.0.1", 1), Address("127.0.0.1", port)), Stats())
-        dialled: list[tuple[str, int]] = []
-
-        class Watched(BrokerClient):
-            async def connect(self, target: tuple[str, int]) -> Connection:
-                dialled.append(target)
-                return await super().connect(target)
-
-        cluster = Cluster(Watched(brokers))
+    async def twice(cluster: Cluster, client: Remembering) -> list[int]:
         await cluster.read_state(["t"])
         cluster.close()
         await cluster.read_state(["t"])
-        assert [target[1] for target in dialled] == [1, port, port]
-        cluster.close()
-        server.close()
-        await server.wait_closed()
+        return [target[1] for target in client.dialled]
 
-    asyncio.run(run())
+    first, *others = asking(broker, twice, Address(HOST, 1))
+    assert first == 1
+    assert others == [others[0]] * 2
