@@ -14,7 +14,7 @@ from protocol.errors import WireError
 from proxy.channel import PeerError
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
 from tests.support.frames import LIST_OFFSETS, frame, request, some_response
-from tests.support.playbook import Playbook, channel_machine, owed_of, user_of
+from tests.support.playbook import Playbook, playbook
 
 FUZZ: Final = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 HANDSHAKE: Final = 17
@@ -54,12 +54,12 @@ def exchanges(draw: st.DrawFn) -> Frames:
 
 def relay(frames: Frames, pieces: list[int]) -> Playbook:
     """Show everything in turn, cut into pieces; a PeerError or WireError ends it."""
-    channel = channel_machine()
+    talk = playbook()
     turn = 0
     kept = {True: bytearray(), False: bytearray()}
     for pair in frames:
         for from_client, data in zip((True, False), pair, strict=True):
-            direction = channel.requests if from_client else channel.responses
+            direction = talk.channel.requests if from_client else talk.channel.responses
             at = 0
             while at < len(data):
                 size = pieces[turn % len(pieces)]
@@ -73,7 +73,7 @@ def relay(frames: Frames, pieces: list[int]) -> Playbook:
                         break
                     start += direction.verdict.drop
                 del kept[from_client][:start]
-    return Playbook(channel)
+    return talk
 
 
 PIECES = st.lists(st.integers(1, 64), min_size=1, max_size=6)
@@ -83,9 +83,9 @@ PIECES = st.lists(st.integers(1, 64), min_size=1, max_size=6)
 @given(frames=exchanges(), pieces=PIECES)
 def test_exchange_in_any_pieces_names_its_user(frames: Frames, pieces: list[int]) -> None:
     talk = relay(frames, pieces)
-    assert user_of(talk.channel) in ("alice", "")
-    assert (user_of(talk.channel) == "") == (b"GSSAPI" in frames[0][0])
-    assert not owed_of(talk.channel)
+    assert talk.user in ("alice", "")
+    assert (talk.user == "") == (b"GSSAPI" in frames[0][0])
+    assert not talk.owed
     talk.channel.close(0)
     assert not [label for label, result in talk.stats.sasl if result == "failed"], "it is over"
 

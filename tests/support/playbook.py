@@ -1,6 +1,6 @@
 """Dialogues with a channel machine: bytes shown, orders expected, no socket and no clock.
 
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     talk.client(0, request, Pass(request), Wait(2000))
     talk.broker(40, response, Insert(with_throttle_time(response, 1960)), Drop(len(response)))
     talk.client(2000, b"")
@@ -205,6 +205,33 @@ class Playbook:
         """The counters that the channel was made with."""
         return stats_of(self.channel)
 
+    @property
+    def user(self) -> str:
+        """The principal's name, as far as known."""
+        return user_of(self.channel)
+
+    @property
+    def owed(self) -> int:
+        """The number of responses owed."""
+        return owed_of(self.channel)
+
+    @property
+    def local_response_due(self) -> bool:
+        """Whether the next response is a local one, and none of the broker's is partly forwarded."""
+        return local_response_due(self.channel)
+
+    def mute_left_ms(self, now_ms: int) -> int:
+        """What is left of the channel's mute."""
+        return mute_left_ms(self.channel, now_ms)
+
+    def asks(self, now_ms: int, data: bytes) -> None:
+        """Expect that what the client sent passes untouched."""
+        self.client(now_ms, data, Pass(data))
+
+    def responds(self, now_ms: int, data: bytes) -> None:
+        """Expect that what the broker sent passes untouched."""
+        self.broker(now_ms, data, Pass(data))
+
     def client(self, now_ms: int, data: bytes, *expected: Order) -> None:
         """Show the request direction what the client sent; b"": show it again what it kept."""
         self._say("client", self.channel.requests, now_ms, data, expected)
@@ -270,6 +297,11 @@ class Playbook:
             told = "\n".join([*self._lines, "           but expected were:", *map(_line, expected)])
             told += _difference(orders, list(expected))
             raise AssertionError(f"the dialogue goes otherwise\n{told}")
+
+
+def playbook(engine: Engine | None = None, **told: Any) -> Playbook:
+    """A dialogue with `channel_machine(engine, **told)`."""
+    return Playbook(channel_machine(engine, **told))
 
 
 def _carry_out(direction: Direction, shown: bytes, now_ns: int) -> tuple[list[Order], bytes]:

@@ -10,14 +10,14 @@ from proxy.channel import BATCH_WEIGHT, Head, Row, Tap, complete_frame
 from proxy.channel import capture as module
 from proxy.channel.capture import Keeper
 from tests.support import frames
-from tests.support.playbook import Playbook, channel_machine
+from tests.support.playbook import Playbook, playbook
 from tests.unit.proxy.channel.test_captured import Rows
 
 SECRET_KEYS = (36, 33, 38, 39, 40, 41, 44, 51, 58)
 
 
 def talk(rows: Rows, mode: str) -> Playbook:
-    return Playbook(channel_machine(gateway=False, tap=Tap(rows, 7, "10.0.0.1", "clients", mode)))
+    return playbook(gateway=False, tap=Tap(rows, 7, "10.0.0.1", "clients", mode))
 
 
 def kept(mode: str, key: int, frame: bytes, client_id: str = "a") -> bytes:

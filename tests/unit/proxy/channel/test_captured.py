@@ -11,16 +11,7 @@ from quotas.engine import Engine
 from quotas.options import EngineOptions
 from tests.support import frames
 from tests.support.mutation_frames import create
-from tests.support.playbook import (
-    Drop,
-    Insert,
-    Pass,
-    Passthrough,
-    Playbook,
-    Wait,
-    channel_machine,
-    mute_left_ms,
-)
+from tests.support.playbook import Drop, Insert, Pass, Passthrough, Playbook, Wait, channel_machine, playbook
 
 MS = 1_000_000
 
@@ -69,9 +60,9 @@ def test_row_has_the_client_the_request_and_its_duration() -> None:
     rows = Rows()
     talk = captured(rows)
     request, response = frames.heartbeat(client_id="c"), frames.some_response(20)
-    talk.client(100, request, Pass(request))
+    talk.asks(100, request)
     assert rows.rows == []
-    talk.broker(107, response, Pass(response))
+    talk.responds(107, response)
     origin = RowOrigin(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
     assert rows.rows == [
         [(len(request) - 4, HEARTBEAT, 4, 1, 1), origin, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
@@ -82,10 +73,8 @@ def test_requests_are_numbered_and_client_ids_told_apart() -> None:
     rows = Rows()
     talk = captured(rows)
     for number, client in enumerate(("a", "b", "b")):
-        request = frames.heartbeat(client_id=client, correlation_id=number)
-        talk.client(number, request, Pass(request))
-        response = frames.some_response(20, correlation_id=number)
-        talk.broker(number, response, Pass(response))
+        talk.asks(number, frames.heartbeat(client_id=client, correlation_id=number))
+        talk.responds(number, frames.some_response(20, correlation_id=number))
     assert [(row[Row.SEQ], row[Row.ORIGIN].client_id) for row in rows.rows] == [(0, "a"), (1, "b"), (2, "b")]
     assert rows.rows[1][Row.ORIGIN] is rows.rows[2][Row.ORIGIN]
 
@@ -94,8 +83,8 @@ def test_produce_names_its_partitions() -> None:
     rows = Rows()
     talk = captured(rows)
     request, response = frames.produce_to(9, {"a": [100, 20], "b": [3]}), frames.produce_response(9)
-    talk.client(0, request, Pass(request))
-    talk.broker(5, response, Pass(response))
+    talk.asks(0, request)
+    talk.responds(5, response)
     (row,) = rows.rows
     assert row[Row.HEAD][: Head.API_VERSION] == (len(request) - 4, PRODUCE)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"a", 1, 20), (b"b", 0, 3)]
@@ -107,8 +96,8 @@ def test_large_produce_is_sent_when_its_last_byte_is() -> None:
     request, response = frames.produce_to(9, {"a": [50_000]}), frames.produce_response(9)
     head, rest = request[:1000], request[1000:]
     talk.client(0, head, Pass(head), Passthrough(len(rest)))
-    talk.client(30, rest, Pass(rest))
-    talk.broker(42, response, Pass(response))
+    talk.asks(30, rest)
+    talk.responds(42, response)
     (row,) = rows.rows
     assert (row[Row.HANDLED_NS], row[Row.SENT_NS], row[Row.UPSTREAM_NS]) == (0, 30 * MS, 12 * MS)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 50_000)]
@@ -150,7 +139,7 @@ def test_delay_is_the_mute_for_a_request_that_is_there_when_it_ends() -> None:
         talk.orders("client", now_ms, request)
         talk.orders("broker", now_ms, response)
         delays.append(rows.rows[-1][Row.DELAY_MS])
-        now_ms += mute_left_ms(talk.channel, now_ms)
+        now_ms += talk.mute_left_ms(now_ms)
         talk.orders("client", now_ms, b"")
     # The second is read 3 ms after the mute of 10,033 ms, the third a second after one.
     assert delays == [0, 10_033 + 3, 0]
@@ -160,7 +149,7 @@ def test_delay_of_a_held_produce_is_exact() -> None:
     rows = Rows()
     options = EngineOptions(policy="schedule", hold_seconds_max=15)
     engine = Engine(options, Definitions(static=StaticQuotas(producer_default=10_000)))
-    Playbook(channel_machine(engine)).orders("client", 0, frames.produce_to(9, {"a": [60_000]}))
+    playbook(engine).orders("client", 0, frames.produce_to(9, {"a": [60_000]}))
     talk = captured(rows, engine=engine)
     request, response = frames.produce_to(9, {"a": [10_000]}), frames.produce_response(9)
     until_ms = talk.held_until(100, request)
@@ -175,7 +164,7 @@ def test_fetch_response_names_its_partitions() -> None:
     for gateway in (True, False):
         talk = captured(rows, gateway=gateway)
         request, response = frames.fetch(16), frames.fetched_from(16, {"a": [100, 40_000]})
-        talk.client(0, request, Pass(request))
+        talk.asks(0, request)
         orders = talk.orders("broker", 9, response[:1000])
         orders += talk.orders("broker", 10, response[1000:])
         row = rows.rows.pop()
@@ -198,8 +187,8 @@ def test_fetch_responded_to_here_asked_no_broker() -> None:
     talk.orders("client", 0, frames.fetch(11))
     talk.orders("broker", 1, response)
     reported_ms = rows.rows[0][Row.THROTTLE_MS]
-    assert (reported_ms, rows.rows[0][Row.QUOTA]) == (mute_left_ms(talk.channel, 1), "fetch")
-    again_ms = 1 + mute_left_ms(talk.channel, 1)
+    assert (reported_ms, rows.rows[0][Row.QUOTA]) == (talk.mute_left_ms(1), "fetch")
+    again_ms = 1 + talk.mute_left_ms(1)
     talk.orders("client", again_ms, frames.fetch(11, correlation_id=2))
     talk.orders("broker", again_ms, b"")
     row = rows.rows[1]
@@ -211,16 +200,15 @@ def test_fetch_responded_to_here_asked_no_broker() -> None:
 def test_created_partitions_are_counted_without_a_quota() -> None:
     rows = Rows()
     talk = captured(rows)
-    request = create(5, {"ten": 10, "five": 5})
-    talk.client(0, request, Pass(request))
-    talk.broker(1, frames.some_response(30), Pass(frames.some_response(30)))
+    talk.asks(0, create(5, {"ten": 10, "five": 5}))
+    talk.responds(1, frames.some_response(30))
     assert rows.rows[0][Row.MUTATIONS] == 10 + 5
 
 
 def test_sampled_large_requests_are_recorded_with_all_partitions() -> None:
     rows = Rows()
     tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
-    talk = Playbook(channel_machine(gateway=False, tap=tap))
+    talk = playbook(gateway=False, tap=tap)
     large = frames.produce_to(9, {"a": [40_000, 10_000]}, acks=0)
     small = frames.produce_to(9, {"a": [400, 100]}, acks=0)
     for request in (large, large, small, large, large, large):
@@ -241,7 +229,7 @@ def test_requests_that_get_no_response_are_rows_too() -> None:
     rows = Rows()
     talk = captured(rows)
     request = frames.heartbeat()
-    talk.client(0, request + request, Pass(request + request))
+    talk.asks(0, request + request)
     talk.channel.close(5)
     assert [(row[Row.SEQ], row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) for row in rows.rows] == [
         (0, -1, NONE_NS),
@@ -253,7 +241,7 @@ def test_response_cut_short_is_a_row() -> None:
     rows = Rows()
     talk = captured(rows)
     request, response = frames.fetch(11), frames.fetched_from(11, {"a": [100, 40_000, 5]})
-    talk.client(0, request, Pass(request))
+    talk.asks(0, request)
     talk.orders("broker", 9, response[:1000])
     assert rows.rows == []
     talk.channel.close(10)
@@ -265,7 +253,7 @@ def test_full_batch_is_handed_over() -> None:
     rows.left = 1
     talk = captured(rows)
     request, response = frames.heartbeat(), frames.some_response(20)
-    talk.client(0, request, Pass(request))
+    talk.asks(0, request)
     talk.orders("broker", 0, response)
     assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (1, 1, HEARTBEAT)
 

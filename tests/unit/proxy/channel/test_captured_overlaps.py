@@ -10,7 +10,7 @@ from proxy.channel.capture import Head
 from quotas.definitions.entities import Entity
 from tests.support import frames
 from tests.support.engines import engine_with
-from tests.support.playbook import Pass, Playbook, Wait, mute_left_ms
+from tests.support.playbook import Pass, Playbook, Wait
 from tests.support.reachable import reachable
 from tests.unit.proxy.channel.test_capture_rows import talk as keeping
 from tests.unit.proxy.channel.test_captured import MS, Rows, captured
@@ -53,11 +53,11 @@ def test_wait_for_the_connection_rate_is_in_no_row() -> None:
     asked = frames.heartbeat()
     rows = Rows()
     for _ in range(11):
-        captured(rows, engine=engine).client(0, asked, Pass(asked))
+        captured(rows, engine=engine).asks(0, asked)
     late = captured(rows, engine=engine)
     late.client(300, asked, Wait(1000))
     late.client(1000, b"", Pass(asked))
-    late.broker(1010, frames.some_response(20), Pass(frames.some_response(20)))
+    late.responds(1010, frames.some_response(20))
     assert [(row[Row.THROTTLE_MS], row[Row.DELAY_MS]) for row in rows.rows] == [(0, 700)]
 
 
@@ -69,7 +69,7 @@ def test_topic_throttle_of_a_fetch_is_in_no_row(cuts: tuple[int, ...]) -> None:
     show(talk, "client", (0, frames.fetch(16)))
     for begin, end in zip((0, *cuts), (*cuts, len(response)), strict=True):
         talk.orders("broker", 1, response[begin:end])
-    assert mute_left_ms(talk.channel, 1) > 1000 - 1
+    assert talk.mute_left_ms(1) > 1000 - 1
     show(talk, "client", (60_000, frames.heartbeat()))
     show(talk, "broker", (60_001, frames.some_response(20)))
     assert told(rows) == [(0, 0, ""), (1, 0, "")]

@@ -37,9 +37,8 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
-    mute_left_ms,
     ordered_job,
-    owed_of,
+    playbook,
 )
 from tests.support.share_frames import share_fetch
 
@@ -133,7 +132,7 @@ def engine(
 
 
 def limited(quotas: Engine | None = None, *, gateway: bool = True) -> Playbook:
-    return Playbook(channel_machine(engine() if quotas is None else quotas, gateway=gateway))
+    return playbook(engine() if quotas is None else quotas, gateway=gateway)
 
 
 def test_produce_over_the_topics_quota_passes_and_mutes() -> None:
@@ -150,23 +149,22 @@ def test_produce_over_the_topics_quota_passes_and_mutes() -> None:
 
 def test_produce_to_another_topic_costs_it_nothing() -> None:
     talk = limited()
-    asked = produce_to(9, {"other": [60_000]})
-    talk.client(0, asked, Pass(asked))
-    talk.client(0, produce_to(9, {"t": [9000]}), Pass(produce_to(9, {"t": [9000]})))
+    talk.asks(0, produce_to(9, {"other": [60_000]}))
+    talk.asks(0, produce_to(9, {"t": [9000]}))
 
 
 def test_produce_without_a_response_mutes_too() -> None:
     talk = limited()
     asked = produce_to(9, OVER, acks=0)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert not owed_of(talk.channel)
+    assert not talk.owed
 
 
 def test_all_clients_count_together() -> None:
     quotas = engine()
     one, other = limited(quotas), limited(quotas)
     asked = produce_to(9, {"t": [5989]}, client_id="b")
-    one.client(0, produce_to(9, {"t": [5989]}), Pass(produce_to(9, {"t": [5989]})))
+    one.asks(0, produce_to(9, {"t": [5989]}))
     other.client(0, asked, Pass(asked), Wait(2000))
 
 
@@ -204,9 +202,9 @@ def test_mute_of_a_response_waits_for_the_request_under_way() -> None:
     asked, response = fetch(12), fetched_from(12, {"t": [12_000]})
     posted = produce_to(9, OVER, correlation_id=2)
     talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Passthrough(len(posted) - 60 - 3))
-    talk.broker(0, response, Pass(response))
-    assert mute_left_ms(talk.channel, 0) > 2000
-    until_ms = mute_left_ms(talk.channel, 0)
+    talk.responds(0, response)
+    assert talk.mute_left_ms(0) > 2000
+    until_ms = talk.mute_left_ms(0)
     talk.passthrough("client", 0, len(posted) - 60 - 3)
     talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
 
@@ -228,7 +226,7 @@ def test_every_version_is_charged(version: int) -> None:
     talk = limited(quotas)
     asked = produce_to(version, {"t": [20_000]})
     talk.orders("client", 0, asked)
-    assert mute_left_ms(talk.channel, 0) // 1000 == 10
+    assert talk.mute_left_ms(0) // 1000 == 10
 
 
 def test_malformed_request_ends_the_connection() -> None:
@@ -254,13 +252,13 @@ def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
     talk = limited(quotas)
     asked = produce_to(13, OVER)
     size = 16 + 1 + 4 + 2 + 11_989 + 2
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, asked)
     assert quotas.topics.names.take_wanted(0) == [topic_id("t")]
     quotas.topics.names.learn(topic_id("t"), "t")
     quotas.expire(0)
     assert [throttle.total for throttle in quotas.topics.throttles()] == [size]
     talk.orders("client", 0, asked)
-    assert mute_left_ms(talk.channel, 0) == 2 * size - 10_000
+    assert talk.mute_left_ms(0) == 2 * size - 10_000
     assert not talk.stats.topic_bytes_uncharged
 
 
@@ -269,7 +267,7 @@ def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
     talk = limited(quotas)
     talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
     assert [(one.topic, one.total) for one in quotas.topics.throttles()] == [("<other>", 12_050)]
-    assert mute_left_ms(talk.channel, 0) == 2050
+    assert talk.mute_left_ms(0) == 2050
 
 
 def test_ids_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,8 +293,8 @@ def test_one_fetch_at_a_time_is_with_the_broker_where_topics_are_limited() -> No
     talk = limited(quotas, gateway=False)
     asked = fetch(11)
     talk.client(0, asked * 3, Pass(asked), Wait(0))
-    talk.broker(0, fetched_from(11, OVER), Pass(fetched_from(11, OVER)))
-    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
+    talk.responds(0, fetched_from(11, OVER))
+    assert 2000 < talk.mute_left_ms(0) < 2100
 
 
 JUNK: dict[str, list[int]] = {f"junk-{index}": [] for index in range(1000)}
@@ -309,25 +307,23 @@ def test_thousand_topics_in_front_leave_none_uncharged(version: int) -> None:
     talk = limited(quotas)
     asked = produce_to(version, JUNK | OVER)
     assert spoken(talk, "client", asked) == asked
-    assert 2000 <= mute_left_ms(talk.channel, 0) <= 2014
+    assert 2000 <= talk.mute_left_ms(0) <= 2014
 
 
 def test_thousand_topics_in_front_of_a_response_leave_none_uncharged() -> None:
     quotas = engine(key=FETCH)
     talk = limited(quotas, gateway=False)
-    asked = fetch(11)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, fetch(11))
     response = fetched_from(11, JUNK | OVER)
     assert spoken(talk, "broker", response) == response
-    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
+    assert 2000 < talk.mute_left_ms(0) < 2100
 
 
 @pytest.mark.parametrize("name", ["", "a b", "\u00e4", "<other>", "a\0", "a/b", "t" * 250, "t" * 9000])
 def test_topic_with_an_impossible_name_is_not_remembered(name: str) -> None:
     quotas = engine(DEFAULT)
     talk = limited(quotas)
-    asked = produce_to(3, {name: [20_000]})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, produce_to(3, {name: [20_000]}))
     assert len(quotas.topics) == 0
     # Name and its length, partitions, one of them: index, length, records.
     assert talk.stats.topic_bytes_uncharged == 2 + len(name.encode()) + 4 + 4 + 4 + 20_000
@@ -348,24 +344,24 @@ def test_fetch_response_over_the_topics_quota_passes_and_mutes(version: int, gat
     quotas.topics.names.learn(topic_id("t"), "t")
     talk = limited(quotas, gateway=gateway)
     asked, response = fetch(version), fetched_from(version, {"t": [12_000], "other": [9000]})
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, asked)
+    talk.responds(0, response)
     assert talk.signalled
     # What is not records: name or id, counts, one partition's fields.
-    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
+    assert 2000 < talk.mute_left_ms(0) < 2100
     again = fetch(version, correlation_id=2)
-    talk.client(0, again, Wait(mute_left_ms(talk.channel, 0)))
+    talk.client(0, again, Wait(talk.mute_left_ms(0)))
 
 
 def test_fetch_response_that_comes_in_pieces_is_charged_at_its_end() -> None:
     talk = limited(engine(key=FETCH), gateway=False)
     asked, response = fetch(12), fetched_from(12, {"t": [12_000]})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, asked)
     talk.broker(0, response[:100], Pass(response[:100]), Passthrough(len(response) - 100 - 3))
-    assert not mute_left_ms(talk.channel, 0)
+    assert not talk.mute_left_ms(0)
     talk.passthrough("broker", 0, len(response) - 100 - 3)
-    talk.broker(7, response[-3:], Pass(response[-3:]))
-    assert mute_left_ms(talk.channel, 7) > 2000
+    talk.responds(7, response[-3:])
+    assert talk.mute_left_ms(7) > 2000
 
 
 def test_share_fetch_is_charged_too() -> None:
@@ -377,10 +373,10 @@ def test_share_fetch_is_charged_too() -> None:
     body = struct.pack(">ixihxi", 1, 0, 0, 0) + b"\2" + topic_id("t") + b"\2"
     body += struct.pack(">ihxhxiix", 0, 0, 0, 0, 0) + bytes((0xE1, 0x5D)) + bytes(12_000)
     body += b"\1" + b"\0" + b"\0" + b"\1" + b"\0"  # acquired ranges, tags of both, endpoints, tags
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, asked)
     talk.client(0, asked, Wait(0))  # one at a time, since only its response tells whose bytes it holds
-    talk.broker(0, frame(body), Pass(frame(body)))
-    assert 2000 < mute_left_ms(talk.channel, 0) < 2100
+    talk.responds(0, frame(body))
+    assert 2000 < talk.mute_left_ms(0) < 2100
 
 
 def test_raised_quota_frees_a_muted_channel() -> None:
@@ -391,7 +387,7 @@ def test_raised_quota_frees_a_muted_channel() -> None:
     quotas.definitions.put(Entity(topic="t"), {PRODUCE: 5000})
     quotas.update(quotas.options, quotas.definitions, 10)
     talk.channel.reconsider()
-    assert not mute_left_ms(talk.channel, 10)
+    assert not talk.mute_left_ms(10)
 
 
 def test_without_a_topic_quota_nothing_is_walked() -> None:
@@ -404,7 +400,7 @@ def test_without_a_topic_quota_nothing_is_walked() -> None:
 
 
 def connected(quotas: Engine, user: str = "u") -> Playbook:
-    return Playbook(channel_machine(quotas, user=user))
+    return playbook(quotas, user=user)
 
 
 def crowded(user: Name = "u", **more: Any) -> Engine:
@@ -415,23 +411,23 @@ def test_first_request_over_the_connection_rate_waits() -> None:
     quotas = crowded()
     asked = heartbeat()
     for _ in range(11):
-        connected(quotas).client(0, asked, Pass(asked))
+        connected(quotas).asks(0, asked)
     late = connected(quotas)
     late.client(0, asked, Wait(1000))
     late.client(1000, b"", Pass(asked))
     assert late.stats.connections_throttled == 1
-    late.client(1000, asked, Pass(asked))
+    late.asks(1000, asked)
 
 
 def test_connection_of_api_versions_alone_is_not_counted() -> None:
     quotas = crowded("ANONYMOUS")
     hello = request(18, 0, size=20)
     for _ in range(20):
-        connected(quotas, "ANONYMOUS").client(0, hello, Pass(hello))
+        connected(quotas, "ANONYMOUS").asks(0, hello)
     asked = heartbeat()
     talk = connected(quotas, "ANONYMOUS")
     for _ in range(11):
-        connected(quotas, "ANONYMOUS").client(0, hello + asked, Pass(hello + asked))
+        connected(quotas, "ANONYMOUS").asks(0, hello + asked)
     talk.client(0, hello + asked, Pass(hello), Wait(1000))
 
 
@@ -439,14 +435,14 @@ def test_anonymous_is_not_the_default_user() -> None:
     quotas = crowded(DEFAULT)
     asked = heartbeat()
     for _ in range(20):
-        connected(quotas, "ANONYMOUS").client(0, asked, Pass(asked))
+        connected(quotas, "ANONYMOUS").asks(0, asked)
 
 
 def test_observed_connection_does_not_wait() -> None:
     quotas = crowded(mode="observe")
     asked = heartbeat()
     for _ in range(11):
-        connected(quotas).client(0, asked, Pass(asked))
+        connected(quotas).asks(0, asked)
     talk = connected(quotas)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, asked)
     assert talk.stats.connections_would_throttle == 1

@@ -29,6 +29,7 @@ from tests.support.playbook import (
     Passthrough,
     Playbook,
     channel_machine,
+    playbook,
 )
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded
 
@@ -150,8 +151,8 @@ def test_what_is_not_ours_passes_untouched(key: int) -> None:
             said_of = by_kind(text)
             asked = request(key, version, body(key, "request", version, said_of))
             said = response(key, version, body(key, "response", version, said_of))
-            talk.client(0, asked, Pass(asked))
-            talk.broker(1, said, Pass(said))
+            talk.asks(0, asked)
+            talk.responds(1, said)
             assert not talk.stats.own_refusals
 
 
@@ -305,8 +306,7 @@ def test_versions_by_id_are_not_offered() -> None:
     keys = [(0, 0, 13), (20, 0, 6), (1, 4, 18)]
     fields = b"\0\0\4" + b"".join(struct.pack(">hhh", *row) + b"\0" for row in keys) + bytes(5)
     talk = talking()
-    asked = request(api.API_VERSIONS, 3, b"\2x\2y\0")
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, request(api.API_VERSIONS, 3, b"\2x\2y\0"))
     said = frame(b"\0\0\0\1" + fields)
     offered = said.replace(struct.pack(">hhh", 0, 0, 13), struct.pack(">hhh", 0, 0, 12))
     offered = offered.replace(struct.pack(">hhh", 20, 0, 6), struct.pack(">hhh", 20, 0, 5))
@@ -335,15 +335,13 @@ def test_requests_between_brokers_must_not_name_ours(key: int) -> None:
     asked = request(key, 0, b"..." + TOPIC.encode())
     talk = talking()
     talk.client(0, asked, Ends("own_names"))
-    other = request(key, 0, b"...t")
-    talking().client(0, other, Pass(other))
+    talking().asks(0, request(key, 0, b"...t"))
     talking().client(0, request(api.ENVELOPE, 0, b"x"), Ends("own_names"))
 
 
 def test_nothing_configured_guards_nothing() -> None:
     assert own_names(frozenset()) is None
-    asked = produced(12, [TOPIC])
-    Playbook(channel_machine(gateway=False)).client(0, asked, Pass(asked))
+    playbook(gateway=False).asks(0, produced(12, [TOPIC]))
 
 
 def test_stand_ins_differ_and_are_no_names_of_ours() -> None:

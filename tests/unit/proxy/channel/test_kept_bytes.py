@@ -11,17 +11,17 @@ from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, produce_to, request
 from tests.support.mutation_frames import create, mutation_response
-from tests.support.playbook import Playbook, channel_machine, owed_of
+from tests.support.playbook import Playbook, channel_machine, playbook
 
 STRICT = 7
 
 
 def dialogue(entity: Entity | None = None, **limits: float) -> Playbook:
-    return Playbook(channel_machine(engine_with({} if entity is None else {entity: limits})))
+    return playbook(engine_with({} if entity is None else {entity: limits}))
 
 
 def test_response_made_here_counts_until_it_is_given() -> None:
-    talk = Playbook(channel_machine(serves_quota_api=True))
+    talk = playbook(serves_quota_api=True)
     for response in (b"answer", b"another"):
         talk.orders("client", 0, request(DESCRIBE_CLIENT_QUOTAS, 1))
         talk.channel.responded(response)
@@ -32,7 +32,7 @@ def test_response_made_here_counts_until_it_is_given() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_question_counts_until_its_response_does(shared: bool) -> None:
-    talk = Playbook(channel_machine(serves_quota_api=True))
+    talk = playbook(serves_quota_api=True)
     asked = request(DESCRIBE_CLIENT_QUOTAS, 1, size=200)
     talk.orders("client", 0, asked)
     assert talk.channel.kept_bytes == len(asked)
@@ -41,7 +41,7 @@ def test_question_counts_until_its_response_does(shared: bool) -> None:
     )
     assert talk.channel.kept_bytes == 16
     talk.orders("broker", 0, b"")
-    assert (talk.channel.kept_bytes, owed_of(talk.channel)) == (0, 0)
+    assert (talk.channel.kept_bytes, talk.owed) == (0, 0)
 
 
 def test_further_client_ids_count_by_their_length() -> None:

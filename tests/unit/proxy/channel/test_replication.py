@@ -15,7 +15,7 @@ from quotas.replication.replication_quotas import (
     parse_replicas,
 )
 from tests.support.frames import fetch, frame, request, some_response
-from tests.support.playbook import Ends, More, Pass, Playbook, stats_of
+from tests.support.playbook import Ends, More, Playbook, stats_of
 from tests.support.portions import run
 from tests.support.replicas import (
     FOLLOWER,
@@ -250,19 +250,16 @@ def test_topic_without_a_known_name_is_not_throttled_and_asked_for() -> None:
 def test_consumers_fetch_and_other_requests_pass() -> None:
     talk = Playbook(replication_channel(throttling()))
     for asked in (fetch(12), request(3, 9)):
-        talk.client(0, asked, Pass(asked))
-        replied = some_response(30)
-        talk.broker(0, replied, Pass(replied))
+        talk.asks(0, asked)
+        talk.responds(0, some_response(30))
 
 
 @pytest.mark.parametrize("version", [11, 19, 100])
 def test_version_that_is_not_known_passes_and_is_counted(version: int) -> None:
     channel = replication_channel(throttling())
     talk = Playbook(channel)
-    asked = frame(b"\0\1" + version.to_bytes(2, "big") + b"\0\0\0\1\0\1a" + b"x" * 40)
-    talk.client(0, asked, Pass(asked))
-    replied = some_response(30)
-    talk.broker(0, replied, Pass(replied))
+    talk.asks(0, frame(b"\0\1" + version.to_bytes(2, "big") + b"\0\0\0\1\0\1a" + b"x" * 40))
+    talk.responds(0, some_response(30))
     assert stats_of(channel).replication_unknown_versions == {str(version): 1}
 
 
@@ -325,7 +322,7 @@ def test_new_replica_is_left_out_until_the_cluster_was_asked() -> None:
     assert link.leader.seen[-1].max_wait_ms == 30
     quotas.last_completed_poll = 1
     assert link.round(13) == (PLENTY - 1) * 1000
-    assert not stats_of(link.channel).replicas_passed_unasked
+    assert not link.talk.stats.replicas_passed_unasked
 
 
 def test_earlier_cluster_response_does_not_decide_on_a_new_replica() -> None:
@@ -346,7 +343,7 @@ def test_new_replica_does_not_wait_for_ever() -> None:
     link.round(10)
     assert link.round(2000) == 0
     assert link.round(2011) == (PLENTY - 1) * 1000
-    assert stats_of(link.channel).replicas_passed_unasked == 2  # the free one as well
+    assert link.talk.stats.replicas_passed_unasked == 2  # the free one as well
 
 
 def test_new_replica_waits_for_its_topics_name_as_well() -> None:

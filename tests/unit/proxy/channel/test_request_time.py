@@ -54,6 +54,7 @@ from tests.support.playbook import (
     Wait,
     channel_machine,
     mute_left_ms,
+    playbook,
     requests_of,
 )
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
@@ -78,7 +79,7 @@ def dialogue(
     gateway: bool = False,
     **options: Any,
 ) -> Playbook:
-    return Playbook(channel_machine(engine(percent, more, **options), gateway=gateway))
+    return playbook(engine(percent, more, **options), gateway=gateway)
 
 
 def throttle_of(talk: Playbook, client_id: str = "a") -> RequestThrottle:
@@ -101,7 +102,7 @@ def zeros(size: int, *, correlation_id: int = 1) -> bytes:
 def asked_and_responded(talk: Playbook, at_ms: int, took_ms: int, reported_ms: int) -> None:
     """One Heartbeat, whose response is to tell so much."""
     asked, responded = heartbeat(), zeros(20)
-    talk.client(at_ms, asked, Pass(asked))
+    talk.asks(at_ms, asked)
     talk.broker(at_ms + took_ms, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, reported_ms)))
 
 
@@ -114,9 +115,9 @@ def test_time_counts_from_the_request_to_the_first_byte_of_its_response() -> Non
 def test_time_is_finer_than_a_millisecond() -> None:
     talk = dialogue()
     talk.extra_us = 900
-    talk.client(0, heartbeat(), Pass(heartbeat()))
+    talk.asks(0, heartbeat())
     talk.extra_us = 200
-    talk.broker(1, zeros(20), Pass(zeros(20)))
+    talk.responds(1, zeros(20))
     assert spent_us(talk) == 300
 
 
@@ -136,29 +137,26 @@ def test_throttle_is_at_most_one_window_for_a_request() -> None:
 
 def test_brokers_larger_throttle_time_stays() -> None:
     talk = dialogue()
-    talk.client(0, heartbeat(), Pass(heartbeat()))
-    responded = with_throttle_time(zeros(20), FLEXIBLE_AT, 2000)
-    talk.broker(105, responded, Pass(responded))
+    talk.asks(0, heartbeat())
+    talk.responds(105, with_throttle_time(zeros(20), FLEXIBLE_AT, 2000))
     talk.client(105, heartbeat(), Wait(605))
 
 
 def test_pipelined_requests_are_not_charged_for_waiting_behind_each_other() -> None:
     talk = dialogue()
-    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
-    talk.client(0, both, Pass(both))
-    talk.broker(10, zeros(20), Pass(zeros(20)))
-    talk.broker(15, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
+    talk.asks(0, heartbeat(correlation_id=1) + heartbeat(correlation_id=2))
+    talk.responds(10, zeros(20))
+    talk.responds(15, zeros(20, correlation_id=2))
     assert spent_us(talk) == 15_000
 
 
 def test_request_behind_a_large_response_is_charged_from_its_end() -> None:
     talk = dialogue()
-    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
-    talk.client(0, both, Pass(both))
+    talk.asks(0, heartbeat(correlation_id=1) + heartbeat(correlation_id=2))
     large = zeros(1000)
     talk.broker(10, large[:100], Pass(large[:100]), Passthrough(904))
-    talk.broker(300, large[100:], Pass(large[100:]))
-    talk.broker(305, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
+    talk.responds(300, large[100:])
+    talk.responds(305, zeros(20, correlation_id=2))
     assert spent_us(talk) == 15_000
 
 
@@ -166,8 +164,8 @@ def test_slow_upload_is_not_charged() -> None:
     talk = dialogue()
     asked = produce(9, 1000)
     talk.client(0, asked[:500], Pass(asked[:500]), Passthrough(504))
-    talk.client(5000, asked[500:], Pass(asked[500:]))
-    talk.broker(5004, produce_response(9), Pass(produce_response(9)))
+    talk.asks(5000, asked[500:])
+    talk.responds(5004, produce_response(9))
     assert spent_us(talk) == 4_000
 
 
@@ -177,17 +175,15 @@ def test_slow_upload_of_the_next_request_is_not_taken_from_this_one() -> None:
     talk.client(0, first[:500], Pass(first[:500]), Passthrough(504))
     talk.client(10, first[500:] + second[:100], Pass(first[500:] + second[:100]), Passthrough(904))
     talk.client(30, second[100:200], Pass(second[100:200]), Passthrough(804))
-    talk.broker(50, produce_response(9), Pass(produce_response(9)))
-    talk.client(60, second[200:], Pass(second[200:]))
-    responded = produce_response(9, correlation_id=2)
-    talk.broker(65, responded, Pass(responded))
+    talk.responds(50, produce_response(9))
+    talk.asks(60, second[200:])
+    talk.responds(65, produce_response(9, correlation_id=2))
     assert spent_us(talk) == 45_000  # 50 - 10 and 65 - 60
 
 
 def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> None:
     talk = dialogue()
-    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
-    talk.client(0, both, Pass(both))
+    talk.asks(0, heartbeat(correlation_id=1) + heartbeat(correlation_id=2))
     talk.broker(200, zeros(20), Pass(with_throttle_time(zeros(20), FLEXIBLE_AT, 1000)))
     later = zeros(20, correlation_id=2)
     talk.broker(200, later, Pass(with_throttle_time(later, FLEXIBLE_AT, 2000)))
@@ -197,14 +193,14 @@ def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> Non
 
 def test_response_without_a_throttle_time_mutes_all_the_same() -> None:
     talk = dialogue()
-    talk.client(0, plain(DESCRIBE_QUORUM), Pass(plain(DESCRIBE_QUORUM)))
-    talk.broker(105, zeros(20), Pass(zeros(20)))
+    talk.asks(0, plain(DESCRIBE_QUORUM))
+    talk.responds(105, zeros(20))
     talk.client(105, heartbeat(), Wait(605))
 
 
 def test_response_that_is_cut_is_told_when_its_place_is_there() -> None:
     talk = dialogue()
-    talk.client(0, heartbeat(), Pass(heartbeat()))
+    talk.asks(0, heartbeat())
     responded = zeros(20)
     talk.broker(105, responded[:8], More(24))
     talk.broker(200, responded[8:12], More(24))
@@ -215,20 +211,20 @@ def test_response_that_is_cut_is_told_when_its_place_is_there() -> None:
 
 def test_response_shorter_than_its_throttle_time_passes_untold() -> None:
     talk = dialogue()
-    talk.client(0, heartbeat(), Pass(heartbeat()))
-    talk.broker(105, zeros(6), Pass(zeros(6)))
+    talk.asks(0, heartbeat())
+    talk.responds(105, zeros(6))
     talk.client(105, heartbeat(), Wait(605))
 
 
 def test_throttle_time_behind_an_error_code_is_told_there() -> None:
     talk = dialogue()
-    talk.client(0, plain(OFFSET_DELETE), Pass(plain(OFFSET_DELETE)))
+    talk.asks(0, plain(OFFSET_DELETE))
     talk.broker(105, zeros(20), Pass(with_throttle_time(zeros(20), FIXED_AT + 2, 500)))
 
 
 def test_throttle_time_at_the_end_of_produce_is_told_there() -> None:
     talk = dialogue()
-    talk.client(0, produce(9, 100), Pass(produce(9, 100)))
+    talk.asks(0, produce(9, 100))
     responded = produce_response(9)
     talk.broker(105, responded[:10], More(len(responded)))
     talk.broker(106, responded[10:], Pass(produce_response(9, throttle_ms=500)))
@@ -236,8 +232,7 @@ def test_throttle_time_at_the_end_of_produce_is_told_there() -> None:
 
 def test_response_that_is_rewritten_is_told_in_what_is_sent() -> None:
     talk = dialogue(gateway=True)
-    asked = api_versions()
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, api_versions())
     cls = RESPONSES[18]
     responded = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=0), 1)
     throttled = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=500), 1)
@@ -246,8 +241,7 @@ def test_response_that_is_rewritten_is_told_in_what_is_sent() -> None:
 
 def test_rewritten_head_of_metadata_is_told_in() -> None:
     talk = dialogue(gateway=True)
-    asked = plain(METADATA, 9)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, plain(METADATA, 9))
     responded = framed(RESPONSES[METADATA](version=9, brokers=[], topics=[]), 1)
     orders = talk.orders("broker", 105, responded)
     assert isinstance(orders[0], Insert)
@@ -270,14 +264,13 @@ def test_exempt_request_counts_nothing(asked: bytes) -> None:
     talk.orders("client", 0, asked)
     talk.orders("broker", 500, zeros(40))
     assert spent_us(talk) == 0
-    assert not mute_left_ms(talk.channel, 500)
+    assert not talk.mute_left_ms(500)
 
 
 def test_produce_without_a_response_counts_nothing() -> None:
     talk = dialogue()
-    asked = heartbeat() + produce(9, 100, acks=0)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(5, zeros(20), Pass(zeros(20)))
+    talk.asks(0, heartbeat() + produce(9, 100, acks=0))
+    talk.responds(5, zeros(20))
     assert spent_us(talk) == 5_000
 
 
@@ -296,8 +289,7 @@ def test_fetch_counts_what_it_cannot_have_waited(
     version: int, min_bytes: int, response_bytes: int, took_ms: int, counted_us: int
 ) -> None:
     talk = dialogue(100.0)
-    asked = fetch(version, min_bytes=min_bytes)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, fetch(version, min_bytes=min_bytes))
     talk.orders(
         "broker",
         took_ms,
@@ -322,7 +314,7 @@ def test_share_fetch_that_can_not_be_read_counts_nothing() -> None:
     talk = dialogue()
     asked = request(SHARE_FETCH, 1, b"\2g", size=40)[:-20]
     asked = struct.pack(">i", len(asked) - 4) + asked[4:]
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, asked)
     talk.orders("broker", 602, zeros(60))
     assert spent_us(talk) == 0
 
@@ -332,13 +324,12 @@ def test_fetch_cut_in_its_front_is_taken_once_where_topics_have_quotas() -> None
         Entity(client_id=DEFAULT): {"request_percentage": 1.0},
         Entity(topic="t"): {"consumer_byte_rate": 1000.0},
     }
-    talk = Playbook(channel_machine(engine_with(limits), gateway=False))
+    talk = playbook(engine_with(limits), gateway=False)
     asked, other = fetch(12), fetch(12, correlation_id=2)
     # 20 bytes: header, client id, tags, and the replica's id; the times follow, which are waited for.
     talk.client(0, asked[:20], More(len(asked)))
     talk.client(0, asked[20:] + other, Pass(asked), Wait(0))
-    responded = fetch_response(12, 40)
-    talk.broker(1, responded, Pass(responded))
+    talk.responds(1, fetch_response(12, 40))
     talk.client(1, b"", Pass(other))
 
 
@@ -351,7 +342,7 @@ def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() ->
     talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 5000)))
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
-    assert mute_left_ms(talk.channel, 105) == 5000
+    assert talk.mute_left_ms(105) == 5000
 
 
 def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
@@ -384,7 +375,7 @@ def test_produce_over_both_quotas_tells_the_larger() -> None:
         Insert(produce_response(9, throttle_ms=6000)),
         Drop(len(produce_response(9))),
     )
-    assert mute_left_ms(talk.channel, 160) == 6000
+    assert talk.mute_left_ms(160) == 6000
     quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert quota.produce.throttle_ms_total == 5000
     assert quota.requests.throttle_ms_total == 6000 - 4840  # what it adds
@@ -413,7 +404,7 @@ def test_mutation_over_both_quotas_tells_the_larger(
         mutations_ms,
         requests_ms,
     )
-    assert mute_left_ms(talk.channel, 300) == reported_ms
+    assert talk.mute_left_ms(300) == reported_ms
 
 
 def test_topics_rejected_here_count_nothing() -> None:
@@ -427,11 +418,10 @@ def test_topics_rejected_here_count_nothing() -> None:
 
 def test_observed_quota_counts_and_mutes_no_client() -> None:
     talk = dialogue(mode="observe")
-    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
-    talk.client(0, both, Pass(both))
-    talk.broker(500, zeros(20), Pass(zeros(20)))
-    talk.broker(900, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
-    talk.client(900, heartbeat(), Pass(heartbeat()))
+    talk.asks(0, heartbeat(correlation_id=1) + heartbeat(correlation_id=2))
+    talk.responds(500, zeros(20))
+    talk.responds(900, zeros(20, correlation_id=2))
+    talk.asks(900, heartbeat())
     throttle = throttle_of(talk)
     assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
     list(talk.channel.close(5000))
@@ -440,9 +430,9 @@ def test_observed_quota_counts_and_mutes_no_client() -> None:
 
 def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
     talk = dialogue(None)
-    talk.client(0, heartbeat(), Pass(heartbeat()))
+    talk.asks(0, heartbeat())
     talk.engine.update(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}}), 0)
-    talk.broker(500, zeros(20), Pass(zeros(20)))
+    talk.responds(500, zeros(20))
     assert spent_us(talk) == 0
     asked_and_responded(talk, 600, 105, 500)
     talk.engine.update(EngineOptions(), Definitions(), 0)
@@ -451,15 +441,12 @@ def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
 
 
 def test_only_clients_with_a_quota_are_measured() -> None:
-    talk = Playbook(
-        channel_machine(engine_with({Entity(client_id="a"): {"request_percentage": 1}}), gateway=False)
-    )
+    talk = playbook(engine_with({Entity(client_id="a"): {"request_percentage": 1}}), gateway=False)
     other, mine = heartbeat(correlation_id=1, client_id="b"), heartbeat(correlation_id=2)
     for asked in (other, mine, other):
-        talk.client(0, asked, Pass(asked))
+        talk.asks(0, asked)
     for now_ms, correlation_id in ((100, 1), (300, 2), (600, 1)):
-        responded = some_response(20, correlation_id=correlation_id)
-        talk.broker(now_ms, responded, Pass(responded))
+        talk.responds(now_ms, some_response(20, correlation_id=correlation_id))
     assert spent_us(talk) == 300_000
     assert throttle_of(talk, "b").would_throttled_total == 0
 
@@ -469,8 +456,7 @@ def test_only_clients_with_a_quota_are_measured() -> None:
 )  # no broker takes less than 6 s, and by less no mute is ended
 def test_group_member_is_muted_and_told_no_more_than_a_fifth_of_its_session_timeout(named_ms: int) -> None:
     talk = dialogue(window_seconds=2)
-    joined = join_group(9, named_ms)
-    talk.client(0, joined, Pass(joined))
+    talk.asks(0, join_group(9, named_ms))
     talk.orders("broker", 1, zeros(40))
     asked_and_responded(talk, 10, 500, 1200)
 
@@ -482,7 +468,7 @@ def test_raised_quota_ends_the_mute() -> None:
         EngineOptions(), Definitions({Entity(client_id=DEFAULT): {"request_percentage": 50}}), 500
     )
     talk.channel.reconsider()
-    talk.client(501, heartbeat(), Pass(heartbeat()))
+    talk.asks(501, heartbeat())
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -491,13 +477,13 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
         Entity(topic="t"): {"producer_byte_rate": 1000.0},
         Entity(client_id=DEFAULT): {"request_percentage": 1.0},
     }
-    talk = Playbook(channel_machine(engine_with(topic), gateway=False))
+    talk = playbook(engine_with(topic), gateway=False)
     # Some 12,000 bytes at 1,000/s: about 2 s, and the response tells what is left of them.
     asked = produce_to(version, {"t": [11_989]})
     talk.orders("client", 0, asked[:100])
     talk.passthrough("client", 5, len(asked) - 100 - 3)
     talk.orders("client", 5, asked[-3:])
-    left_ms = mute_left_ms(talk.channel, 45)
+    left_ms = talk.mute_left_ms(45)
     assert 1900 < left_ms <= 1965
     responded = produce_response(version)
     throttled = produce_response(version, throttle_ms=left_ms)

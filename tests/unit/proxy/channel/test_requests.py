@@ -7,179 +7,160 @@ import pytest
 from protocol.api import API_NAMES
 from proxy.channel.verdict import IN_FLIGHT_MAX
 from tests.support.frames import LIST_OFFSETS, api_versions, frame, produce, request, some_response
-from tests.support.playbook import (
-    FRAME_BYTES_MAX,
-    Ends,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    Wait,
-    channel_machine,
-    engine_of,
-    stats_of,
-)
+from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Passthrough, Wait, playbook
 
 NEVER_ASKED = 32000
 
 
 def test_request_passes_untouched() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(LIST_OFFSETS, 7, size=100)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(LIST_OFFSETS, 7, size=100))
 
 
 def test_response_passes_untouched() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked, response = request(LIST_OFFSETS, 7, size=100), some_response(50)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, asked)
+    talk.responds(0, response)
 
 
 def test_pipelined_requests_pass_in_one_order() -> None:
-    talk = Playbook(channel_machine())
-    asked = b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5))
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5)))
 
 
 def test_pipelined_responses_pass_in_one_order() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5))
     response = b"".join(some_response(30 + number, correlation_id=number) for number in range(5))
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, asked)
+    talk.responds(0, response)
 
 
 def test_payload_passes_unseen() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = produce(9, 100_000)
     talk.client(0, asked[:60], Pass(asked[:60]), Passthrough(100_004 - 60))
 
 
 def test_next_frame_is_read_where_an_unseen_payload_ends() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     first, second = produce(9, 1_000), request(LIST_OFFSETS, 7, size=100, correlation_id=2)
     talk.client(0, first[:60], Pass(first[:60]), Passthrough(1_004 - 60))
-    talk.client(0, first[60:] + second, Pass(first[60:] + second))
+    talk.asks(0, first[60:] + second)
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
 def test_cut_header_is_kept_until_it_is_whole(cut: int) -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.client(0, asked[:cut], More(14))
     talk.client(0, asked[cut:], Pass(asked))
 
 
 def test_cut_client_id_is_kept_until_it_is_whole() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = request(LIST_OFFSETS, 7, client_id="client", size=100)
     talk.client(0, asked[:17], More(14 + 6))
     talk.client(0, asked[17:], Pass(asked))
 
 
 def test_cut_acks_are_kept_until_they_are_there() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = produce(9, 100)
     talk.client(0, asked[:16], More(2 * 16 + 64))
     talk.client(0, asked[16:], Pass(asked))
 
 
 def test_null_client_id_is_the_empty_one() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
-    asked = request(LIST_OFFSETS, 7, client_id=None, size=100)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(producer_default=1000)
+    talk.asks(0, request(LIST_OFFSETS, 7, client_id=None, size=100))
     assert talk.engine.client("ANONYMOUS", "", 1).produce.flows == 1
 
 
 def test_each_request_counts_for_the_client_id_it_names() -> None:
-    channel = channel_machine()
-    talk = Playbook(channel)
-    asked = produce(9, 100, client_id="a") + produce(9, 300, client_id="b") + produce(9, 100, client_id="a")
-    talk.client(0, asked, Pass(asked))
-    counted = {view.client_id: view.bytes_total for view in engine_of(channel).views(0) if view.bytes_total}
+    talk = playbook()
+    talk.asks(
+        0, produce(9, 100, client_id="a") + produce(9, 300, client_id="b") + produce(9, 100, client_id="a")
+    )
+    counted = {view.client_id: view.bytes_total for view in talk.engine.views(0) if view.bytes_total}
     assert counted == {"a": 100 + 100, "b": 300}
 
 
 @pytest.mark.parametrize("key", sorted(set(API_NAMES) - {0, 1, 3, 10, 17, 32, 36, 55, 60, 78, 79}))
 def test_known_api_of_any_version_passes(key: int) -> None:
-    talk = Playbook(channel_machine())
-    asked = request(key, NEVER_ASKED, size=400)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(key, NEVER_ASKED, size=400))
 
 
 def test_gateway_ends_a_connection_that_asks_an_unknown_api() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, request(999, 0, size=50), Ends("unknown_api"))
 
 
 def test_sidecar_passes_an_unknown_api() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = request(999, 0, size=50)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=False)
+    talk.asks(0, request(999, 0, size=50))
 
 
 def test_unknown_apis_are_counted_as_one() -> None:
-    channel = channel_machine(gateway=False)
-    talk = Playbook(channel)
-    asked = request(999, 0, size=50) + request(-5, 0, size=50)
-    talk.client(0, asked, Pass(asked))
-    assert stats_of(channel).requests[-1] == 2
+    talk = playbook(gateway=False)
+    talk.asks(0, request(999, 0, size=50) + request(-5, 0, size=50))
+    assert talk.stats.requests[-1] == 2
 
 
 @pytest.mark.parametrize("key", [0, 1, 3, 10, 60, 78, 79])
 def test_version_outside_what_was_promised_ends_the_connection(key: int) -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, request(key, NEVER_ASKED, size=400), Ends("unsupported_version"))
 
 
 def test_api_versions_of_an_unknown_version_passes() -> None:
-    talk = Playbook(channel_machine())
-    asked = api_versions(NEVER_ASKED)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, api_versions(NEVER_ASKED))
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 9, FRAME_BYTES_MAX + 1, 2**31 - 1])
 def test_impossible_length_ends_the_connection(length: int) -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, struct.pack(">i", length), Ends("frame_length"))
 
 
 def test_longest_frame_passes() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     head = struct.pack(">ihhih", FRAME_BYTES_MAX, LIST_OFFSETS, 7, 1, 0)
     talk.client(0, head, Pass(head), Passthrough(FRAME_BYTES_MAX - 10))
 
 
 def test_client_id_longer_than_its_frame_ends_the_connection() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, struct.pack(">ihhih", 20, LIST_OFFSETS, 7, 1, 30), Ends("malformed"))
 
 
 def test_client_id_of_a_length_below_null_ends_the_connection() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, frame(struct.pack(">hhih", LIST_OFFSETS, 7, 1, -2)), Ends("malformed"))
 
 
 def test_produce_that_ends_before_its_acks_ends_the_connection() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, request(0, 9, b"\0\xff"), Ends("malformed"))
 
 
 def test_produce_with_an_endless_transactional_id_is_not_kept() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     # A compact string of 1,000,000 bytes; Kafka's strings have at most 32,767.
     asked = request(0, 9, b"\xc1\x84\x3d", size=1_000_100)
     talk.client(0, asked[:200_000], Ends("malformed"))
 
 
 def test_fetch_that_ends_before_its_fields_do_ends_the_connection() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000))
+    talk = playbook(consumer_default=1000)
     talk.client(0, request(1, 4, b"\0\0\0\1"), Ends("malformed"))
 
 
 def test_control_message_larger_than_is_kept_ends_the_connection() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, frame_bytes_max=2**30))
+    talk = playbook(consumer_default=1000, frame_bytes_max=2**30)
     talk.client(0, struct.pack(">ihhih", 17 * 1024 * 1024, 1, 4, 1, 0), Ends("frame_length"))
 
 
@@ -187,63 +168,59 @@ def test_control_message_larger_than_is_kept_ends_the_connection() -> None:
     "start", [b"GET / HTTP/1.1\r\n", b"POST /metrics HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n"]
 )
 def test_http_request_is_named(start: bytes) -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, start, Ends("http_request"))
 
 
 def test_tls_hello_is_named() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, bytes.fromhex("160301020001000200fc0303"), Ends("tls_hello"))
 
 
 def test_wrong_bytes_behind_a_good_request_end_the_connection() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(LIST_OFFSETS, 7, size=100)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(LIST_OFFSETS, 7, size=100))
     talk.client(0, b"\xff\xff\xff\xff", Ends("frame_length"))
 
 
 def test_client_with_too_many_requests_on_their_way_waits() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
     one_more = request(LIST_OFFSETS, 7, correlation_id=IN_FLIGHT_MAX)
     talk.client(0, asked + one_more, Pass(asked), Wait(0))
 
 
 def test_waiting_request_passes_once_a_response_has_come() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
     one_more, another = (
         request(LIST_OFFSETS, 7, correlation_id=-1),
         request(LIST_OFFSETS, 7, correlation_id=-2),
     )
     talk.client(0, asked + one_more + another, Pass(asked), Wait(0))
-    talk.broker(1, some_response(correlation_id=0), Pass(some_response(correlation_id=0)))
+    talk.responds(1, some_response(correlation_id=0))
     talk.client(1, b"", Pass(one_more), Wait(0))
 
 
 def test_channel_that_is_to_end_takes_no_further_request() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.channel.end_intake()
     talk.client(0, asked, Wait(0))
 
 
 def test_channel_that_is_to_end_finishes_with_its_last_response() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(LIST_OFFSETS, 7, size=100)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(LIST_OFFSETS, 7, size=100))
     talk.channel.end_intake()
     assert not talk.channel.idle()
-    talk.broker(1, some_response(), Pass(some_response()))
+    talk.responds(1, some_response())
     assert talk.channel.idle()
 
 
 def test_many_client_ids_on_one_connection_are_forgotten_in_time() -> None:
-    channel = channel_machine(producer_default=1e9)
-    talk = Playbook(channel)
+    talk = playbook(producer_default=1e9)
     for number in range(100):
-        asked = produce(9, 100, client_id=f"client-{number}", acks=0)
-        talk.client(0, asked, Pass(asked))
-    flows = sum(engine_of(channel).client("ANONYMOUS", f"client-{n}", 1).produce.flows for n in range(100))
+        talk.asks(0, produce(9, 100, client_id=f"client-{number}", acks=0))
+    flows = sum(talk.engine.client("ANONYMOUS", f"client-{n}", 1).produce.flows for n in range(100))
     assert flows <= 32

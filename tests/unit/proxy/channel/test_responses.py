@@ -16,31 +16,30 @@ from tests.support.playbook import (
     Passthrough,
     Playbook,
     Wait,
-    channel_machine,
     local_response_due,
+    playbook,
 )
 
 
 def asked_two() -> Playbook:
     """A dialogue in which the responses 1 and 2 are owed."""
-    talk = Playbook(channel_machine())
-    asked = request(LIST_OFFSETS, 7, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(LIST_OFFSETS, 7, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2))
     return talk
 
 
 def responded_second() -> Playbook:
     """A dialogue in which the broker owes response 1, and response 2 is made here."""
-    talk = Playbook(channel_machine(serves_quota_api=True))
+    talk = playbook(serves_quota_api=True)
     first, second = request(LIST_OFFSETS, 7, correlation_id=1), request(DESCRIBE_CLIENT_QUOTAS, 1)
-    talk.client(0, first, Pass(first))
+    talk.asks(0, first)
     talk.client(0, second, Drop(len(second)), Wait(0))
     talk.channel.responded(b"made here")
     return talk
 
 
 def test_response_without_a_request_ends_the_connection() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.broker(0, some_response(), Ends("broker_out_of_order"))
 
 
@@ -70,7 +69,7 @@ def test_cut_head_is_kept_until_it_is_whole(cut: int) -> None:
 
 def test_response_without_a_body_passes() -> None:
     talk = asked_two()
-    talk.broker(0, some_response(4), Pass(some_response(4)))
+    talk.responds(0, some_response(4))
 
 
 def test_rest_of_a_response_passes_unseen() -> None:
@@ -92,27 +91,25 @@ def test_channel_with_a_half_passed_response_is_not_idle() -> None:
 
 def test_channel_with_all_responses_given_is_idle() -> None:
     talk = asked_two()
-    both = some_response(correlation_id=1) + some_response(correlation_id=2)
-    talk.broker(0, both, Pass(both))
+    talk.responds(0, some_response(correlation_id=1) + some_response(correlation_id=2))
     assert talk.channel.idle()
 
 
 def test_channel_with_a_half_passed_request_is_not_idle() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = request(LIST_OFFSETS, 7, size=100)
     talk.client(0, asked[:50], Pass(asked[:50]), Passthrough(54))
     assert not talk.channel.idle()
 
 
 def test_bytes_behind_a_walked_response_pass_with_it() -> None:
-    talk = Playbook(channel_machine())
-    asked = fetch(18, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, fetch(18, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2))
     # No topic, no tag, and 20 bytes that no version has.
     response = frame(struct.pack(">ixihibx", 1, 0, 0, 0, 1) + bytes(20))
     talk.broker(0, response[:-15], Pass(response[:-15]), Passthrough(15))
     following = some_response(correlation_id=2)
-    talk.broker(0, response[-15:] + following, Pass(response[-15:] + following))
+    talk.responds(0, response[-15:] + following)
 
 
 def test_local_response_waits_for_the_responses_before_it() -> None:
@@ -130,5 +127,5 @@ def test_local_response_does_not_split_a_brokers_response() -> None:
     talk = responded_second()
     response = some_response(100, correlation_id=1)
     talk.broker(0, response[:50], Pass(response[:50]), Passthrough(54))
-    assert not local_response_due(talk.channel)
+    assert not talk.local_response_due
     talk.broker(0, response[50:], Pass(response[50:]), Insert(b"made here"))

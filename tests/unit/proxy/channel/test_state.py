@@ -8,16 +8,7 @@ from quotas.engine import Engine
 from quotas.limiters.limiter import MS_UNBOUNDED
 from quotas.options import EngineOptions
 from tests.support.frames import fetch, fetch_response, produce, produce_response, with_throttle_time
-from tests.support.playbook import (
-    Drop,
-    Insert,
-    Pass,
-    Playbook,
-    Wait,
-    channel_machine,
-    engine_of,
-    mute_left_ms,
-)
+from tests.support.playbook import Drop, Insert, Pass, Playbook, Wait, playbook
 
 
 def limits() -> MuteLimits:
@@ -68,8 +59,7 @@ THROTTLE_AT = 8  # in a Fetch response of version 11
 
 def dialogue(policy: str = "schedule") -> Playbook:
     options = EngineOptions(policy=policy, burst_seconds=0)  # type: ignore[arg-type]  # one of the two
-    machine = channel_machine(options=options, gateway=False, producer_default=1000, consumer_default=1000)
-    return Playbook(machine)
+    return playbook(options=options, gateway=False, producer_default=1000, consumer_default=1000)
 
 
 def produced(talk: Playbook, now_ms: int, reported_ms: int, size: int = SHORT) -> None:
@@ -81,7 +71,7 @@ def produced(talk: Playbook, now_ms: int, reported_ms: int, size: int = SHORT) -
             now_ms + 5, RESPONDED, Insert(produce_response(9, throttle_ms=reported_ms)), Drop(len(RESPONDED))
         )
     else:
-        talk.broker(now_ms + 5, RESPONDED, Pass(RESPONDED))
+        talk.responds(now_ms + 5, RESPONDED)
 
 
 def test_short_times_are_reported_once_in_a_while_and_waited_for_always() -> None:
@@ -112,7 +102,7 @@ def test_throttle_time_is_counted_whether_it_is_reported_or_not() -> None:
     talk = dialogue()
     produced(talk, 1000, SHORT - 5)
     produced(talk, 1500, 0)
-    throttle = engine_of(talk.channel).client("ANONYMOUS", "a", 1).produce
+    throttle = talk.engine.client("ANONYMOUS", "a", 1).produce
     assert (throttle.throttled_total, throttle.throttle_ms_total) == (2, 2 * SHORT)
 
 
@@ -123,8 +113,8 @@ def test_fetched_bytes_are_reported_in_the_same_way() -> None:
     talk.orders("client", 1000, asked)
     talk.broker(1000, response, Pass(with_throttle_time(response, THROTTLE_AT, SHORT)))
     talk.orders("client", 1500, asked)
-    talk.broker(1500, response, Pass(response))
-    assert mute_left_ms(talk.channel, 1500) == SHORT
+    talk.responds(1500, response)
+    assert talk.mute_left_ms(1500) == SHORT
 
 
 def test_brokers_own_time_stands_where_none_is_reported() -> None:
@@ -133,19 +123,17 @@ def test_brokers_own_time_stands_where_none_is_reported() -> None:
     talk.orders("client", 1000, asked)
     talk.orders("broker", 1000, fetch_response(11, SHORT))
     talk.orders("client", 1500, asked)
-    response = fetch_response(11, SHORT, throttle_ms=70)
-    talk.broker(1500, response, Pass(response))
+    talk.responds(1500, fetch_response(11, SHORT, throttle_ms=70))
 
 
 def test_kip13_tells_each_time_as_kafka_does() -> None:
     talk = dialogue("kip13")
-    filling = produce(9, 10_000)
-    talk.client(1000, filling, Pass(filling))
-    talk.broker(1005, RESPONDED, Pass(RESPONDED))
+    talk.asks(1000, produce(9, 10_000))
+    talk.responds(1005, RESPONDED)
     at_ms = 1001
     for _ in range(2):
         talk.orders("client", at_ms, produce(9, 100))
-        left_ms = mute_left_ms(talk.channel, at_ms)
+        left_ms = talk.mute_left_ms(at_ms)
         assert 0 < left_ms < REPORTED_ALWAYS_MS
         assert talk.inserted("broker", at_ms, RESPONDED) == produce_response(9, throttle_ms=left_ms)
         at_ms += left_ms

@@ -23,7 +23,17 @@ from tests.support.engines import engine_with
 from tests.support.frames import api_versions, frame, request
 from tests.support.frames import frame as framed_bytes
 from tests.support.mutation_frames import create, mutation_response, sizes
-from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, channel_machine
+from tests.support.playbook import (
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Passthrough,
+    Playbook,
+    channel_machine,
+    playbook,
+)
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 from tests.unit.protocol.messages.test_addresses import config_response, quorum
 
@@ -44,9 +54,8 @@ def metadata(version: int, nodes: list[int], topics: int = 0) -> bytes:
 
 def responded(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True) -> tuple[Any, Playbook]:
     """The whole response as the client gets it, decoded."""
-    talk = Playbook(channel_machine(gateway=gateway))
-    asked = request(key, version, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=gateway)
+    talk.asks(0, request(key, version, size=60))
     orders = talk.orders("broker", 0, frame_bytes)
     out = b"".join(order.data for order in orders if isinstance(order, Pass | Insert))
     return decoded(RESPONSES[key], version, out), talk
@@ -75,9 +84,8 @@ def test_metadata_passes_a_sidecar_untouched(version: int) -> None:
 
 @pytest.mark.parametrize("version", [0, 9, 13])
 def test_topics_behind_the_brokers_pass_unseen(version: int) -> None:
-    talk = Playbook(channel_machine())
-    asked = request(METADATA, version, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(METADATA, version, size=60))
     whole = metadata(version, [1], topics=5000)
     head = 200
     orders = talk.orders("broker", 0, whole[:head])
@@ -85,17 +93,15 @@ def test_topics_behind_the_brokers_pass_unseen(version: int) -> None:
 
 
 def test_cut_brokers_are_kept_until_they_are_whole() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(METADATA, 9, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(METADATA, 9, size=60))
     whole = metadata(9, list(range(60)))
     talk.broker(0, whole[:100], More(2 * 100 + 64))
 
 
 def test_metadata_that_ends_before_its_brokers_do_ends_the_connection() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(METADATA, 9, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(METADATA, 9, size=60))
     talk.broker(0, frame(b"\0\0\0\1\0\0\0\0\0\x09"), Ends("malformed"))
 
 
@@ -134,9 +140,8 @@ def test_api_versions_are_cut_to_what_is_served(gateway: bool) -> None:
 
 
 def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> None:
-    talk = Playbook(channel_machine())
-    asked = api_versions(99)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, api_versions(99))
     cls = RESPONSES[API_VERSIONS]
     keys = [struct(cls, 0, "ApiVersion", api_key=18, min_version=0, max_version=4)]
     refused = framed(cls(version=0, error_code=35, api_keys=keys), correlation_id=1)
@@ -145,23 +150,20 @@ def test_api_versions_of_a_version_the_broker_does_not_know_stay_version_0() -> 
 
 @pytest.mark.parametrize("key", [FIND_COORDINATOR, DESCRIBE_CLUSTER, API_VERSIONS])
 def test_cut_response_is_kept_until_it_is_whole(key: int) -> None:
-    talk = Playbook(channel_machine())
-    asked = request(key, 0, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(key, 0, size=60))
     talk.broker(0, frame(b"\0\0\0\1" + bytes(100))[:20], More(108))
 
 
 @pytest.mark.parametrize("key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
 def test_sidecar_passes_unknown_versions(key: int) -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = request(key, 99, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=False)
+    talk.asks(0, request(key, 99, size=60))
 
 
 def test_next_response_follows_a_rewritten_one() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(METADATA, 9, size=60) + request(2, 7, size=60, correlation_id=2)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(METADATA, 9, size=60) + request(2, 7, size=60, correlation_id=2))
     whole = metadata(9, [64])
     following = frame(b"\0\0\0\2" + bytes(10))
     _, dropped, passed = talk.orders("broker", 0, whole + following)
@@ -170,9 +172,8 @@ def test_next_response_follows_a_rewritten_one() -> None:
 
 
 def test_rest_of_a_rewritten_response_passes_unseen() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(METADATA, 9, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(METADATA, 9, size=60))
     whole = metadata(9, [64], topics=50)
     empty = metadata(9, [], topics=50)
     # All up to the array of brokers, which is empty now: length, correlation id, tags, throttle time, count.
@@ -196,40 +197,38 @@ def asked(kind: int, version: int = 4) -> bytes:
 
 
 def test_gateway_hides_a_brokers_addresses() -> None:
-    talk = Playbook(channel_machine())
-    talk.client(0, asked(BROKER), Pass(asked(BROKER)))
+    talk = playbook()
+    talk.asks(0, asked(BROKER))
     before = config_response(4, TOLD)
     talk.broker(0, before, Insert(configs_without_addresses(before, 4)), Drop(len(before)))
 
 
 @pytest.mark.parametrize(("kind", "gateway"), [(TOPIC, True), (BROKER, False), (TOPIC, False)])
 def test_other_config_requests_pass(kind: int, gateway: bool) -> None:
-    talk = Playbook(channel_machine(gateway=gateway))
-    talk.client(0, asked(kind), Pass(asked(kind)))
-    before = config_response(4, TOLD)
-    talk.broker(0, before, Pass(before))
+    talk = playbook(gateway=gateway)
+    talk.asks(0, asked(kind))
+    talk.responds(0, config_response(4, TOLD))
 
 
 @pytest.mark.parametrize("gateway", [True, False])
 def test_gateway_hides_voters_listeners(gateway: bool) -> None:
-    talk = Playbook(channel_machine(gateway=gateway))
-    sent = request(DESCRIBE_QUORUM, 2, size=60, correlation_id=7)
-    talk.client(0, sent, Pass(sent))
+    talk = playbook(gateway=gateway)
+    talk.asks(0, request(DESCRIBE_QUORUM, 2, size=60, correlation_id=7))
     before = quorum("10.0.0.1")
     if gateway:
         talk.broker(0, before, Insert(quorum(None)), Drop(len(before)))
     else:
-        talk.broker(0, before, Pass(before))
+        talk.responds(0, before)
 
 
 @pytest.mark.parametrize("key", [DESCRIBE_CONFIGS, DESCRIBE_QUORUM])
 def test_version_that_is_not_known_ends_a_gateways_connection(key: int) -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, request(key, 9, size=60), Ends("unsupported_version"))
 
 
 def test_request_that_cannot_be_read_is_malformed() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, request(DESCRIBE_CONFIGS, 4, b"\5\2\2"), Ends("malformed"))
 
 
@@ -240,7 +239,7 @@ def dialogue(*, gateway: bool = False, **options: Any) -> Playbook:
     """2 mutations/s, 10 windows of 1 s: 20 tokens."""
     entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}
     engine = engine_with(entries, window_samples=10, **options)
-    return Playbook(channel_machine(engine, gateway=gateway))
+    return playbook(engine, gateway=gateway)
 
 
 def ask(
@@ -269,8 +268,8 @@ def tokens(talk: Playbook) -> float:
 
 def see(talk: Playbook, asked: bytes, responded: bytes) -> None:
     """Ask, and hear the response; both pass as they are."""
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, responded, Pass(responded))
+    talk.asks(0, asked)
+    talk.responds(0, responded)
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 12, 13])
@@ -314,10 +313,9 @@ def test_over_the_quota_the_request_creates_nothing() -> None:
     denied = ask(["t"], creates=False)
     talk.client(0, asked, Pass(denied))
     assert decoded(REQUESTS[METADATA], VERSION, denied).allow_auto_topic_creation is False
-    talk.broker(0, sizes(VERSION, {"t": 0}), Pass(sizes(VERSION, {"t": 0})))
+    talk.responds(0, sizes(VERSION, {"t": 0}))
     assert talk.stats.topics_rejected == {"Metadata": 1}
-    later = ask(["t"])
-    talk.client(15_000, later, Pass(later))  # -30 + 15 s · 2
+    talk.asks(15_000, ask(["t"]))  # -30 + 15 s · 2
 
 
 def test_version_that_always_creates_is_charged_all_the_same() -> None:
@@ -338,7 +336,7 @@ def test_observe_charges_auto_created_topics_and_rejects_none() -> None:
 
 def test_gateway_still_rewrites_addresses() -> None:
     talk = dialogue(gateway=True)
-    talk.client(0, ask(["t"]), Pass(ask(["t"])))
+    talk.asks(0, ask(["t"]))
     orders = talk.orders("broker", 0, sizes(VERSION, {"t": 0}))
     assert b"".join(getattr(order, "data", b"") for order in orders) == sizes(VERSION, {"t": 0})
     assert len(talk.engine.mutations.auto_creating) == 1
@@ -346,9 +344,8 @@ def test_gateway_still_rewrites_addresses() -> None:
 
 def test_response_that_is_too_large_is_not_looked_through() -> None:
     talk = dialogue()
-    talk.client(0, ask(["t"]), Pass(ask(["t"])))
-    large = framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX))
-    talk.broker(0, large, Pass(large))
+    talk.asks(0, ask(["t"]))
+    talk.responds(0, framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX)))
 
 
 def test_auto_created_topics_are_free_if_configured() -> None:

@@ -6,18 +6,7 @@ from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from proxy.channel import Question
 from proxy.channel.errors import REQUEST_BYTES_MAX
 from tests.support.frames import frame, request
-from tests.support.playbook import (
-    FRAME_BYTES_MAX,
-    Drop,
-    Ends,
-    Insert,
-    More,
-    Pass,
-    Playbook,
-    Wait,
-    channel_machine,
-    local_response_due,
-)
+from tests.support.playbook import FRAME_BYTES_MAX, Drop, Ends, Insert, More, Pass, Playbook, Wait, playbook
 
 RESPONSE = frame(b"\0\0\0\2the answer")
 DESCRIBE = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=2)
@@ -33,10 +22,8 @@ def talking(
     sasl: bool = False,
     frame_bytes_max: int = FRAME_BYTES_MAX,
 ) -> Playbook:
-    return Playbook(
-        channel_machine(
-            serves_quota_api=True, user=user, trusted=trusted, sasl=sasl, frame_bytes_max=frame_bytes_max
-        )
+    return playbook(
+        serves_quota_api=True, user=user, trusted=trusted, sasl=sasl, frame_bytes_max=frame_bytes_max
     )
 
 
@@ -79,11 +66,11 @@ def test_response_is_given_and_requests_are_taken_again() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     talk.channel.responded(RESPONSE)
-    assert local_response_due(talk.channel)
+    assert talk.local_response_due
     talk.broker(1, b"", Insert(RESPONSE))
     assert talk.signalled  # the waiting direction is to go on
     assert talk.channel.idle()
-    talk.client(2, LATER, Pass(LATER))
+    talk.asks(2, LATER)
 
 
 def test_nothing_is_taken_before_the_response_is_there() -> None:
@@ -99,7 +86,7 @@ def test_responses_that_were_owed_before_come_first() -> None:
     talk = talking()
     talk.client(0, PLAIN + DESCRIBE, Pass(PLAIN), Drop(len(DESCRIBE)), FULL)
     talk.channel.responded(RESPONSE)
-    assert not local_response_due(talk.channel)
+    assert not talk.local_response_due
     first = frame(b"\0\0\0\1first")
     talk.broker(1, first, Pass(first), Insert(RESPONSE))
 
@@ -107,8 +94,7 @@ def test_responses_that_were_owed_before_come_first() -> None:
 def test_response_that_comes_first_waits_for_the_brokers() -> None:
     talk = talking()
     talk.client(0, PLAIN + DESCRIBE, Pass(PLAIN), Drop(len(DESCRIBE)), FULL)
-    first = frame(b"\0\0\0\1first")
-    talk.broker(1, first, Pass(first))
+    talk.responds(1, frame(b"\0\0\0\1first"))
     talk.broker(2, b"")
     talk.channel.responded(RESPONSE)
     talk.broker(3, b"", Insert(RESPONSE))
@@ -133,9 +119,8 @@ def test_channel_that_is_to_end_gives_the_response_first() -> None:
 
 
 def test_where_the_brokers_quotas_hold_both_pass() -> None:
-    talk = Playbook(channel_machine())
-    asked = request(ALTER_CLIENT_QUOTAS, 1, b"fields")
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(ALTER_CLIENT_QUOTAS, 1, b"fields"))
     assert talk.channel.requests.take_signal() is None
 
 

@@ -23,20 +23,7 @@ from tests.support.frames import (
     some_response,
     with_throttle_time,
 )
-from tests.support.playbook import (
-    Drop,
-    Ends,
-    Insert,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    Wait,
-    channel_machine,
-    engine_of,
-    local_response_due,
-    mute_left_ms,
-)
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Passthrough, Playbook, Wait, playbook
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
 
 REQUEST, RESPONSE = REQUESTS[1], RESPONSES[1]
@@ -56,7 +43,7 @@ def size_of(charged: int, version: int) -> int:
 
 def muted(version: int, *, gateway: bool = False, sessions: SessionTable | None = None) -> Playbook:
     """A dialogue in which a response has just used up the quota: muted until 2000."""
-    talk = Playbook(channel_machine(gateway=gateway, consumer_default=1000, sessions=sessions))
+    talk = playbook(gateway=gateway, consumer_default=1000, sessions=sessions)
     asked = fetch(version, max_bytes=50_000)
     capped = fetch(version, max_bytes=10_000)
     talk.client(0, asked, Pass(capped if version >= 3 else asked))
@@ -70,7 +57,7 @@ def muted(version: int, *, gateway: bool = False, sessions: SessionTable | None 
 @pytest.mark.parametrize("version", range(19))
 def test_response_over_the_quota_tells_the_time_and_mutes(version: int) -> None:
     talk = muted(version)
-    assert mute_left_ms(talk.channel, 0) == 2000
+    assert talk.mute_left_ms(0) == 2000
 
 
 @pytest.mark.parametrize("version", range(19))
@@ -97,7 +84,7 @@ def test_channel_knows_that_a_local_response_is_due() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    assert local_response_due(talk.channel)
+    assert talk.local_response_due
 
 
 def test_local_response_waits_for_the_responses_before_it() -> None:
@@ -123,8 +110,7 @@ def test_fetch_after_its_time_is_forwarded() -> None:
     talk.broker(
         2000, b"", Insert(fetch_response(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0")
     )
-    again = fetch(11, correlation_id=3, max_bytes=5000)
-    talk.client(11_000, again, Pass(again))
+    talk.asks(11_000, fetch(11, correlation_id=3, max_bytes=5000))
 
 
 def test_cut_fetch_is_kept_until_it_is_whole() -> None:
@@ -143,89 +129,80 @@ def test_responses_made_here_are_counted() -> None:
 
 @pytest.mark.parametrize("version", range(3, 19))
 def test_forwarded_fetch_is_capped_to_what_is_left(version: int) -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    talk = playbook(consumer_default=1000, gateway=False)
     asked = fetch(version, max_bytes=50_000, min_bytes=20_000)
     talk.client(0, asked, Pass(fetch(version, max_bytes=10_000, min_bytes=10_000)))
 
 
 def test_smaller_fetch_is_left_as_it_is() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000))
-    asked = fetch(11, max_bytes=9_000, min_bytes=1)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(consumer_default=1000)
+    talk.asks(0, fetch(11, max_bytes=9_000, min_bytes=1))
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_fetch_without_a_limit_of_its_own_passes(version: int) -> None:
-    talk = Playbook(channel_machine(consumer_default=1000))
-    talk.client(0, fetch(version), Pass(fetch(version)))
+    talk = playbook(consumer_default=1000)
+    talk.asks(0, fetch(version))
 
 
 def test_unlimited_fetch_passes_untouched() -> None:
-    talk = Playbook(channel_machine())
-    talk.client(0, fetch(11), Pass(fetch(11)))
+    talk = playbook()
+    talk.asks(0, fetch(11))
 
 
 def test_unlimited_fetch_is_not_kept_until_it_is_whole() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = fetch(11)
     talk.client(0, asked[:20], Pass(asked[:20]), Passthrough(len(asked) - 20))
 
 
 @pytest.mark.parametrize("version", range(19))
 def test_response_is_charged_as_kafka_does(version: int) -> None:
-    channel = channel_machine(gateway=False)
-    talk = Playbook(channel)
-    talk.client(0, fetch(version), Pass(fetch(version)))
-    response = fetch_response(version, size_of(OVER, version))
-    talk.broker(0, response, Pass(response))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.total == OVER
+    talk = playbook(gateway=False)
+    talk.asks(0, fetch(version))
+    talk.responds(0, fetch_response(version, size_of(OVER, version)))
+    assert talk.engine.client("ANONYMOUS", "a", 1).fetch.total == OVER
 
 
 def test_rest_of_a_charged_response_passes_unseen() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    talk.client(0, fetch(11), Pass(fetch(11)))
+    talk = playbook(gateway=False)
+    talk.asks(0, fetch(11))
     response = fetch_response(11, 100_000)
     talk.broker(0, response[:19], Pass(response[:19]), Passthrough(100_004 - 19))
 
 
 def test_cut_response_head_is_kept_until_the_throttle_time_is_there() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    talk.client(0, fetch(11), Pass(fetch(11)))
+    talk = playbook(gateway=False)
+    talk.asks(0, fetch(11))
     response = fetch_response(11, 1000)
     talk.broker(0, response[:10], More(2 * 10 + 64))
     talk.broker(0, response[10:], Pass(response))
 
 
 def test_larger_throttle_time_of_the_broker_stands() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = fetch(11, max_bytes=10_000)
-    talk.client(0, asked, Pass(asked))
-    response = fetch_response(11, OVER, throttle_ms=7000)
-    talk.broker(0, response, Pass(response))
+    talk = playbook(consumer_default=1000, gateway=False)
+    talk.asks(0, fetch(11, max_bytes=10_000))
+    talk.responds(0, fetch_response(11, OVER, throttle_ms=7000))
 
 
 def test_channel_is_muted_for_its_own_part_only() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = fetch(11, max_bytes=10_000)
-    talk.client(0, asked, Pass(asked))
-    response = fetch_response(11, OVER, throttle_ms=7000)
-    talk.broker(0, response, Pass(response))
-    assert mute_left_ms(talk.channel, 0) == 2000
+    talk = playbook(consumer_default=1000, gateway=False)
+    talk.asks(0, fetch(11, max_bytes=10_000))
+    talk.responds(0, fetch_response(11, OVER, throttle_ms=7000))
+    assert talk.mute_left_ms(0) == 2000
 
 
 def test_mute_of_a_group_member_is_capped() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = join_group(5, 6000) + fetch(11, correlation_id=2, max_bytes=10_000)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, some_response(), Pass(some_response()))
+    talk = playbook(consumer_default=1000, gateway=False)
+    talk.asks(0, join_group(5, 6000) + fetch(11, correlation_id=2, max_bytes=10_000))
+    talk.responds(0, some_response())
     response = fetch_response(11, 30_000, correlation_id=2)  # 20 s
     talk.broker(0, response, Pass(with_throttle_time(response, 8, 1200)))
 
 
 def test_batch_larger_than_the_window_arrives() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = fetch(11, max_bytes=10_000)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(consumer_default=1000, gateway=False)
+    talk.asks(0, fetch(11, max_bytes=10_000))
     response = fetch_response(11, 1_000_000)
     talk.broker(
         0, response[:100], Pass(with_throttle_time(response, 8, 20_000)[:100]), Passthrough(1_000_004 - 100)
@@ -233,18 +210,16 @@ def test_batch_larger_than_the_window_arrives() -> None:
 
 
 def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = fetch(11, max_bytes=10_000)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(consumer_default=1000, gateway=False)
+    talk.asks(0, fetch(11, max_bytes=10_000))
     response = fetch_response(11, 1_000_000)
     talk.broker(0, response, Pass(with_throttle_time(response, 8, 20_000)))
-    again = fetch(11, correlation_id=2, max_bytes=10_000)
-    talk.client(20_000, again, Pass(again))
+    talk.asks(20_000, fetch(11, correlation_id=2, max_bytes=10_000))
 
 
 def charged_over_the_quota(version: int, first: bytes, second: bytes) -> None:
     """The response to the first Fetch uses the quota up; the second one gets an empty response."""
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    talk = playbook(consumer_default=1000, gateway=False)
     talk.orders("client", 0, first)
     talk.orders("broker", 0, fetch_response(version, OVER))
     talk.client(2000, second, Drop(len(second)), Wait(11_000))
@@ -263,11 +238,10 @@ def test_client_that_says_so_in_a_tag_is_charged() -> None:
 
 
 def test_second_limited_fetch_waits_for_the_response_to_the_first() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    talk = playbook(consumer_default=1000, gateway=False)
     first, second = fetch(11, max_bytes=1000), fetch(11, correlation_id=2, max_bytes=1000)
     talk.client(0, first + second, Pass(first), Wait(0))
-    response = fetch_response(11, 500)
-    talk.broker(1, response, Pass(response))
+    talk.responds(1, fetch_response(11, 500))
     assert talk.signalled
     talk.client(1, b"", Pass(second))
 
@@ -278,8 +252,7 @@ def test_response_to_a_fetch_that_ends_a_session_lets_no_other_pass() -> None:
     second, third = (fetch(11, correlation_id=one, max_bytes=1000) for one in (3, 4))
     talk.client(2000, ends, Pass(ends), Wait(11_000))
     talk.orders("client", 13_000, second)
-    response = fetch_response(11, 50, correlation_id=2)
-    talk.broker(13_000, response, Pass(response))
+    talk.responds(13_000, fetch_response(11, 50, correlation_id=2))
     talk.client(13_001, third, Wait(0))
 
 
@@ -294,21 +267,18 @@ def test_fetch_that_ends_a_session_brings_no_records_over_the_quota() -> None:
 
 def test_observed_fetch_is_neither_capped_nor_muted() -> None:
     options = EngineOptions(mode="observe")
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False, options=options))
-    talk.client(0, fetch(11), Pass(fetch(11)))
-    response = fetch_response(11, OVER)
-    talk.broker(0, response, Pass(response))
-    talk.client(0, fetch(11, correlation_id=2), Pass(fetch(11, correlation_id=2)))
+    talk = playbook(consumer_default=1000, gateway=False, options=options)
+    talk.asks(0, fetch(11))
+    talk.responds(0, fetch_response(11, OVER))
+    talk.asks(0, fetch(11, correlation_id=2))
 
 
 def test_observed_fetch_is_counted_as_one_that_would_be_muted() -> None:
-    channel = channel_machine(consumer_default=1000, gateway=False, options=EngineOptions(mode="observe"))
-    talk = Playbook(channel)
-    talk.client(0, fetch(11), Pass(fetch(11)))
-    response = fetch_response(11, OVER)
-    talk.broker(0, response, Pass(response))
-    list(channel.close(3000))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).fetch.would_throttle_ms_total == 2000
+    talk = playbook(consumer_default=1000, gateway=False, options=EngineOptions(mode="observe"))
+    talk.asks(0, fetch(11))
+    talk.responds(0, fetch_response(11, OVER))
+    list(talk.channel.close(3000))
+    assert talk.engine.client("ANONYMOUS", "a", 1).fetch.would_throttle_ms_total == 2000
 
 
 def test_raised_quota_frees_a_muted_channel() -> None:
@@ -316,8 +286,7 @@ def test_raised_quota_frees_a_muted_channel() -> None:
     engine = talk.engine
     engine.update(EngineOptions(), Definitions(static=StaticQuotas(consumer_default=1e6)), 500)
     talk.channel.reconsider()
-    asked = fetch(11, correlation_id=2, max_bytes=5000)
-    talk.client(500, asked, Pass(asked))
+    talk.asks(500, fetch(11, correlation_id=2, max_bytes=5000))
 
 
 # Sessions
@@ -395,7 +364,7 @@ def test_session_moves_to_another_connection() -> None:
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {0: 10}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    other = Playbook(channel_machine(gateway=False, sessions=sessions))
+    other = playbook(gateway=False, sessions=sessions)
     seen = decoded(REQUEST, 11, passed_on(other, 2100, session_fetch(11, 4, {}, correlation_id=1)))
     assert seen.session_epoch == 3
 
@@ -405,11 +374,13 @@ def test_unlimited_fetch_is_looked_at_while_a_session_is_shifted() -> None:
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {0: 10}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    other = Playbook(channel_machine(gateway=False, sessions=sessions))
-    other_asked = session_fetch(11, 9, {}, correlation_id=1).replace(
-        struct_module.pack(">i", SESSION), struct_module.pack(">i", 5)
+    other = playbook(gateway=False, sessions=sessions)
+    other.asks(
+        2100,
+        session_fetch(11, 9, {}, correlation_id=1).replace(
+            struct_module.pack(">i", SESSION), struct_module.pack(">i", 5)
+        ),
     )
-    other.client(2100, other_asked, Pass(other_asked))
 
 
 def test_session_that_ends_is_told_to_the_broker_over_the_quota() -> None:
@@ -423,9 +394,8 @@ def test_session_that_ends_after_a_response_made_here_passes_untouched() -> None
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    other = Playbook(channel_machine(gateway=False, sessions=sessions))
-    final = fetch(11, session_id=SESSION, session_epoch=-1)
-    other.client(2100, final, Pass(final))
+    other = playbook(gateway=False, sessions=sessions)
+    other.asks(2100, fetch(11, session_id=SESSION, session_epoch=-1))
     assert not sessions.is_shifted(1, SESSION)
 
 
@@ -437,8 +407,7 @@ def test_session_a_broker_gives_up_is_forgotten(error: int, session_id: int) -> 
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
     talk.inserted("broker", 2000)
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
-    refused = fetch_response(11, 18, correlation_id=3, error=error, session_id=session_id)
-    talk.broker(11_010, refused, Pass(refused))
+    talk.responds(11_010, fetch_response(11, 18, correlation_id=3, error=error, session_id=session_id))
     assert not sessions.is_shifted(1, SESSION)
 
 
@@ -449,8 +418,7 @@ def test_session_of_a_fetch_responded_to_here_is_kept() -> None:
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
     talk.inserted("broker", 2000)
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
-    response = fetch_response(11, 18, correlation_id=3, session_id=SESSION)
-    talk.broker(11_010, response, Pass(response))
+    talk.responds(11_010, fetch_response(11, 18, correlation_id=3, session_id=SESSION))
     assert sessions.is_shifted(1, SESSION)
 
 
@@ -471,8 +439,8 @@ def with_new_leader(version: int, records: int) -> bytes:
 
 @pytest.mark.parametrize("version", [16, 17, 18])
 def test_records_pass_unseen_and_addresses_behind_them_are_ours(version: int) -> None:
-    talk = Playbook(channel_machine())
-    talk.client(0, fetch(version), Pass(fetch(version)))
+    talk = playbook()
+    talk.asks(0, fetch(version))
     response = with_new_leader(version, 50_000)
     head, rest = talk.orders("broker", 0, response[:200])
     assert isinstance(head, Pass)
@@ -488,8 +456,8 @@ def test_records_pass_unseen_and_addresses_behind_them_are_ours(version: int) ->
 
 
 def test_cut_addresses_are_kept_until_they_are_whole() -> None:
-    talk = Playbook(channel_machine())
-    talk.client(0, fetch(18), Pass(fetch(18)))
+    talk = playbook()
+    talk.asks(0, fetch(18))
     response = with_new_leader(18, 100)
     passed = talk.orders("broker", 0, response[:-5])[0]
     assert isinstance(passed, Pass)
@@ -497,14 +465,13 @@ def test_cut_addresses_are_kept_until_they_are_whole() -> None:
 
 
 def test_sidecar_does_not_walk() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    talk.client(0, fetch(18), Pass(fetch(18)))
-    response = with_new_leader(18, 100)
-    talk.broker(0, response, Pass(response))
+    talk = playbook(gateway=False)
+    talk.asks(0, fetch(18))
+    talk.responds(0, with_new_leader(18, 100))
 
 
 def test_malformed_fetch_response_ends_the_connection() -> None:
-    talk = Playbook(channel_machine())
-    talk.client(0, fetch(18), Pass(fetch(18)))
+    talk = playbook()
+    talk.asks(0, fetch(18))
     topics_without_end = frame(struct_module.pack(">ixihib", 1, 0, 0, 0, 9))
     talk.broker(0, topics_without_end, Ends("malformed"))

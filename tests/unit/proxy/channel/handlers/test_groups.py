@@ -5,16 +5,7 @@ import pytest
 from protocol import api
 from protocol.primitives import uvarint_bytes
 from tests.support.frames import filler, frame, heartbeat, join_group, produce, request
-from tests.support.playbook import (
-    FRAME_BYTES_MAX,
-    Ends,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    channel_machine,
-    mute_left_ms,
-)
+from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Passthrough, Playbook, playbook
 
 GROUP_APIS = (
     api.HEARTBEAT,
@@ -27,15 +18,15 @@ GROUP_APIS = (
 
 def named_by(asked: bytes) -> int:
     """Five times the longest mute behind these requests, which is the session timeout they name."""
-    talk = Playbook(channel_machine(producer_default=1000))
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(producer_default=1000)
+    talk.asks(0, asked)
     return 5 * longest_mute_ms(talk)
 
 
 def longest_mute_ms(talk: Playbook) -> int:
     """For how long a Produce of 120 s of quota mutes."""
     talk.orders("client", 0, produce(9, 120_000))
-    return mute_left_ms(talk.channel, 0)
+    return talk.mute_left_ms(0)
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -65,7 +56,7 @@ def test_other_requests_do_not_mark_the_connection() -> None:
 
 
 def test_cut_join_is_kept_until_it_is_whole() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = join_group(9, 6000)
     talk.client(0, asked[:20], More(len(asked)))
     talk.client(0, asked[20:], Pass(asked))
@@ -73,7 +64,7 @@ def test_cut_join_is_kept_until_it_is_whole() -> None:
 
 def test_large_join_passes_behind_its_front() -> None:
     """Nothing but the group's name and the timeout is waited for, whatever follows."""
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = join_group(9, 6000)
     front = asked[4:] + filler(500_000)
     large = frame(front)
@@ -84,7 +75,7 @@ def test_large_join_passes_behind_its_front() -> None:
 
 
 def test_join_with_millions_of_header_tags_ends_at_their_count() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     named = request(api.JOIN_GROUP, 9)
     asked = FRAME_BYTES_MAX.to_bytes(4, "big") + named[4:-1] + uvarint_bytes(8_000_000)
     talk.client(0, asked, Ends("malformed"))

@@ -22,19 +22,7 @@ from tests.support.frames import (
     request,
     some_response,
 )
-from tests.support.playbook import (
-    Drop,
-    Insert,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    Refused,
-    Wait,
-    channel_machine,
-    engine_of,
-    mute_left_ms,
-)
+from tests.support.playbook import Drop, Insert, More, Pass, Passthrough, Playbook, Refused, Wait, playbook
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
 OVER = 12_000
@@ -47,21 +35,20 @@ def response_with(version: int, throttle_ms: int) -> bytes:
 
 @pytest.mark.parametrize("version", range(14))
 def test_request_under_the_quota_is_not_muted(version: int) -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
-    asked = produce(version, 10_000)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(producer_default=1000)
+    talk.asks(0, produce(version, 10_000))
 
 
 @pytest.mark.parametrize("version", range(14))
 def test_request_over_the_quota_passes_and_mutes(version: int) -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(version, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
 
 
 @pytest.mark.parametrize("version", range(1, 14))
 def test_response_carries_the_rest_of_the_throttle_time(version: int) -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(version, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     response = response_with(version, 0)
@@ -69,48 +56,48 @@ def test_response_carries_the_rest_of_the_throttle_time(version: int) -> None:
 
 
 def test_response_without_the_field_passes() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(0, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(40, response_with(0, 0), Pass(response_with(0, 0)))
+    talk.responds(40, response_with(0, 0))
 
 
 def test_larger_throttle_time_of_the_broker_stands() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(40, response_with(9, 5000), Pass(response_with(9, 5000)))
+    talk.responds(40, response_with(9, 5000))
 
 
 def test_response_after_the_mute_passes() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    talk.broker(2000, response_with(9, 0), Pass(response_with(9, 0)))
+    talk.responds(2000, response_with(9, 0))
 
 
 def test_large_response_that_is_read_when_its_mute_is_over_is_kept_no_longer() -> None:
-    machine = channel_machine(producer_default=1000)
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER)
-    Playbook(machine).client(0, asked, Pass(asked), Wait(2000))
+    talk.client(0, asked, Pass(asked), Wait(2000))
     partition = bytes(4 + 2 + 8 + 8 + 8) + b"\1\0\0"  # no record errors, no message, no tags
     # 700 partitions: more than is read on the loop
     topic = b"\2t" + b"\xbd\x05" + 700 * partition + b"\0"
     response = frame((1).to_bytes(4) + b"\0" + b"\2" + topic + bytes(4) + b"\0")
     buffer = bytearray(response)
-    responses = machine.responses
+    responses = talk.channel.responses
     verdict = responses.receive(buffer, 0, len(buffer), 40_000_000)
     assert verdict.order == WAIT
     assert verdict.job is not None
     verdict.job.run()
-    assert machine.kept_bytes > 0
+    assert talk.channel.kept_bytes > 0
     verdict = responses.receive(buffer, 0, len(buffer), 2_000_000_000)
     assert (verdict.order, bytes(verdict.insert)) == (REPLACE, response)  # what the thread has read of it
-    assert machine.kept_bytes == 0
+    assert talk.channel.kept_bytes == 0
 
 
 def test_cut_response_is_kept_until_it_is_whole() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     response = response_with(9, 0)
@@ -118,7 +105,7 @@ def test_cut_response_is_kept_until_it_is_whole() -> None:
 
 
 def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     first, second = produce(9, OVER), request(LIST_OFFSETS, 7, correlation_id=2, size=100)
     talk.client(0, first + second, Pass(first), Wait(2000))
     talk.client(1999, b"", Wait(2000))
@@ -126,104 +113,99 @@ def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
 
 
 def test_mute_begins_behind_the_frame_that_is_under_way() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, 20_000)
     talk.client(0, asked[:16_384], Pass(asked[:16_384]), Passthrough(20_004 - 16_384))
     talk.client(5, asked[16_384:], Pass(asked[16_384:]), Wait(10_000))
 
 
 def test_header_alone_has_no_weight() -> None:
-    channel = channel_machine(producer_default=1000)
+    talk = playbook(producer_default=1000)
     asked = produce(9, 100_000)
-    Playbook(channel).client(0, asked[:28], More(WEIGHED))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == 0
+    talk.client(0, asked[:28], More(WEIGHED))
+    assert talk.engine.client("ANONYMOUS", "a", 1).produce.total == 0
 
 
 def test_request_without_a_response_is_muted_all_the_same() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER, acks=0)
     talk.client(0, asked, Pass(asked), Wait(2000))
 
 
 def test_request_without_a_response_owes_none() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     first, second = produce(9, 100, acks=0), request(LIST_OFFSETS, 7, correlation_id=2, size=100)
-    talk.client(0, first + second, Pass(first + second))
-    talk.broker(1, some_response(correlation_id=2), Pass(some_response(correlation_id=2)))
+    talk.asks(0, first + second)
+    talk.responds(1, some_response(correlation_id=2))
 
 
 def test_channel_remembers_requests_without_a_response() -> None:
-    talk = Playbook(channel_machine())
-    asked = produce(9, 100, acks=0)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, produce(9, 100, acks=0))
     assert talk.channel.requests.verdict.acks_zero
 
 
 def test_frame_is_charged_without_its_length_prefix() -> None:
-    channel = channel_machine(producer_default=1e9)
-    asked = produce(9, OVER)
-    Playbook(channel).client(0, asked, Pass(asked))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == OVER
+    talk = playbook(producer_default=1e9)
+    talk.asks(0, produce(9, OVER))
+    assert talk.engine.client("ANONYMOUS", "a", 1).produce.total == OVER
 
 
 def test_request_that_arrives_in_pieces_is_charged_once() -> None:
-    channel = channel_machine(producer_default=1e9)
-    talk = Playbook(channel)
+    talk = playbook(producer_default=1e9)
     asked = produce(9, 20_000)
     talk.client(0, asked[:60], More(WEIGHED))
     talk.client(0, asked[60:WEIGHED], Pass(asked[:WEIGHED]), Passthrough(20_004 - WEIGHED))
-    talk.client(0, asked[WEIGHED:], Pass(asked[WEIGHED:]))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.total == 20_000
+    talk.asks(0, asked[WEIGHED:])
+    assert talk.engine.client("ANONYMOUS", "a", 1).produce.total == 20_000
 
 
 def test_mute_has_a_cap() -> None:
-    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mute_seconds_max=5.0)))
+    talk = playbook(producer_default=1000, options=EngineOptions(mute_seconds_max=5.0))
     asked = produce(9, 30_000)  # 20 s
     talk.client(0, asked, Pass(asked), Wait(5000))
 
 
 def test_rest_of_a_capped_mute_stays_as_debt() -> None:
-    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mute_seconds_max=5.0)))
+    talk = playbook(producer_default=1000, options=EngineOptions(mute_seconds_max=5.0))
     asked, small = produce(9, 30_000), produce(9, 100, correlation_id=2)
     talk.client(0, asked, Pass(asked), Wait(5000))
     talk.client(5000, small, Pass(small), Wait(10_000))
 
 
 def test_named_session_timeout_caps_the_mute() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = join_group(5, 6000) + produce(9, 30_000, correlation_id=2)
     talk.client(0, asked, Pass(asked), Wait(1200))  # a fifth of 6 s
 
 
 def test_longer_session_timeout_is_not_shortened_by_a_heartbeat() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = join_group(9, 45_000) + heartbeat(correlation_id=2) + produce(9, 30_000, correlation_id=3)
     talk.client(0, asked, Pass(asked), Wait(9000))
 
 
 def test_heartbeat_alone_caps_the_mute_at_a_fifth_of_ten_seconds() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = heartbeat() + produce(9, 30_000, correlation_id=2)
     talk.client(0, asked, Pass(asked), Wait(2000))
 
 
 def test_observed_request_is_not_muted() -> None:
-    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mode="observe")))
-    asked = produce(9, OVER)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(40, response_with(9, 0), Pass(response_with(9, 0)))
+    talk = playbook(producer_default=1000, options=EngineOptions(mode="observe"))
+    talk.asks(0, produce(9, OVER))
+    talk.responds(40, response_with(9, 0))
 
 
 def test_observed_request_is_counted_as_one_that_would_be_muted() -> None:
-    channel = channel_machine(producer_default=1000, options=EngineOptions(mode="observe"))
-    asked = produce(9, OVER)
-    Playbook(channel).client(0, asked, Pass(asked))
-    list(channel.close(3000))
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.would_throttle_ms_total == 2000
+    talk = playbook(producer_default=1000, options=EngineOptions(mode="observe"))
+    talk.asks(0, produce(9, OVER))
+    list(talk.channel.close(3000))
+    assert talk.engine.client("ANONYMOUS", "a", 1).produce.would_throttle_ms_total == 2000
 
 
 def test_raised_quota_frees_a_muted_channel() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(2000))
     raised = Definitions(static=StaticQuotas(producer_default=100_000))
@@ -233,17 +215,17 @@ def test_raised_quota_frees_a_muted_channel() -> None:
 
 
 def test_response_does_not_tell_a_mute_that_was_ended() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     raised = Definitions(static=StaticQuotas(producer_default=100_000))
     talk.engine.update(EngineOptions(), raised, 500)
     talk.channel.reconsider()
-    talk.broker(600, produce_response(9), Pass(produce_response(9)))
+    talk.responds(600, produce_response(9))
 
 
 def test_lowered_quota_leaves_a_muted_channel_as_it_is() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(2000))
     lowered = Definitions(static=StaticQuotas(producer_default=10))
@@ -254,7 +236,7 @@ def test_lowered_quota_leaves_a_muted_channel_as_it_is() -> None:
 
 @pytest.mark.parametrize("switched", ["observe", "off"])
 def test_enforcement_that_ends_frees_a_muted_channel(switched: str) -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(2000))
     engine = talk.engine
@@ -267,15 +249,15 @@ def test_enforcement_that_ends_frees_a_muted_channel(switched: str) -> None:
 
 
 def test_mute_left_is_told() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert [mute_left_ms(talk.channel, now_ms) for now_ms in (500, 2500)] == [1500, 0]
+    assert [talk.mute_left_ms(now_ms) for now_ms in (500, 2500)] == [1500, 0]
 
 
 def scheduled() -> Playbook:
     """A schedule of 1,000 bytes/s with a burst of 1 s, used up by a first request."""
-    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(policy="schedule")))
+    talk = playbook(producer_default=1000, options=EngineOptions(policy="schedule"))
     first = produce(9, 3000)
     # 1,000 bytes are the burst, 2,000 are owed: 2 s.
     talk.client(0, first, Pass(first), Wait(2000))
@@ -283,14 +265,14 @@ def scheduled() -> Playbook:
 
 
 def test_second_channel_is_held_before_its_payload_is_read() -> None:
-    talk = Playbook(channel_machine(scheduled().engine))
+    talk = playbook(scheduled().engine)
     asked = produce(9, 100_000)
     assert talk.held(10, asked[:16_384]) > 10
 
 
 def test_held_request_is_not_charged() -> None:
     engine = scheduled().engine
-    talk = Playbook(channel_machine(engine))
+    talk = playbook(engine)
     again_ms = talk.held(10, produce(9, 500))
     talk.held(again_ms, b"")
     assert engine.client("ANONYMOUS", "a", 1).produce.total == 3000
@@ -298,7 +280,7 @@ def test_held_request_is_not_charged() -> None:
 
 def test_held_request_passes_when_enforcement_ends() -> None:
     engine = scheduled().engine
-    talk = Playbook(channel_machine(engine))
+    talk = playbook(engine)
     asked = produce(9, 500)
     talk.held(10, asked)
     engine.switch_enforcement(False)
@@ -307,7 +289,7 @@ def test_held_request_passes_when_enforcement_ends() -> None:
 
 
 def test_held_request_without_a_response_marks_its_channel() -> None:
-    talk = Playbook(channel_machine(scheduled().engine))
+    talk = playbook(scheduled().engine)
     talk.held(10, produce(9, 500, acks=0))
     assert talk.channel.requests.verdict.acks_zero
 
@@ -316,7 +298,7 @@ def test_held_request_without_a_response_marks_its_channel() -> None:
 def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -> None:
     options = EngineOptions(policy="schedule", hold_seconds_max=0.2)
     engine = Engine(options, Definitions(static=StaticQuotas(producer_default=1000)))
-    first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    first, second = playbook(engine), playbook(engine)
     asked, small = produce(9, 15_000), produce(9, 500, acks=acks)
     first.client(0, asked, Pass(asked), Wait(14_000))
     assert second.held(10, small) == 10 + 200
@@ -328,7 +310,7 @@ def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -
 def late() -> tuple[Playbook, Playbook, bytes]:
     """A channel that announced 20,000 bytes at 1,000 B/s and sent 16,384 of them; and one that asks for the rest."""
     engine = engine_with(static=StaticQuotas(producer_default=1000), policy="schedule")
-    slow, other = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    slow, other = playbook(engine), playbook(engine)
     asked = produce(9, 20_000)
     slow.client(0, asked[:16_384], Pass(asked[:16_384]), Passthrough(3620))
     return slow, other, asked
@@ -377,11 +359,11 @@ def test_channel_that_closes_is_charged_for_what_arrived() -> None:
 
 def test_new_connection_of_a_client_over_its_quota_is_held() -> None:
     engine = engine_with(static=StaticQuotas(producer_default=1000))
-    first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    first, second = playbook(engine), playbook(engine)
     asked = produce(9, OVER)
     first.client(0, asked, Pass(asked), Wait(2000))
     beat, small = heartbeat(), produce(9, 500, correlation_id=2)
-    second.client(10, beat, Pass(beat))  # nothing else waits
+    second.asks(10, beat)  # nothing else waits
     # 12,000 bytes make 2 s in the window of 10 s; 10 ms later the window is 10.01 s long.
     assert second.held(10, small) == 10 + 1990
     # 12,500 bytes; of the window's 10 s two are over, so it is as long as at the start.
@@ -391,7 +373,7 @@ def test_new_connection_of_a_client_over_its_quota_is_held() -> None:
 def test_new_connection_is_not_held_as_kafka_has_it() -> None:
     options = EngineOptions(new_connections="as-kafka")
     engine = Engine(options, Definitions(static=StaticQuotas(producer_default=1000)))
-    first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    first, second = playbook(engine), playbook(engine)
     asked, small = produce(9, OVER), produce(9, 500)
     first.client(0, asked, Pass(asked), Wait(2000))
     second.client(10, small, Pass(small), Wait(2500))
@@ -401,48 +383,43 @@ def test_addresses_of_new_leaders_are_ours() -> None:
     cls = RESPONSES[0]
     endpoint = struct(cls, 10, "NodeEndpoint", node_id=2, host="broker-2", port=9092, rack=None)
     response = framed(cls(version=10, node_endpoints=[endpoint]), correlation_id=1)
-    talk = Playbook(channel_machine())
-    asked = produce(10, 100)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, produce(10, 100))
     seen = decoded(cls, 10, talk.inserted("broker", 1, response)).node_endpoints
     assert [(node.node_id, node.host, node.port) for node in seen] == [(2, "sluice.example", 19102)]
 
 
 def test_response_without_addresses_and_time_passes() -> None:
-    talk = Playbook(channel_machine())
-    asked = produce(10, 100)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(1, produce_response(10), Pass(produce_response(10)))
+    talk = playbook()
+    talk.asks(0, produce(10, 100))
+    talk.responds(1, produce_response(10))
 
 
 def test_tags_of_a_request_header_are_passed_over() -> None:
-    channel = channel_machine(producer_default=1000)
-    talk = Playbook(channel)
+    talk = playbook(producer_default=1000)
     # One tagged field of three bytes, then no transactional id, acks=0.
     asked = request(PRODUCE, 9, size=OVER)
     asked = asked[:15] + b"\x01\x05\x03abc" + b"\0" + b"\0\0" + asked[24:]
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert channel.requests.verdict.acks_zero
+    assert talk.channel.requests.verdict.acks_zero
 
 
 def test_cut_tags_of_a_request_header_are_kept_until_they_are_whole() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     asked = request(PRODUCE, 9, size=200)
     asked = asked[:15] + b"\x01\x05\x03abc" + b"\0" + b"\0\0" + asked[24:]
     talk.client(0, asked[:18], More(2 * 18 + 64))
 
 
 def test_sidecar_does_not_keep_a_response() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = produce(10, 100)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=False)
+    talk.asks(0, produce(10, 100))
     response = produce_response(10)
     talk.broker(1, response[:9], Pass(response[:9]), Passthrough(len(response) - 9))
 
 
 def test_flows_are_given_back_at_the_end() -> None:
-    channel = channel_machine(producer_default=1000)
-    asked = produce(9, 100)
-    Playbook(channel).client(0, asked, Pass(asked))
-    channel.close(10)
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.flows == 0
+    talk = playbook(producer_default=1000)
+    talk.asks(0, produce(9, 100))
+    talk.channel.close(10)
+    assert talk.engine.client("ANONYMOUS", "a", 1).produce.flows == 0

@@ -20,6 +20,7 @@ from tests.support.playbook import (
     Playbook,
     Wait,
     channel_machine,
+    playbook,
 )
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
@@ -138,11 +139,10 @@ def test_response_without_a_broker_is_given_too() -> None:
 
 @pytest.mark.parametrize("asked", [ALTER, *LIST])
 def test_with_mode_pass_everything_passes(asked: bytes) -> None:
-    talk = Playbook(channel_machine())
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, asked)
     assert talk.channel.requests.take_signal() is None
-    response = frame(asked[8:12] + b"\0 as it is")
-    talk.broker(1, response, Pass(response))
+    talk.responds(1, frame(asked[8:12] + b"\0 as it is"))
 
 
 def test_requests_before_the_login_end_the_connection() -> None:
@@ -169,7 +169,7 @@ def listed(**ongoing: Ongoing) -> bytes:
 
 def test_list_shows_the_move_in_place_of_its_step() -> None:
     talk = talking(shown=showing(("t", 0), ("waits", 0)))
-    talk.client(0, LIST[0], Pass(LIST[0]))
+    talk.asks(0, LIST[0])
     response = listed(foreign=FOREIGN, t=STEP)
     told = listed(foreign=FOREIGN, t=MOVE.ongoing, waits=MOVE.ongoing)
     talk.broker(1, response, Insert(told), Drop(len(response)))
@@ -187,8 +187,7 @@ def test_list_of_version_1_has_the_batch_behind() -> None:
 def test_list_shows_no_more_than_was_asked_for() -> None:
     talk = talking(shown=showing(("t", 0), ("t", 1), ("other", 0)))
     topic = b"\2t\2" + (1).to_bytes(4, "big") + b"\0"
-    asked = request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5))
     response = listed()
     told = reassignments.write_list_response(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
     talk.broker(1, response, Insert(told), Drop(len(response)))
@@ -196,9 +195,8 @@ def test_list_shows_no_more_than_was_asked_for() -> None:
 
 def test_list_without_moves_passes() -> None:
     talk = talking()
-    talk.client(0, LIST[0], Pass(LIST[0]))
-    response = listed(foreign=FOREIGN)
-    talk.broker(1, response, Pass(response))
+    talk.asks(0, LIST[0])
+    talk.responds(1, listed(foreign=FOREIGN))
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -211,15 +209,14 @@ def test_client_without_the_right_to_list_gets_the_error_alone(version: int) -> 
         told = reassignments.write_list_response(refused, 5, {})
         talk.broker(1, response, Insert(told), Drop(len(response)))
     else:
-        talk.client(0, LIST[0], Pass(LIST[0]))
-        talk.broker(1, response, Pass(response))
+        talk.asks(0, LIST[0])
+        talk.responds(1, response)
 
 
 @pytest.mark.parametrize("batches", [True, False])
 def test_version_1_of_the_list_is_offered_where_there_are_batches(batches: bool) -> None:
-    talk = talking() if batches else Playbook(channel_machine())
-    asked = request(API_VERSIONS, 3, b"\1\1\0", correlation_id=7)
-    talk.client(0, asked, Pass(asked))
+    talk = talking() if batches else playbook()
+    talk.asks(0, request(API_VERSIONS, 3, b"\1\1\0", correlation_id=7))
     responses = []
     for newest in (0, 1 if batches else 0):
         kind = RESPONSES[API_VERSIONS]

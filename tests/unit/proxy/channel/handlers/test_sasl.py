@@ -12,18 +12,7 @@ from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions, UnknownUsers
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, frame, produce, request, some_response
-from tests.support.playbook import (
-    Ends,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    Wait,
-    channel_machine,
-    mute_left_ms,
-    owed_of,
-    user_of,
-)
+from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, channel_machine, playbook
 from tests.support.reachable import reachable
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
 
@@ -68,25 +57,25 @@ def verdict(data: bytes = b"", error: int = 0, version: int = 2, lifetime_ms: in
 def shaken(mechanism: str, version: int = 1, channel: Channel | None = None) -> Playbook:
     """A dialogue whose handshake is done."""
     talk = Playbook(channel or channel_machine())
-    talk.client(0, handshake(mechanism, version), Pass(handshake(mechanism, version)))
-    talk.broker(0, welcomed(version=version), Pass(welcomed(version=version)))
+    talk.asks(0, handshake(mechanism, version))
+    talk.responds(0, welcomed(version=version))
     return talk
 
 
 def exchange(talk: Playbook, sent: bytes, response: bytes) -> None:
     """One frame each way, both untouched."""
-    talk.client(0, sent, Pass(sent))
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, sent)
+    talk.responds(0, response)
 
 
 def user(talk: Playbook) -> str:
-    return user_of(talk.channel)
+    return talk.user
 
 
 def far_over(talk: Playbook, now_ms: int) -> int:
     """For how long a Produce of 120 s of quota mutes, in ms: 110 s before any cap."""
     talk.orders("client", now_ms, produce(9, 120_000))
-    return mute_left_ms(talk.channel, now_ms)
+    return talk.mute_left_ms(now_ms)
 
 
 def counted(talk: Playbook) -> dict[tuple[str, str], int]:
@@ -96,9 +85,9 @@ def counted(talk: Playbook) -> dict[tuple[str, str], int]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_plain_principal_counts_from_the_success_on(version: int) -> None:
     talk = shaken("PLAIN")
-    talk.client(0, token(PLAIN, version), Pass(token(PLAIN, version)))
+    talk.asks(0, token(PLAIN, version))
     assert user(talk) == "ANONYMOUS"
-    talk.broker(0, verdict(version=version), Pass(verdict(version=version)))
+    talk.responds(0, verdict(version=version))
     assert user(talk) == "alice"
     assert counted(talk) == {("PLAIN", "known"): 1}
 
@@ -172,7 +161,7 @@ def test_scram_success_without_a_signature_is_none() -> None:
 
 
 def test_mechanism_that_the_broker_refuses_leaves_nothing() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     exchange(talk, handshake("PLAIN"), welcomed(error=33))
     exchange(talk, token(PLAIN), verdict())  # belongs to no exchange
     assert user(talk) == "ANONYMOUS"
@@ -180,7 +169,7 @@ def test_mechanism_that_the_broker_refuses_leaves_nothing() -> None:
 
 
 def test_token_without_a_handshake_names_no_user() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     exchange(talk, token(PLAIN), verdict())
     assert user(talk) == "ANONYMOUS"
 
@@ -223,7 +212,7 @@ def test_users_that_can_not_be_read_may_be_refused(mechanism: str, sent: list[by
     talk = shaken(mechanism, channel=channel_machine(options=EngineOptions(unknown_users="refuse")))
     if len(sent) > 1:
         exchange(talk, token(sent[0]), verdict(CHALLENGE))
-    talk.client(0, token(sent[-1]), Pass(token(sent[-1])))
+    talk.asks(0, token(sent[-1]))
     talk.broker(0, verdict(SIGNED), Ends("unknown_user"))
     assert user(talk) == "ANONYMOUS"
 
@@ -241,7 +230,7 @@ def test_requests_behind_a_token_wait_for_the_response() -> None:
     talk = shaken("PLAIN")
     sent = produce(9, 1000, correlation_id=8)
     talk.client(0, token(PLAIN) + sent, Pass(token(PLAIN)), Wait(0))
-    talk.broker(0, verdict(), Pass(verdict()))
+    talk.responds(0, verdict())
     assert talk.signalled, "who waits is to be woken"
     talk.client(0, b"", Pass(sent))
     assert talk.engine.client("alice", "a", 1).produce.total == 1000
@@ -249,9 +238,9 @@ def test_requests_behind_a_token_wait_for_the_response() -> None:
 
 def test_draining_channel_is_finished_after_the_login_under_way() -> None:
     talk = shaken("PLAIN")
-    talk.client(0, token(PLAIN), Pass(token(PLAIN)))
+    talk.asks(0, token(PLAIN))
     talk.channel.end_intake()
-    talk.broker(0, verdict(), Pass(verdict()))
+    talk.responds(0, verdict())
     assert talk.channel.idle()
 
 
@@ -264,12 +253,12 @@ def test_users_with_one_client_id_are_held_apart() -> None:
     sent = produce(9, 20_000)[:16_384]
     for talk in (alice, bob):
         talk.client(0, sent, Pass(sent), Passthrough(20_004 - 16_384))
-    assert mute_left_ms(alice.channel, 0) == 10_000  # 20,000 B / 1,000 B/s - 10 s
-    assert mute_left_ms(bob.channel, 0) == 0
+    assert alice.mute_left_ms(0) == 10_000  # 20,000 B / 1,000 B/s - 10 s
+    assert bob.mute_left_ms(0) == 0
 
 
 def test_becoming_another_gives_back_every_flow() -> None:
-    talk = Playbook(channel_machine(producer_default=1000))
+    talk = playbook(producer_default=1000)
     exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
     before = talk.engine.client("ANONYMOUS", "a", 1)
     assert (before.produce.flows, before.fetch.flows) == (1, 1)
@@ -320,8 +309,8 @@ def test_session_that_is_renewed_may_be_muted_again() -> None:
     talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
     exchange(talk, token(PLAIN), verdict(lifetime_ms=10_000))
     exchange(talk, handshake("PLAIN"), welcomed())
-    talk.client(8_500, token(PLAIN), Pass(token(PLAIN)))
-    talk.broker(8_500, verdict(lifetime_ms=10_000), Pass(verdict(lifetime_ms=10_000)))
+    talk.asks(8_500, token(PLAIN))
+    talk.responds(8_500, verdict(lifetime_ms=10_000))
     assert far_over(talk, 8_500) == 9_000
 
 
@@ -340,7 +329,7 @@ def test_late_refusal_of_an_unreadable_user_is_counted() -> None:
     exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
     asked = request(LIST_OFFSETS, 7, size=60)
     talk.client(0, token(b"") + asked, Pass(token(b"")), Wait(0))
-    talk.broker(0, verdict(error=FAILED), Pass(verdict(error=FAILED)))
+    talk.responds(0, verdict(error=FAILED))
     assert user(talk) == ""
     assert counted(talk) == {("GSSAPI", "unknown"): 1, ("GSSAPI", "failed"): 1}
 
@@ -372,7 +361,7 @@ def test_token_larger_than_any_ends_the_connection() -> None:
     "sent", [request(SASL_HANDSHAKE, 2, b"\0\5PLAIN"), request(SASL_AUTHENTICATE, 3, b"\1")]
 )
 def test_version_that_is_not_known_ends_the_connection(sent: bytes) -> None:
-    Playbook(channel_machine()).client(0, sent, Ends("unsupported_version"))
+    playbook().client(0, sent, Ends("unsupported_version"))
 
 
 def test_token_behind_the_frames_end_is_malformed() -> None:
@@ -408,7 +397,7 @@ def test_bare_tokens_of_scram() -> None:
 def test_bare_bearer_token_that_is_refused() -> None:
     talk = shaken("OAUTHBEARER", 0)
     exchange(talk, frame(BEARER), frame(REFUSED))
-    talk.client(0, frame(b"\x01"), Pass(frame(b"\x01")))
+    talk.asks(0, frame(b"\x01"))
     talk.channel.close(0)
     assert user(talk) == "ANONYMOUS"
     assert counted(talk) == {("OAUTHBEARER", "failed"): 1}
@@ -419,11 +408,9 @@ def test_bare_tokens_of_gssapi_end_without_a_response() -> None:
     exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
     assert user(talk) == ""
     exchange(talk, frame(b""), frame(b"\x05\x04" + bytes(30)))
-    last = frame(b"\x05\x04" + bytes(40))
-    talk.client(0, last, Pass(last))
-    asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, some_response(30, correlation_id=9), Pass(some_response(30, correlation_id=9)))
+    talk.asks(0, frame(b"\x05\x04" + bytes(40)))
+    talk.asks(0, request(LIST_OFFSETS, 7, size=60, correlation_id=9))
+    talk.responds(0, some_response(30, correlation_id=9))
     exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
     assert counted(talk) == {("GSSAPI", "unknown"): 1}
 
@@ -431,27 +418,24 @@ def test_bare_tokens_of_gssapi_end_without_a_response() -> None:
 def test_bare_last_token_and_the_first_request_in_one_read() -> None:
     talk = shaken("GSSAPI", 0)
     exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
-    both = frame(b"\x05\x04" + bytes(40)) + request(LIST_OFFSETS, 7, size=60, correlation_id=9)
-    talk.client(0, both, Pass(both))
-    talk.broker(0, some_response(30, correlation_id=9), Pass(some_response(30, correlation_id=9)))
+    talk.asks(0, frame(b"\x05\x04" + bytes(40)) + request(LIST_OFFSETS, 7, size=60, correlation_id=9))
+    talk.responds(0, some_response(30, correlation_id=9))
 
 
 def test_response_to_a_last_token_is_not_taken_for_the_next_ones() -> None:
     talk = shaken("CUSTOM", 0)
     exchange(talk, frame(b"x"), frame(b"y"))
-    both = frame(b"\xff" * 20) + request(LIST_OFFSETS, 7, size=60, correlation_id=9)
-    talk.client(0, both, Pass(both))
-    response = frame(b"zz") + some_response(30, correlation_id=9)
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, frame(b"\xff" * 20) + request(LIST_OFFSETS, 7, size=60, correlation_id=9))
+    talk.responds(0, frame(b"zz") + some_response(30, correlation_id=9))
 
 
 def test_token_sent_before_the_handshakes_response_waits_for_it() -> None:
-    talk = Playbook(channel_machine())
+    talk = playbook()
     talk.client(0, handshake("PLAIN", 0) + frame(PLAIN), Pass(handshake("PLAIN", 0)), Wait(0))
-    talk.broker(0, welcomed(version=0), Pass(welcomed(version=0)))
+    talk.responds(0, welcomed(version=0))
     assert talk.signalled
     talk.client(0, b"", Pass(frame(PLAIN)))
-    talk.broker(0, frame(b""), Pass(frame(b"")))
+    talk.responds(0, frame(b""))
     assert user(talk) == "alice"
 
 
@@ -474,13 +458,13 @@ def test_cut_request_behind_bare_tokens_is_kept_until_it_can_be_told() -> None:
 def test_bare_tokens_wait_where_too_many_are_owed() -> None:
     talk = shaken("CUSTOM", 0)
     empty, most = frame(b""), BARE_TOKENS_MAX
-    talk.client(0, empty * most, Pass(empty * most))
+    talk.asks(0, empty * most)
     talk.client(0, empty * 3, Wait(0))
-    assert owed_of(talk.channel) == most
+    assert talk.owed == most
     response = frame(b"yes") * (most // 2)
     signals = []
     for part in (response[:-7], response[-7:]):
-        talk.broker(0, part, Pass(part))
+        talk.responds(0, part)
         signals.append(talk.signalled)
     assert signals == [False, True], "who waits is to be woken"
     talk.client(0, b"", Pass(empty * 3))
@@ -492,36 +476,35 @@ def test_cut_bare_response_is_kept_until_it_is_whole(data: bytes, cut: int) -> N
     talk = shaken("CUSTOM", 0)
     sent, response = frame(b"x"), frame(data)
     cut = min(cut, len(response) - 1)
-    talk.client(0, sent, Pass(sent))
+    talk.asks(0, sent)
     if cut:
         needed = 4 if cut < 4 else min(len(response), 8) if cut < 8 else len(response)
         talk.broker(0, response[:cut], More(needed))
         talk.broker(0, response[cut:], Pass(response))
     else:
-        talk.broker(0, response, Pass(response))
-    assert not owed_of(talk.channel)
+        talk.responds(0, response)
+    assert not talk.owed
 
 
 @pytest.mark.parametrize("cut", [4, 5, 7, 8, 12])
 def test_short_bare_response_and_the_next_response_in_one_read(cut: int) -> None:
     talk = shaken("CUSTOM", 0)
-    talk.client(0, frame(b"x"), Pass(frame(b"x")))
-    asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, frame(b"x"))
+    talk.asks(0, request(LIST_OFFSETS, 7, size=60, correlation_id=9))
     response = frame(b"") + some_response(30, correlation_id=9)
     if cut == 4:
-        talk.broker(0, response[:4], Pass(response[:4]))
-        talk.broker(0, response[4:], Pass(response[4:]))
+        talk.responds(0, response[:4])
+        talk.responds(0, response[4:])
     elif cut < 12:
         talk.broker(0, response[:cut], Pass(response[:4]), More(8))
         talk.broker(0, response[cut:], Pass(response[4:]))
     else:
-        talk.broker(0, response, Pass(response))
+        talk.responds(0, response)
 
 
 def test_negative_response_to_a_bare_token_ends_the_connection() -> None:
     talk = shaken("CUSTOM", 0)
-    talk.client(0, frame(b"x"), Pass(frame(b"x")))
+    talk.asks(0, frame(b"x"))
     talk.broker(0, struct.pack(">i", -5) + bytes(8), Ends("broker_frame_length"))
 
 
@@ -546,7 +529,7 @@ def test_no_secret_is_kept(mechanism: str, steps: list[tuple[bytes, bytes]], ver
     secrets = (SECRET, JWT, JWT.split(b".")[1], b"nonce", b"biws")
     for sent, response in steps:
         asked, said = (token(sent), verdict(response)) if version else (frame(sent), frame(response))
-        talk.client(0, asked, Pass(asked))
+        talk.asks(0, asked)
         assert not [one for one in secrets if one in reachable(talk.channel)], "between token and verdict"
-        talk.broker(0, said, Pass(said))
+        talk.responds(0, said)
         assert not [one for one in secrets if one in reachable(talk.channel)]

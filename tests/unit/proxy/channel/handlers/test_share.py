@@ -14,16 +14,7 @@ from quotas.definitions.entities import Entity
 from quotas.options import EngineOptions, Policy
 from tests.support.engines import engine_with
 from tests.support.frames import LIST_OFFSETS, frame, request, with_throttle_time
-from tests.support.playbook import (
-    Ends,
-    More,
-    Pass,
-    Passthrough,
-    Playbook,
-    Wait,
-    channel_machine,
-    mute_left_ms,
-)
+from tests.support.playbook import Ends, More, Pass, Passthrough, Playbook, Wait, playbook
 from tests.support.share_frames import Acknowledged, share_acknowledge, share_fetch
 
 THROTTLE_AT = 9
@@ -93,7 +84,7 @@ def response(size: int = 101, correlation_id: int = 1) -> bytes:
 
 def sidecar(rate: float = 1000, **options: Any) -> Playbook:
     """kip13 unless told otherwise: at 1,000 B/s the windows hold 10 s, 10,000 B."""
-    return Playbook(channel_machine(consumer_default=rate, gateway=False, options=EngineOptions(**options)))
+    return playbook(consumer_default=rate, gateway=False, options=EngineOptions(**options))
 
 
 def muted(talk: Playbook, until_ms: int = 2000) -> None:
@@ -105,9 +96,8 @@ def muted(talk: Playbook, until_ms: int = 2000) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(SHARE_FETCH, 1), (SHARE_FETCH, 2), (SHARE_ACKNOWLEDGE, 2)])
 def test_addresses_are_ours(key: int, version: int) -> None:
-    talk = Playbook(channel_machine())
-    asked = request(key, version, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook()
+    talk.asks(0, request(key, version, size=60))
     (passed,) = talk.orders("broker", 0, share_response(key, version))
     assert isinstance(passed, Pass)
     buf = passed.data
@@ -116,10 +106,9 @@ def test_addresses_are_ours(key: int, version: int) -> None:
 
 @pytest.mark.parametrize("key", [SHARE_FETCH, SHARE_ACKNOWLEDGE])
 def test_sidecar_passes_the_response_untouched(key: int) -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = request(key, 2, size=60)
-    talk.client(0, asked, Pass(asked))
-    talk.broker(0, share_response(key, 2), Pass(share_response(key, 2)))
+    talk = playbook(gateway=False)
+    talk.asks(0, request(key, 2, size=60))
+    talk.responds(0, share_response(key, 2))
 
 
 def test_response_over_the_quota_tells_the_time_and_mutes() -> None:
@@ -129,32 +118,27 @@ def test_response_over_the_quota_tells_the_time_and_mutes() -> None:
 
 
 def test_acknowledgement_costs_nothing() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = request(SHARE_ACKNOWLEDGE, 2, size=60)
-    talk.client(0, asked, Pass(asked))
-    response = share_response(SHARE_ACKNOWLEDGE, 2, 12_001)
-    talk.broker(0, response, Pass(response))
+    talk = playbook(consumer_default=1000, gateway=False)
+    talk.asks(0, request(SHARE_ACKNOWLEDGE, 2, size=60))
+    talk.responds(0, share_response(SHARE_ACKNOWLEDGE, 2, 12_001))
 
 
 def test_cut_head_is_kept_until_the_throttle_time_is_there() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = request(SHARE_FETCH, 2, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=False)
+    talk.asks(0, request(SHARE_FETCH, 2, size=60))
     talk.broker(0, share_response(SHARE_FETCH, 2)[:10], More(min(len(share_response(SHARE_FETCH, 2)), 84)))
 
 
 def test_rest_of_a_charged_response_passes_unseen() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = request(SHARE_FETCH, 2, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=False)
+    talk.asks(0, request(SHARE_FETCH, 2, size=60))
     response = share_response(SHARE_FETCH, 2, 50_000)
     talk.broker(0, response[:100], Pass(response[:100]), Passthrough(50_004 - 100))
 
 
 def test_response_without_a_throttle_time_ends_the_connection() -> None:
-    talk = Playbook(channel_machine(gateway=False))
-    asked = request(SHARE_FETCH, 2, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk = playbook(gateway=False)
+    talk.asks(0, request(SHARE_FETCH, 2, size=60))
     talk.broker(0, frame(struct.pack(">ixh", 1, 0)), Ends("malformed"))
 
 
@@ -173,9 +157,9 @@ def test_max_bytes_and_min_bytes_are_cut_together() -> None:
 
 
 def test_client_without_a_quota_is_not_looked_at() -> None:
-    talk = Playbook(channel_machine(gateway=False))
+    talk = playbook(gateway=False)
     sent = request(SHARE_FETCH, 2, size=60)  # no fields at all
-    talk.client(0, sent * 2, Pass(sent * 2))
+    talk.asks(0, sent * 2)
 
 
 def test_share_fetch_over_the_quota_waits_at_its_header_until_its_slot() -> None:
@@ -214,7 +198,7 @@ def test_acknowledgements_pass_a_mute() -> None:
     talk.client(500, sent[:9], More(14))
     talk.client(500, sent[9:20], More(len(sent)))
     talk.client(500, sent[20:], Pass(without_room(sent)))
-    talk.client(500, acknowledge(3), Pass(acknowledge(3)))
+    talk.asks(500, acknowledge(3))
     talk.client(500, asked(correlation_id=4), Wait(2000))
 
 
@@ -228,11 +212,10 @@ def test_other_requests_wait_for_the_end_of_the_mute() -> None:
 
 def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
     engine = engine_with({Entity(client_id="a"): {"request_percentage": 1.0}})
-    talk = Playbook(channel_machine(engine, gateway=False))
-    sent = acknowledge()
-    talk.client(0, sent, Pass(sent))
+    talk = playbook(engine, gateway=False)
+    talk.asks(0, acknowledge())
     talk.orders("broker", 500, frame(b"\0\0\0\1" + bytes(20)))
-    left_ms = mute_left_ms(talk.channel, 500)
+    left_ms = talk.mute_left_ms(500)
     assert left_ms > 0
     talk.client(501, acknowledge(2), Wait(500 + left_ms))
 
@@ -270,7 +253,7 @@ def test_one_share_fetch_at_a_time_may_bring_records(policy: Policy) -> None:
     talk = sidecar(1_000_000, policy=policy)
     first, second, third = (asked(correlation_id=number, max_bytes=10_000) for number in (1, 2, 3))
     talk.client(0, first + second + third, Pass(first), Wait(0))
-    talk.broker(0, response(), Pass(response()))
+    talk.responds(0, response())
     talk.client(0, b"", Pass(second), Wait(0))
 
 
@@ -278,7 +261,7 @@ def test_acknowledgements_behind_a_share_fetch_pass_without_room() -> None:
     talk = sidecar(1_000_000)
     first, second = asked(correlation_id=1, max_bytes=10_000), acknowledging(2)
     talk.client(0, first + second, Pass(first + without_room(second)))
-    talk.client(0, acknowledge(3), Pass(acknowledge(3)))
+    talk.asks(0, acknowledge(3))
 
 
 def test_repeated_acknowledgements_pass_without_room_for_records() -> None:
@@ -306,5 +289,4 @@ def test_raised_quota_ends_a_mute_that_nothing_waits_for() -> None:
     engine = talk.engine
     engine.update(engine.options, Definitions(static=StaticQuotas(consumer_default=1_000_000)), 100)
     talk.channel.reconsider()
-    sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)
-    talk.client(100, sent, Pass(sent))
+    talk.asks(100, request(LIST_OFFSETS, 7, size=60, correlation_id=2))

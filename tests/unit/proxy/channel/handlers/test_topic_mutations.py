@@ -39,9 +39,8 @@ from tests.support.playbook import (
     Passthrough,
     Playbook,
     Wait,
-    channel_machine,
-    mute_left_ms,
     ordered_job,
+    playbook,
 )
 
 STRICT = 7
@@ -56,7 +55,7 @@ def engine(rate: float | None = 2, **options: Any) -> Engine:
 
 
 def dialogue(rate: float | None = 2, **options: Any) -> Playbook:
-    return Playbook(channel_machine(engine(rate, **options)))
+    return playbook(engine(rate, **options))
 
 
 def throttle_of(talk: Playbook) -> MutationThrottle:
@@ -93,9 +92,8 @@ def test_without_a_quota_everything_passes_unseen() -> None:
     talk = dialogue(None)
     asked = create(STRICT, {"t": 1000})
     talk.client(0, asked[:30], Pass(asked[:30]), Passthrough(len(asked) - 30))
-    talk.client(0, asked[30:], Pass(asked[30:]))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("t", 0)])
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, asked[30:])
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("t", 0)]))
 
 
 def test_topics_beyond_the_bucket_are_taken_out_and_get_responses_with_error_89() -> None:
@@ -116,33 +114,27 @@ def test_topics_beyond_the_bucket_are_taken_out_and_get_responses_with_error_89(
 
 def test_request_of_which_nothing_is_rejected_is_not_throttled() -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": 300})
-    talk.client(0, asked, Pass(asked))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=300)
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, create(STRICT, {"one": 300}))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=300))
     assert tokens(talk) == -280  # 20 - 300
     talk.client(0, b"")
 
 
 def test_request_that_is_rejected_whole_gets_a_response_here() -> None:
     talk = dialogue()
-    first = create(STRICT, {"one": 25})
-    talk.client(0, first, Pass(first))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, create(STRICT, {"one": 25}))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25))
     second = create(STRICT, {"two": 1, "three": 1}, correlation_id=2)
     talk.client(500, second, Drop(len(second)), Wait(2500))  # -5 + 1 = -4 tokens: 4 / 2 per s
     orders = talk.orders("broker", 500, b"")
     assert isinstance(orders[0], Insert)
     assert errors(CREATE_TOPICS, STRICT, orders[0].data) == ([("two", EXCEEDED), ("three", EXCEEDED)], 2000)
-    third = create(STRICT, {"two": 1}, correlation_id=3)
-    talk.client(2500, third, Pass(third))  # the bucket is at 0, which is enough
+    talk.asks(2500, create(STRICT, {"two": 1}, correlation_id=3))  # the bucket is at 0, which is enough
 
 
 def test_old_version_is_accepted_and_muted() -> None:
     talk = dialogue()
-    asked = create(OLD, {"one": 30, "two": 30})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(OLD, {"one": 30, "two": 30}))
     told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0), ("two", 0)], partitions=30))
     assert errors(CREATE_TOPICS, OLD, told) == ([("one", 0), ("two", 0)], 20_000)  # (60 - 20) / 2 per s
     talk.client(0, b"", Wait(20_000))
@@ -153,7 +145,7 @@ def test_version_without_a_throttle_time_is_muted_all_the_same(api_key: int, ver
     talk = dialogue()
     if api_key == CREATE_TOPICS:
         asked = create(version, {"one": 30})
-        talk.client(0, asked, Pass(asked))
+        talk.asks(0, asked)
     else:
         asked = delete(version, ["one"])
         talk.client(0, asked, Insert(metadata.request_by_name(["one"], 1, b"a")), Wait(0))
@@ -166,8 +158,7 @@ def test_version_without_a_throttle_time_is_muted_all_the_same(api_key: int, ver
 
 def test_formula_is_told_in_full_and_the_mute_is_capped() -> None:
     talk = dialogue(mute_seconds_max=3)
-    asked = create(OLD, {"one": 40})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(OLD, {"one": 40}))
     told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
     assert errors(CREATE_TOPICS, OLD, told)[1] == 10_000  # (40 - 20) / 2 per s
     talk.client(0, b"", Wait(3000))
@@ -175,18 +166,16 @@ def test_formula_is_told_in_full_and_the_mute_is_capped() -> None:
 
 def test_group_member_is_told_no_more_than_the_mute() -> None:
     talk = dialogue()
-    talk.client(0, join_group(5, 10_000), Pass(join_group(5, 10_000)))
-    talk.broker(0, plain_response(), Pass(plain_response()))
-    asked = create(OLD, {"one": 40})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, join_group(5, 10_000))
+    talk.responds(0, plain_response())
+    talk.asks(0, create(OLD, {"one": 40}))
     told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
     assert errors(CREATE_TOPICS, OLD, told)[1] == 2000  # a fifth of the session timeout
 
 
 def test_larger_throttle_time_of_the_broker_is_told() -> None:
     talk = dialogue()
-    asked = create(OLD, {"one": 30})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(OLD, {"one": 30}))
     told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=30, throttle_ms=9000))
     assert errors(CREATE_TOPICS, OLD, told)[1] == 9000
     talk.client(0, b"", Wait(5000))  # and muted for our own part
@@ -194,8 +183,7 @@ def test_larger_throttle_time_of_the_broker_is_told() -> None:
 
 def test_failed_creation_gives_its_tokens_back() -> None:
     talk = dialogue()
-    asked = create(OLD, {"one": 30, "two": 30})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(OLD, {"one": 30, "two": 30}))
     assert tokens(talk) == -40
     told = said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", EXISTS), ("two", 0)], partitions=30))
     assert tokens(talk) == -10
@@ -205,75 +193,61 @@ def test_failed_creation_gives_its_tokens_back() -> None:
 
 def test_creation_that_timed_out_costs_what_it_may_have_made() -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": 30})
-    talk.client(0, asked, Pass(asked))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", TIMED_OUT)])
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, create(STRICT, {"one": 30}))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", TIMED_OUT)]))
     assert tokens(talk) == -10
 
 
 def test_topic_named_twice_costs_nothing_and_is_left_to_the_broker() -> None:
     talk = dialogue()
-    asked = create(STRICT, [("one", 30), ("one", 30), ("two", 5)])
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(STRICT, [("one", 30), ("one", 30), ("two", 5)]))
     assert tokens(talk) == 15
-    response = mutation_response(CREATE_TOPICS, STRICT, [("two", 0), ("one", 42)], partitions=5)
-    talk.broker(0, response, Pass(response))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("two", 0), ("one", 42)], partitions=5))
     assert tokens(talk) == 15
 
 
 def test_assignments_by_hand_count_their_number() -> None:
     talk = dialogue()
-    asked = assigned(STRICT, "one", 6)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, assigned(STRICT, "one", 6))
     assert tokens(talk) == 14  # whatever the number of replicas
 
 
 def test_brokers_default_is_learned_from_its_response() -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": -1})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(STRICT, {"one": -1}))
     assert tokens(talk) == 19  # 1 until it is known
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=4)
-    talk.broker(0, response, Pass(response))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=4))
     assert tokens(talk) == 16  # corrected: 20 - 4
-    again = create(STRICT, {"two": -1})
-    talk.client(0, again, Pass(again))
+    talk.asks(0, create(STRICT, {"two": -1}))
     assert tokens(talk) == 12
 
 
 @pytest.mark.parametrize("partitions", [0, -2])
 def test_number_that_cannot_be_costs_nothing(partitions: int) -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": partitions})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(STRICT, {"one": partitions}))
     assert tokens(talk) == 20
 
 
 def test_number_that_no_broker_creates_is_not_charged_ahead() -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": 2_000_000_000})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(STRICT, {"one": 2_000_000_000}))
     assert tokens(talk) == 20 - 10_000
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 44)])
-    talk.broker(0, response, Pass(response))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 44)]))
     assert tokens(talk) == 20
 
 
 def test_validate_only_is_charged_as_in_kraft() -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": 5}, validate_only=True)
-    talk.client(0, asked, Pass(asked))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=5)
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, create(STRICT, {"one": 5}, validate_only=True))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=5))
     assert tokens(talk) == 15
     assert throttle_of(talk).total == 0
 
 
 def test_validate_only_may_be_free() -> None:
     talk = dialogue(charge_validate_only=False)
-    asked = create(STRICT, {"one": 50}, validate_only=True)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(STRICT, {"one": 50}, validate_only=True))
     assert tokens(talk) == 20
 
 
@@ -328,10 +302,8 @@ def test_question_that_is_cut_is_waited_for() -> None:
 
 def test_size_of_a_topic_made_moments_ago_is_known_before_the_broker_knows_it() -> None:
     talk = dialogue()
-    asked = create(STRICT, {"one": 6})
-    talk.client(0, asked, Pass(asked))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=6, topic_id=TOPIC_ID)
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, create(STRICT, {"one": 6}))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=6, topic_id=TOPIC_ID))
     gone = delete(6, [TOPIC_ID])
     talk.client(0, gone, Insert(metadata.request_by_id([TOPIC_ID.bytes], 1, b"a")), Wait(0))
     unknown = sizes(12, {})
@@ -351,26 +323,23 @@ def test_one_mutation_at_a_time_however_the_client_pipelines() -> None:
 
 def test_other_requests_pass_while_a_mutation_is_under_way() -> None:
     talk = dialogue()
-    asked = create(OLD, {"one": 30})
-    talk.client(0, asked, Pass(asked))
-    talk.client(0, heartbeat(correlation_id=2), Pass(heartbeat(correlation_id=2)))
+    talk.asks(0, create(OLD, {"one": 30}))
+    talk.asks(0, heartbeat(correlation_id=2))
 
 
 def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
     talk = dialogue(mode="observe")
-    asked = create(STRICT, {"one": 30, "two": 30})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(STRICT, {"one": 30, "two": 30}))
     response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)], partitions=30)
-    talk.broker(0, response, Pass(response))
+    talk.responds(0, response)
     assert (
         tokens(talk) == 0
     )  # -10, but the 5 s that the client would have waited are over; "two" is not charged
     stats = talk.stats
     assert (stats.topics_rejected, stats.topics_would_reject) == ({}, {"CreateTopics": 1})
-    old = create(OLD, {"three": 2}, correlation_id=2)
-    talk.client(0, old, Pass(old))
+    talk.asks(0, create(OLD, {"three": 2}, correlation_id=2))
     response = mutation_response(CREATE_TOPICS, OLD, [("three", 0)], partitions=2, correlation_id=2)
-    talk.broker(0, response, Pass(response))
+    talk.responds(0, response)
     throttle = throttle_of(talk)
     assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
     list(talk.channel.close(20_000))
@@ -380,18 +349,11 @@ def test_observe_rejects_no_topic_and_mutes_no_client_and_counts() -> None:
 
 def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:
     talk = dialogue()
-    first = create(STRICT, {"one": 25})
-    talk.client(0, first, Pass(first))
-    response = mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
-    talk.broker(0, response, Pass(response))
+    talk.asks(0, create(STRICT, {"one": 25}))
+    talk.responds(0, mutation_response(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25))
     talk.engine.switch_enforcement(False)
-    gone = delete(6, ["one"])
-    talk.client(0, gone, Pass(gone))
-    talk.broker(
-        0,
-        mutation_response(DELETE_TOPICS, 6, [("one", 0)]),
-        Pass(mutation_response(DELETE_TOPICS, 6, [("one", 0)])),
-    )
+    talk.asks(0, delete(6, ["one"]))
+    talk.responds(0, mutation_response(DELETE_TOPICS, 6, [("one", 0)]))
     talk.engine.switch_enforcement(True)
     assert tokens(talk) == -5
 
@@ -404,21 +366,19 @@ def test_question_under_way_is_swallowed_though_enforcement_ends() -> None:
     talk.client(0, b"", Pass(gone))
     known = sizes(4, {"one": 3})
     talk.broker(0, known, Drop(len(known)))
-    response = mutation_response(DELETE_TOPICS, 6, [("one", 0)])
-    talk.broker(0, response, Pass(response))
+    talk.responds(0, mutation_response(DELETE_TOPICS, 6, [("one", 0)]))
 
 
 def test_raised_quota_ends_the_mute() -> None:
     talk = dialogue()
-    asked = create(OLD, {"one": 30})
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, create(OLD, {"one": 30}))
     said(talk, 0, mutation_response(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
     talk.client(0, b"", Wait(5000))
     quotas = talk.engine
     entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 1000.0}}
     quotas.update(quotas.options, Definitions(entries), 100)
     talk.channel.reconsider()
-    assert mute_left_ms(talk.channel, 100) == 0
+    assert talk.mute_left_ms(100) == 0
 
 
 @pytest.mark.parametrize("version", [8, -1])
@@ -426,8 +386,7 @@ def test_unknown_version_ends_the_connection_under_a_quota_alone(version: int) -
     talk = dialogue()
     talk.client(0, raw_request(CREATE_TOPICS, version, size=60), Ends("unsupported_version"))
     talk = dialogue(None)
-    asked = raw_request(CREATE_TOPICS, version, size=60)
-    talk.client(0, asked, Pass(asked))
+    talk.asks(0, raw_request(CREATE_TOPICS, version, size=60))
 
 
 def test_malformed_request_ends_the_connection() -> None:
@@ -436,7 +395,7 @@ def test_malformed_request_ends_the_connection() -> None:
 
 
 def test_request_of_too_many_topics_ends_the_connection() -> None:
-    talk = Playbook(channel_machine(engine()))
+    talk = playbook(engine())
     asked = create(STRICT, {f"t{index}": 1 for index in range(TOPICS_MAX + 1)})
     talk.client(0, asked, Ends("malformed"))
 
