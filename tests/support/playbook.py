@@ -35,6 +35,7 @@ from proxy.system.stats import Stats
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions
+from quotas.throttles.client import ClientQuota
 
 _BYTES_SHOWN: Final = 24
 _ORDERS_MAX: Final = 10_000
@@ -204,6 +205,11 @@ class Playbook:
     def stats(self) -> Stats:
         """The counters that the channel was made with."""
         return stats_of(self.channel)
+
+    @property
+    def quotas(self) -> ClientQuota:
+        """The quotas of the client "a", which most requests of tests name."""
+        return self.engine.client("ANONYMOUS", "a", 1)
 
     @property
     def user(self) -> str:

@@ -340,7 +340,7 @@ def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() ->
     talk.orders("client", 0, asked)
     responded = with_throttle_time(fetch_response(12, 15_106), FLEXIBLE_AT, 0)
     talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 5000)))
-    quota = talk.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.quotas
     assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
     assert talk.mute_left_ms(105) == 5000
 
@@ -351,7 +351,7 @@ def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
     talk.orders("client", 0, fetch(12, min_bytes=0))
     responded = with_throttle_time(fetch_response(12, 10_606), FLEXIBLE_AT, 0)
     talk.broker(105, responded, Pass(with_throttle_time(responded, FLEXIBLE_AT, 500)))
-    quota = talk.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.quotas
     assert (quota.fetch.throttled_total, quota.fetch.throttle_ms_total) == (0, 0)
     assert (quota.requests.throttled_total, quota.requests.throttle_ms_total) == (1, 500)
 
@@ -376,7 +376,7 @@ def test_produce_over_both_quotas_tells_the_larger() -> None:
         Drop(len(produce_response(9))),
     )
     assert talk.mute_left_ms(160) == 6000
-    quota = talk.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.quotas
     assert quota.produce.throttle_ms_total == 5000
     assert quota.requests.throttle_ms_total == 6000 - 4840  # what it adds
 
@@ -399,7 +399,7 @@ def test_mutation_over_both_quotas_tells_the_larger(
     responded = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
     throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=reported_ms)
     talk.broker(300, responded, Insert(throttled), Drop(len(responded)))
-    quota = talk.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.quotas
     assert (quota.mutations.throttle_ms_total, quota.requests.throttle_ms_total) == (
         mutations_ms,
         requests_ms,

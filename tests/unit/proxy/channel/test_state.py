@@ -102,7 +102,7 @@ def test_throttle_time_is_counted_whether_it_is_reported_or_not() -> None:
     talk = dialogue()
     produced(talk, 1000, SHORT - 5)
     produced(talk, 1500, 0)
-    throttle = talk.engine.client("ANONYMOUS", "a", 1).produce
+    throttle = talk.quotas.produce
     assert (throttle.throttled_total, throttle.throttle_ms_total) == (2, 2 * SHORT)
 
 

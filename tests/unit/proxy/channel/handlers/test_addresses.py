@@ -259,7 +259,7 @@ def ask(
 
 
 def tokens(talk: Playbook) -> float:
-    throttle = talk.engine.client("ANONYMOUS", "a", 1).mutations
+    throttle = talk.quotas.mutations
     assert throttle.limits(0)
     left = throttle.tokens(0)
     assert left is not None

@@ -260,7 +260,7 @@ def test_users_with_one_client_id_are_held_apart() -> None:
 def test_becoming_another_gives_back_every_flow() -> None:
     talk = playbook(producer_default=1000)
     exchange(talk, request(LIST_OFFSETS, 7, size=60), some_response(30))
-    before = talk.engine.client("ANONYMOUS", "a", 1)
+    before = talk.quotas
     assert (before.produce.flows, before.fetch.flows) == (1, 1)
     exchange(talk, handshake("PLAIN"), welcomed())
     exchange(talk, token(PLAIN), verdict())

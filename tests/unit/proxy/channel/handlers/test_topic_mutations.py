@@ -59,7 +59,7 @@ def dialogue(rate: float | None = 2, **options: Any) -> Playbook:
 
 
 def throttle_of(talk: Playbook) -> MutationThrottle:
-    return talk.engine.client("ANONYMOUS", "a", 1).mutations
+    return talk.quotas.mutations
 
 
 def tokens(talk: Playbook, now_ms: int = 0) -> float:
