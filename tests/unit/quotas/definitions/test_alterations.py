@@ -12,21 +12,23 @@ from quotas.definitions.alterations import (
     EXACT,
     Alteration,
     Component,
-    Difference,
     FilterError,
     Parts,
+    Quotas,
     alter,
     alterations,
     differences,
     filter_of,
     matching,
-    parts_of,
 )
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity, Name
 
 USER: Parts = [("user", "ann")]
+TOPIC: Parts = [("topic", "t")]
 RATE = [("producer_byte_rate", 1000.0)]
+PRODUCE, CONSUME, CONNECT = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
+COMBINATION = "Invalid quota entity combination, "
 
 
 def problem(parts: Parts, *ops: tuple[str, float | None], definitions: Definitions | None = None) -> str:
@@ -47,13 +49,10 @@ def problem(parts: Parts, *ops: tuple[str, float | None], definitions: Definitio
         ([("user", "")], "Empty user not supported"),
         ([("user", "a"), ("client-id", "")], "Empty client-id not supported"),
         (
-            [("ip", "127.0.0.1"), ("user", "a")],
-            "Invalid quota entity combination, IP entity should not be combined with User or ClientId",
+            [("ip", "::1"), ("user", "a")],
+            COMBINATION + "IP entity should not be combined with User or ClientId",
         ),
-        (
-            [("topic", "t"), ("user", "a")],
-            "Invalid quota entity combination, topic should not be combined with other types",
-        ),
+        ([("topic", "t"), ("user", "a")], COMBINATION + "topic should not be combined with other types"),
         ([("topic", "")], "Empty topic not supported"),
         ([("ip", "no-host")], "no-host is not a valid IP or resolvable host."),
         ([("ip", "1.2.3")], "1.2.3 is not a valid IP or resolvable host."),
@@ -66,60 +65,30 @@ def test_invalid_entities_are_refused_as_kafka_does(parts: Parts, text: str) -> 
 @pytest.mark.parametrize(
     ("parts", "key", "value", "text"),
     [
-        (USER, "unknown", 1.0, "Invalid configuration key unknown"),
+        (USER, "unknown", 1, "Invalid configuration key {}"),
         # Of a user alone, or the default user, it is taken: Kafka refuses it for them too.
-        (
-            [("user", "u"), ("client-id", None)],
-            "connection_creation_rate",
-            1.0,
-            "Invalid configuration key connection_creation_rate",
-        ),
-        (
-            [("client-id", "c")],
-            "connection_creation_rate",
-            1.0,
-            "Invalid configuration key connection_creation_rate",
-        ),
-        ([("topic", "t")], "request_percentage", 1.0, "Invalid configuration key request_percentage"),
-        (
-            [("topic", "t")],
-            "connection_creation_rate",
-            1.0,
-            "Invalid configuration key connection_creation_rate",
-        ),
-        ([("topic", None)], "producer_byte_rate", 0.5, "producer_byte_rate cannot be a fractional value."),
-        ([("ip", "::1")], "producer_byte_rate", 1.0, "Invalid configuration key producer_byte_rate"),
-        (USER, "producer_byte_rate", 0.0, "Quota producer_byte_rate must be greater than 0"),
-        (USER, "request_percentage", -1.0, "Quota request_percentage must be greater than 0"),
-        (USER, "producer_byte_rate", 1e19, "Proposed value for producer_byte_rate is too large for a LONG."),
-        (
-            [("ip", None)],
-            "connection_creation_rate",
-            2.0**31,
-            "Proposed value for connection_creation_rate is too large for an INT.",
-        ),
-        (USER, "consumer_byte_rate", 10.5, "consumer_byte_rate cannot be a fractional value."),
-        (USER, "consumer_byte_rate", 1e-7, "consumer_byte_rate cannot be a fractional value."),
-        (USER, "producer_byte_rate", math.nan, "Quota producer_byte_rate must be greater than 0"),
-        (USER, "request_percentage", math.nan, "Quota request_percentage must be greater than 0"),
-        (USER, "request_percentage", -math.inf, "Quota request_percentage must be greater than 0"),
-        (
-            USER,
-            "producer_byte_rate",
-            math.inf,
-            "Proposed value for producer_byte_rate is too large for a LONG.",
-        ),
-        (USER, "request_percentage", math.inf, "Proposed value for request_percentage is too large."),
-        (
-            USER,
-            "controller_mutation_rate",
-            1e300,
-            "Proposed value for controller_mutation_rate is too large.",
-        ),
+        ([("user", "u"), ("client-id", None)], CONNECT, 1, "Invalid configuration key {}"),
+        ([("client-id", "c")], CONNECT, 1, "Invalid configuration key {}"),
+        (TOPIC, "request_percentage", 1, "Invalid configuration key {}"),
+        (TOPIC, CONNECT, 1, "Invalid configuration key {}"),
+        ([("ip", "::1")], PRODUCE, 1, "Invalid configuration key {}"),
+        ([("topic", None)], PRODUCE, 0.5, "{} cannot be a fractional value."),
+        (USER, CONSUME, 10.5, "{} cannot be a fractional value."),
+        (USER, CONSUME, 1e-7, "{} cannot be a fractional value."),
+        (USER, PRODUCE, 0, "Quota {} must be greater than 0"),
+        (USER, PRODUCE, math.nan, "Quota {} must be greater than 0"),
+        (USER, "request_percentage", -1, "Quota {} must be greater than 0"),
+        (USER, "request_percentage", math.nan, "Quota {} must be greater than 0"),
+        (USER, "request_percentage", -math.inf, "Quota {} must be greater than 0"),
+        (USER, PRODUCE, 1e19, "Proposed value for {} is too large for a LONG."),
+        (USER, PRODUCE, math.inf, "Proposed value for {} is too large for a LONG."),
+        ([("ip", None)], CONNECT, 2.0**31, "Proposed value for {} is too large for an INT."),
+        (USER, "request_percentage", math.inf, "Proposed value for {} is too large."),
+        (USER, "controller_mutation_rate", 1e300, "Proposed value for {} is too large."),
     ],
 )
 def test_invalid_values_are_refused(parts: Parts, key: str, value: float, text: str) -> None:
-    assert problem(parts, (key, value)) == text
+    assert problem(parts, (key, value)) == text.format(key)
 
 
 def test_name_that_the_file_could_not_hold_is_refused() -> None:
@@ -127,24 +96,21 @@ def test_name_that_the_file_could_not_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "entity"),
+    ("parts", "entity", "key"),
     [
-        ([("user", None)], Entity(DEFAULT)),
-        ([("client-id", "c"), ("user", "u")], Entity("u", "c")),
-        ([("client-id", None), ("user", None)], Entity(DEFAULT, DEFAULT)),
-        ([("topic", "t")], Entity(topic="t")),
-        ([("topic", None)], Entity(topic=DEFAULT)),
+        ([("user", None)], Entity(DEFAULT), PRODUCE),
+        ([("client-id", "c"), ("user", "u")], Entity("u", "c"), PRODUCE),
+        ([("client-id", None), ("user", None)], Entity(DEFAULT, DEFAULT), PRODUCE),
+        ([("topic", "t")], Entity(topic="t"), PRODUCE),
+        ([("topic", None)], Entity(topic=DEFAULT), PRODUCE),
+        ([("ip", "127.0.0.1")], Entity(ip="127.0.0.1"), CONNECT),
+        ([("ip", "::1")], Entity(ip="::1"), CONNECT),
+        ([("ip", None)], Entity(ip=DEFAULT), CONNECT),
     ],
 )
-def test_valid_entities_are_accepted(parts: Parts, entity: Entity) -> None:
-    outcome = alter(Definitions(), [(parts, RATE)])
-    assert outcome == ([(parts, "")], {entity: {"producer_byte_rate": 1000.0}}, {entity: {}})
-
-
-@pytest.mark.parametrize("ip", ["127.0.0.1", "::1", None])
-def test_ip_has_its_own_key(ip: str | None) -> None:
-    outcome = alter(Definitions(), [([("ip", ip)], [("connection_creation_rate", 5.0)])])
-    assert outcome.changes == {Entity(ip=ip or DEFAULT): {"connection_creation_rate": 5.0}}
+def test_valid_entities_are_accepted(parts: Parts, entity: Entity, key: str) -> None:
+    outcome = alter(Definitions(), [(parts, [(key, 5.0)])])
+    assert outcome == ([(parts, "")], {entity: {key: 5.0}}, {entity: {}})
 
 
 def test_nearly_integral_values_are_valid() -> None:
@@ -157,23 +123,22 @@ def test_nearly_integral_values_are_valid() -> None:
 SET = Definitions({Entity("ann"): {"producer_byte_rate": 1000.0, "request_percentage": 50.0}})
 
 
-def test_ops_change_and_remove_their_keys() -> None:
-    ops: list[tuple[str, float | None]] = [("producer_byte_rate", None), ("consumer_byte_rate", 5.0)]
-    outcome = alter(SET, [(USER, ops)])
-    assert outcome.changes == {Entity("ann"): {"request_percentage": 50.0, "consumer_byte_rate": 5.0}}
-    assert SET.values(Entity("ann"))["producer_byte_rate"] == 1000  # nothing is applied here
-
-
 @pytest.mark.parametrize(
-    "ops", [[], [("producer_byte_rate", 1000.0)], [("consumer_byte_rate", None)], [("unknown", None)]]
+    ("ops", "changed"),
+    [
+        ([(PRODUCE, None), (CONSUME, 5.0)], {"request_percentage": 50.0, CONSUME: 5.0}),
+        ([(PRODUCE, None), ("request_percentage", None)], {}),
+        ([], None),
+        ([(PRODUCE, 1000.0)], None),
+        ([(CONSUME, None)], None),
+        ([("unknown", None)], None),
+    ],
 )
-def test_alteration_without_a_change_succeeds(ops: list[tuple[str, float | None]]) -> None:
-    assert alter(SET, [(USER, ops)]) == ([(USER, "")], {}, {})
-
-
-def test_entity_is_gone_with_its_last_key() -> None:
-    outcome = alter(SET, [(USER, [("producer_byte_rate", None), ("request_percentage", None)])])
-    assert outcome.changes == {Entity("ann"): {}}
+def test_ops_change_and_remove_their_keys(ops: list[tuple[str, float | None]], changed: object) -> None:
+    outcome = alter(SET, [(USER, ops)])
+    assert outcome.results == [(USER, "")]
+    assert outcome.changes == ({} if changed is None else {Entity("ann"): changed})
+    assert SET.values(Entity("ann"))[PRODUCE] == 1000  # nothing is applied here
 
 
 def test_each_entity_succeeds_or_fails_by_itself() -> None:
@@ -204,33 +169,25 @@ def test_no_more_entities_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> 
     assert [text[:21] for _, text in found.results] == ["", "There may be no more ", ""]
 
 
-def test_entity_is_shown_in_kafkas_words() -> None:
-    assert parts_of(Entity("u", DEFAULT)) == [("user", "u"), ("client-id", None)]
-    assert parts_of(Entity(ip=DEFAULT)) == [("ip", None)]
-
-
 A, B, C = Entity(client_id="a"), Entity(client_id="b"), Entity("c", DEFAULT)
 CURRENT = {A: {"x": 1.0, "y": 2.0}, B: {"x": 3.0}}
 WANTED = {C: {"z": 5.0}, A: {"x": 1.0, "y": 4.0}}
 
 
-def test_differences_are_limited_to_the_files_entities() -> None:
-    assert differences(CURRENT, WANTED, prune=False) == [
-        Difference(C, "z", None, 5.0),
-        Difference(A, "y", 2.0, 4.0),
-    ]
-
-
-def test_entity_has_exactly_the_limits_that_are_wanted() -> None:
-    assert differences(CURRENT, {A: {"x": 1.0}}, prune=False) == [Difference(A, "y", 2.0, None)]
-
-
-def test_prune_removes_other_entities() -> None:
-    assert differences(CURRENT, WANTED, prune=True)[-1] == Difference(B, "x", 3.0, None)
-
-
-def test_second_run_finds_nothing() -> None:
-    assert differences(WANTED, WANTED, prune=True) == []
+@pytest.mark.parametrize(
+    ("current", "wanted", "prune", "found"),
+    [
+        (CURRENT, WANTED, False, [(C, "z", None, 5.0), (A, "y", 2.0, 4.0)]),
+        (CURRENT, WANTED, True, [(C, "z", None, 5.0), (A, "y", 2.0, 4.0), (B, "x", 3.0, None)]),
+        (CURRENT, {A: {"x": 1.0}}, False, [(A, "y", 2.0, None)]),
+        (WANTED, WANTED, True, []),
+    ],
+    ids=["the file's entities alone", "pruned", "a limit that is not wanted", "a second run"],
+)
+def test_differences_are_changes_and_then_removals(
+    current: Quotas, wanted: Quotas, prune: bool, found: list[object]
+) -> None:
+    assert differences(current, wanted, prune=prune) == found
 
 
 def test_each_entity_is_altered_once() -> None:
@@ -287,6 +244,7 @@ def found(*components: Component, strict: bool) -> list[Entity]:
         ([("user", ANY, None), ("client-id", ANY, None)], True, 6),
         ([("user", EXACT, "user-1"), ("client-id", DEFAULT_NAME, None)], True, 1),
         ([("user", EXACT, "unknown")], False, 0),
+        ([("user", EXACT, "<default>")], True, 0),
     ],
 )
 def test_matches_equal_kafkas(components: list[Component], strict: bool, count: int) -> None:
@@ -310,10 +268,6 @@ def test_topics_are_matched_as_the_others_are(components: list[Component], names
         assert [entity.topic for entity, _ in matched] == names
 
 
-def test_name_that_is_spelled_as_the_default_matches_nothing() -> None:
-    assert found(("user", EXACT, "<default>"), strict=True) == []
-
-
 def test_match_shows_the_limits_of_the_entity() -> None:
     wanted = filter_of([("user", EXACT, "user-1")], True)
     assert list(matching(KAFKAS, wanted)) == [(Entity("user-1"), {"request_percentage": 1.0})]
@@ -323,6 +277,9 @@ def test_entries_may_come_from_a_slow_iterator() -> None:
     wanted = filter_of([("user", ANY, None)], True)
     few = list(KAFKAS.entries())[:7]
     assert [entity for entity, _ in matching(KAFKAS, wanted, iter(few))] == [Entity("user-1")]
+
+
+INVALID = "Invalid entity filter component combination. "
 
 
 @pytest.mark.parametrize(
@@ -343,14 +300,11 @@ def test_entries_may_come_from_a_slow_iterator() -> None:
         ([("user", -1, "a")], "Unknown match type -1"),
         (
             [("topic", ANY, None), ("client-id", ANY, None)],
-            "Invalid entity filter component combination. Topic filter component should not be used with others.",
+            INVALID + "Topic filter component should not be used with others.",
         ),
         (
             [("ip", ANY, None), ("client-id", ANY, None)],
-            (
-                "Invalid entity filter component combination. IP filter component should not be used with user "
-                "or clientId filter component."
-            ),
+            INVALID + "IP filter component should not be used with user or clientId filter component.",
         ),
     ],
 )

@@ -14,7 +14,21 @@ from quotas.definitions.kinds import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.engine import Engine
 from quotas.limiters.limiter import Flow
 from quotas.options import EngineOptions
-from tests.unit.quotas.definitions.kafkas_precedence import KAFKAS, Rates
+
+Rates = dict[tuple[Name, Name], float]
+
+KAFKAS: Rates = {
+    (DEFAULT, None): 1000,
+    (None, DEFAULT): 2000,
+    (DEFAULT, DEFAULT): 3000,
+    ("A", None): 4000,
+    ("A", "c1"): 5000,
+    ("B", None): 6000,
+    ("B", "c1"): 7000,
+    ("B", DEFAULT): 8000,
+    ("C", None): 10_000,
+    (None, "c1"): 9000,
+}
 
 
 def definitions(rates: Rates, key: str = PRODUCER_BYTE_RATE) -> Definitions:
@@ -61,6 +75,7 @@ def without(rates: Rates, *dropped: tuple[Name, Name]) -> Rates:
         ("D", "c2", 3000, BucketKey("D", "c2")),
         ("", "c1", 9000, BucketKey(None, "c1")),  # a principal that can not be read: client levels alone
         ("", "c9", 2000, BucketKey(None, "c9")),
+        ("", "", 2000, BucketKey(None, "")),  # one bucket, as KIP-13 says; Kafka: unlimited (KAFKA-13341)
     ],
 )
 def test_level_of_kafkas_own_test(user: str, client_id: str, rate: float, bucket: BucketKey) -> None:
@@ -147,12 +162,6 @@ def test_rates_of_each_key_have_levels_of_their_own() -> None:
     )
     assert found.limit(CONSUMER_BYTE_RATE, "u", "c") == (5, BucketKey("u", None))
     assert found.limit(PRODUCER_BYTE_RATE, "u", "c") == (7, BucketKey(None, "c"))
-
-
-def test_unauthenticated_clients_are_one_user() -> None:
-    world = World({(DEFAULT, None): 1000})
-    assert world.sent("ANONYMOUS", "a", 10_000) == 0
-    assert world.sent("ANONYMOUS", "b", 1000) == 1000
 
 
 def test_names_are_not_patterns_and_not_encoded() -> None:

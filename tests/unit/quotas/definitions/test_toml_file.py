@@ -14,7 +14,6 @@ from quotas.definitions.toml_file import (
     loads,
     parse,
     parse_limit,
-    render,
     shown,
     table,
 )
@@ -45,24 +44,17 @@ def test_tables_become_entities() -> None:
     }
 
 
-def test_rendered_text_parses_to_the_same() -> None:
-    assert parse(render(parse(TEXT))) == parse(TEXT)
-
-
-def test_empty_text_defines_nothing() -> None:
-    assert len(parse("")) == 0
-    assert render(parse("")) == ""
-
-
-def test_strange_names_survive_a_round_trip() -> None:
-    text = '[[quota]]\nclient_id = "Q!-@#$%^&*() \\"\\\\ \\u0007 \\u007f ü"\nproducer_byte_rate = 1\n'
-    assert parse(render(parse(text))) == parse(text)
-
-
 def test_static_settings_lie_below_the_file() -> None:
-    definitions = parse(TEXT, StaticQuotas(producer_default=7.0, producer_override={"reports": 9.0}))
-    assert definitions.limit("producer_byte_rate", "", "reports")[0] == 2e6
+    definitions = parse(TEXT, StaticQuotas(producer_default=7.0))
     assert definitions.limit("producer_byte_rate", "", "other")[0] == 7
+
+
+def one(*lines: str) -> str:
+    """A file of one table with these lines."""
+    return "\n".join(["[[quota]]", *lines, ""])
+
+
+ALONE = r"a quotas file has \[\[quota\]\] tables alone"
 
 
 @pytest.mark.parametrize(
@@ -72,56 +64,26 @@ def test_static_settings_lie_below_the_file() -> None:
         ("quotas = 1", r"^quotas: unknown key, value 1"),
         ('[[quotas]]\nuser = "a"\n', r"^quotas: unknown table; did you mean \[\[quota\]\]\?$"),
         (
-            '[cluster]\npassword = "hidden"\n[[quota]]\nuser = "a"\nproducer_byte_rate = 1\n',
-            r"^cluster: a quotas file has \[\[quota\]\] tables alone; is this Sluice's configuration, .* takes\?$",
+            '[cluster]\npassword = "hidden"\n',
+            rf"^cluster: {ALONE}; is this Sluice's configuration, .* takes\?$",
         ),
-        ('[[listeners]]\nbind = "::"\n', r"^listeners: a quotas file has \[\[quota\]\] tables alone"),
-        ('[quotas]\nmode = "observe"\n', r"^quotas: a quotas file has \[\[quota\]\] tables alone"),
+        ('[[listeners]]\nbind = "::"\n', rf"^listeners: {ALONE}"),
+        ('[quotas]\nmode = "observe"\n', rf"^quotas: {ALONE}"),
         ("quota = 1", r"^quota: must be a list"),
         ("quota = [1]", r"^quota\[0\]: must be a table, not 1"),
-        ('[[quota]]\nclient_id = "a"\n', r"^quota\[0\]: client_id 'a' has no limit"),
-        ("[[quota]]\nproducer_byte_rate = 1\n", r"^quota\[0\]: names no user"),
-        (
-            "[[quota]]\nclient_id = 5\nproducer_byte_rate = 1\n",
-            r"^quota\[0\]\.client_id: must be a string, not 5",
-        ),
-        ('[[quota]]\nclient_id = ""\nproducer_byte_rate = 1\n', r"^quota\[0\]\.client_id: must not be empty"),
-        ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = -1\n', r"^quota\[0\]\.producer_byte_rate: .* -1"),
-        (
-            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "-2M"\n',
-            r"^quota\[0\]\.producer_byte_rate: must be greater than 0",
-        ),
-        (
-            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2 MB"\n',
-            r"^quota\[0\]\.producer_byte_rate: .*'2 MB'",
-        ),
-        (
-            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = true\n',
-            r"^quota\[0\]\.producer_byte_rate: .*True",
-        ),
-        ('[[quota]]\nclient_id = "a"\nproduce = 3\n', r"^quota\[0\]\.produce: unknown key, value 3"),
-        ('[[quota]]\nip = "a"\nuser = "b"\nconnection_creation_rate = 3\n', r"^quota\[0\]\.ip: .*combined"),
-        (
-            '[[quota]]\nuser = "a"\nproducer_byte_rate = 1\n[[quota]]\nuser = "a"\nproducer_byte_rate = 2\n',
-            r"^quota\[1\]: user 'a' is defined twice",
-        ),
+        (one('client_id = "a"'), r"^quota\[0\]: client_id 'a' has no limit"),
+        (one("producer_byte_rate = 1"), r"^quota\[0\]: names no user"),
+        (one("client_id = 5"), r"^quota\[0\]\.client_id: must be a string, not 5"),
+        (one('client_id = "a"', "producer_byte_rate = -1"), r"^quota\[0\]\.producer_byte_rate: .* -1"),
+        (one('client_id = "a"', 'producer_byte_rate = "2 MB"'), r"^quota\[0\]\.producer_byte_rate: .*'2 MB'"),
+        (one('client_id = "a"', "produce = 3"), r"^quota\[0\]\.produce: unknown key, value 3"),
+        (one('ip = "a"', 'user = "b"', "connection_creation_rate = 3"), r"^quota\[0\]\.ip: .*combined"),
+        (2 * one('user = "a"', "producer_byte_rate = 1"), r"^quota\[1\]: user 'a' is defined twice"),
     ],
 )
 def test_error_names_table_key_and_value(text: str, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         parse(text)
-
-
-def test_amounts_have_decimal_and_binary_suffixes() -> None:
-    assert [parse_limit(text, "x") for text in ("2k", "3M", "1G", "2Ki", "3Mi", "1Gi", "7")] == [
-        2e3,
-        3e6,
-        1e9,
-        2048,
-        3 * 2**20,
-        2**30,
-        7,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -132,20 +94,13 @@ def test_amounts_have_decimal_and_binary_suffixes() -> None:
         (2**63, "too large"),
         (1e300, "1e.300 is too large"),
         (float("inf"), "^x: must be a finite number, not inf"),
-        (float("nan"), "^x: must be a finite number, not nan"),
-        ("inf", "^x: must be a number, .*, not 'inf'"),
         ("2MiB", "^x: unknown unit 'MiB': .*, not '2MiB'"),
-        ("2_000", "^x: must be a number, .*, not '2_000'"),
         (True, "^x: must be a number or a string .*, not True"),
     ],
 )
 def test_limit_that_is_no_amount_is_refused_with_its_value(written: object, problem: str) -> None:
     with pytest.raises(DefinitionError, match=problem):
         parse_limit(written, "x")
-
-
-def test_limit_is_exact() -> None:
-    assert [parse_limit(text, "x") for text in ("0.3M", "4.35k", "-1")] == [300_000, 4_350, -1]
 
 
 A, B = Entity(client_id="a"), Entity("ann", DEFAULT)
@@ -184,10 +139,6 @@ def edited(text: str, *changes: tuple[Entity, dict[str, float]]) -> str:
     return new
 
 
-def test_text_without_changes_is_the_same() -> None:
-    assert edited(FILE) == FILE
-
-
 def test_reading_tells_every_entity_once() -> None:
     made, changed, gone = Document.read(FILE.splitlines(keepends=True))
     assert gone == []
@@ -211,9 +162,18 @@ def test_reading_again_returns_differences() -> None:
     ]
 
 
-def test_changed_limit_keeps_its_line_and_comment() -> None:
-    new = edited(FILE, (A, {"producer_byte_rate": 3e6, "consumer_byte_rate": 4e6}))
-    assert new == FILE.replace('"2M"   # OPS-12', '"3M"   # OPS-12')
+@pytest.mark.parametrize(
+    ("limits", "old", "new"),
+    [
+        ({}, "", ""),
+        ({"producer_byte_rate": 3e6}, '"2M"   # OPS-12', '"3M"   # OPS-12'),
+        ({"controller_mutation_rate": 0.5}, "4_000_000\n", "4_000_000\ncontroller_mutation_rate = 0.5\n"),
+    ],
+    ids=["nothing", "a changed limit keeps its line and comment", "a new limit stands behind the last"],
+)
+def test_edit_leaves_the_rest_of_the_text(limits: dict[str, float], old: str, new: str) -> None:
+    values = {"producer_byte_rate": 2e6, "consumer_byte_rate": 4e6, **limits}
+    assert edited(FILE, (A, values)) == FILE.replace(old, new)
 
 
 @pytest.mark.parametrize(
@@ -226,26 +186,13 @@ def test_changed_limit_keeps_its_line_and_comment() -> None:
         ('"2M"', 2.0**62, f'"{2**62}"'),
         ("2_000_000", 4e6, "4000000"),
         ('"2000000"', 4e6, '"4000000"'),
+        ('"1k"', 2000.5, "2000.5"),
     ],
 )
 def test_changed_limit_keeps_the_form_of_its_amount(before: str, value: float, after: str) -> None:
-    text = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = {} # kept\n'
-    assert edited(text.format(before), (Entity(client_id="a"), {"producer_byte_rate": value})) == text.format(
-        after
-    )
-
-
-def test_changed_percentage_is_a_number() -> None:
-    text = '[[quota]]\nclient_id = "a"\nrequest_percentage = {}\n'
-    assert edited(
-        text.format('"1k"'), (Entity(client_id="a"), {"request_percentage": 2000.5})
-    ) == text.format("2000.5")
-
-
-def test_new_limit_stands_behind_the_last() -> None:
-    values = {"producer_byte_rate": 2e6, "consumer_byte_rate": 4e6, "controller_mutation_rate": 0.5}
-    new = edited(FILE, (A, values))
-    assert new == FILE.replace("4_000_000\n", "4_000_000\ncontroller_mutation_rate = 0.5\n")
+    key = "request_percentage" if value % 1 else "producer_byte_rate"
+    text = f'[[quota]]\nclient_id = "a"\n{key} = {{}} # kept\n'
+    assert edited(text.format(before), (A, {key: value})) == text.format(after)
 
 
 def test_removed_limit_takes_its_line_only() -> None:
@@ -254,11 +201,8 @@ def test_removed_limit_takes_its_line_only() -> None:
 
 
 def test_removed_entity_leaves_the_comments_on_their_own_lines() -> None:
-    new = edited(FILE, (A, {}))
-    assert new == (
-        "# Quotas of the shop; ask ops before you change them.\n\n# Reports may be slow.\n"
-        '# once more: "5M"\n\n# Ann.\n' + FILE[FILE.index("[[quota]]\nuser") :]
-    )
+    before, behind = FILE[: FILE.index("[[quota]]")], FILE[FILE.index("[[quota]]\nuser") :]
+    assert edited(FILE, (A, {})) == before + '# once more: "5M"\n\n# Ann.\n' + behind
 
 
 def test_entity_that_comes_back_stands_where_its_comments_are() -> None:
@@ -273,12 +217,8 @@ def test_entity_that_comes_back_stands_where_its_comments_are() -> None:
 
 
 def test_new_entity_is_the_last_table() -> None:
-    new = edited(
-        FILE,
-        (Entity("bob"), {"producer_byte_rate": 1}),
-        (Entity(ip=DEFAULT), {"connection_creation_rate": 2}),
-    )
-    assert new == (
+    ip = (Entity(ip=DEFAULT), {"connection_creation_rate": 2.0})
+    assert edited(FILE, (Entity("bob"), {"producer_byte_rate": 1}), ip) == (
         FILE + '\n[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n\n'
         '[[quota]]\nip = "<default>"\nconnection_creation_rate = 2\n\n'
     )
@@ -299,11 +239,8 @@ def test_last_line_without_an_end_takes_a_new_limit() -> None:
 
 def test_windows_lines_stay_windows_lines() -> None:
     text = FILE.replace("\n", "\r\n")
-    new = edited(
-        text,
-        (A, {"producer_byte_rate": 1, "request_percentage": 2.0}),
-        (Entity("bob"), {"producer_byte_rate": 1}),
-    )
+    bob = (Entity("bob"), {"producer_byte_rate": 1.0})
+    new = edited(text, (A, {"producer_byte_rate": 1, "request_percentage": 2.0}), bob)
     assert new.count("\n") == new.count("\r\n")
 
 
@@ -345,13 +282,6 @@ def test_many_removed_tables_end_no_text_early() -> None:
 def test_text_that_is_no_row_of_tables_is_not_read(text: str) -> None:
     with pytest.raises(FormError):
         document(text)
-
-
-def test_definition_that_cannot_be_names_its_table() -> None:
-    with pytest.raises(DefinitionError, match=r"quota\[1\]\.producer_byte_rate: must be greater than 0"):
-        document(
-            '[[quota]]\nuser = "b"\nproducer_byte_rate = 1\n[[quota]]\nuser = "a"\nproducer_byte_rate = 0\n'
-        )
 
 
 def test_entity_defined_twice_is_refused() -> None:
@@ -420,16 +350,6 @@ def test_text_is_cut_before_every_table() -> None:
     assert found == ["# ours\n\n", f"{TABLE}# of b\n", "  [[ quota ]] # b\nuser = 'b'\n"]
 
 
-@pytest.mark.parametrize("text", ["", "\n", "# [[quota]]\n", "#\n  # two\n"])
-def test_comments_may_stand_in_front(text: str) -> None:
-    assert is_preamble(text)
-
-
-@pytest.mark.parametrize("text", ["a = 1\n", "[quota]\n", "quota = []\n", "nonsense\n", "# \x01\n"])
-def test_nothing_else_may_stand_in_front(text: str) -> None:
-    assert not is_preamble(text)
-
-
 @pytest.mark.parametrize(
     "lines",
     [
@@ -469,6 +389,17 @@ def test_table_is_read_as_tomllib_reads_it(lines: str) -> None:
 )
 def test_text_that_is_not_one_table_is_not_read(block: str) -> None:
     assert table(block) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "stands"),
+    [
+        *((text, True) for text in ("", "\n", "# [[quota]]\n", "#\n  # two\n")),
+        *((text, False) for text in ("a = 1\n", "[quota]\n", "quota = []\n", "nonsense\n", "# \x01\n")),
+    ],
+)
+def test_comments_alone_may_stand_in_front(text: str, stands: bool) -> None:
+    assert is_preamble(text) == stands
 
 
 def test_comments_in_front_of_the_table_belong_to_it() -> None:
