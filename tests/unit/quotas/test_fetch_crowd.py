@@ -1,5 +1,7 @@
 """More Fetches than may be with brokers at a time under `schedule`: who waits how long there, and who rests."""
 
+import pytest
+
 from quotas.limiters.limiter import Flow
 from quotas.limiters.schedule import ScheduledLimiter
 from quotas.options import EngineOptions
@@ -10,14 +12,15 @@ MB = 1_000_000
 AT_A_TIME = 95
 
 
-def crowded(channels: int) -> tuple[ScheduledLimiter, list[Flow]]:
-    """A quota of 2 MB/s, and so many idle channels that have all asked at 0."""
-    throttle = ScheduledLimiter(2 * MB, EngineOptions(policy="schedule"), 0)
+def crowded(channels: int = 200, **options: float) -> tuple[ScheduledLimiter, list[Flow], list[Flow]]:
+    """A quota of 2 MB/s, and so many idle channels that have all asked at 0: those admitted, and the others."""
+    throttle = ScheduledLimiter(2 * MB, EngineOptions(policy="schedule", **options), 0)  # type: ignore[arg-type]  # seconds
     flows = [Flow() for _ in range(channels)]
     for flow in flows:
         flow.expected, flow.passed = 60, True
         throttle.fetch(flow, 0)
-    return throttle, flows
+    admitted = [flow for flow in flows if flow.admitted >= 0]
+    return throttle, admitted, flows[len(admitted) :]
 
 
 def test_first_fetch_of_a_channel_waits_half_a_second_at_its_broker() -> None:
@@ -32,28 +35,19 @@ def test_first_fetch_of_a_channel_waits_half_a_second_at_its_broker() -> None:
     assert new.wait_ms_max == 500
 
 
-def test_fetch_that_waited_rests_for_the_others_share_of_the_time() -> None:
-    throttle, flows = crowded(200)
-    admitted = [flow for flow in flows if flow.admitted >= 0]
+@pytest.mark.parametrize(("size", "after_ms"), [(60, 100), (16_000, 3)], ids=["in vain", "records at once"])
+def test_fetch_that_waited_rests_for_the_others_share_of_the_time(size: int, after_ms: int) -> None:
+    throttle, admitted, _ = crowded()
     assert len(admitted) == 53
     for flow in admitted[1:]:
         throttle.fetched(flow, 60, 0)  # at once: 0 ms of rest
-    decision = throttle.fetched(admitted[0], 60, 100)
+    decision = throttle.fetched(admitted[0], size, after_ms)
     # None is under way any more. 147 were refused, and count as resting.
-    assert decision.throttle_ms == 100 * (147 - AT_A_TIME) // AT_A_TIME
-
-
-def test_fetch_that_found_records_at_once_hardly_rests() -> None:
-    throttle, flows = crowded(200)
-    admitted = [flow for flow in flows if flow.admitted >= 0]
-    for flow in admitted[1:]:
-        throttle.fetched(flow, 60, 0)
-    assert throttle.fetched(admitted[0], 16_000, 3).throttle_ms == 3 * (147 - AT_A_TIME) // AT_A_TIME
+    assert decision.throttle_ms == after_ms * (147 - AT_A_TIME) // AT_A_TIME
 
 
 def test_channel_that_rests_has_no_place_in_the_queue() -> None:
-    throttle, flows = crowded(200)
-    admitted = [flow for flow in flows if flow.admitted >= 0]
+    throttle, admitted, _ = crowded()
     for flow in admitted:
         throttle.fetched(flow, 60, 100)
     assert admitted[0].due_ms > 100
@@ -61,29 +55,23 @@ def test_channel_that_rests_has_no_place_in_the_queue() -> None:
 
 
 def test_channels_that_do_not_come_back_are_no_crowd() -> None:
-    throttle, flows = crowded(200)
-    admitted = [flow for flow in flows if flow.admitted >= 0]
+    throttle, admitted, others = crowded()
     for flow in admitted[1:]:
         throttle.fetched(flow, 60, 0)
-    throttle.fetch(flows[-1], 900)  # refused at 0, and one of two that come back
-    throttle.fetch(flows[-2], 900)
+    throttle.fetch(others[-1], 900)  # refused at 0, and one of two that come back
+    throttle.fetch(others[-2], 900)
     assert throttle.fetched(admitted[0], 60, 950).throttle_ms == 0
 
 
 def test_closed_channels_are_no_crowd() -> None:
-    throttle, flows = crowded(200)
-    admitted = [flow for flow in flows if flow.admitted >= 0]
+    throttle, admitted, others = crowded()
     for flow in admitted[1:]:
         throttle.fetched(flow, 60, 0)
-    for flow in flows[53:]:
+    for flow in others:
         throttle.leave(flow, 10)
     assert throttle.fetched(admitted[0], 60, 100).throttle_ms == 0
 
 
 def test_rest_is_no_longer_than_the_longest_mute() -> None:
-    throttle = ScheduledLimiter(2 * MB, EngineOptions(policy="schedule", mute_seconds_max=0.2), 0)
-    flows = [Flow() for _ in range(2000)]
-    for flow in flows:
-        flow.expected, flow.passed = 60, True
-        throttle.fetch(flow, 0)
-    assert throttle.fetched(flows[0], 60, 400).throttle_ms == 200
+    throttle, admitted, _ = crowded(2000, mute_seconds_max=0.2)
+    assert throttle.fetched(admitted[0], 60, 400).throttle_ms == 200

@@ -62,22 +62,6 @@ def test_request_passes_with_no_tokens_left() -> None:
     assert tokens.overdrawn(0)
 
 
-def test_refill_ends_at_the_burst() -> None:
-    tokens = bucket()
-    tokens.record(50, 0)
-    assert tokens.tokens(4999) == pytest.approx(99.99)  # 50 + 4.999 s · 10
-    assert tokens.tokens(60_000) == 100
-
-
-def test_returned_tokens_are_capped_at_the_burst() -> None:
-    tokens = bucket()
-    tokens.record(30, 0)
-    tokens.record(-20, 0)
-    assert tokens.tokens(0) == 90  # 100 - 30 + 20
-    tokens.record(-20, 0)
-    assert tokens.tokens(0) == 100
-
-
 def test_changed_rate_counts_from_the_last_refill_and_a_smaller_burst_takes_away() -> None:
     tokens = bucket()
     tokens.record(180, 0)

@@ -2,7 +2,7 @@
 
 import time
 
-from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
+from quotas.limiters.fair_queue import NEWCOMER_SHARE, FairQueue
 from quotas.limiters.limiter import GRACE_MS, Flow
 
 
@@ -14,35 +14,6 @@ def waiting(queue: FairQueue, tag: int, size: int, due_ms: int = 0) -> Flow:
     flow.due_ms = due_ms
     queue.put(flow, size)
     return flow
-
-
-def test_lowest_tag_is_first_and_equal_tags_keep_their_order() -> None:
-    queue = FairQueue()
-    second = waiting(queue, 5, 10)
-    third = waiting(queue, 5, 10)
-    first = waiting(queue, 1, 10)
-    assert queue.flows == [first, second, third]
-
-
-def test_bytes_ahead_are_one_request_of_each_place() -> None:
-    queue = FairQueue()
-    waiting(queue, 0, 100)
-    waiting(queue, 0, 50)
-    last = waiting(queue, 0, 10)
-    assert queue.bytes_ahead(last, queue.enter(last)) == (150, 150)
-
-
-def test_bytes_due_count_what_small_requests_may_still_send() -> None:
-    queue = FairQueue()
-    waiting(queue, 0, 16)
-    large = waiting(queue, 1000, 1000)
-    assert queue.bytes_ahead(large, queue.enter(large)) == (16, 1000)  # 16 at once, 1000 before its tag
-
-
-def test_first_place_has_nothing_ahead() -> None:
-    queue = FairQueue()
-    only = waiting(queue, 3, 10)
-    assert queue.bytes_ahead(only, queue.enter(only)) == (0, 0)
 
 
 def test_returning_channel_begins_at_the_virtual_time_but_not_before_its_own_end() -> None:
@@ -116,54 +87,6 @@ def test_channels_that_come_anew_for_every_request_do_not_hold_the_time_back() -
         queue.sweep(now_ms, 1000)
         now_ms += 500
     assert now_ms <= 500 * (NEWCOMER_SHARE + 8)
-
-
-def test_place_of_a_channel_that_does_not_come_back_is_given_back() -> None:
-    queue = FairQueue()
-    gone = waiting(queue, 0, 100, due_ms=1000)
-    stays = waiting(queue, 0, 100, due_ms=1200)
-    queue.sweep(1000 + GRACE_MS, 1000)
-    assert queue.flows == [gone, stays]
-    queue.sweep(1001 + GRACE_MS, 1000)
-    assert queue.flows == [stays]
-    assert not gone.queued
-
-
-def test_held_channel_is_given_longer_to_ask_again() -> None:
-    queue = FairQueue()
-    held = waiting(queue, 0, 100, due_ms=1000)
-    held.held_since_ms = 0
-    queue.sweep(1000 + HELD_GRACE_MS, 1000)
-    assert held.queued
-    queue.sweep(1001 + HELD_GRACE_MS, 1000)
-    assert not held.queued
-
-
-def test_place_may_change_its_size() -> None:
-    queue = FairQueue()
-    first = waiting(queue, 0, 100)
-    last = waiting(queue, 0, 1)
-    queue.put(first, 7)
-    assert queue.bytes_ahead(last, queue.enter(last)) == (7, 7)
-    assert first.size == 7
-
-
-def test_removing_a_flow_without_a_place_changes_nothing() -> None:
-    queue = FairQueue()
-    stays = waiting(queue, 0, 100)
-    queue.remove(Flow())
-    assert queue.flows == [stays]
-
-
-def test_sweep_takes_away_the_late_ones_and_keeps_the_order_of_the_others() -> None:
-    queue = FairQueue()
-    flows = [waiting(queue, tag // 2, tag, due_ms=1000 * (tag % 3)) for tag in range(9)]
-    queue.sweep(1000 + GRACE_MS, 1000)
-    assert queue.flows == [flow for number, flow in enumerate(flows) if number % 3]
-    assert [flow.queued for flow in flows] == [False, True, True] * 3
-    for flow in queue.flows[:]:  # each is still found where it is
-        queue.remove(flow)
-    assert queue.flows == []
 
 
 def test_sweep_of_20_000_channels_that_have_gone_quiet_takes_one_turn_of_the_loop() -> None:

@@ -14,12 +14,6 @@ def sampled(limit: float = LIMIT) -> SampledLimiter:
     return SampledLimiter(limit, EngineOptions(), 0)
 
 
-def test_produce_passes_and_is_throttled_afterwards() -> None:
-    throttle, flow = sampled(), Flow()
-    assert throttle.produce(flow, 20 * MB, 0) is ADMITTED  # 10 s · 2 MB/s, at the quota is within
-    assert throttle.produce(flow, 2 * MB, 0).throttle_ms == 1000  # 22 MB / 2 MB/s - 10 s
-
-
 def test_produce_debt_is_seen_by_every_channel_of_the_identity() -> None:
     throttle, first, second = sampled(), Flow(), Flow()
     throttle.produce(second, 0, 0)
@@ -218,13 +212,6 @@ def test_changed_windows_keep_the_recorded_bytes() -> None:
     throttle.produce(flow, 20 * MB, 0)
     throttle.configure(LIMIT, EngineOptions(window_samples=6), 0)
     assert throttle.produce(flow, 0, 0).throttle_ms == 5000  # 20 MB / 2 MB/s - 5 s
-
-
-def test_debt_is_the_windows_excess() -> None:
-    throttle, flow = sampled(), Flow()
-    throttle.produce(flow, 21 * MB, 0)
-    assert throttle.debt_bytes(0) == MB
-    assert throttle.debt_bytes(60_000) == 0
 
 
 def test_bytes_that_cannot_be_withheld_are_recorded_and_compared() -> None:

@@ -61,48 +61,6 @@ def test_throttle_time_of_kafkas_own_test(observed: int, limit: int, window_s: i
     assert window.throttle_ms(limit, 0) == throttle_ms
 
 
-def test_window_is_a_sawtooth_at_first_and_the_elapsed_time_later() -> None:
-    window = rate()
-    window.record(1, 0)
-    assert [window.window_ms(now_ms) for now_ms in (0, 999, 1000, 1500, 9999)] == [
-        10_000,
-        10_999,
-        10_000,
-        10_500,
-        10_999,
-    ]
-    window.record(1, 5000)
-    assert window.window_ms(10_500) == 10_500
-
-
-def test_sample_that_overlaps_the_window_counts_completely() -> None:
-    # Since Kafka 3.8 (commit 862ea12c): emptied when its *last* record is N samples old, not its first.
-    window = rate()
-    window.record(100, 0)
-    window.record(100, 900)
-    assert window.window_ms(11_800) == 11_800
-    assert window.total == 200
-    assert window.window_ms(11_900) == 10_000  # 900 + 11 · 1000: emptied, begins anew
-    assert window.total == 0
-
-
-def test_ring_keeps_one_sample_more_than_the_window() -> None:
-    window = rate(samples=3)
-    for second in range(4):
-        window.record(1, second * 1000)
-    assert window.total == 4
-    window.record(1, 4000)  # the fifth takes the first one's place
-    assert window.total == 4
-
-
-def test_idle_time_makes_no_samples() -> None:
-    window = rate()
-    window.record(100, 0)
-    window.record(100, 9500)
-    assert window.window_ms(9500) == 10_500  # from 0: 9 full samples of 10, so one is added
-    assert window.total == 200
-
-
 def test_negative_record_takes_a_throttled_fetch_back() -> None:
     window = rate()
     window.record(1000, 0)

@@ -24,6 +24,7 @@ class Process:
         self.lessee = Lessee(TERMS, LesseeId("w", 1), 0)
         self.budgets = Budgets(self.engine, self.lessee, 0)
         self.engine.share(self.budgets)
+        self.throttle = self.engine.client("", "a", 1).produce
         self.version = 0
         self.grant({DEFAULT_KEY: 0.25}, 0)
 
@@ -32,6 +33,13 @@ class Process:
         self.version += 1
         grants = Grants(1, 1, self.version, report.number, 15_000, shares, self.version == 1, 4)
         assert self.budgets.take(grants, now_ms)
+
+    def crowd(self, connections: int) -> None:
+        """So many connections each send more than the share lets pass."""
+        for _ in range(connections):
+            flow = self.throttle.flow()
+            for _ in range(4):
+                self.throttle.produce(flow, 200_000, 2000)
 
     def wish(self, now_ms: int) -> dict[str, Wish | None]:
         self.grant({}, now_ms)  # so that a report is not due for its own sake
@@ -49,8 +57,7 @@ def test_keys_are_the_same_in_every_process_and_bounded() -> None:
 
 def test_a_process_uses_its_share_of_a_quota() -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     decisions = [throttle.produce(flow, 100_000, ms) for ms in range(1000, 11_000, 10)]
     passed = sum(100_000 for one in decisions if not one.hold_until_ms and not one.refused)
     assert passed == pytest.approx(10 * LIMIT * 0.25 + 0.25 * LIMIT, rel=0.05)
@@ -58,18 +65,13 @@ def test_a_process_uses_its_share_of_a_quota() -> None:
 
 def test_connections_that_wait_make_a_demand_of_the_whole_quota_by_their_number() -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    for _ in range(3):
-        flow = throttle.flow()
-        for _ in range(4):
-            throttle.produce(flow, 200_000, 2000)
+    process.crowd(3)
     assert process.wish(2000) == {KEY: Wish(1.0, 3)}
 
 
 def test_a_client_below_its_share_makes_no_demand() -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     for second in range(10):
         throttle.produce(flow, 100_000, 2000 + 1000 * second)
     assert process.wish(12_000) == {}
@@ -77,8 +79,7 @@ def test_a_client_below_its_share_makes_no_demand() -> None:
 
 def test_a_raised_share_is_in_force_at_the_next_request_without_another_burst() -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     throttle.produce(flow, 250_000, 2000)  # the burst of a quarter
     process.grant({KEY: 0.9}, 2000)
     held = throttle.produce(flow, 450_000, 2000)
@@ -91,8 +92,7 @@ def test_a_raised_share_is_in_force_at_the_next_request_without_another_burst() 
 def test_nothing_is_granted_from_a_lease_that_is_over_even_before_anything_notices(policy: Policy) -> None:
     process = Process(policy)
     process.grant({KEY: 0.9}, 0)
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     throttle.produce(flow, 1, 1000)
     assert process.lessee.share(KEY, 16_000) == 0.25  # suspended until now: cut off
     before = throttle.debt_bytes(16_000)
@@ -105,8 +105,7 @@ def test_nothing_is_granted_from_a_lease_that_is_over_even_before_anything_notic
 
 def test_mutes_are_as_long_as_they_are_where_what_has_waited_passes() -> None:
     process = Process("kip13")
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     flow.passed = True
     # 5 MB, and 2.5 MB that the windows have room for: 2.5 MB at 0.25 MB/s.
     assert throttle.produce(flow, 5_000_000, 20_000).throttle_ms == pytest.approx(10_000, abs=1000)
@@ -114,8 +113,7 @@ def test_mutes_are_as_long_as_they_are_where_what_has_waited_passes() -> None:
 
 def test_mutes_are_short_while_shares_are_being_moved() -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     first = throttle.produce(flow, 5_000_000, 2000)  # 19 s at a quarter of the rate
     assert first.throttle_ms == 250
     later = 2000 + UNSETTLED_MS + 20_000
@@ -125,8 +123,7 @@ def test_mutes_are_short_while_shares_are_being_moved() -> None:
 @pytest.mark.parametrize(("share", "throttle_ms"), [(TERMS.least, 250), (2 * TERMS.least, 20_000)])
 def test_mutes_are_short_while_there_is_the_least_share_only(share: float, throttle_ms: int) -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     throttle.produce(flow, 500_000, 2000)  # its key is named
     process.grant({KEY: share}, 13_000)
     # At 625 or 1250 bytes/s it takes minutes; a mute is at most 20 s.
@@ -135,8 +132,7 @@ def test_mutes_are_short_while_there_is_the_least_share_only(share: float, throt
 
 def test_a_demand_ends_some_time_after_the_last_connection_that_waited() -> None:
     process = Process()
-    throttle = process.engine.client("", "a", 1).produce
-    flow = throttle.flow()
+    throttle, flow = process.throttle, process.throttle.flow()
     for _ in range(2):
         throttle.produce(flow, 300_000, 2000)
     assert KEY in process.wish(3000)
@@ -156,10 +152,6 @@ def test_process_is_busy_from_the_first_connection_that_waits_and_says_so() -> N
     states = [process.budgets.busy]
     assert process.budgets.report(2000) is not None
     states.append(process.budgets.busy)
-    throttle = process.engine.client("", "a", 1).produce
-    for _ in range(2):
-        flow = throttle.flow()
-        for _ in range(4):
-            throttle.produce(flow, 200_000, 2000)
+    process.crowd(2)
     states.append(process.budgets.busy)
     assert (states, begun) == ([True, False, True], [1])

@@ -54,17 +54,22 @@ def settle(holder: Lessor, peers: list[Peer], now_ms: int, rounds: int = 4) -> N
         exchange(holder, peers, now_ms)
 
 
-def test_each_lessee_has_an_equal_share_of_keys_without_a_name() -> None:
+def pair() -> tuple[Lessor, list[Peer]]:
+    """A lessor and two lessees that have their default shares."""
     holder = lessor()
     peers = [Peer(holder, A), Peer(holder, B)]
     settle(holder, peers, 0)
+    return holder, peers
+
+
+def test_each_lessee_has_an_equal_share_of_keys_without_a_name() -> None:
+    _, peers = pair()
     assert [peer.shares[DEFAULT_KEY] for peer in peers] == [pytest.approx(EQUAL)] * 2
 
 
 def test_a_lessee_that_waits_gets_what_the_others_do_not_want() -> None:
-    holder = lessor()
-    a, b = peers = [Peer(holder, A), Peer(holder, B)]
-    settle(holder, peers, 0)
+    holder, peers = pair()
+    a, b = peers
     a.report(0, {"k": WAITS})
     exchange(holder, peers, 0)
     settle(holder, peers, 0)
@@ -73,9 +78,8 @@ def test_a_lessee_that_waits_gets_what_the_others_do_not_want() -> None:
 
 
 def test_a_lessee_that_is_silent_for_a_lease_is_gone_and_no_sooner() -> None:
-    holder = lessor()
-    a, b = peers = [Peer(holder, A), Peer(holder, B)]
-    settle(holder, peers, 0)
+    holder, peers = pair()
+    a, b = peers
     b.report(1000)
     assert [name for name, _ in holder.grants(SILENT_MS - 1)] == [B]
     assert holder.lessees == [A, B]
@@ -139,9 +143,8 @@ def test_twice_as_many_processes_as_configured_are_refused_since_upgrades_need_n
 
 
 def test_a_key_without_a_demand_loses_its_shares_after_a_while() -> None:
-    holder = lessor()
-    a, b = peers = [Peer(holder, A), Peer(holder, B)]
-    settle(holder, peers, 0)
+    holder, peers = pair()
+    a, b = peers
     a.report(0, {"k": WAITS})
     exchange(holder, peers, 0)
     settle(holder, peers, 0)
@@ -156,16 +159,13 @@ def test_a_key_without_a_demand_loses_its_shares_after_a_while() -> None:
 
 
 def test_a_lessee_that_is_known_to_be_gone_frees_its_share_at_once() -> None:
-    holder = lessor()
-    peers = [Peer(holder, A), Peer(holder, B)]
-    b = peers[1]
-    settle(holder, peers, 0)
+    holder, peers = pair()
     for peer in peers:
         peer.report(0, {"k": WAITS})
     settle(holder, peers, 0)
     holder.leave(A)
-    settle(holder, [b], 0)
-    assert b.shares["k"] == pytest.approx(0.995, rel=0.01)
+    settle(holder, peers[1:], 0)
+    assert peers[1].shares["k"] == pytest.approx(0.995, rel=0.01)
 
 
 def test_more_lessees_than_configured_make_default_shares_smaller() -> None:
@@ -294,8 +294,7 @@ def test_awaited_lessees_stay_in_the_roster_until_they_have_ended() -> None:
 
 def test_the_shares_of_a_lessee_that_has_ended_are_free_when_its_workers_use_them_no_more() -> None:
     holder = lessor()
-    a = Peer(holder, LesseeId("a", 1))
-    peers = [a, Peer(holder, LesseeId("b", 2))]
+    a, _ = peers = [Peer(holder, LesseeId("a", 1)), Peer(holder, LesseeId("b", 2))]
     settle(holder, peers, 0)
     for peer in peers:
         peer.report(0, {"k": WAITS})
@@ -326,18 +325,16 @@ def test_entries_without_weight_get_nothing() -> None:
     assert fill([1.0, 0.2], [0.0, 1.0], 1.0) == [0.0, 0.2]
 
 
-A_KEY_SHARES, B_KEY_SHARES, C = (LesseeId(name, 1) for name in "abc")
+C = LesseeId("c", 1)
 LEAST = 0.001
 
 
 def shares_of(*parts: float | None) -> KeyShares:
     """Parts that are acknowledged; the default share of each is a quarter."""
     default = KeyShares(None)
-    default.parts = {lessee: Part(0.25) for lessee in (A_KEY_SHARES, B_KEY_SHARES, C)}
+    default.parts = {lessee: Part(0.25) for lessee in (A, B, C)}
     key = KeyShares(default)
-    key.parts = {
-        lessee: Part(share) for lessee, share in zip((A_KEY_SHARES, B_KEY_SHARES, C), parts, strict=False)
-    }
+    key.parts = {lessee: Part(share) for lessee, share in zip((A, B, C), parts, strict=False)}
     return key
 
 
@@ -348,75 +345,73 @@ def send(key: KeyShares, lessee: LesseeId, share: float | None, version: int = 1
 
 def test_a_lowered_share_counts_until_it_is_acknowledged() -> None:
     key = shares_of(0.5, 0.25)
-    send(key, A_KEY_SHARES, 0.1)
+    send(key, A, 0.1)
     assert key.used() == 0.75
-    key.acknowledge(A_KEY_SHARES, 1)
+    key.acknowledge(A, 1)
     assert key.used() == 0.35
 
 
 def test_a_raised_share_counts_from_when_it_was_sent() -> None:
     key = shares_of(0.25, 0.25)
-    send(key, A_KEY_SHARES, 0.6)
+    send(key, A, 0.6)
     assert key.used() == 0.85
 
 
 def test_an_earlier_acknowledgement_does_not_count() -> None:
     key = shares_of(0.5)
-    send(key, A_KEY_SHARES, 0.1, version=7)
-    key.acknowledge(A_KEY_SHARES, 6)
+    send(key, A, 0.1, version=7)
+    key.acknowledge(A, 6)
     assert key.used() == 0.5
 
 
 def test_others_come_down_before_a_share_is_raised() -> None:
     key = shares_of(0.5, 0.5)
-    key.parts[A_KEY_SHARES].wish = Wish(1.0, 3)
-    assert key.divide(1.0, LEAST) == [(B_KEY_SHARES, LEAST)]  # B wants nothing; nothing is free for A yet
-    send(key, B_KEY_SHARES, LEAST)
+    key.parts[A].wish = Wish(1.0, 3)
+    assert key.divide(1.0, LEAST) == [(B, LEAST)]  # B wants nothing; nothing is free for A yet
+    send(key, B, LEAST)
     assert key.divide(1.0, LEAST) == []
-    key.acknowledge(B_KEY_SHARES, 1)
-    assert dict(key.divide(1.0, LEAST)) == pytest.approx({A_KEY_SHARES: 0.999})
+    key.acknowledge(B, 1)
+    assert dict(key.divide(1.0, LEAST)) == pytest.approx({A: 0.999})
 
 
 def test_lessees_that_wait_share_by_the_number_of_their_connections() -> None:
     key = shares_of(LEAST, LEAST)
-    key.parts[A_KEY_SHARES].wish = Wish(1.0, 3)
-    key.parts[B_KEY_SHARES].wish = Wish(1.0, 1)
+    key.parts[A].wish = Wish(1.0, 3)
+    key.parts[B].wish = Wish(1.0, 1)
     granted = dict(key.divide(1.0, LEAST))
-    assert granted[A_KEY_SHARES] == pytest.approx(0.75, abs=0.01)
-    assert granted[B_KEY_SHARES] == pytest.approx(0.25, abs=0.01)
+    assert granted[A] == pytest.approx(0.75, abs=0.01)
+    assert granted[B] == pytest.approx(0.25, abs=0.01)
 
 
 def test_a_share_is_not_lowered_while_the_others_have_what_they_want() -> None:
     key = shares_of(0.5, 0.5)
-    key.parts[A_KEY_SHARES].wish = Wish(0.3, 1)
+    key.parts[A].wish = Wish(0.3, 1)
     assert key.divide(1.0, LEAST) == []
 
 
 def test_shares_come_down_where_there_is_less_than_before() -> None:
     key = shares_of(0.5, 0.25)
-    key.parts[A_KEY_SHARES].wish = Wish(1.0, 1)
-    key.parts[B_KEY_SHARES].wish = Wish(1.0, 1)
-    assert dict(key.divide(0.3, LEAST)) == pytest.approx({A_KEY_SHARES: 0.15, B_KEY_SHARES: 0.15})
+    key.parts[A].wish = Wish(1.0, 1)
+    key.parts[B].wish = Wish(1.0, 1)
+    assert dict(key.divide(0.3, LEAST)) == pytest.approx({A: 0.15, B: 0.15})
 
 
 def test_a_key_is_released_from_above_before_all_follow_their_default_share() -> None:
     key = shares_of(0.7, 0.01, None)
-    assert key.release() == [(A_KEY_SHARES, 0.25)]
-    send(key, A_KEY_SHARES, 0.25)
+    assert key.release() == [(A, 0.25)]
+    send(key, A, 0.25)
     assert key.release() == []
-    key.acknowledge(A_KEY_SHARES, 1)
-    assert key.release() == [(A_KEY_SHARES, None), (B_KEY_SHARES, None)]
-    for lessee in (A_KEY_SHARES, B_KEY_SHARES):
+    key.acknowledge(A, 1)
+    assert key.release() == [(A, None), (B, None)]
+    for lessee in (A, B):
         send(key, lessee, None, 2)
     assert key.used() == 0.75
-    for lessee in (A_KEY_SHARES, B_KEY_SHARES):
+    for lessee in (A, B):
         key.acknowledge(lessee, 2)
     assert key.released
 
 
 def test_default_shares_are_made_equal() -> None:
     default = KeyShares(None)
-    default.parts = {A_KEY_SHARES: Part(0.6), B_KEY_SHARES: Part(0.1)}
-    assert dict(default.equalize(0.4, 0.8)) == pytest.approx(
-        {A_KEY_SHARES: 0.4, B_KEY_SHARES: 0.2}
-    )  # of what is free now
+    default.parts = {A: Part(0.6), B: Part(0.1)}
+    assert dict(default.equalize(0.4, 0.8)) == pytest.approx({A: 0.4, B: 0.2})  # of what is free now

@@ -3,14 +3,10 @@
 import pytest
 
 from quotas.definitions.definitions import Definitions, StaticQuotas
-from quotas.definitions.entities import BucketKey
-from quotas.definitions.kinds import PRODUCER_BYTE_RATE
 from quotas.engine import Engine
-from quotas.limiters.kip13 import SampledLimiter
 from quotas.limiters.limiter import ADMITTED, Flow
-from quotas.limiters.schedule import ScheduledLimiter
-from quotas.options import EngineOptions, Mode, Policy
-from quotas.throttles.bandwidth import Throttle, limiter_in_force
+from quotas.options import Mode, Policy
+from quotas.throttles.bandwidth import Throttle
 from tests.support.engines import engine_with
 
 MB = 1_000_000
@@ -41,13 +37,6 @@ def test_unlimited_client_passes_and_is_counted(policy: Policy) -> None:
     assert (throttle.total, fetch_of(unlimited).total) == (500 * MB, 5)
     assert throttle.debt_bytes(0) == 0
     assert throttle.limit is None
-
-
-def test_throttled_request_is_counted_with_its_time() -> None:
-    throttle = produce_of(engine())
-    flow = throttle.flow()
-    throttle.produce(flow, 22 * MB, 0)
-    assert (throttle.throttled_total, throttle.throttle_ms_total, throttle.total) == (1, 1000, 22 * MB)
 
 
 def test_held_request_is_counted_once_with_the_time_it_was_held() -> None:
@@ -152,26 +141,9 @@ def test_client_with_a_removed_definition_detaches() -> None:
     assert limiter is not None
 
 
-PLACE = (PRODUCER_BYTE_RATE, BucketKey(None, "a"), 1)
-SCHEDULE = EngineOptions(policy="schedule")
-
-
-def test_limiter_stays_until_the_policy_changes() -> None:
-    rules = Engine(EngineOptions(), Definitions())
-    first = limiter_in_force(None, 1000, rules, PLACE, 0)
-    assert limiter_in_force(first, 2000, rules, PLACE, 0) is first
-    rules.update(SCHEDULE, Definitions(), 0)
-    assert [type(first), type(limiter_in_force(first, 1000, rules, PLACE, 0))] == [
-        SampledLimiter,
-        ScheduledLimiter,
-    ]
-
-
-def test_change_of_policy_is_no_reason_for_another_burst() -> None:
-    rules = Engine(SCHEDULE, Definitions())
-    before = limiter_in_force(None, 1000, Engine(EngineOptions(), Definitions()), PLACE, 0)
-    fresh, changed = (
-        limiter_in_force(None, 1000, rules, PLACE, 0),
-        limiter_in_force(before, 1000, rules, PLACE, 0),
-    )
-    assert [one.observe(Flow(), 1000, 0, consumes=False) for one in (fresh, changed)] == [0, 1000]
+def test_flow_forgets_its_place_and_keeps_the_size_of_the_last_fetch() -> None:
+    flow = Flow()
+    flow.tag, flow.queued, flow.held_since_ms, flow.expected, flow.passed = 7, True, 5, 1000, True
+    flow.forget()
+    assert (flow.tag, flow.queued, flow.held_since_ms, flow.passed) == (0, False, -1, False)
+    assert flow.expected == 1000

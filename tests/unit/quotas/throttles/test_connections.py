@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,16 +101,12 @@ def test_address_is_forgotten_when_its_window_is_over() -> None:
     assert len(found) == 1
 
 
-def test_addresses_are_bounded() -> None:
+def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "ADDRESSES_MAX", 10)  # a hundred thousand take a second
     found, _ = rates()
-    bound = connections.ADDRESSES_MAX
-    try:
-        connections.ADDRESSES_MAX = 10  # type: ignore[misc]  # a hundred thousand take a second
-        for number in range(100):
-            admitted(found, f"192.0.2.{number}", 1)
-        assert len(found) == 10
-    finally:
-        connections.ADDRESSES_MAX = bound  # type: ignore[misc]
+    for number in range(100):
+        admitted(found, f"192.0.2.{number}", 1)
+    assert len(found) == 10
 
 
 @given(st.integers(1, 20), st.lists(st.integers(0, 300), min_size=1, max_size=300))

@@ -1,4 +1,4 @@
-"""quotas.throttles.mutation and quotas.throttles.mutation: two buckets, eight levels, live changes (KIP-599)."""
+"""quotas.throttles.mutation: two buckets, eight levels, live changes (KIP-599)."""
 
 from typing import Any
 
@@ -47,21 +47,6 @@ def test_user_level_is_shared_by_the_users_client_ids() -> None:
     assert quotas.client("u", "a", 1).mutations.take(25, 0)
     assert left(quotas.client("u", "b", 1).mutations) == -5
     assert left(quotas.client("v", "b", 1).mutations) == 50
-
-
-def test_pair_beats_user_beats_default_user_beats_client_id() -> None:
-    entries = {
-        Entity(user="u", client_id="a"): 1.0,
-        Entity(user="u"): 2.0,
-        Entity(user=DEFAULT): 3.0,
-        Entity(client_id="a"): 4.0,
-    }
-    quotas = engine(entries)
-    found = [
-        left(quotas.client(user, client_id, 1).mutations)
-        for user, client_id in (("u", "a"), ("u", "b"), ("v", "a"), ("", "a"))
-    ]
-    assert found == [10, 20, 30, 40]
 
 
 def test_bucket_of_all_clients_decides_where_it_is_tighter() -> None:
@@ -142,13 +127,8 @@ def test_counters_tell_throttled_from_would_have_been() -> None:
     throttle.predict(300, 0, connection)
     connection.settle(1000)
     (view,) = quotas.views(0, "mutations")
-    assert (view.type, view.user, view.client_id, view.quota, view.tokens) == (
-        "ControllerMutation",
-        "",
-        "a",
-        2,
-        20,
-    )
+    assert (view.type, view.user, view.client_id) == ("ControllerMutation", "", "a")
+    assert (view.quota, view.tokens) == (2, 20)
     assert (view.bytes_total, view.throttled_total, view.throttle_ms_total) == (7, 1, 500)
     assert (view.would_throttled_total, view.would_throttle_ms_total) == (1, 1000 * 300 // 1300)
     assert connection.lag_ms == 300  # it would have come so much later
@@ -167,14 +147,6 @@ def test_bucket_ends_with_its_last_client_but_not_in_debt() -> None:
     quotas.expire(later_ms + EXPIRE_MS)
     assert (len(quotas), list(quotas.mutations.clients())) == (0, [])
     assert left(quotas.client("u", "a", 1).mutations, later_ms) == 0.01
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"partition_mutations_rate": 0.0}, {"partition_mutations_burst": -1.0}], ids=str
-)
-def test_invalid_options_are_an_assertion_error(wrong: dict[str, float]) -> None:
-    with pytest.raises(AssertionError):
-        options(**wrong)
 
 
 @pytest.mark.parametrize("cluster_rate", [None, 1.0])

@@ -1,6 +1,4 @@
-"""quotas.throttles.request and quotas.throttles.request: Kafka's vectors, sharing, live changes (kafka-
-quotas.md §2).
-"""
+"""quotas.throttles.request: Kafka's vectors, sharing, live changes (kafka-quotas.md §2)."""
 
 from typing import Any
 
@@ -8,7 +6,7 @@ import pytest
 
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
-from quotas.engine import EXPIRE_MS, Engine
+from quotas.engine import Engine
 from quotas.limiters.virtual_time import ConnectionTime
 from quotas.options import EngineOptions
 from quotas.throttles.request import RequestThrottle
@@ -76,25 +74,6 @@ def test_clients_of_one_user_share_its_limiter() -> None:
     assert quotas.client("v", "a", 1).requests.record(500_000, 1) == 0
 
 
-def test_most_specific_of_eight_levels_holds() -> None:
-    levels = [
-        Entity(client_id=DEFAULT),
-        Entity(client_id="a"),
-        Entity(user=DEFAULT),
-        Entity(user=DEFAULT, client_id=DEFAULT),
-        Entity(user=DEFAULT, client_id="a"),
-        Entity(user="u"),
-        Entity(user="u", client_id=DEFAULT),
-        Entity(user="u", client_id="a"),
-    ]
-    entries: dict[Entity, float] = {}
-    for percent, entity in enumerate(levels, 1):
-        entries[entity] = float(percent)
-        requests = throttle(entries)
-        assert requests.limits(0)
-        assert requests.limit == percent
-
-
 @pytest.mark.parametrize(("scope", "elsewhere"), [("broker", 0), ("cluster", 1000)])
 def test_scope_decides_whether_brokers_share_a_window(scope: str, elsewhere: int) -> None:
     quotas = engine(ANY_CLIENT, scope=scope)
@@ -157,18 +136,6 @@ def test_limiter_goes_with_its_last_client() -> None:
     assert not len(quotas.requests)
     # A response that was owed when its client was forgotten.
     assert orphan.record(500_000, 0) == 0
-    assert not len(quotas.requests)
-
-
-def test_client_with_measured_requests_expires_after_an_hour() -> None:
-    quotas = engine(ANY_CLIENT)
-    requests = quotas.client("u", "a", 1).requests
-    requests.record(5, 0)
-    assert quotas.expire(0) == 0
-    assert quotas.expire(EXPIRE_MS - 1) == 0
-    requests.record(5, EXPIRE_MS - 1)
-    assert quotas.expire(EXPIRE_MS) == 0
-    assert quotas.expire(2 * EXPIRE_MS) == 1
     assert not len(quotas.requests)
 
 
