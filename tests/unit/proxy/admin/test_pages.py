@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin import Page, pages
+from proxy.admin import pages
 from proxy.admin.pages import fleet_document
 from proxy.config import Address, FleetOptions
 from proxy.fleet.facts import addresses_of
@@ -12,13 +12,7 @@ from tests.support.documents import as_json
 
 
 def state(**fields: Any) -> dict[str, Any]:
-    member = {
-        "name": "gw-1",
-        "run": "a1",
-        "silent_seconds": 0.5,
-        "admin": "http://gw-1:19080",
-        "mode": "enforce",
-    }
+    member = {"name": "gw-1", "run": "a1", "silent_seconds": 0.5, "admin": "http://gw-1:19080"}
     return {
         "name": "gw-1",
         "run": "a1",
@@ -42,15 +36,9 @@ def test_members_with_their_admin_ports() -> None:
 
 
 def test_process_without_a_fleet() -> None:
-    assert as_json(fleet_document(None)) == {
-        "member": False,
-        "name": "",
-        "holder": "",
-        "problem": "",
-        "members": [],
-        "disagreements": [],
-        "missing": [],
-    }
+    texts, lists = ("name", "holder", "problem"), ("members", "disagreements", "missing")
+    empty = {"member": False} | dict.fromkeys(texts, "") | {name: [] for name in lists}
+    assert as_json(fleet_document(None)) == empty
 
 
 @pytest.mark.parametrize(
@@ -70,16 +58,6 @@ def test_admin_port_as_others_reach_it(bind: str, admin: str, expected: str | No
 
 def test_process_without_ports_has_no_addresses() -> None:
     assert addresses_of(FleetOptions(name="gw-1", holder=Address("a", 1)), None) == {}
-
-
-def test_readyz_names_the_problem() -> None:
-    assert pages.ready("") == Page(200, pages.TEXT, b"ready\n")
-    assert pages.ready("no broker answers") == Page(503, pages.TEXT, b"not ready: no broker answers\n")
-    assert pages.ready("\udce4").status == 503
-
-
-def test_health_page_says_ok() -> None:
-    assert pages.health() == Page(200, pages.TEXT, b"ok\n")
 
 
 def test_index_links_every_page_and_says_whether_quotas_are_enforced() -> None:

@@ -88,17 +88,12 @@ def statuses(pipe: Pipe) -> list[int]:
     return [int(part[:3]) for part in pipe.written.decode().split("HTTP/1.1 ")[1:]]
 
 
-async def test_page_gets_a_response() -> None:
-    pipe = await serve(made(), b"GET / HTTP/1.1\r\nAccept: x\r\n\r\n")
-    assert statuses(pipe) == [200]
-    assert pipe.written.endswith(b"hello x\n")
-    assert pipe.closed
-
-
 async def test_requests_follow_each_other_on_one_connection() -> None:
-    pipe = await serve(made(), b"GET / HTTP/1.1\r\n\r\nHEAD / HTTP/1.1\r\n\r\nGET /no HTTP/1.1\r\n\r\n")
+    sent = b"GET / HTTP/1.1\r\nAccept: x\r\n\r\nHEAD / HTTP/1.1\r\n\r\nGET /no HTTP/1.1\r\n\r\n"
+    pipe = await serve(made(), sent)
     assert statuses(pipe) == [200, 200, 404]
-    assert pipe.written.count(b"hello") == 1
+    assert pipe.written.count(b"hello") == pipe.written.count(b"\r\n\r\nhello x\n") == 1
+    assert pipe.closed
 
 
 async def test_traffic_has_its_turn_between_requests_that_follow_each_other() -> None:
@@ -117,20 +112,19 @@ async def test_traffic_has_its_turn_between_requests_that_follow_each_other() ->
     assert turns >= 400
 
 
-async def test_nothing_follows_a_request_to_close() -> None:
-    pipe = await serve(made(), b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nGET / HTTP/1.1\r\n\r\n")
-    assert statuses(pipe) == [200]
-
-
-async def test_refused_request_ends_the_connection() -> None:
-    pipe = await serve(made(), b"POST / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n")
-    assert statuses(pipe) == [405]
-    assert pipe.closed
-
-
-async def test_head_over_the_limit_is_refused() -> None:
-    pipe = await serve(made(), b"GET / HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, eof=False)
-    assert statuses(pipe) == [431]
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nGET / HTTP/1.1\r\n\r\n", 200),
+        (b"POST / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", 405),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, 431),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400),
+    ],
+    ids=["to close", "refused", "a head over the limit", "two hosts"],
+)
+async def test_nothing_follows_a_request_that_ends_the_connection(sent: bytes, status: int) -> None:
+    pipe = await serve(made(), sent, eof=False)
+    assert statuses(pipe) == [status]
     assert pipe.closed
 
 
@@ -218,34 +212,23 @@ async def test_responses_that_are_not_taken_are_bounded(idle: Idle, monkeypatch:
     assert [pipe.closed for pipe in idle.pipes] == [False, True, False, False]
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1:19080",
-        "192.0.2.7",
-        "[::1]:19080",
-        "localhost",
-        "LOCALHOST.:80",
-        "admin.example:19080",
-        "ADMIN.EXAMPLE",
-    ],
-)
-async def test_request_for_a_known_host_gets_a_response(host: str) -> None:
-    assert statuses(await serve(made(), f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())) == [200]
+OWN = [
+    "127.0.0.1:19080",
+    "192.0.2.7",
+    "[::1]:19080",
+    "localhost",
+    "LOCALHOST.:80",
+    "admin.example:19080",
+    "ADMIN.EXAMPLE",
+]
+OTHERS = ["rebound.example", "admin.example.evil.example", "[::1].evil", "127.0.0.1.evil", "[x"]
 
 
 @pytest.mark.parametrize(
-    "host", ["rebound.example", "admin.example.evil.example", "[::1].evil", "127.0.0.1.evil", "[x"]
+    ("host", "status"), [*((host, 200) for host in OWN), *((host, 403) for host in OTHERS)]
 )
-async def test_request_for_another_host_is_refused(host: str) -> None:
-    pipe = await serve(made(), f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    assert statuses(pipe) == [403]
-    assert pipe.closed
-
-
-async def test_request_with_two_hosts_is_refused() -> None:
-    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n\r\n"
-    assert statuses(await serve(made(), head)) == [400]
+async def test_only_a_request_for_a_known_host_gets_a_page(host: str, status: int) -> None:
+    assert statuses(await serve(made(), f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())) == [status]
 
 
 async def test_port_in_use_is_a_start_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,12 +54,12 @@ async def test_metrics_in_the_format_asked_for() -> None:
 
 async def test_ready_asks_the_application() -> None:
     assert (await body(site([]), "/readyz"))[0] == 200
-    status, _, text = await body(site([], "draining"), "/readyz")
-    assert (status, text) == (503, "not ready: draining\n")
+    status, _, text = await body(site([], "draining \udce4"), "/readyz")
+    assert (status, text) == (503, "not ready: draining \\udce4\n")
 
 
 async def test_health_and_index() -> None:
-    assert (await body(site([]), "/healthz"))[0] == 200
+    assert await body(site([]), "/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
     assert "/clients" in (await body(site([]), "/"))[2]
 
 

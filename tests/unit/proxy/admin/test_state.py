@@ -138,12 +138,6 @@ def test_what_is_not_kept_is_said() -> None:
     [
         ((), "127.0.0.1"),
         (("Sluice-Action: 1",), "127.0.0.1"),
-        ((ACTION, "Origin: http://localhost:19080"), "127.0.0.1"),
-        ((ACTION, "Origin: null"), "127.0.0.1"),
-        ((ACTION, "Sec-Fetch-Site: same-origin"), "127.0.0.1"),
-        ((ACTION, "X-Forwarded-For: 127.0.0.1"), "127.0.0.1"),
-        ((ACTION, "Forwarded: for=127.0.0.1"), "127.0.0.1"),
-        ((ACTION, "Via: 1.1 proxy"), "127.0.0.1"),
         ((ACTION,), "10.0.0.4"),
         ((ACTION,), "::ffff:10.0.0.4"),
         ((ACTION,), "fe80::1%eth0"),
@@ -164,13 +158,24 @@ def test_request_from_elsewhere_switches_nothing(headers: tuple[str, ...], peer:
         *("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"),
         *("X-Original-Host", "X-Original-URL", "X-Rewrite-URL", "X-ProxyUser-Ip", "CF-Connecting-IP"),
         *("True-Client-IP", "X-Client-IP", "X-Cluster-Client-IP", "Fastly-Client-IP", "X-Request-Id"),
-        *("X-Amzn-Trace-Id", "traceparent", "X-Envoy-Internal", "A-Header-That-Is-Not-Known-Yet", "Cookie"),
+        *(
+            "Origin",
+            "Sec-Fetch-Site",
+            "X-Amzn-Trace-Id",
+            "traceparent",
+            "X-Envoy-Internal",
+            "A-Header-That-Is-Not-Known-Yet",
+            "Cookie",
+        ),
     ],
 )
 def test_header_that_no_command_sends_is_refused_and_named(name: str) -> None:
     rig = Rig()
-    with pytest.raises(RefusedError, match=f"not for browsers and proxies: {name.lower()} is refused"):
+    with pytest.raises(
+        RefusedError, match=f"not for browsers and proxies: {name.lower()} is refused"
+    ) as caught:
         rig.post("enforcing=false", ACTION, f"{name}: 127.0.0.1")
+    assert caught.value.status == 403
     assert rig.switch.on
 
 
@@ -178,12 +183,7 @@ def test_header_that_no_command_sends_is_refused_and_named(name: str) -> None:
     "headers",
     [
         ("User-Agent: curl/8.5.0", "Accept: */*"),
-        (
-            "Accept-Encoding: identity",
-            "Content-Length: 0",
-            "User-Agent: Python-urllib/3.12",
-            "Connection: close",
-        ),
+        ("Accept-Encoding: identity", "Content-Length: 0", "User-Agent: Python-urllib", "Connection: close"),
         ("User-Agent: Wget/1.21", "Accept: */*", "Connection: Keep-Alive", "Content-Length: 0"),
         ("Content-Type: application/x-www-form-urlencoded",),
     ],

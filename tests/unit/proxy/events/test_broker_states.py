@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.events import Event
-from proxy.events.broker_states import EVENT_MS, LOST_MAX, REPORT_MS, ROUNDS, Brokers, BrokerStates, Changed
+from proxy.events.broker_states import EVENT_MS, LOST_MAX, REPORT_MS, Brokers, BrokerStates, Changed
 
 REFUSED = "10.0.0.1:9092: ECONNREFUSED"
 OWN, WORKER = 0, 7
@@ -93,37 +93,27 @@ def test_brokers_are_bounded(states: BrokerStates, told: list[Event]) -> None:
     assert kinds(told[LOST_MAX:]) == ["broker_back"] * LOST_MAX
 
 
-NOTHING = Changed((), ())
+NOTHING, LOST, BACK = Changed((), ()), Changed((2,), ()), Changed((), (2,))
+ONE, BOTH = {1}, {1, 2}
 
 
-def rounds(brokers: Brokers, *seen: set[int]) -> list[Changed]:
-    return [brokers.seen(live) for live in seen]
-
-
-def test_broker_is_lost_and_back_once() -> None:
+@pytest.mark.parametrize(
+    ("rounds", "told"),
+    [
+        ([BOTH, ONE, ONE, ONE, BOTH, BOTH, BOTH], [NOTHING, NOTHING, LOST, NOTHING, NOTHING, BACK, NOTHING]),
+        ([BOTH, ONE] * 100, [NOTHING] * 200),
+        ([BOTH, BOTH, ONE, ONE] * 2, [NOTHING] * 3 + [LOST, NOTHING, BACK, NOTHING, LOST]),
+        ([ONE, BOTH, BOTH], [NOTHING] * 3),
+    ],
+    ids=["lost and back once", "stale responses", "flaps: one event in two rounds at most", "new"],
+)
+def test_broker_is_lost_or_back_when_two_rounds_agree(rounds: list[set[int]], told: list[Changed]) -> None:
     brokers = Brokers()
-    assert rounds(brokers, {1, 2}, {1}, {1}, {1}) == [NOTHING, NOTHING, Changed((2,), ()), NOTHING]
-    assert rounds(brokers, {1, 2}, {1, 2}, {1, 2}) == [NOTHING, Changed((), (2,)), NOTHING]
-
-
-def test_stale_response_is_no_event() -> None:
-    assert rounds(Brokers(), {1, 2}, {1}, {1, 2}, {1}, {1, 2}) == [NOTHING] * 5
-
-
-def test_broker_that_flaps_makes_few_events() -> None:
-    brokers = Brokers()
-    told = rounds(brokers, *([{1, 2}, {1, 2}, {1}, {1}] * 100))
-    assert sum(found != NOTHING for found in told) <= len(told) // ROUNDS
-    brokers = Brokers()
-    assert rounds(brokers, *([{1, 2}, {1}] * 100)) == [NOTHING] * 200
-
-
-def test_new_broker_is_no_event() -> None:
-    assert rounds(Brokers(), {1}, {1, 2}, {1, 2}) == [NOTHING] * 3
+    assert [brokers.seen(live) for live in rounds] == told
 
 
 def test_cluster_that_names_other_brokers_each_time_is_bounded() -> None:
     brokers = Brokers()
     for first in range(0, LOST_MAX * 8, LOST_MAX):
         live = set(range(first, first + LOST_MAX))
-        assert all(len(found.lost) <= 2 * LOST_MAX for found in rounds(brokers, live, live, live))
+        assert all(len(brokers.seen(live).lost) <= 2 * LOST_MAX for _ in range(3))

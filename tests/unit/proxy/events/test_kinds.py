@@ -8,50 +8,30 @@ import msgspec
 import pytest
 
 from proxy.events import Event, kinds
-from proxy.events.kinds import (
-    AuditedQuotaChanged,
-    BrokerBack,
-    BrokerLost,
-    BrokersWithoutPort,
-    By,
-    ClientsWait,
-    ClientWaits,
-    ClientWaitsEnded,
-    ClusterBack,
-    ClusterLost,
-    ConfigReloaded,
-    EnforcementSwitched,
-    HolderMoved,
-    ModeChanged,
-    QuotaChanged,
-    ReassignmentEnded,
-    ReassignmentStep,
-    Started,
-    WorkerEnded,
-)
+from proxy.events.kinds import By
 from proxy.events.ring import Ring
 from proxy.explain.documents import EventRow, decode
 
 TABLE = (Path(__file__).parents[4] / "docs" / "api.md").read_text(encoding="utf-8")
 OPS = By("User:ops", "10.0.0.4")
 EVENTS: tuple[Event, ...] = (
-    Started("1.0", True),
-    QuotaChanged("user 'ann'", "producer_byte_rate", 1.0, None, *OPS),
-    ConfigReloaded(ok=True, cause="signal", keys="quotas.mode"),
-    ModeChanged("observe", "enforce"),
-    EnforcementSwitched(False, "ops", "", "fire"),
-    BrokerLost(2, "refused"),
-    BrokerBack(2),
-    BrokersWithoutPort("clients", "7", "broker 7 has no port"),
-    ClusterLost("refused"),
-    ClusterBack(3),
-    HolderMoved("gw-1", "gw-2", "10.0.0.2:19095"),
-    ReassignmentStep("orders", 0, "1,2,3"),
-    ReassignmentEnded("orders", 0, "done", "1,2,3"),
-    WorkerEnded(1, "exit code 1"),
-    ClientWaits("ann", "web", 0.6, "producer_byte_rate", "user 'ann'", 2e6),
-    ClientWaitsEnded("ann", "web", 0.6),
-    ClientsWait(40),
+    kinds.Started("1.0", True),
+    kinds.QuotaChanged("user 'ann'", "producer_byte_rate", 1.0, None, *OPS),
+    kinds.ConfigReloaded(ok=True, cause="signal", keys="quotas.mode"),
+    kinds.ModeChanged("observe", "enforce"),
+    kinds.EnforcementSwitched(False, "ops", "", "fire"),
+    kinds.BrokerLost(2, "refused"),
+    kinds.BrokerBack(2),
+    kinds.BrokersWithoutPort("clients", "7", "broker 7 has no port"),
+    kinds.ClusterLost("refused"),
+    kinds.ClusterBack(3),
+    kinds.HolderMoved("gw-1", "gw-2", "10.0.0.2:19095"),
+    kinds.ReassignmentStep("orders", 0, "1,2,3"),
+    kinds.ReassignmentEnded("orders", 0, "done", "1,2,3"),
+    kinds.WorkerEnded(1, "exit code 1"),
+    kinds.ClientWaits("ann", "web", 0.6, "producer_byte_rate", "user 'ann'", 2e6),
+    kinds.ClientWaitsEnded("ann", "web", 0.6),
+    kinds.ClientsWait(40),
 )
 
 
@@ -74,8 +54,8 @@ def test_what_the_ring_has_is_the_row_that_readers_decode(event: Event) -> None:
 
 
 def test_audited_change_is_the_same_on_the_wire_and_has_no_line() -> None:
-    change = QuotaChanged("user 'ann'", "producer_byte_rate", 1.0, None, *OPS)
-    audited = AuditedQuotaChanged("user 'ann'", "producer_byte_rate", 1.0, None, *OPS)
+    changed = ("user 'ann'", "producer_byte_rate", 1.0, None, *OPS)
+    change, audited = kinds.QuotaChanged(*changed), kinds.AuditedQuotaChanged(*changed)
     assert (audited.kind, audited.text, audited.fields) == (change.kind, change.text, change.fields)
     assert (audited.line, change.line) == ("", "quota changed")
 
